@@ -1,0 +1,1 @@
+"""The loader engine: scans of raw files that end in Arrow record batches. Start with README.md."""

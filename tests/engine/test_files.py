@@ -1,0 +1,289 @@
+"""Numbers in comments are the guarantees of ``engine.files``."""
+
+import contextlib
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from engine import files
+from engine.errors import FileError, NoReaderError, PathNotFoundError, PathRefusedError, UnreadableFileError
+from engine.files import list_files, open_file
+
+RACE_SECONDS = 1.0
+
+
+def read(source, path):
+    with open_file(source, path) as file:
+        return file.read()
+
+
+# 1: nothing outside the workspace, nothing excluded
+
+
+def test_a_link_that_stays_in_the_workspace_is_followed(workspace):
+    file = workspace.write("data/a.csv", "1\n")
+    workspace.link("file.csv", file)
+    workspace.link("directory", workspace.root / "data")
+    assert read(workspace.scan("file.csv"), "file.csv") == b"1\n"
+    assert list_files(workspace.scan("directory")) == ["directory/a.csv"]
+
+
+@pytest.mark.parametrize("path", ["link.csv", "d/link", "d/link/secret.csv", "d", "."])
+def test_a_link_that_leads_out_of_the_workspace_is_refused(workspace, path):
+    workspace.write("d/a.csv")
+    workspace.link("link.csv", workspace.outside / "secret.csv")
+    workspace.link("d/link", workspace.outside)
+    with pytest.raises(PathRefusedError, match="leads out of the workspace") as raised:
+        list_files(workspace.scan(path))
+    assert str(workspace.outside) not in str(raised.value)
+    assert str(workspace.root) not in str(raised.value)
+
+
+def test_a_neighbour_whose_name_begins_like_the_workspace_is_outside(workspace):
+    neighbour = workspace.root.with_name("root2")
+    neighbour.mkdir()
+    (neighbour / "a.csv").write_text("1\n")
+    workspace.link("a.csv", neighbour / "a.csv")
+    with pytest.raises(PathRefusedError, match="leads out"):
+        list_files(workspace.scan("a.csv"))
+
+
+def test_a_workspace_whose_root_is_itself_a_link_is_read(workspace, tmp_path):
+    workspace.write("a.csv", "1\n")
+    (tmp_path / "alias").symlink_to(workspace.root)
+    source = type(workspace)(tmp_path / "alias", workspace.outside).scan(".")
+    assert list_files(source) == ["a.csv"]
+    assert read(source, "a.csv") == b"1\n"
+
+
+def test_a_file_that_becomes_a_link_after_listing_is_refused_when_opened(workspace):
+    file = workspace.write("a.csv")
+    source = workspace.scan(".")
+    assert list_files(source) == ["a.csv"]
+    file.unlink()
+    workspace.link("a.csv", workspace.outside / "secret.csv")
+    with pytest.raises(PathRefusedError, match="leads out"):
+        open_file(source, "a.csv")
+
+
+@contextlib.contextmanager
+def exchanged_all_the_time(link: Path, targets: list[Path]):
+    """Makes a link lead to one target after the other, as fast as it can."""
+    stop = threading.Event()
+
+    def exchange():
+        spare = link.with_name(".spare")
+        while not stop.is_set():
+            for target in targets:
+                spare.symlink_to(target)
+                spare.replace(link)
+
+    link.symlink_to(targets[0])
+    thread = threading.Thread(target=exchange)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(timeout=30)
+
+
+def test_a_link_that_is_exchanged_all_the_time_never_shows_what_is_outside(workspace):
+    workspace.write("data/secret.csv", "public\n")
+    source = workspace.scan("link")
+    seen, refused = set(), 0
+    with exchanged_all_the_time(workspace.root / "link", [workspace.root / "data", workspace.outside]):
+        deadline = time.monotonic() + RACE_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                seen.add(read(source, "link/secret.csv"))
+            except PathRefusedError:
+                refused += 1
+    assert seen == {b"public\n"}
+    assert refused
+
+
+def test_a_directory_that_is_exchanged_all_the_time_never_lists_what_is_outside(workspace):
+    workspace.write("data/public.csv")
+    source = workspace.scan("link")
+    seen, refused = set(), 0
+    with exchanged_all_the_time(workspace.root / "link", [workspace.root / "data", workspace.outside]):
+        deadline = time.monotonic() + RACE_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                seen.update(list_files(source))
+            except PathRefusedError:
+                refused += 1
+    assert seen == {"link/public.csv"}
+    assert refused
+
+
+def test_the_excluded_directory_is_left_out_of_a_walk(workspace):
+    workspace.write("a.csv")
+    workspace.write("tmp/session/table.csv")
+    assert list_files(workspace.scan(".", excluded=workspace.root / "tmp")) == ["a.csv"]
+
+
+@pytest.mark.parametrize("path", ["tmp", "tmp/session", "tmp/session/table.csv", "link", "link.csv"])
+def test_the_excluded_directory_and_all_in_it_is_refused_when_named(workspace, path):
+    table = workspace.write("tmp/session/table.csv")
+    workspace.link("link", workspace.root / "tmp" / "session")
+    workspace.link("link.csv", table)
+    source = workspace.scan(path, excluded=workspace.root / "tmp")
+    with pytest.raises(PathRefusedError, match="no scan may read"):
+        list_files(source)
+    with pytest.raises(FileError):
+        open_file(source, path)
+
+
+def test_a_link_into_the_excluded_directory_is_refused_in_a_walk(workspace):
+    workspace.write("a.csv")
+    workspace.write("tmp/session/table.csv")
+    workspace.link("link", workspace.root / "tmp" / "session")
+    with pytest.raises(PathRefusedError, match="'link' in workspace 'dfs' is refused"):
+        list_files(workspace.scan(".", excluded=workspace.root / "tmp"))
+
+
+def test_an_excluded_directory_elsewhere_does_not_matter(workspace):
+    workspace.write("a.csv")
+    assert list_files(workspace.scan(".", excluded=workspace.outside)) == ["a.csv"]
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../outside/secret.csv", "d/../../x.csv", "..", "a\0.csv"])
+def test_a_path_that_is_not_one_inside_the_workspace_is_refused(workspace, path):
+    with pytest.raises(PathRefusedError, match="must be relative to the workspace"):
+        list_files(workspace.scan(path))
+    with pytest.raises(PathRefusedError, match="must be relative to the workspace"):
+        open_file(workspace.scan("."), path)
+
+
+# 2: regular files only, and no waiting
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("path", ["pipe.csv", "link.csv", "."])
+def test_a_fifo_is_refused_at_once(workspace, path):
+    os.mkfifo(workspace.root / "pipe.csv")
+    workspace.link("link.csv", workspace.root / "pipe.csv")
+    with pytest.raises(UnreadableFileError, match="neither a file nor a directory"):
+        list_files(workspace.scan(path))
+    with pytest.raises(UnreadableFileError):
+        open_file(workspace.scan(path), path)
+
+
+def test_a_directory_is_not_opened_as_a_file(workspace):
+    (workspace.root / "d.csv").mkdir()
+    with pytest.raises(
+        UnreadableFileError, match=r"'d\.csv' in workspace 'dfs' cannot be read: it is a directory"
+    ):
+        open_file(workspace.scan("d.csv"), "d.csv")
+
+
+def test_a_link_to_itself_is_an_error_that_says_so(workspace):
+    workspace.link("a.csv", Path("a.csv"))
+    with pytest.raises(UnreadableFileError, match="Too many levels of symbolic links"):
+        list_files(workspace.scan("a.csv"))
+
+
+def test_where_the_system_cannot_tell_where_an_open_file_is_nothing_is_read(workspace, monkeypatch, tmp_path):
+    workspace.write("a.csv")
+    monkeypatch.setattr(files, "_OPEN_DESCRIPTORS", tmp_path / "no-proc")
+    with pytest.raises(UnreadableFileError, match="links cannot be checked"):
+        open_file(workspace.scan("."), "a.csv")
+
+
+# 3: what a directory holds
+
+
+def test_a_file_is_a_scan_of_itself(workspace):
+    workspace.write("d/a.csv")
+    assert list_files(workspace.scan("d//a.csv")) == ["d/a.csv"]
+
+
+@pytest.mark.parametrize("path", [".", ""])
+def test_a_directory_is_walked_in_order(workspace, path):
+    names = ["b.csv", "a/2.tsv", "a/10.psv", "a/deep/er/x.CSV", "c.tbl"]
+    for name in names:
+        workspace.write(name)
+    assert list_files(workspace.scan(path)) == sorted(names)
+
+
+def test_names_that_start_with_a_dot_or_an_underscore_are_left_out(workspace):
+    for name in ["a.csv", "_SUCCESS", ".a.csv.crc", "_temporary/x.csv", ".lodge/y.csv", "d/_z.csv"]:
+        workspace.write(name)
+    assert list_files(workspace.scan(".")) == ["a.csv"]
+
+
+def test_an_empty_directory_is_an_empty_scan(workspace):
+    (workspace.root / "d" / "e").mkdir(parents=True)
+    assert list_files(workspace.scan("d")) == []
+
+
+def test_a_mixed_directory_is_refused_and_the_files_are_named(workspace):
+    for name in ["a.csv", "b.json", "c/d.txt", "c/e"]:
+        workspace.write(name)
+    with pytest.raises(
+        NoReaderError, match=r"'b.json' in workspace 'dfs', like 2 more .* has no reader"
+    ) as raised:
+        list_files(workspace.scan("."))
+    assert raised.value.path == "b.json"
+    assert ".csv" in raised.value.supported
+
+
+def test_a_single_file_without_reader_is_refused(workspace):
+    workspace.write("a.json")
+    with pytest.raises(
+        NoReaderError, match=r"'a.json' in workspace 'dfs' has no reader\. Scan files .*\.csv"
+    ):
+        list_files(workspace.scan("a.json"))
+
+
+@pytest.mark.parametrize("path", ["b.csv", "d/b.csv", "a.csv/b.csv", "broken.csv", "broken"])
+def test_what_does_not_exist_is_an_error_that_names_it(workspace, path):
+    workspace.write("a.csv")
+    workspace.link("broken.csv", workspace.root / "gone.csv")
+    workspace.link("broken", workspace.root / "gone")
+    with pytest.raises(PathNotFoundError, match=f"'{path}' in workspace 'dfs' does not exist"):
+        list_files(workspace.scan(path))
+
+
+# 4: no file twice
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [("latest.csv", "2024.csv"), ("latest", "year"), ("year/up", ".")]
+)
+def test_two_ways_to_one_place_are_refused(workspace, name, target):
+    workspace.write("2024.csv")
+    workspace.write("year/1.csv")
+    workspace.link(name, workspace.root / target)
+    with pytest.raises(PathRefusedError, match="leads to the same place"):
+        list_files(workspace.scan("."))
+
+
+# Errors
+
+
+def test_a_strange_file_name_stays_on_one_line_of_the_message(workspace):
+    workspace.write(os.fsdecode(b"new\nline\xff.json"))
+    with pytest.raises(NoReaderError) as raised:
+        list_files(workspace.scan("."))
+    message = str(raised.value)
+    assert message.startswith(r"'new\nline\udcff.json' in workspace 'dfs' has no reader")
+    assert message.encode().count(b"\n") == 0
+
+
+def test_no_descriptor_stays_open(workspace):
+    workspace.write("d/a.csv")
+    workspace.link("link", workspace.outside)
+    os.mkfifo(workspace.root / "pipe")
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    for path in ["d", "d/a.csv", "link", "pipe", ".", "gone"]:
+        with contextlib.suppress(FileError):
+            list_files(workspace.scan(path))
+        with contextlib.suppress(FileError):
+            open_file(workspace.scan("."), path).close()
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208

@@ -1,0 +1,60 @@
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.errors import ScanOptionError
+from engine.source import SUPPORTED_SUFFIXES, ScanSource, has_reader
+
+paths = st.text().map("/".__add__)
+sources = st.builds(ScanSource, st.text(), paths, st.text(), st.none() | paths)
+
+
+@given(sources, st.sampled_from([str.lower, str.upper, str.title]))
+def test_a_source_survives_the_way_through_options_whatever_happens_to_their_letter_case(source, change):
+    options = {change(key): value for key, value in source.to_options().items()}
+    assert ScanSource.from_options(options) == source
+
+
+def test_options_that_are_not_the_scans_are_ignored():
+    options = {"workspace": "dfs", "root": "/data", "path": "a.csv", "inferSchema": "true"}
+    assert ScanSource.from_options(options) == ScanSource("dfs", "/data", "a.csv", None)
+
+
+@pytest.mark.parametrize("missing", ["workspace", "root", "path"])
+def test_a_missing_option_is_named(missing):
+    options = ScanSource("dfs", "/data", "a.csv", None).to_options()
+    del options[missing]
+    with pytest.raises(ScanOptionError, match=f"Option '{missing}' of a scan is missing") as raised:
+        ScanSource.from_options(options)
+    assert raised.value.option == missing
+
+
+@pytest.mark.parametrize(
+    ("option", "root", "excluded"), [("root", "data", None), ("excluded", "/data", "tmp")]
+)
+def test_a_directory_that_is_not_absolute_is_refused(option, root, excluded):
+    with pytest.raises(ScanOptionError, match=f"'{option}' of a scan must be an absolute directory"):
+        ScanSource("dfs", root, "a.csv", excluded)
+
+
+@pytest.mark.parametrize("path", ["a.csv", "dir.d/a.tsv", "A.PSV", "lineitem.tbl", "two.dots.csv"])
+def test_delimited_text_has_a_reader(path):
+    assert has_reader(path)
+
+
+@pytest.mark.parametrize("path", ["a.txt", "a.csv.gz", "a", "csv", ".csv", "a.csv/b", ""])
+def test_other_names_have_no_reader(path):
+    assert not has_reader(path)
+
+
+def test_every_supported_suffix_has_a_reader():
+    assert all(has_reader(f"a{suffix}") for suffix in SUPPORTED_SUFFIXES)
+
+
+def test_the_gateway_can_name_a_scan_without_spark_and_arrow():
+    code = "import sys, engine.source; print([m for m in ('pyspark', 'pyarrow') if m in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.strip() == "[]"

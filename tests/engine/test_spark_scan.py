@@ -1,0 +1,120 @@
+"""Scans from end to end: a client, a Spark server, and Python workers that run the engine."""
+
+import os
+
+import pytest
+from pyspark.errors import PySparkException
+
+from engine.source import FORMAT, TEXT_SCHEMA
+
+AMOUNT = (
+    '"1","Bob","200","false"\n"2","Sarah","150","true"\n"3","Tim","20","false"\n"4","Roger","500","true"\n'
+)
+
+
+@pytest.fixture
+def scan(spark):
+    """The data frame of a scan, as the gateway asks for it."""
+    return lambda source: spark.read.format(FORMAT).options(**source.to_options()).load()
+
+
+def failure_of(frame):
+    with pytest.raises(PySparkException) as raised:
+        frame.collect()
+    return str(raised.value)
+
+
+def test_a_file_without_header_is_queried_by_the_columns_array(spark, scan, workspace):
+    workspace.write("amount.csv", AMOUNT)
+    scan(workspace.scan("amount.csv")).createOrReplaceTempView("amount")
+    rows = spark.sql(
+        "select cast(columns[3] as boolean) discount, sum(cast(columns[2] as double)) total_amount "
+        "from amount group by columns[3] order by 1"
+    ).collect()
+    assert [tuple(row) for row in rows] == [(False, 220.0), (True, 650.0)]
+
+
+def test_the_schema_is_the_columns_array(spark, scan, workspace):
+    workspace.write("amount.csv", AMOUNT)
+    assert scan(workspace.scan("amount.csv")).schema == spark.createDataFrame([], TEXT_SCHEMA).schema
+
+
+def test_rows_keep_their_own_number_of_fields_and_are_never_null(scan, workspace):
+    workspace.write("ragged.psv", 'a|b\nc|d|e\n\n"f\ng"\n|é\n')
+    rows = [row.columns for row in scan(workspace.scan("ragged.psv")).collect()]
+    assert rows == [["a", "b"], ["c", "d", "e"], ["f\ng"], ["", "é"]]
+
+
+def test_a_directory_is_read_with_one_task_a_file(scan, workspace):
+    for month in range(1, 6):
+        workspace.write(f"sales/2024/{month}.csv", f"{month},x\n" * 1000)
+    workspace.write("sales/all.tsv", "6\tx\n" * 1000)
+    workspace.write("sales/_SUCCESS", "")
+    rows = (
+        scan(workspace.scan("sales"))
+        .selectExpr("columns[0] as month", "spark_partition_id() as task")
+        .groupBy("month", "task")
+        .count()
+        .orderBy("month")
+        .collect()
+    )
+    assert [(row.month, row["count"]) for row in rows] == [(str(month), 1000) for month in range(1, 7)]
+    assert len({row.task for row in rows}) == 6
+
+
+def test_a_file_of_many_batches_arrives_whole(scan, workspace):
+    workspace.write(
+        "big.csv", "".join(f'{i},"{i}"\n' if i % 1000 == 0 else f"{i},{i}\n" for i in range(700_000))
+    )
+    row = scan(workspace.scan("big.csv")).selectExpr(
+        "count(*)", "sum(cast(columns[0] as bigint))", "count(distinct columns[1])"
+    )
+    assert tuple(row.collect()[0]) == (700_000, 700_000 * 699_999 // 2, 700_000)
+
+
+def test_an_empty_directory_and_an_empty_file_have_no_rows(scan, workspace):
+    (workspace.root / "empty").mkdir()
+    workspace.write("empty.csv", "")
+    assert scan(workspace.scan("empty")).collect() == []
+    assert scan(workspace.scan("empty.csv")).collect() == []
+
+
+def test_the_excluded_directory_is_left_out(scan, workspace):
+    workspace.write("a.csv", "1\n")
+    workspace.write("tmp/session/table.csv", "2\n")
+    rows = scan(workspace.scan(".", excluded=workspace.root / "tmp")).collect()
+    assert [row.columns for row in rows] == [["1"]]
+
+
+def test_a_link_out_of_the_workspace_is_refused_and_shows_nothing(scan, workspace):
+    workspace.write("d/a.csv", "1\n")
+    workspace.link("d/b.csv", workspace.outside / "secret.csv")
+    for path in ("d", "d/b.csv"):
+        failure = failure_of(scan(workspace.scan(path)))
+        assert "engine.errors.PathRefusedError: 'd/b.csv' in workspace 'dfs' is refused" in failure
+        assert str(workspace.outside) not in failure
+
+
+def test_a_fifo_fails_the_query_instead_of_hanging_it(scan, workspace):
+    os.mkfifo(workspace.root / "pipe.csv")
+    failure = failure_of(scan(workspace.scan("pipe.csv")))
+    assert "engine.errors.UnreadableFileError: 'pipe.csv' in workspace 'dfs' cannot be read" in failure
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"), [(b"a,\xff\n", "the bytes are not UTF-8"), (b'a,"b\n', "is never closed")]
+)
+def test_an_error_in_the_middle_of_a_file_names_file_and_line(scan, workspace, bad, problem):
+    good = b"some,ordinary,row\n" * 300_000
+    workspace.write("good.csv", good)
+    workspace.write("logs/bad.csv", good + bad + good)
+    failure = failure_of(scan(workspace.scan(".")))
+    (line,) = {line for line in failure.splitlines() if line.startswith("engine.errors.")}
+    assert line.startswith("engine.errors.TextFormatError: 'logs/bad.csv' in workspace 'dfs', line 300001: ")
+    assert problem in line
+
+
+def test_a_missing_file_and_a_missing_option_are_named(spark, scan, workspace):
+    assert "'gone.csv' in workspace 'dfs' does not exist" in failure_of(scan(workspace.scan("gone.csv")))
+    failure = failure_of(spark.read.format(FORMAT).option("root", "/data").option("path", "a.csv").load())
+    assert "engine.errors.ScanOptionError: Option 'workspace' of a scan is missing" in failure

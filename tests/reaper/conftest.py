@@ -1,0 +1,114 @@
+"""A workspace with a reaper, a clock that only the test moves, and gateways as far as a reaper sees them."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from reaper.reaper import PassSummary, Reaper
+from workspace.lease_files import FileLeases
+from workspace.locations import SessionLocations
+from workspace.record_files import FileSessionRecords
+from workspace.records import (
+    ClientSessionId,
+    Phase,
+    Principal,
+    ReplicaId,
+    SessionRecord,
+    SessionUuid,
+    StoredRecord,
+)
+
+LEASE_SECONDS = 10.0
+GRACE_SECONDS = 5.0
+
+
+@dataclass
+class World:
+    """All that a reaper works with; time is ``now_seconds``."""
+
+    root: Path
+    now_seconds: float = 1000.0
+    records: FileSessionRecords = field(init=False)
+    leases: FileLeases = field(init=False)
+    locations: SessionLocations = field(init=False)
+    reaper: Reaper = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.records = FileSessionRecords(self.root)
+        self.leases = FileLeases(self.root)
+        self.locations = SessionLocations(self.root)
+        self.locations.initialise()
+        self.reaper = self.new_reaper()
+
+    def new_reaper(self, **parts: Any) -> Reaper:
+        defaults = {
+            "records": self.records,
+            "leases": self.leases,
+            "locations": self.locations,
+            "lease_duration_seconds": LEASE_SECONDS,
+            "grace_period_seconds": GRACE_SECONDS,
+            "monotonic": lambda: self.now_seconds,
+            "log": structlog.get_logger(),
+        }
+        return Reaper(**(defaults | parts))
+
+    def start_session(self, *holders: str, phase: Phase = Phase.ACTIVE) -> StoredRecord:
+        """A session with a location that holds a table; the holders' leases are renewed."""
+        record = SessionRecord(
+            session_uuid=SessionUuid(str(uuid.uuid4())),
+            principal=Principal("ada"),
+            client_session_id=ClientSessionId(str(uuid.uuid4())),
+            backend="sc://backend:15002",
+            phase=phase,
+            created_at="2026-01-01T00:00:00Z",
+            holders=frozenset(ReplicaId(holder) for holder in holders),
+        )
+        stored = self.records.create(record)
+        self.make_location(record.session_uuid)
+        for holder in holders:
+            self.leases.renew(ReplicaId(holder))
+        return stored
+
+    def make_location(self, session_uuid: SessionUuid) -> Path:
+        location = self.locations.create(session_uuid)
+        (location / "table").mkdir()
+        (location / "table" / "data").write_text("data")
+        return location
+
+    def passes(self, seconds: float, *renewing: str, period_seconds: float = 1.0) -> list[PassSummary]:
+        """Lets time pass, with a pass of the reaper each period; these replicas renew before each."""
+        summaries = []
+        for _ in range(int(seconds / period_seconds)):
+            self.now_seconds += period_seconds
+            for replica in renewing:
+                self.leases.renew(ReplicaId(replica))
+            summaries.append(self.reaper.run_once())
+        return summaries
+
+    def is_there(self, stored: StoredRecord) -> bool:
+        """Whether the session has both its record and its location; fails if it has one of them."""
+        has_record = stored.record.name in {found.record.name for found in self.records.list()}
+        has_location = (self.locations.path(stored.record.session_uuid) / "table" / "data").exists()
+        assert has_record == has_location, f"record: {has_record}, location: {has_location}"
+        return has_record
+
+    def assert_nothing_is_left(self) -> None:
+        assert not self.records.list()
+        assert not self.locations.list()
+        assert not self.locations.trash()
+        assert not self.leases.list()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path / "workspace")
+
+
+@pytest.fixture
+def new_world(tmp_path: Path) -> Callable[[], World]:
+    return lambda: World(tmp_path / uuid.uuid4().hex)

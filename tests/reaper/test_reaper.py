@@ -1,0 +1,406 @@
+"""The reaper on real files, with a clock that only the test moves (guarantees: reaper.reaper).
+
+Leases last ten seconds, the grace period five; see ``World``.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import structlog
+
+from workspace.records import Phase, RecordsUnavailableError, ReplicaId, SessionUuid
+from workspace.sessions import ended, joined, left, update
+
+LEASE_SECONDS, GRACE_SECONDS = 10, 5
+ORPHAN = SessionUuid("00000000-0000-4000-8000-000000000001")
+DEADLINE_SECONDS = 60
+
+
+def test_a_session_whose_holder_renews_its_lease_is_never_touched(world: Any) -> None:
+    stored = world.start_session("alive")
+    summaries = world.passes(200, "alive")
+    assert world.is_there(stored)
+    assert not any(s.reaped or s.orphans or s.leases or s.forgotten or s.failures for s in summaries)
+
+
+def test_guarantee_6_a_session_whose_holder_died_is_ended_after_lease_and_grace_and_not_before(
+    world: Any,
+) -> None:
+    stored = world.start_session("dead")
+    world.reaper.run_once()
+    world.passes(LEASE_SECONDS + GRACE_SECONDS - 1)
+    assert world.is_there(stored)
+    world.passes(3)
+    assert not world.is_there(stored)
+    world.passes(1)
+    world.assert_nothing_is_left()
+
+
+def test_the_end_of_a_session_is_logged_with_its_location_and_principal(world: Any) -> None:
+    stored = world.start_session("dead")
+    location = str(world.locations.path(stored.record.session_uuid))
+    with structlog.testing.capture_logs() as logs:
+        world.passes(LEASE_SECONDS + GRACE_SECONDS + 4)
+    assert logs == [
+        {
+            "event": "session_location_deleted",
+            "log_level": "info",
+            "message": f"Deleted session temporary location [{location}] from file system [file:///]",
+            "location": location,
+            "file_system": "file:///",
+            "session": stored.record.session_uuid,
+            "principal": "ada",
+        },
+        {
+            "event": "session_reaped",
+            "log_level": "info",
+            "session": stored.record.session_uuid,
+            "principal": "ada",
+            "reason": "holders_lost",
+            "holders": ["dead"],
+        },
+        {"event": "lost_lease_deleted", "log_level": "info", "replica": "dead"},
+    ]
+
+
+def test_a_session_without_holders_may_be_adopted_within_the_grace_period(world: Any) -> None:
+    stored = world.start_session()
+    world.passes(GRACE_SECONDS)
+    update(world.records, stored.record.name, lambda record: joined(record, ReplicaId("b")))
+    world.passes(30, "b")
+    assert world.is_there(stored)
+    update(world.records, stored.record.name, lambda record: left(record, {ReplicaId("b")}))
+    world.passes(GRACE_SECONDS, "b")
+    assert world.is_there(stored)
+    world.passes(2, "b")
+    assert not world.is_there(stored)
+
+
+def test_a_lost_replica_is_taken_out_of_a_session_that_another_holds(world: Any) -> None:
+    stored = world.start_session("dead", "alive")
+    with structlog.testing.capture_logs() as logs:
+        world.passes(LEASE_SECONDS + 3, "alive")
+    assert world.records.read(stored.record.name).record.holders == {"alive"}
+    assert [log["event"] for log in logs] == ["lost_holders_forgotten", "lost_lease_deleted"]
+    assert world.is_there(stored)
+
+
+def test_an_ending_session_is_left_to_its_living_holder_for_the_grace_period(world: Any) -> None:
+    stored = world.start_session("alive")
+    update(world.records, stored.record.name, ended)
+    world.passes(GRACE_SECONDS, "alive")
+    assert world.is_there(stored)
+    world.passes(2, "alive")
+    assert not world.is_there(stored)
+
+
+def test_an_ending_session_without_a_living_holder_is_finished_at_once(world: Any) -> None:
+    stored = world.start_session(phase=Phase.ENDING)
+    summary = world.reaper.run_once()
+    assert summary.reaped == [stored.record.session_uuid]
+    assert not world.is_there(stored)
+
+
+def test_an_end_that_died_after_the_location_was_set_aside_is_finished_and_logged(world: Any) -> None:
+    stored = world.start_session("alive", phase=Phase.ENDING)
+    world.locations.set_aside(stored.record.session_uuid)
+    with structlog.testing.capture_logs() as logs:
+        world.passes(GRACE_SECONDS + 2, "alive")
+    assert [log["event"] for log in logs] == ["session_location_deleted", "session_reaped"]
+    assert not world.locations.trash()
+
+
+def test_guarantee_6_a_location_that_no_record_names_is_removed_after_the_grace_period(world: Any) -> None:
+    location = world.make_location(ORPHAN)
+    os.utime(location, (0, 0))  # the times of files decide nothing
+    world.passes(GRACE_SECONDS)
+    assert location.exists()
+    with structlog.testing.capture_logs() as logs:
+        world.passes(2)
+    assert logs == [
+        {
+            "event": "orphan_location_deleted",
+            "log_level": "info",
+            "location": str(location),
+            "file_system": "file:///",
+            "session": ORPHAN,
+        }
+    ]
+    world.assert_nothing_is_left()
+
+
+def test_a_location_that_a_late_writer_brings_back_is_removed_again(world: Any) -> None:
+    for _ in range(3):
+        location = world.make_location(ORPHAN)
+        world.passes(GRACE_SECONDS + 2)
+        assert not location.exists()
+
+
+def test_a_link_in_the_place_of_a_session_location_is_not_followed(world: Any, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "table").mkdir(parents=True)
+    stored = world.start_session("dead")
+    location = world.locations.path(stored.record.session_uuid)
+    location.rename(tmp_path / "moved")
+    location.symlink_to(outside)
+    world.locations.path(ORPHAN).symlink_to(outside)
+    world.passes(LEASE_SECONDS + GRACE_SECONDS + 4)
+    assert not world.records.list()
+    assert (outside / "table").is_dir()
+
+
+def test_guarantee_1_a_damaged_record_holds_everything_back_until_it_is_mended(world: Any) -> None:
+    dead, damaged = world.start_session("dead"), world.start_session("dead")
+    orphan = world.make_location(ORPHAN)
+    (file,) = (world.root / ".lodge" / "sessions" / damaged.record.name).iterdir()
+    content = file.read_bytes()
+    file.write_bytes(b"damaged")
+    with structlog.testing.capture_logs() as logs:
+        summaries = world.passes(60)
+    assert {log["event"] for log in logs} == {"reaper_held_back"}
+    assert file.name in logs[0]["reason"]
+    assert all(file.name in summary.held_back for summary in summaries)
+    assert orphan.exists()
+    assert world.locations.path(dead.record.session_uuid).exists()
+    file.write_bytes(content)
+    assert world.is_there(dead)
+    world.passes(LEASE_SECONDS + GRACE_SECONDS + 4)
+    world.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("missing", ["sessions", "leases", "trash"])
+def test_guarantee_1_storage_that_is_missing_holds_everything_back(world: Any, missing: str) -> None:
+    stored = world.start_session("dead")
+    world.passes(LEASE_SECONDS)
+    orphan = world.make_location(ORPHAN)
+    (world.root / ".lodge" / missing).rename(world.root / ".lodge" / "elsewhere")
+    assert all(summary.held_back for summary in world.passes(60))
+    assert orphan.exists()
+    (world.root / ".lodge" / "elsewhere").rename(world.root / ".lodge" / missing)
+    assert world.is_there(stored)
+
+
+def test_guarantee_5_time_during_which_it_could_not_look_does_not_count(world: Any) -> None:
+    stored = world.start_session("alive")
+    world.passes(3, "alive")
+    with mock.patch.object(world.records, "list", side_effect=RecordsUnavailableError(None, "down")):
+        world.passes(LEASE_SECONDS + GRACE_SECONDS + 60)
+    world.passes(1)
+    world.passes(30, "alive")
+    assert world.is_there(stored)
+
+
+@pytest.mark.parametrize(("paused_look", "before_seconds", "after_seconds"), [(1, 1000, 0), (2, 0, 1000)])
+def test_a_reaper_that_was_paused_in_the_middle_of_a_look_takes_nobody_for_dead(
+    world: Any, paused_look: int, before_seconds: int, after_seconds: int
+) -> None:
+    stored = world.start_session("alive", "other")
+    looking = world.leases.list
+
+    def look_and_pause() -> Any:
+        world.now_seconds += before_seconds
+        seen = looking()
+        world.now_seconds += after_seconds
+        return seen
+
+    for look in (1, 2):
+        world.now_seconds += 1
+        world.leases.renew(ReplicaId("other"))
+        with mock.patch.object(world.leases, "list", look_and_pause if look == paused_look else looking):
+            world.reaper.run_once()
+    assert world.records.read(stored.record.name).record.holders == {"alive", "other"}
+
+
+def test_guarantee_3_a_location_that_cannot_be_removed_does_not_stop_the_others(world: Any) -> None:
+    stuck, other = world.start_session("dead"), world.start_session("dead")
+    stuck_uuid = stuck.record.session_uuid
+    set_aside = world.locations.set_aside
+
+    def fail_for_one(session_uuid: SessionUuid) -> bool:
+        if session_uuid == stuck_uuid:
+            raise PermissionError(13, "Permission denied")
+        return bool(set_aside(session_uuid))
+
+    with (
+        structlog.testing.capture_logs() as logs,
+        mock.patch.object(world.locations, "set_aside", side_effect=fail_for_one),
+    ):
+        world.passes(LEASE_SECONDS + GRACE_SECONDS + 4)
+    assert not world.is_there(other)
+    assert world.is_there(stuck)
+    failures = [log for log in logs if log["event"] == "reaper_action_failed"]
+    assert failures
+    assert failures[0]["session"] == stuck_uuid
+    assert "Permission denied" in failures[0]["reason"]
+    world.passes(2)
+    assert not world.is_there(stuck)
+
+
+def test_guarantee_3_trash_that_cannot_be_purged_does_not_stop_the_others(world: Any) -> None:
+    for _ in range(2):
+        world.make_location(ORPHAN)
+        world.locations.set_aside(ORPHAN)
+    first, second = world.locations.trash()
+    purge = world.locations.purge
+
+    def fail_for_one(entry: str) -> None:
+        if entry == first:
+            raise OSError(39, "Directory not empty")
+        purge(entry)
+
+    with mock.patch.object(world.locations, "purge", side_effect=fail_for_one):
+        summary = world.reaper.run_once()
+    assert (summary.purged, summary.failures) == (1, 1)
+    assert world.locations.trash() == [first]
+    assert second not in world.locations.trash()
+
+
+def test_guarantee_2_a_session_adopted_after_the_look_is_not_ended(world: Any) -> None:
+    stored = world.start_session()
+    world.passes(GRACE_SECONDS)
+    trash = world.locations.trash
+
+    def adopt_and_look() -> Any:
+        update(world.records, stored.record.name, lambda record: joined(record, ReplicaId("b")))
+        return trash()
+
+    with mock.patch.object(world.locations, "trash", side_effect=adopt_and_look):
+        summaries = world.passes(2, "b")
+    assert not any(summary.reaped for summary in summaries)
+    assert world.is_there(stored)
+
+
+def test_a_session_born_while_the_reaper_looks_is_no_orphan(new_world: Callable[[], Any]) -> None:
+    world = new_world()
+    world.reaper = world.new_reaper(grace_period_seconds=0.0)
+    for looked_at in (world.locations, world.leases, world.records):
+        looking = looked_at.list
+
+        def look_and_give_birth(looking: Callable[[], Any] = looking) -> Any:
+            seen = looking()
+            world.start_session("alive")
+            return seen
+
+        with mock.patch.object(looked_at, "list", look_and_give_birth):
+            world.passes(1, "alive")
+    world.passes(5, "alive")
+    assert len(world.locations.list()) == len(world.records.list()) == 3
+
+
+def test_guarantee_4_two_reapers_at_once_end_every_session_once(world: Any) -> None:
+    sessions = [world.start_session("dead") for _ in range(10)]
+    reapers = [world.new_reaper(), world.new_reaper()]
+    for reaper in reapers:
+        reaper.run_once()
+    world.now_seconds += LEASE_SECONDS
+    world.make_location(ORPHAN)
+    for reaper in reapers:
+        reaper.run_once()
+    world.now_seconds += GRACE_SECONDS
+    barrier, summaries = threading.Barrier(2), []
+
+    def run(reaper: Any) -> None:
+        barrier.wait(DEADLINE_SECONDS)
+        summaries.append(reaper.run_once())
+
+    threads = [threading.Thread(target=run, args=(reaper,)) for reaper in reapers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_SECONDS)
+    reaped = [session for summary in summaries for session in summary.reaped]
+    assert sorted(reaped) == sorted(stored.record.session_uuid for stored in sessions)
+    assert [orphan for summary in summaries for orphan in summary.orphans] == [ORPHAN]
+    assert [summary.failures for summary in summaries] == [0, 0]
+    reapers[0].run_once()
+    world.assert_nothing_is_left()
+
+
+STEPS = ("open", "mkdir", "link", "rename", "replace", "unlink", "rmdir", "fsync")
+
+
+def killed_at(step: int, task: Callable[[], Any]) -> bool:
+    """Runs a task in a process that kills itself before its n-th changing step; False if it ended first."""
+    calls = iter(range(1, 1_000_000))
+
+    def counting(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if next(calls) == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return original(*args, **kwargs)
+
+        return call
+
+    def child() -> None:
+        with mock.patch.multiple("os", **{name: counting(getattr(os, name)) for name in STEPS}):
+            task()
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(DEADLINE_SECONDS)
+    assert process.exitcode in {0, -signal.SIGKILL}
+    return process.exitcode != 0
+
+
+def test_a_reaper_killed_at_any_step_keeps_the_invariants_and_another_completes_its_work(
+    new_world: Callable[[], Any],
+) -> None:
+    step, was_killed = 0, True
+    while was_killed:
+        step += 1
+        world = new_world()
+        alive, dead = world.start_session("alive"), world.start_session("dead")
+        world.make_location(ORPHAN)
+        world.passes(LEASE_SECONDS + GRACE_SECONDS, "alive")
+        world.now_seconds += 1
+        world.leases.renew(ReplicaId("alive"))
+        was_killed = killed_at(step, world.reaper.run_once)
+        named = {stored.record.session_uuid for stored in world.records.list()}
+        assert world.locations.list() <= named | {ORPHAN}
+        assert world.is_there(alive)
+        world.reaper = world.new_reaper()
+        world.passes(LEASE_SECONDS + GRACE_SECONDS + 4, "alive")
+        assert world.locations.list() == {alive.record.session_uuid}
+        assert dead.record.name not in {stored.record.name for stored in world.records.list()}
+        assert not world.locations.trash()
+    assert step > 20
+
+
+def test_the_loop_goes_on_after_an_unexpected_error_and_stops_when_told(world: Any) -> None:
+    stored = world.start_session(phase=Phase.ENDING)
+    stop, passes = threading.Event(), []
+
+    def fail_then_stop() -> None:
+        passes.append(len(passes))
+        if len(passes) == 1:
+            raise RuntimeError("unexpected")
+        run_once()
+        stop.set()
+
+    run_once = world.reaper.run_once
+    with (
+        structlog.testing.capture_logs() as logs,
+        mock.patch.object(world.reaper, "run_once", side_effect=fail_then_stop),
+    ):
+        thread = threading.Thread(target=world.reaper.run, args=(stop, 0.001))
+        thread.start()
+        thread.join(DEADLINE_SECONDS)
+    assert not thread.is_alive()
+    assert logs[0]["event"] == "reaper_pass_failed"
+    assert logs[0]["exc_info"]
+    assert not world.is_there(stored)
+
+
+def test_a_loop_that_was_told_to_stop_makes_no_pass(world: Any) -> None:
+    stored = world.start_session(phase=Phase.ENDING)
+    stop = threading.Event()
+    stop.set()
+    world.reaper.run(stop, period_seconds=1000.0)
+    assert world.is_there(stored)

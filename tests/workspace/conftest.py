@@ -1,0 +1,177 @@
+"""Fixtures for the storage of records, leases and locations.
+
+A second implementation of a protocol joins its contract suite by a parameter of ``open_records`` or
+``open_leases``.
+"""
+
+import multiprocessing
+import os
+import signal
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from workspace.lease_files import FileLeases
+from workspace.leases import Leases
+from workspace.locations import SessionLocations
+from workspace.record_files import FileSessionRecords
+from workspace.records import (
+    ClientSessionId,
+    Phase,
+    Principal,
+    SessionRecord,
+    SessionRecords,
+    SessionUuid,
+)
+
+DEADLINE_SECONDS = 60
+CHANGING_STEPS = ("open", "mkdir", "link", "rename", "replace", "unlink", "rmdir", "fsync")
+ALL_STEPS = (*CHANGING_STEPS, "fdopen", "scandir", "listdir", "stat", "lstat")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An initialised workspace root."""
+    return _initialised(tmp_path / "workspace")
+
+
+@pytest.fixture
+def new_root(tmp_path: Path) -> Callable[[], Path]:
+    """Makes another initialised root at each call."""
+    return lambda: _initialised(tmp_path / uuid.uuid4().hex)
+
+
+@pytest.fixture
+def locations(root: Path) -> SessionLocations:
+    return SessionLocations(root)
+
+
+@pytest.fixture(params=[FileSessionRecords])
+def open_records(request: pytest.FixtureRequest, root: Path) -> Callable[[], SessionRecords]:
+    """Opens the same storage of records anew, in this process or another."""
+    return partial(request.param, root)
+
+
+@pytest.fixture
+def records(open_records: Callable[[], SessionRecords]) -> SessionRecords:
+    return open_records()
+
+
+@pytest.fixture(params=[FileLeases])
+def open_leases(request: pytest.FixtureRequest, root: Path) -> Callable[[], Leases]:
+    """Opens the same storage of leases anew."""
+    return partial(request.param, root)
+
+
+@pytest.fixture
+def a_record() -> Callable[..., SessionRecord]:
+    """Builds a valid record; keywords replace its parts."""
+
+    def build(**parts: Any) -> SessionRecord:
+        defaults: dict[str, Any] = {
+            "session_uuid": SessionUuid(str(uuid.uuid4())),
+            "principal": Principal("ada"),
+            "client_session_id": ClientSessionId("session-1"),
+            "backend": "sc://backend:15002",
+            "phase": Phase.ACTIVE,
+            "created_at": "0",
+        }
+        return SessionRecord(**(defaults | parts))
+
+    return build
+
+
+@pytest.fixture
+def in_processes() -> Callable[[Sequence[Callable[[], Any]]], list[Any]]:
+    """Runs each task in a process of its own, all at once; the results, of an exception its text."""
+    return _in_processes
+
+
+@pytest.fixture
+def killed_at() -> Callable[[int, Callable[[], Any]], bool]:
+    """Runs a task in a process that kills itself before its n-th changing step; False if it ended first."""
+    return _killed_at
+
+
+@pytest.fixture
+def interrupted_at() -> Callable[[int, Callable[[], Any], Callable[[], Any]], tuple[bool, Any]]:
+    """Runs something else in the middle of a task, before its n-th step.
+
+    Returns whether the task had so many steps, and its result.
+    """
+    return _interrupted_at
+
+
+def _initialised(root: Path) -> Path:
+    SessionLocations(root).initialise()
+    return root
+
+
+def _in_processes(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(len(tasks))
+
+    def child(task: Callable[[], Any], connection: Any) -> None:
+        barrier.wait(DEADLINE_SECONDS)
+        try:
+            result = task()
+        except Exception as error:  # noqa: BLE001 - the test judges it
+            result = f"{type(error).__name__}: {error}"
+        connection.send(result)
+
+    pipes = [context.Pipe(duplex=False) for _ in tasks]
+    processes = [
+        context.Process(target=child, args=(task, pipe[1])) for task, pipe in zip(tasks, pipes, strict=True)
+    ]
+    for process in processes:
+        process.start()
+    results = []
+    for (receiving, _), process in zip(pipes, processes, strict=True):
+        assert receiving.poll(DEADLINE_SECONDS), "a process did not finish in time"
+        results.append(receiving.recv())
+        process.join(DEADLINE_SECONDS)
+    return results
+
+
+def _killed_at(step: int, task: Callable[[], Any]) -> bool:
+    def child() -> None:
+        with _counted(CHANGING_STEPS, step, lambda: os.kill(os.getpid(), signal.SIGKILL)):
+            task()
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(DEADLINE_SECONDS)
+    assert process.exitcode in {0, -signal.SIGKILL}, f"the task failed: exit code {process.exitcode}"
+    return process.exitcode != 0
+
+
+def _interrupted_at(step: int, task: Callable[[], Any], intruder: Callable[[], Any]) -> tuple[bool, Any]:
+    intruding = mock.Mock(side_effect=intruder)
+    with mock.patch("os.fsync"), _counted(ALL_STEPS, step, intruding):
+        result = task()
+    return intruding.called, result
+
+
+@contextmanager
+def _counted(names: Sequence[str], step: int, at_step: Callable[[], Any]) -> Iterator[None]:
+    """Calls something once, just before the step-th call of one of these functions of os."""
+    count = 0
+
+    def counting(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count == step:
+                at_step()
+            return original(*args, **kwargs)
+
+        return call
+
+    with mock.patch.multiple("os", **{name: counting(getattr(os, name)) for name in names}):
+        yield

@@ -1,0 +1,100 @@
+"""Leases as files, and how leases are judged.
+
+Guarantees are those of workspace.lease_files, or where said of workspace.leases.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workspace.lease_files import FileLeases
+from workspace.leases import HeldLease, LeaseObserver, RenewalMark
+from workspace.records import RecordsUnavailableError, ReplicaId
+
+A = ReplicaId("a")
+
+
+def test_guarantee_1_readers_see_whole_marks_while_the_lease_is_renewed_and_deleted(
+    root: Path, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]]
+) -> None:
+    def renew() -> None:
+        for _ in range(100):
+            FileLeases(root).renew(A)
+            FileLeases(root).renew(ReplicaId("b"))
+            FileLeases(root).delete(ReplicaId("b"))
+
+    def look() -> set[int]:
+        return {len(mark) for _ in range(200) for mark in FileLeases(root).list().values()}
+
+    renewed, *looks = in_processes([renew, look, look])
+    assert renewed is None
+    assert all(seen <= {32} for seen in looks)
+
+
+def test_guarantee_3_a_renewal_killed_at_any_step_leaves_a_whole_lease(
+    root: Path, killed_at: Callable[[int, Callable[[], Any]], bool]
+) -> None:
+    FileLeases(root).renew(A)
+    outcomes = set()
+    for step in range(1, 50):
+        before = FileLeases(root).list()
+        was_killed = killed_at(step, lambda: FileLeases(root).renew(A))
+        after = FileLeases(root).list()
+        assert after.keys() == {A}
+        outcomes.add(before == after)
+        if not was_killed:
+            break
+    assert 1 < step < 49
+    assert outcomes == {True, False}
+
+
+def test_guarantee_2_other_files_are_not_leases(root: Path) -> None:
+    leases = FileLeases(root)
+    leases.renew(A)
+    for name in (".hidden", "UPPER", "a_b"):
+        (root / ".lodge" / "leases" / name).write_text("x")
+    assert leases.list().keys() == {A}
+
+
+def test_leases_on_missing_storage_are_unavailable_and_not_none(root: Path) -> None:
+    leases = FileLeases(root)
+    leases.renew(A)
+    (root / ".lodge").rename(root / "elsewhere")
+    for operation in (leases.list, lambda: leases.renew(A), lambda: leases.delete(A)):
+        with pytest.raises(RecordsUnavailableError):
+            operation()
+
+
+def test_a_lease_that_is_a_link_is_not_followed(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (root / ".lodge" / "leases" / "a").symlink_to(tmp_path / "secret")
+    with pytest.raises(RecordsUnavailableError):
+        FileLeases(root).list()
+    FileLeases(root).renew(A)
+    assert (tmp_path / "secret").read_text() == "secret"
+    assert FileLeases(root).list().keys() == {A}
+
+
+def test_leases_guarantee_1_a_lease_is_lost_only_after_it_stood_still_for_its_whole_duration() -> None:
+    observer = LeaseObserver(lease_duration_seconds=10)
+    named = {ReplicaId("never-leased")}
+    observer.observe({A: RenewalMark("1")}, named, 100.0)
+    assert observer.lost(100.0) == set()
+    observer.observe({A: RenewalMark("2")}, named, 109.0)
+    assert observer.lost(110.0) == named
+    observer.observe({A: RenewalMark("2")}, named, 118.0)
+    assert observer.lost(118.0) == named
+    assert observer.lost(118.9) == named
+    assert observer.lost(119.0) == named | {A}
+    observer.observe({}, named | {A}, 119.5)
+    assert observer.lost(119.5) == named
+
+
+def test_leases_guarantee_2_a_held_lease_counts_from_the_beginning_of_its_renewal() -> None:
+    held = HeldLease(lease_duration_seconds=10)
+    assert not held.is_valid(0.0)
+    held.renewed(begun_seconds=100.0)
+    assert held.is_valid(109.9)
+    assert not held.is_valid(110.0)

@@ -1,0 +1,51 @@
+"""The contract of Leases, held by every implementation (guarantees: workspace.leases)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from workspace.leases import Leases
+from workspace.records import ReplicaId
+
+Opener = Callable[[], Leases]
+A, B = ReplicaId("gateway-a.1"), ReplicaId("gateway-b")
+
+
+def test_a_renewed_lease_is_listed_by_everyone(open_leases: Opener) -> None:
+    assert not open_leases().list()
+    open_leases().renew(A)
+    open_leases().renew(B)
+    assert open_leases().list().keys() == {A, B}
+
+
+def test_each_renewal_changes_the_mark_and_no_other(open_leases: Opener) -> None:
+    leases = open_leases()
+    leases.renew(B)
+    marks = []
+    for _ in range(20):
+        leases.renew(A)
+        marks.append(open_leases().list()[A])
+    assert len(set(marks)) == len(marks)
+    before = leases.list()[B]
+    leases.renew(A)
+    assert leases.list()[B] == before
+
+
+def test_a_deleted_lease_is_gone_and_may_be_deleted_and_renewed_again(open_leases: Opener) -> None:
+    leases = open_leases()
+    leases.renew(A)
+    leases.delete(A)
+    leases.delete(A)
+    assert not leases.list()
+    leases.renew(A)
+    assert leases.list().keys() == {A}
+
+
+@pytest.mark.parametrize(
+    "replica", ["", ".", "..", "../a", "a/b", ".a", "a-", "A", "a_b", "a\n", "ä", "a" * 201]
+)
+def test_only_replica_ids_are_taken(open_leases: Opener, replica: str) -> None:
+    with pytest.raises(ValueError, match="replica id"):
+        open_leases().renew(ReplicaId(replica))
+    with pytest.raises(ValueError, match="replica id"):
+        open_leases().delete(ReplicaId(replica))

@@ -1,0 +1,320 @@
+"""Session locations (guarantees: workspace.locations)."""
+
+import itertools
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workspace.locations import SessionLocations, TrashEntry
+from workspace.records import SessionUuid, TableUuid
+
+BAD_UUIDS = [
+    "",
+    ".",
+    "..",
+    ".lodge",
+    "../00000000-0000-4000-8000-000000000000",
+    "00000000-0000-4000-8000-00000000000A",
+    "{00000000-0000-4000-8000-000000000000}",
+    "00000000000040008000000000000000",
+    "00000000-0000-4000-8000-000000000000\n",
+    "00000000-0000-4000-8000-000000000000/x",
+]
+
+
+@pytest.fixture
+def session_uuid() -> SessionUuid:
+    return SessionUuid(str(uuid.uuid4()))
+
+
+@pytest.fixture
+def table_uuid() -> TableUuid:
+    return TableUuid(str(uuid.uuid4()))
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A directory that is none of Lodge's business, with a file that must survive."""
+    directory = tmp_path / "outside"
+    directory.mkdir()
+    (directory / "precious").write_text("precious")
+    return directory
+
+
+def purge_all(locations: SessionLocations) -> None:
+    for entry in locations.trash():
+        locations.purge(entry)
+
+
+def purged_anyway(locations: SessionLocations, entry: TrashEntry) -> None:
+    with suppress(OSError):
+        locations.purge(entry)
+
+
+def test_initialising_again_and_by_many_at_once_is_no_error(
+    tmp_path: Path, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]]
+) -> None:
+    root = tmp_path / "deep" / "root"
+    assert in_processes([SessionLocations(root).initialise] * 4) == [None] * 4
+    (root / ".lodge").chmod(0o755)
+    SessionLocations(root).initialise()
+    assert (root / ".lodge").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("place", [".lodge", ".lodge/trash", ".lodge/sessions"])
+def test_initialising_refuses_a_link_in_the_place_of_a_directory_of_its_own(
+    tmp_path: Path, outside: Path, place: str
+) -> None:
+    link = tmp_path / "root" / place
+    link.parent.mkdir(parents=True)
+    link.symlink_to(outside)
+    with pytest.raises(NotADirectoryError):
+        SessionLocations(tmp_path / "root").initialise()
+    assert [path.name for path in outside.iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize("bad", BAD_UUIDS)
+def test_guarantee_1_only_uuids_become_paths(
+    locations: SessionLocations, table_uuid: TableUuid, bad: str
+) -> None:
+    good = SessionUuid(str(table_uuid))
+    for operation in (
+        lambda: locations.path(SessionUuid(bad)),
+        lambda: locations.create(SessionUuid(bad)),
+        lambda: locations.set_aside(SessionUuid(bad)),
+        lambda: locations.trash_of(SessionUuid(bad)),
+        lambda: locations.remove_table(SessionUuid(bad), table_uuid),
+        lambda: locations.remove_table(good, TableUuid(bad)),
+    ):
+        with pytest.raises(ValueError, match="Not a UUID"):
+            operation()
+
+
+@pytest.mark.parametrize("bad", ["", ".", "..", "../x", "a/b", "/etc", "a/"])
+def test_guarantee_1_only_names_in_the_trash_are_purged(locations: SessionLocations, bad: str) -> None:
+    with pytest.raises(ValueError, match="trash"):
+        locations.purge(TrashEntry(bad))
+
+
+@pytest.mark.parametrize("umask", [0, 0o077, 0o277])
+def test_guarantee_4_a_location_is_for_its_owner_only_whatever_the_umask(
+    locations: SessionLocations, session_uuid: SessionUuid, umask: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        path = locations.create(session_uuid)
+    finally:
+        os.umask(before)
+    assert path.is_absolute()
+    assert path.stat().st_mode & 0o777 == 0o700
+
+
+def test_guarantee_5_creating_again_keeps_what_is_there(
+    locations: SessionLocations, session_uuid: SessionUuid
+) -> None:
+    (locations.create(session_uuid) / "table").mkdir()
+    locations.create(session_uuid).chmod(0o755)
+    assert locations.create(session_uuid).stat().st_mode & 0o777 == 0o700
+    assert (locations.path(session_uuid) / "table").is_dir()
+
+
+def test_only_real_directories_with_a_uuid_for_a_name_are_listed(
+    root: Path, locations: SessionLocations, session_uuid: SessionUuid, outside: Path
+) -> None:
+    locations.create(session_uuid)
+    (root / str(uuid.uuid4())).symlink_to(outside)
+    (root / str(uuid.uuid4())).write_text("a file")
+    (root / str(uuid.uuid4()).upper()).mkdir()
+    (root / "other").mkdir()
+    assert locations.list() == {session_uuid}
+
+
+def test_locations_on_missing_storage_are_an_error_and_not_none(
+    root: Path, locations: SessionLocations
+) -> None:
+    root.rename(root.with_name("elsewhere"))
+    with pytest.raises(FileNotFoundError):
+        locations.list()
+
+
+def test_guarantee_3_a_location_set_aside_is_gone_and_can_be_purged(
+    root: Path, locations: SessionLocations, session_uuid: SessionUuid
+) -> None:
+    location = locations.create(session_uuid)
+    (location / "table" / "part=1").mkdir(parents=True)
+    (location / "table" / "part=1" / "data").write_text("data")
+    assert locations.set_aside(session_uuid)
+    assert not location.exists()
+    assert not locations.set_aside(session_uuid)
+    (entry,) = locations.trash_of(session_uuid)
+    locations.purge(entry)
+    locations.purge(entry)
+    assert not locations.trash()
+    assert [path.name for path in root.iterdir()] == [".lodge"]
+
+
+def test_a_location_that_comes_back_can_be_set_aside_again(
+    locations: SessionLocations, session_uuid: SessionUuid
+) -> None:
+    for _ in range(3):
+        locations.create(session_uuid)
+        assert locations.set_aside(session_uuid)
+    assert len(locations.trash_of(session_uuid)) == 3
+
+
+def test_a_missing_trash_does_not_look_like_a_missing_location(
+    root: Path, locations: SessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid
+) -> None:
+    (locations.create(session_uuid) / table_uuid).mkdir()
+    (root / ".lodge" / "trash").rmdir()
+    with pytest.raises(FileNotFoundError):
+        locations.set_aside(session_uuid)
+    with pytest.raises(FileNotFoundError):
+        locations.remove_table(session_uuid, table_uuid)
+    assert locations.list() == {session_uuid}
+
+
+def test_removing_a_table_leaves_the_others(
+    locations: SessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid
+) -> None:
+    other = TableUuid(str(uuid.uuid4()))
+    assert not locations.remove_table(session_uuid, table_uuid)
+    for table in (table_uuid, other):
+        (locations.create(session_uuid) / table / "data").mkdir(parents=True)
+    assert locations.remove_table(session_uuid, table_uuid)
+    assert not locations.remove_table(session_uuid, table_uuid)
+    assert [path.name for path in locations.path(session_uuid).iterdir()] == [other]
+    (entry,) = locations.trash_of(session_uuid)
+    locations.purge(entry)
+    assert not locations.trash()
+
+
+def test_guarantee_2_a_link_in_the_place_of_a_location_is_refused_or_removed_but_never_followed(
+    locations: SessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid, outside: Path
+) -> None:
+    (outside / table_uuid).mkdir()
+    link = locations.path(session_uuid)
+    link.symlink_to(outside)
+    with pytest.raises(NotADirectoryError):
+        locations.create(session_uuid)
+    with pytest.raises(NotADirectoryError):
+        locations.remove_table(session_uuid, table_uuid)
+    assert locations.set_aside(session_uuid)
+    assert not link.is_symlink()
+    assert not locations.trash()
+    assert {path.name for path in outside.iterdir()} == {"precious", table_uuid}
+
+
+def test_guarantee_2_a_link_in_the_place_of_a_table_is_removed_and_not_followed(
+    locations: SessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid, outside: Path
+) -> None:
+    (locations.create(session_uuid) / table_uuid).symlink_to(outside)
+    assert locations.remove_table(session_uuid, table_uuid)
+    assert not list(locations.path(session_uuid).iterdir())
+    assert (outside / "precious").exists()
+
+
+def test_guarantee_2_links_inside_a_location_are_purged_and_not_followed(
+    locations: SessionLocations, session_uuid: SessionUuid, outside: Path
+) -> None:
+    location = locations.create(session_uuid)
+    (location / "to-directory").symlink_to(outside)
+    (location / "to-file").symlink_to(outside / "precious")
+    (location / "to-nothing").symlink_to("nowhere")
+    (location / "table").mkdir()
+    (location / "table" / "up").symlink_to("..")
+    os.link(outside / "precious", location / "hard")
+    locations.set_aside(session_uuid)
+    purge_all(locations)
+    assert not locations.trash()
+    assert (outside / "precious").read_text() == "precious"
+
+
+def test_guarantee_2_a_link_put_in_the_place_of_a_directory_while_it_is_purged_is_not_followed(
+    locations: SessionLocations, session_uuid: SessionUuid, outside: Path, interrupted_at: Callable[..., bool]
+) -> None:
+    for step in itertools.count(1):
+        (locations.create(session_uuid) / "table" / "part").mkdir(parents=True)
+        locations.set_aside(session_uuid)
+        (entry,) = locations.trash()
+        trash = locations.path(session_uuid).parent / ".lodge" / "trash"
+
+        def swap(trash: Path = trash) -> None:
+            for directory in sorted(trash.rglob("*")):
+                if directory.is_dir() and not directory.is_symlink():
+                    directory.rename(trash / f"moved-{uuid.uuid4().hex}")
+                    directory.symlink_to(outside)
+
+        was_interrupted, _ = interrupted_at(step, partial(purged_anyway, locations, entry), swap)
+        assert (outside / "precious").exists()
+        purge_all(locations)
+        assert not locations.trash()
+        if not was_interrupted:
+            break
+    assert step > 5
+
+
+def test_a_purge_gets_to_the_bottom_of_a_tree_deeper_than_any_path_or_stack(
+    locations: SessionLocations, session_uuid: SessionUuid
+) -> None:
+    descriptor = os.open(locations.create(session_uuid), os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("directory-with-a-long-name", dir_fd=descriptor)
+        deeper = os.open("directory-with-a-long-name", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = deeper
+    os.close(descriptor)
+    locations.set_aside(session_uuid)
+    purge_all(locations)
+    assert not locations.trash()
+
+
+def test_guarantee_5_many_processes_may_purge_the_same_at_once(
+    locations: SessionLocations,
+    session_uuid: SessionUuid,
+    in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]],
+) -> None:
+    location = locations.create(session_uuid)
+    for n in range(20):
+        (location / str(n) / "part").mkdir(parents=True)
+        for m in range(10):
+            (location / str(n) / "part" / str(m)).write_text("data")
+    locations.set_aside(session_uuid)
+    assert in_processes([lambda: purge_all(locations)] * 4) == [None] * 4
+    purge_all(locations)
+    assert not locations.trash()
+
+
+def test_guarantee_5_of_many_processes_that_set_one_location_aside_one_does(
+    locations: SessionLocations,
+    session_uuid: SessionUuid,
+    in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]],
+) -> None:
+    locations.create(session_uuid)
+    results = in_processes([lambda: locations.set_aside(session_uuid)] * 4)
+    assert sorted(results) == [False, False, False, True]
+
+
+def test_a_purge_killed_at_any_step_is_finished_by_the_next(
+    new_root: Callable[[], Path],
+    session_uuid: SessionUuid,
+    killed_at: Callable[[int, Callable[[], Any]], bool],
+) -> None:
+    for step in itertools.count(1):
+        locations = SessionLocations(new_root())
+        location = locations.create(session_uuid)
+        (location / "a" / "b").mkdir(parents=True)
+        (location / "a" / "data").write_text("data")
+        locations.set_aside(session_uuid)
+        was_killed = killed_at(step, partial(purge_all, locations))
+        purge_all(locations)
+        assert not locations.trash()
+        if not was_killed:
+            break
+    assert step > 5

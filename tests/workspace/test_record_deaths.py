@@ -1,0 +1,159 @@
+"""Records as files when processes are killed: at every step of every change, and at random.
+
+Guarantees are those of workspace.version_directory ("directory") and workspace.versioned_files ("files").
+"""
+
+import itertools
+import multiprocessing
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workspace.locations import SessionLocations
+from workspace.record_files import FileSessionRecords
+from workspace.records import (
+    RecordExistsError,
+    RecordNotFoundError,
+    ReplicaId,
+    SessionRecord,
+    StoredRecord,
+)
+from workspace.sessions import joined, update
+from workspace.versioned_files import STAGING_SECONDS
+
+Builder = Callable[..., SessionRecord]
+KilledAt = Callable[[int, Callable[[], Any]], bool]
+NewRoot = Callable[[], Path]
+A, B = ReplicaId("a"), ReplicaId("b")
+
+
+def assert_empty(root: Path) -> None:
+    found = sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+    assert found == [".lodge", *(f".lodge/{name}" for name in ("leases", "sessions", "staging", "trash"))]
+
+
+def sweep_staging(root: Path) -> None:
+    """What a dead process left in the staging is in the trash after two lists, and can be purged."""
+    times = iter([0.0, STAGING_SECONDS])
+    records = FileSessionRecords(root, lambda: next(times))
+    assert not records.list()
+    assert not records.list()
+    locations = SessionLocations(root)
+    for entry in locations.trash():
+        locations.purge(entry)
+
+
+def created_anyway(records: FileSessionRecords, record: SessionRecord) -> StoredRecord:
+    try:
+        return records.create(record)
+    except RecordExistsError:
+        return records.read(record.name)
+
+
+def test_files_guarantee_2_a_killed_create_is_done_or_not_and_can_be_done_again(
+    new_root: NewRoot, killed_at: KilledAt, a_record: Builder
+) -> None:
+    record = a_record()
+    outcomes = set()
+    for step in itertools.count(1):
+        root = new_root()
+        records = FileSessionRecords(root)
+        was_killed = killed_at(step, partial(FileSessionRecords(root).create, record))
+        found = [stored.record for stored in records.list()]
+        assert found in ([], [record])
+        outcomes.add(len(found))
+        records.delete(record.name, created_anyway(records, record).version)
+        sweep_staging(root)
+        assert_empty(root)
+        if not was_killed:
+            break
+    assert outcomes == {0, 1}
+
+
+def test_directory_guarantee_4_a_killed_replace_is_done_or_not_and_can_be_done_again(
+    new_root: NewRoot, killed_at: KilledAt, a_record: Builder
+) -> None:
+    outcomes = set()
+    for step in itertools.count(1):
+        root = new_root()
+        records = FileSessionRecords(root)
+        first = records.create(a_record())
+        changed = joined(first.record, A)
+        was_killed = killed_at(step, partial(FileSessionRecords(root).replace, changed, first.version))
+        now = records.read(first.record.name)
+        assert now.record in (first.record, changed)
+        assert (now.version == first.version) == (now.record == first.record)
+        outcomes.add(now.record == changed)
+        again = update(records, first.record.name, lambda record: joined(record, B))
+        records.delete(first.record.name, again.version)
+        assert_empty(root)
+        if not was_killed:
+            break
+    assert outcomes == {False, True}
+
+
+@pytest.mark.parametrize("next_visitor", ["list", "create", "delete"])
+def test_files_guarantee_2_a_killed_delete_is_done_or_not_and_the_next_visitor_clears_up(
+    new_root: NewRoot, killed_at: KilledAt, a_record: Builder, next_visitor: str
+) -> None:
+    outcomes = set()
+    for step in itertools.count(1):
+        root = new_root()
+        records = FileSessionRecords(root)
+        first = records.create(a_record())
+        name = first.record.name
+        stored = records.replace(joined(first.record, A), first.version)
+        was_killed = killed_at(step, partial(FileSessionRecords(root).delete, name, stored.version))
+        try:
+            assert records.read(name) == stored
+            outcomes.add("not done")
+            records.delete(name, stored.version)
+        except RecordNotFoundError:
+            outcomes.add("done")
+            if next_visitor == "create":
+                records.delete(name, records.create(a_record()).version)
+            elif next_visitor == "delete":
+                with pytest.raises(RecordNotFoundError):
+                    records.delete(name, stored.version)
+                assert not records.list()
+            else:
+                assert not records.list()
+        assert_empty(root)
+        if not was_killed:
+            break
+    assert outcomes == {"done", "not done"}
+
+
+def test_directory_guarantee_4_no_confirmed_change_is_lost_when_processes_are_killed_at_random(
+    root: Path, a_record: Builder
+) -> None:
+    name = FileSessionRecords(root).create(a_record()).record.name
+    confirmed = root / "confirmed"
+    chance = random.Random(20)  # noqa: S311 - not for secrets
+
+    def increment_for_ever() -> None:
+        records = FileSessionRecords(root)
+        with confirmed.open("ab", buffering=0) as file:
+            while True:
+                update(records, name, lambda r: replace(r, created_at=str(int(r.created_at) + 1)))
+                file.write(b"+")
+
+    context, kills = multiprocessing.get_context("fork"), 0
+    for _ in range(8):
+        workers = [context.Process(target=increment_for_ever) for _ in range(3)]
+        for worker in workers:
+            worker.start()
+        time.sleep(chance.uniform(0.01, 0.08))  # any length will do
+        for worker in workers:
+            worker.kill()
+            worker.join()
+            kills += 1
+    count = int(FileSessionRecords(root).read(name).record.created_at)
+    assert confirmed.stat().st_size <= count <= confirmed.stat().st_size + kills
+    assert count > 0

@@ -1,0 +1,199 @@
+"""Records as files: what lies where, lost replies, damage, faults of the storage, and modes.
+
+Guarantees are those of workspace.version_directory ("directory") and workspace.record_files ("records").
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from workspace.record_files import FileSessionRecords
+from workspace.records import (
+    ClientSessionId,
+    RecordExistsError,
+    RecordsUnavailableError,
+    ReplicaId,
+    SessionRecord,
+)
+from workspace.sessions import joined
+
+Builder = Callable[..., SessionRecord]
+A = ReplicaId("a")
+
+
+def versions_of(root: Path, record: SessionRecord) -> list[Path]:
+    return sorted((root / ".lodge" / "sessions" / record.name).glob("*.json"))
+
+
+def everything(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+
+
+def test_directory_guarantee_1_names_stay_and_old_contents_go(root: Path, a_record: Builder) -> None:
+    records = FileSessionRecords(root)
+    stored = records.create(a_record())
+    for n in range(3):
+        stored = records.replace(joined(stored.record, ReplicaId(str(n))), stored.version)
+    assert [path.stat().st_size > 0 for path in versions_of(root, stored.record)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
+    assert len(list((root / ".lodge" / "sessions" / stored.record.name).iterdir())) == 4
+
+
+def test_deleting_a_record_leaves_nothing_behind(root: Path, a_record: Builder) -> None:
+    before = everything(root)
+    records = FileSessionRecords(root)
+    stored = records.create(a_record())
+    stored = records.replace(joined(stored.record, A), stored.version)
+    records.delete(stored.record.name, stored.version)
+    assert everything(root) == before
+
+
+def test_a_link_that_was_made_although_the_reply_was_lost_counts_as_made(
+    root: Path, a_record: Builder
+) -> None:
+    records = FileSessionRecords(root)
+    stored = records.create(a_record())
+    original = os.link
+
+    def link_and_lose_the_reply(*args: Any, **kwargs: Any) -> None:
+        original(*args, **kwargs)
+        original(*args, **kwargs)
+
+    with mock.patch("os.link", link_and_lose_the_reply):
+        changed = records.replace(joined(stored.record, A), stored.version)
+    assert records.read(stored.record.name) == changed
+
+
+def test_a_rename_that_was_made_although_the_reply_was_lost_counts_as_made(
+    root: Path, a_record: Builder
+) -> None:
+    original = os.rename
+
+    def rename_and_lose_the_reply(*args: Any, **kwargs: Any) -> None:
+        original(*args, **kwargs)
+        original(*args, **kwargs)
+
+    record = a_record()
+    with mock.patch("os.rename", rename_and_lose_the_reply):
+        created = FileSessionRecords(root).create(record)
+    assert FileSessionRecords(root).read(record.name) == created
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"\xff\xfe",
+        b'{"format": 2, "record": {}}',
+        b'{"format": 1, "record": {"session_uuid": "x"}}',
+        b"[" * 100_000,
+    ],
+)
+def test_records_guarantee_1_a_damaged_record_is_unavailable_and_its_file_is_named(
+    root: Path, a_record: Builder, damage: bytes
+) -> None:
+    records = FileSessionRecords(root)
+    stored = records.create(a_record())
+    records.create(a_record(client_session_id=ClientSessionId("sound")))
+    (file,) = versions_of(root, stored.record)
+    file.write_bytes(damage)
+    for reading in (lambda: records.read(stored.record.name), records.list):
+        with pytest.raises(RecordsUnavailableError, match=file.name):
+            reading()
+    with pytest.raises(RecordExistsError):
+        records.create(a_record())
+
+
+def test_records_guarantee_2_a_record_in_the_place_of_another_is_damaged(
+    root: Path, a_record: Builder
+) -> None:
+    records = FileSessionRecords(root)
+    one = records.create(a_record()).record
+    other = records.create(a_record(client_session_id=ClientSessionId("other"))).record
+    versions_of(root, one)[0].write_bytes(versions_of(root, other)[0].read_bytes())
+    with pytest.raises(RecordsUnavailableError, match="another session"):
+        records.read(one.name)
+
+
+@pytest.mark.parametrize("missing", ["", ".lodge", ".lodge/sessions"])
+def test_storage_that_is_missing_is_unavailable_and_not_empty(
+    root: Path, a_record: Builder, missing: str
+) -> None:
+    records = FileSessionRecords(root)
+    stored = records.create(a_record())
+    gone = root / missing
+    gone.rename(gone.with_name("elsewhere"))
+    for operation in (
+        records.list,
+        lambda: records.read(stored.record.name),
+        lambda: records.create(a_record()),
+        lambda: records.replace(stored.record, stored.version),
+        lambda: records.delete(stored.record.name, stored.version),
+    ):
+        with pytest.raises(RecordsUnavailableError):
+            operation()
+
+
+@pytest.mark.parametrize("broken", ["link", "rename", "fsync", "open", "scandir"])
+def test_an_error_of_the_storage_is_unavailable_and_passes(
+    root: Path, a_record: Builder, broken: str
+) -> None:
+    records = FileSessionRecords(root)
+    stored = records.create(a_record())
+    with mock.patch(f"os.{broken}", side_effect=OSError(5, "Input/output error")):
+        for operation in (
+            lambda: records.create(a_record(client_session_id=ClientSessionId("new"))),
+            lambda: records.replace(stored.record, stored.version),
+        ):
+            with suppress(RecordsUnavailableError):
+                operation()
+    assert records.read(stored.record.name).record == stored.record
+
+
+def test_a_link_in_the_place_of_a_record_is_not_followed(
+    root: Path, a_record: Builder, tmp_path: Path
+) -> None:
+    records = FileSessionRecords(root)
+    stored = records.create(a_record())
+    place = root / ".lodge" / "sessions" / stored.record.name
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    for operation in (records.list, lambda: records.delete(stored.record.name, stored.version)):
+        with pytest.raises(RecordsUnavailableError):
+            operation()
+    assert list((tmp_path / "elsewhere").iterdir())
+
+
+def test_what_is_no_record_is_not_listed(root: Path, a_record: Builder) -> None:
+    records = FileSessionRecords(root)
+    stored = records.create(a_record())
+    (root / ".lodge" / "sessions" / "README").write_text("not a record")
+    (root / ".lodge" / "sessions" / stored.record.name / "notes.txt").write_text("not a version")
+    assert list(records.list()) == [stored]
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o277])
+def test_files_and_directories_are_for_their_owner_only_whatever_the_umask(
+    new_root: Callable[[], Path], a_record: Builder, umask: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        root = new_root()
+        records = FileSessionRecords(root)
+        stored = records.create(a_record())
+        records.replace(joined(stored.record, A), stored.version)
+    finally:
+        os.umask(before)
+    for path in (root / ".lodge", *(root / ".lodge").rglob("*")):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path

@@ -1,0 +1,68 @@
+"""Records as JSON (guarantees: workspace.record_json)."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from workspace.record_json import decoded, encoded
+from workspace.records import (
+    ClientSessionId,
+    Phase,
+    Principal,
+    SessionRecord,
+    SessionUuid,
+    TableState,
+    TemporaryTable,
+)
+
+TEXT = st.text(max_size=20)
+UUIDS = st.uuids().map(str)
+TABLES = st.builds(TemporaryTable, TEXT, UUIDS, st.sampled_from(TableState), TEXT)
+RECORDS = st.builds(
+    SessionRecord,
+    UUIDS.map(SessionUuid),
+    TEXT.map(Principal),
+    TEXT.map(ClientSessionId),
+    TEXT,
+    st.sampled_from(Phase),
+    TEXT,
+    st.frozensets(TEXT, max_size=3),
+    st.lists(TABLES, max_size=3).map(tuple),
+)
+
+
+@given(RECORDS)
+@settings(max_examples=100, deadline=None)
+def test_guarantee_1_every_record_decodes_to_itself(record: SessionRecord) -> None:
+    assert decoded(encoded(record)) == record
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=100, deadline=None)
+def test_guarantee_2_no_bytes_are_more_than_a_value_error(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        decoded(content)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXT, lambda inner: st.lists(inner, max_size=3)
+)
+
+
+@given(data=st.data(), value=JSON)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_guarantee_2_a_record_with_any_part_changed_is_refused_or_has_the_right_types(
+    a_record: Callable[..., SessionRecord], data: st.DataObject, value: Any
+) -> None:
+    document = json.loads(encoded(a_record()))
+    part = data.draw(st.sampled_from(sorted(document["record"])))
+    document["record"][part] = value
+    try:
+        record = decoded(json.dumps(document).encode())
+    except ValueError:
+        return
+    assert encoded(record)

@@ -1,0 +1,354 @@
+"""The life of a session (guarantees: workspace.sessions)."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import structlog
+
+from workspace.locations import SessionLocations
+from workspace.record_files import FileSessionRecords
+from workspace.records import (
+    Phase,
+    Principal,
+    RecordConflictError,
+    RecordNotFoundError,
+    RecordsUnavailableError,
+    ReplicaId,
+    SessionRecord,
+    SessionRecords,
+    StoredRecord,
+    TableState,
+    TableUuid,
+    TemporaryTable,
+    Version,
+)
+from workspace.sessions import (
+    EndedSession,
+    SessionEndingError,
+    end_session,
+    ended,
+    joined,
+    left,
+    log_ended,
+    table_named,
+    update,
+    with_table,
+    without_table,
+)
+
+Builder = Callable[..., SessionRecord]
+A, B = ReplicaId("a"), ReplicaId("b")
+
+
+def a_table(name: str, number: int = 1, state: TableState = TableState.READY) -> TemporaryTable:
+    return TemporaryTable(name, TableUuid(f"00000000-0000-4000-8000-{number:012}"), state, "parquet")
+
+
+def test_replicas_join_and_leave(a_record: Builder) -> None:
+    both = joined(joined(a_record(), A), B)
+    assert both.holders == {A, B}
+    assert joined(both, A) == both
+    assert left(both, {A}).holders == {B}
+    assert left(both, {A, B, ReplicaId("c")}).holders == set()
+
+
+def test_tables_are_named_without_regard_to_letter_case(a_record: Builder) -> None:
+    record = with_table(with_table(a_record(), a_table("Sales", 1)), a_table("STRASSE", 2))
+    assert table_named(record, "sALES") == a_table("Sales", 1)
+    assert table_named(record, "straße") == a_table("STRASSE", 2)
+    assert table_named(record, "other") is None
+    replaced = with_table(record, a_table("SALES", 3))
+    assert replaced.tables == (a_table("SALES", 3), a_table("STRASSE", 2))
+    assert without_table(replaced, "sales").tables == (a_table("STRASSE", 2),)
+    assert without_table(replaced, "other") == replaced
+
+
+def test_guarantee_1_an_ending_session_takes_no_change(a_record: Builder) -> None:
+    ending = ended(a_record(holders=frozenset({A})))
+    assert ending.phase is Phase.ENDING
+    assert ended(ending) == ending
+    assert left(ending, {A}) == ending
+    for change in (
+        lambda: joined(ending, B),
+        lambda: with_table(ending, a_table("t")),
+        lambda: without_table(ending, "t"),
+    ):
+        with pytest.raises(SessionEndingError, match=ending.session_uuid):
+            change()
+
+
+def test_an_update_is_tried_again_while_others_change_the_record(
+    records: SessionRecords, a_record: Builder
+) -> None:
+    name = records.create(a_record()).record.name
+    rivals = iter("bcd")
+
+    def change(record: SessionRecord) -> SessionRecord:
+        rival = next(rivals, None)
+        if rival is not None:
+            update(records, name, lambda other: joined(other, ReplicaId(rival)))
+        return joined(record, A)
+
+    assert update(records, name, change).record.holders == set("abcd")
+
+
+def test_an_update_that_is_always_late_raises_the_conflict(
+    records: SessionRecords, a_record: Builder
+) -> None:
+    stored = records.create(a_record())
+    with (
+        mock.patch.object(records, "replace", side_effect=RecordConflictError(stored.record.name, "late")),
+        mock.patch("tenacity.nap.time.sleep"),
+        pytest.raises(RecordConflictError),
+    ):
+        update(records, stored.record.name, lambda record: joined(record, A))
+
+
+def test_an_update_that_changes_nothing_writes_nothing(records: SessionRecords, a_record: Builder) -> None:
+    stored = records.create(a_record(holders=frozenset({A})))
+    assert update(records, stored.record.name, lambda record: joined(record, A)) == stored
+
+
+def test_an_update_passes_on_what_the_change_raises_and_writes_nothing(
+    records: SessionRecords, a_record: Builder
+) -> None:
+    stored = records.create(a_record(phase=Phase.ENDING))
+    with pytest.raises(SessionEndingError):
+        update(records, stored.record.name, lambda record: joined(record, A))
+    assert records.read(stored.record.name) == stored
+
+
+def test_ending_a_session_removes_its_record_its_location_and_its_trash(
+    root: Path, records: SessionRecords, locations: SessionLocations, a_record: Builder
+) -> None:
+    stored = records.create(a_record())
+    location = locations.create(stored.record.session_uuid)
+    table = a_table("t").uuid
+    (location / table).mkdir()
+    locations.remove_table(stored.record.session_uuid, table)
+    (location / table).mkdir()
+    done = end_session(records, locations, stored)
+    assert done == EndedSession(ended(stored.record), location, None)
+    assert not records.list()
+    assert not locations.trash()
+    assert [path.name for path in root.iterdir()] == [".lodge"]
+
+
+def test_ending_a_session_without_a_location_says_so(
+    records: SessionRecords, locations: SessionLocations, a_record: Builder
+) -> None:
+    stored = records.create(a_record())
+    assert end_session(records, locations, stored) == EndedSession(ended(stored.record), None, None)
+
+
+def test_guarantee_4_a_session_that_was_changed_meanwhile_is_not_touched(
+    records: SessionRecords, locations: SessionLocations, a_record: Builder
+) -> None:
+    stored = records.create(a_record())
+    locations.create(stored.record.session_uuid)
+    changed = update(records, stored.record.name, lambda record: joined(record, A))
+    with pytest.raises(RecordConflictError):
+        end_session(records, locations, stored)
+    assert records.read(stored.record.name) == changed
+    assert locations.list() == {stored.record.session_uuid}
+
+
+def test_ending_a_session_that_another_ended_does_nothing_even_if_its_name_lives_again(
+    records: SessionRecords, locations: SessionLocations, a_record: Builder
+) -> None:
+    first = records.create(a_record())
+    marked = update(records, first.record.name, ended)
+    end_session(records, locations, marked)
+    assert end_session(records, locations, first) is None
+    assert end_session(records, locations, marked) is None
+    successor = records.create(a_record())
+    locations.create(successor.record.session_uuid)
+    assert end_session(records, locations, marked) is None
+    assert records.read(first.record.name) == successor
+    assert locations.list() == {successor.record.session_uuid}
+
+
+class RecordsThatNeedTheLocationGone:
+    """Fails the test when a record is deleted while its session location is there."""
+
+    def __init__(self, records: SessionRecords, locations: SessionLocations) -> None:
+        self._records = records
+        self._locations = locations
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._records, name)
+
+    def delete(self, name: Any, version: Version) -> None:
+        stored = self._records.read(name)
+        assert stored.record.session_uuid not in self._locations.list()
+        self._records.delete(name, version)
+
+
+def test_guarantee_2_the_record_outlives_the_location(
+    records: SessionRecords, locations: SessionLocations, a_record: Builder
+) -> None:
+    stored = records.create(a_record())
+    locations.create(stored.record.session_uuid)
+    watching: Any = RecordsThatNeedTheLocationGone(records, locations)
+    assert end_session(watching, locations, stored) is not None
+
+
+def test_guarantee_2_a_location_that_cannot_be_set_aside_keeps_its_record(
+    root: Path, records: SessionRecords, locations: SessionLocations, a_record: Builder
+) -> None:
+    stored = records.create(a_record())
+    locations.create(stored.record.session_uuid)
+    (root / ".lodge" / "trash").rmdir()
+    with pytest.raises(OSError, match="trash"):
+        end_session(records, locations, stored)
+    assert records.read(stored.record.name).record == ended(stored.record)
+    locations.initialise()
+    assert end_session(records, locations, records.read(stored.record.name)) is not None
+
+
+def test_files_that_cannot_be_purged_do_not_keep_the_session_from_ending(
+    records: SessionRecords, locations: SessionLocations, a_record: Builder
+) -> None:
+    stored = records.create(a_record())
+    locations.create(stored.record.session_uuid)
+    failure = PermissionError(13, "Permission denied")
+    with mock.patch.object(locations, "purge", side_effect=failure):
+        done = end_session(records, locations, stored)
+    assert done is not None
+    assert done.purge_error is failure
+    assert locations.trash_of(stored.record.session_uuid)
+    assert not records.list()
+
+
+def test_guarantee_3_an_end_killed_at_any_step_is_finished_by_the_next(
+    new_root: Callable[[], Path], killed_at: Callable[[int, Callable[[], Any]], bool], a_record: Builder
+) -> None:
+    for step in itertools.count(1):
+        root = new_root()
+        records, locations = FileSessionRecords(root), SessionLocations(root)
+        stored = records.create(a_record())
+        (locations.create(stored.record.session_uuid) / "table").mkdir()
+        was_killed = killed_at(step, partial(end_session, records, locations, stored))
+        remaining = records.list()
+        assert remaining or not locations.list(), "the record is gone and the location is not"
+        for found in remaining:
+            done = end_session(records, locations, found)
+            assert done is not None
+            assert done.location == locations.path(stored.record.session_uuid)
+        for entry in locations.trash():
+            locations.purge(entry)
+        assert not records.list()
+        assert not locations.list()
+        if not was_killed:
+            break
+    assert step > 20
+
+
+def test_guarantee_3_of_many_processes_that_end_one_session_at_most_one_is_told_that_it_did(
+    root: Path, a_record: Builder, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]]
+) -> None:
+    records, locations = FileSessionRecords(root), SessionLocations(root)
+    for _ in range(5):
+        records.create(a_record())
+        stored = update(records, a_record().name, ended)
+        (locations.create(stored.record.session_uuid) / "table").mkdir()
+
+        def end(stored: StoredRecord = stored) -> EndedSession | None:
+            return end_session(FileSessionRecords(root), SessionLocations(root), stored)
+
+        results = in_processes([end] * 4)
+        assert [result for result in results if result is not None] == [
+            EndedSession(stored.record, locations.path(stored.record.session_uuid), None)
+        ]
+        assert not records.list()
+        assert not locations.list()
+        assert not locations.trash()
+
+
+def ended_now(
+    records: SessionRecords, locations: SessionLocations, stored: StoredRecord
+) -> EndedSession | None:
+    try:
+        return end_session(records, locations, stored)
+    except RecordConflictError:
+        return None
+
+
+def ended_by_name(
+    records: SessionRecords, locations: SessionLocations, record: SessionRecord
+) -> EndedSession | None:
+    try:
+        return end_session(records, locations, records.read(record.name))
+    except RecordNotFoundError:
+        return None
+
+
+def test_guarantee_3_an_end_paused_at_any_step_while_another_ends_the_session_succeeds_once(
+    new_root: Callable[[], Path], interrupted_at: Callable[..., tuple[bool, Any]], a_record: Builder
+) -> None:
+    for step in itertools.count(1):
+        root = new_root()
+        records, locations = FileSessionRecords(root), SessionLocations(root)
+        stored = records.create(a_record())
+        locations.create(stored.record.session_uuid)
+        results: list[EndedSession | None] = []
+        rival = partial(append_result, results, partial(ended_by_name, records, locations, stored.record))
+        was_interrupted, result = interrupted_at(step, partial(ended_now, records, locations, stored), rival)
+        assert sum(done is not None for done in (result, *results)) == 1
+        assert not records.list()
+        assert not locations.list()
+        if not was_interrupted:
+            break
+    assert step > 20
+
+
+def append_result(results: list[Any], task: Callable[[], Any]) -> None:
+    results.append(task())
+
+
+def test_the_deletion_of_a_location_is_logged_in_the_words_users_know(
+    records: SessionRecords, locations: SessionLocations, a_record: Builder
+) -> None:
+    stored = records.create(a_record(principal=Principal("ada")))
+    location = locations.create(stored.record.session_uuid)
+    done = end_session(records, locations, stored)
+    assert done is not None
+    with structlog.testing.capture_logs() as logs:
+        log_ended(structlog.get_logger(), done)
+        log_ended(structlog.get_logger(), EndedSession(stored.record, None, None))
+        log_ended(
+            structlog.get_logger(), EndedSession(stored.record, None, OSError(39, "Directory not empty"))
+        )
+    assert logs == [
+        {
+            "event": "session_location_deleted",
+            "log_level": "info",
+            "message": f"Deleted session temporary location [{location}] from file system [file:///]",
+            "location": str(location),
+            "file_system": "file:///",
+            "session": stored.record.session_uuid,
+            "principal": "ada",
+        },
+        {
+            "event": "trash_purge_failed",
+            "log_level": "warning",
+            "session": stored.record.session_uuid,
+            "reason": "[Errno 39] Directory not empty",
+        },
+    ]
+
+
+def test_records_that_are_unavailable_keep_the_location(
+    root: Path, records: SessionRecords, locations: SessionLocations, a_record: Builder
+) -> None:
+    stored = records.create(a_record())
+    locations.create(stored.record.session_uuid)
+    (root / ".lodge" / "sessions").rename(root / ".lodge" / "elsewhere")
+    with pytest.raises(RecordsUnavailableError):
+        end_session(records, locations, stored)
+    assert locations.list() == {stored.record.session_uuid}

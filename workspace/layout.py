@@ -1,0 +1,63 @@
+"""Where things lie below the root of the default temporary workspace.
+
+::
+
+    <root>/<session uuid>/<table uuid>/   session locations: the only thing beside .lodge
+    <root>/.lodge/sessions/               session records
+    <root>/.lodge/leases/                 leases of gateway replicas
+    <root>/.lodge/staging/                records and leases that are being written
+    <root>/.lodge/trash/                  what was set aside; nothing ever comes back from here
+
+All of it must be on one file system, so that renaming is atomic.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from workspace.private_files import make_private_directory
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths below one root.
+
+    Attributes:
+        root: The absolute path of the default temporary workspace.
+    """
+
+    root: Path
+
+    @classmethod
+    def below(cls, root: Path) -> "Layout":
+        return cls(root.absolute())
+
+    @property
+    def own(self) -> Path:
+        return self.root / ".lodge"
+
+    @property
+    def sessions(self) -> Path:
+        return self.own / "sessions"
+
+    @property
+    def leases(self) -> Path:
+        return self.own / "leases"
+
+    @property
+    def staging(self) -> Path:
+        return self.own / "staging"
+
+    @property
+    def trash(self) -> Path:
+        return self.own / "trash"
+
+    def initialise(self) -> None:
+        """Makes what is missing; safe to repeat, and for several processes at once.
+
+        A root that is missing is made with mode 0700; the mode of one that exists is its operator's decision.
+
+        Raises: OSError, also for a link or a file in the place of one of Lodge's own directories.
+        """
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for directory in (self.own, self.sessions, self.leases, self.staging, self.trash):
+            make_private_directory(directory)

@@ -1,0 +1,181 @@
+"""Session records: the durable entries that say who owns a session location.
+
+Why it exists: replicas of the gateway hold no truth of their own, and a reaper must be able to prove what is dead.
+Both agree through these records and nothing else. This module has the values and the interface; the storage of
+records lies behind :class:`SessionRecords` (files: :mod:`workspace.record_files`).
+
+Guarantees of every implementation, held by one contract test suite:
+
+1. ``create`` succeeds once for a name, whoever else tries at the same time.
+2. ``replace`` and ``delete`` succeed only if the record is still at the version that the caller read
+   (compare-and-swap); of several callers with one version, one wins.
+3. A reader sees a whole record or none, never a part.
+
+Not guaranteed: that ``list`` is one point in time. A record created while it runs may be missing, which is why the
+reaper lists locations first and records second.
+
+Source: design, "Session records, leases and the reaper".
+"""
+
+import enum
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NewType, Protocol
+
+Principal = NewType("Principal", str)
+"""Who authentication says the client is; today the ``user_id`` the client sends."""
+
+ClientSessionId = NewType("ClientSessionId", str)
+"""The session id a client chose: unique per principal only, and never used as a path."""
+
+SessionUuid = NewType("SessionUuid", str)
+"""The random UUID that names a session location; chosen by the gateway."""
+
+TableUuid = NewType("TableUuid", str)
+"""The random UUID that names a temporary table's directory in the session location."""
+
+ReplicaId = NewType("ReplicaId", str)
+"""A gateway replica's name, new at each start of the process."""
+
+RecordName = NewType("RecordName", str)
+"""A record's name in its storage; see :func:`record_name`."""
+
+Version = NewType("Version", str)
+"""An opaque mark of one state of a record; differs after each change."""
+
+
+class Phase(enum.StrEnum):
+    """Where a session is in its life; it only moves forward, and after ``ENDING`` the record is deleted."""
+
+    ACTIVE = "Active"
+    ENDING = "Ending"
+
+
+class TableState(enum.StrEnum):
+    """``CREATING`` holds the name while the backend writes; only a ``READY`` table can be read."""
+
+    CREATING = "Creating"
+    READY = "Ready"
+
+
+@dataclass(frozen=True, slots=True)
+class TemporaryTable:
+    """One temporary table of a session.
+
+    Attributes:
+        name: As the user wrote it; compared without letter case (seed 001, 5.1.2).
+        uuid: Its directory in the session location.
+        state: Whether its data is complete.
+        storage_format: The data source name of its files, for instance ``parquet``.
+    """
+
+    name: str
+    uuid: TableUuid
+    state: TableState
+    storage_format: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """Who owns a session location, and what lies in it.
+
+    Attributes:
+        session_uuid: Names the session location.
+        principal: First half of the session's identity.
+        client_session_id: Second half of the session's identity.
+        backend: Address of the backend that has the session, as configured (``sc://host:port``).
+        phase: See :class:`Phase`.
+        holders: The gateway replicas that serve the session now. Empty while ``ACTIVE`` means an orphan that a
+            replica may still adopt.
+        tables: The session's temporary tables, in order of creation.
+        created_at: Wall clock, ISO 8601 with zone, for people to read; never used to decide anything.
+    """
+
+    session_uuid: SessionUuid
+    principal: Principal
+    client_session_id: ClientSessionId
+    backend: str
+    phase: Phase
+    created_at: str
+    holders: frozenset[ReplicaId] = frozenset()
+    tables: tuple[TemporaryTable, ...] = field(default=())
+
+    @property
+    def name(self) -> RecordName:
+        return record_name(self.principal, self.client_session_id)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A record together with the version that a later ``replace`` or ``delete`` must name."""
+
+    record: SessionRecord
+    version: Version
+
+
+class RecordError(Exception):
+    """Base of what a record store raises::
+
+    RecordError
+    ├── RecordExistsError       create: the name is taken
+    ├── RecordNotFoundError     read, replace, delete: no such record
+    ├── RecordConflictError     replace, delete: changed since it was read
+    └── RecordsUnavailableError the truth cannot be read now; nothing may be deleted on the strength of it
+    """
+
+    def __init__(self, name: RecordName | None, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class RecordExistsError(RecordError):
+    pass
+
+
+class RecordNotFoundError(RecordError):
+    pass
+
+
+class RecordConflictError(RecordError):
+    pass
+
+
+class RecordsUnavailableError(RecordError):
+    pass
+
+
+class SessionRecords(Protocol):
+    """The storage of session records. All methods block; callers in an event loop use an executor."""
+
+    def create(self, record: SessionRecord) -> StoredRecord:
+        """Raises: RecordExistsError, RecordsUnavailableError."""
+        ...
+
+    def read(self, name: RecordName) -> StoredRecord:
+        """Raises: RecordNotFoundError, RecordsUnavailableError."""
+        ...
+
+    def list(self) -> Sequence[StoredRecord]:
+        """All records, in no order. Raises: RecordsUnavailableError."""
+        ...
+
+    def replace(self, record: SessionRecord, version: Version) -> StoredRecord:
+        """Raises: RecordConflictError, RecordNotFoundError, RecordsUnavailableError."""
+        ...
+
+    def delete(self, name: RecordName, version: Version) -> None:
+        """Raises: RecordConflictError, RecordNotFoundError, RecordsUnavailableError."""
+        ...
+
+
+def record_name(principal: Principal, client_session_id: ClientSessionId) -> RecordName:
+    """The name of the record of a session.
+
+    Always 40 characters of ``[0-9a-f]``, whatever the inputs hold, so it is safe as a file name and as a Kubernetes
+    object name. The same session always has the same name, so that creating a record is what decides between two
+    replicas that see a session's first request at the same time. Distinct sessions have distinct names: the
+    principal's length is part of what is hashed, so no two pairs join to the same text.
+    """
+    identity = f"{len(principal)}:{principal}:{client_session_id}"
+    return RecordName(hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:40])

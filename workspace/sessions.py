@@ -1,0 +1,207 @@
+"""The life of a session: what may change in its record, and how it ends.
+
+Why it exists: gateway replicas and the reaper change the same records, so what a change may do is said once,
+as pure functions from a record to the next. And both end sessions, by the one routine here.
+
+Guarantees:
+
+1. A session never goes back: once ``ENDING``, its record changes no more; it is only deleted. Every
+   transition except :func:`ended` and :func:`left` raises SessionEndingError then.
+2. :func:`end_session` removes the record only after the session location was set aside.
+3. :func:`end_session` may be stopped at any instruction and run again, here or in another process; several
+   may run at once. At most one is told that it ended the session.
+4. :func:`end_session` of an ``ACTIVE`` session whose record was changed since it was read touches nothing.
+
+Not guaranteed: that the end of each session is logged; a process that dies between the deletion and its log
+line leaves none.
+
+Source: design, "Session records, leases and the reaper".
+"""
+
+from collections.abc import Callable, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+import tenacity
+
+from workspace.locations import SessionLocations, is_whole_location
+from workspace.records import (
+    Phase,
+    RecordConflictError,
+    RecordError,
+    RecordName,
+    RecordNotFoundError,
+    ReplicaId,
+    SessionRecord,
+    SessionRecords,
+    SessionUuid,
+    StoredRecord,
+    TemporaryTable,
+)
+
+_UPDATE_ATTEMPTS = 50
+
+
+class SessionEndingError(RecordError):
+    """The session is ending and takes no more changes."""
+
+    def __init__(self, record: SessionRecord) -> None:
+        super().__init__(record.name, f"Session {record.session_uuid} is ending; start a new session.")
+        self.session_uuid = record.session_uuid
+
+
+@dataclass(frozen=True, slots=True)
+class EndedSession:
+    """What :func:`end_session` did.
+
+    Attributes:
+        record: The session's last record.
+        location: The absolute path of the session location that was deleted; None if there was none.
+        purge_error: Why files of the session are still in the trash, for a later purge; None if none are.
+    """
+
+    record: SessionRecord
+    location: Path | None
+    purge_error: OSError | None
+
+
+def joined(record: SessionRecord, replica: ReplicaId) -> SessionRecord:
+    """The replica serves the session from now on."""
+    return replace(_active(record), holders=record.holders | {replica})
+
+
+def left(record: SessionRecord, replicas: Set[ReplicaId]) -> SessionRecord:
+    """The replicas serve the session no more. An ending session stays as it is."""
+    if record.phase is Phase.ENDING:
+        return record
+    return replace(record, holders=record.holders - replicas)
+
+
+def ended(record: SessionRecord) -> SessionRecord:
+    return replace(record, phase=Phase.ENDING)
+
+
+def with_table(record: SessionRecord, table: TemporaryTable) -> SessionRecord:
+    """Adds a temporary table, or puts it in the place of the one of that name, regardless of letter case."""
+    tables = _active(record).tables
+    if table_named(record, table.name) is None:
+        return replace(record, tables=(*tables, table))
+    return replace(record, tables=tuple(table if _same_name(old.name, table.name) else old for old in tables))
+
+
+def without_table(record: SessionRecord, name: str) -> SessionRecord:
+    """Takes a temporary table out, regardless of letter case; one that is not there is no error."""
+    tables = _active(record).tables
+    return replace(record, tables=tuple(table for table in tables if not _same_name(table.name, name)))
+
+
+def table_named(record: SessionRecord, name: str) -> TemporaryTable | None:
+    """The temporary table of that name, regardless of letter case."""
+    return next((table for table in record.tables if _same_name(table.name, name)), None)
+
+
+def update(
+    records: SessionRecords, name: RecordName, change: Callable[[SessionRecord], SessionRecord]
+) -> StoredRecord:
+    """Reads a record, changes it and writes it back, anew for as long as others change it in between.
+
+    Args:
+        records: Where the record is.
+        name: Which record.
+        change: A transition; may be called several times. What it raises is passed on, and nothing is
+            written. If it returns an equal record, nothing is written either.
+
+    Raises:
+        RecordConflictError: Others were faster too often.
+        RecordNotFoundError, RecordsUnavailableError: As the record store raises them.
+    """
+
+    @tenacity.retry(
+        retry=tenacity.retry_if_exception_type(RecordConflictError),
+        wait=tenacity.wait_random_exponential(multiplier=0.002, max=0.1),
+        stop=tenacity.stop_after_attempt(_UPDATE_ATTEMPTS),
+        reraise=True,
+    )
+    def attempt() -> StoredRecord:
+        stored = records.read(name)
+        changed = change(stored.record)
+        return stored if changed == stored.record else records.replace(changed, stored.version)
+
+    return attempt()
+
+
+def end_session(
+    records: SessionRecords, locations: SessionLocations, stored: StoredRecord
+) -> EndedSession | None:
+    """Ends a session: marks it ``ENDING``, sets its location aside, deletes its record, purges its files.
+
+    Args:
+        records: Where the record is.
+        locations: Where the session location is.
+        stored: The record as the caller read it when it decided that the session must end.
+
+    Returns: None if another process ended the session first.
+
+    Raises:
+        RecordConflictError: Only if the record was ``ACTIVE`` and was changed since; the caller decides anew.
+        RecordsUnavailableError, OSError: The session may be in any step of its end; call again.
+    """
+    try:
+        ending = _marked_ending(records, stored)
+    except RecordNotFoundError:
+        return None
+    session_uuid = ending.record.session_uuid
+    moved = locations.set_aside(session_uuid)
+    had_location = moved or any(is_whole_location(entry) for entry in locations.trash_of(session_uuid))
+    try:
+        records.delete(ending.record.name, ending.version)
+    except (RecordNotFoundError, RecordConflictError):
+        # An ENDING record only changes by its deletion: a conflict is with a later session of the same name.
+        return None
+    return EndedSession(
+        record=ending.record,
+        location=locations.path(session_uuid) if had_location else None,
+        purge_error=_purge(locations, session_uuid),
+    )
+
+
+def log_ended(log: structlog.typing.FilteringBoundLogger, ended_session: EndedSession) -> None:
+    """Logs the end of a session, in the same words wherever it was ended (seed 001, 5.1.13)."""
+    record, location = ended_session.record, ended_session.location
+    if location is not None:
+        log.info(
+            "session_location_deleted",
+            message=f"Deleted session temporary location [{location}] from file system [file:///]",
+            location=str(location),
+            file_system="file:///",
+            session=record.session_uuid,
+            principal=record.principal,
+        )
+    if ended_session.purge_error is not None:
+        log.warning("trash_purge_failed", session=record.session_uuid, reason=str(ended_session.purge_error))
+
+
+def _marked_ending(records: SessionRecords, stored: StoredRecord) -> StoredRecord:
+    if stored.record.phase is Phase.ENDING:
+        return stored
+    return records.replace(ended(stored.record), stored.version)
+
+
+def _purge(locations: SessionLocations, session_uuid: SessionUuid) -> OSError | None:
+    try:
+        for entry in locations.trash_of(session_uuid):
+            locations.purge(entry)
+    except OSError as error:
+        return error
+    return None
+
+
+def _active(record: SessionRecord) -> SessionRecord:
+    if record.phase is Phase.ENDING:
+        raise SessionEndingError(record)
+    return record
+
+
+def _same_name(one: str, other: str) -> bool:
+    return one.casefold() == other.casefold()

@@ -103,6 +103,12 @@ def test_guarantee_4_a_location_that_a_record_named_at_one_look_begins_the_grace
     assert not decisions_after(*unnamed[:2], a_look(stored, at_seconds=2), unnamed[3]).orphans
 
 
+def test_an_ending_session_keeps_its_holders_since_its_record_changes_no_more() -> None:
+    active, ending = a_stored(1, A, B), a_stored(2, A, B, phase=Phase.ENDING)
+    decisions = decisions_after(a_look(active, ending, at_seconds=0, lost=frozenset({A})))
+    assert decisions.forget == ((active, {A}),)
+
+
 def test_guarantee_5_the_time_that_a_look_takes_does_not_count() -> None:
     there = frozenset({SessionUuid(str(uuid.UUID(int=1)))})
     slow = a_look(at_seconds=0, locations=there, ended_seconds=100.0)

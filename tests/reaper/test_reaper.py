@@ -188,13 +188,20 @@ def test_guarantee_1_storage_that_is_missing_holds_everything_back(world: Any, m
 
 
 def test_guarantee_5_time_during_which_it_could_not_look_does_not_count(world: Any) -> None:
-    stored = world.start_session("alive")
+    held, unheld = world.start_session("alive"), world.start_session()
+    orphan = world.make_location(ORPHAN)
     world.passes(3, "alive")
     with mock.patch.object(world.records, "list", side_effect=RecordsUnavailableError(None, "down")):
         world.passes(LEASE_SECONDS + GRACE_SECONDS + 60)
     world.passes(1)
-    world.passes(30, "alive")
-    assert world.is_there(stored)
+    world.passes(GRACE_SECONDS - 1, "alive")
+    assert world.is_there(held)
+    assert world.is_there(unheld)
+    assert orphan.exists()
+    world.passes(2, "alive")
+    assert world.is_there(held)
+    assert not world.is_there(unheld)
+    assert not orphan.exists()
 
 
 @pytest.mark.parametrize(("paused_look", "before_seconds", "after_seconds"), [(1, 1000, 0), (2, 0, 1000)])
@@ -358,15 +365,15 @@ def test_a_reaper_killed_at_any_step_keeps_the_invariants_and_another_completes_
         world = new_world()
         alive, dead = world.start_session("alive"), world.start_session("dead")
         world.make_location(ORPHAN)
-        world.passes(LEASE_SECONDS + GRACE_SECONDS, "alive")
-        world.now_seconds += 1
+        world.passes(LEASE_SECONDS + GRACE_SECONDS, "alive", period_seconds=5.0)
+        world.now_seconds += 5
         world.leases.renew(ReplicaId("alive"))
         was_killed = killed_at(step, world.reaper.run_once)
         named = {stored.record.session_uuid for stored in world.records.list()}
         assert world.locations.list() <= named | {ORPHAN}
         assert world.is_there(alive)
         world.reaper = world.new_reaper()
-        world.passes(LEASE_SECONDS + GRACE_SECONDS + 4, "alive")
+        world.passes(LEASE_SECONDS + GRACE_SECONDS + 15, "alive", period_seconds=5.0)
         assert world.locations.list() == {alive.record.session_uuid}
         assert dead.record.name not in {stored.record.name for stored in world.records.list()}
         assert not world.locations.trash()

@@ -12,6 +12,8 @@ from unittest import mock
 
 import pytest
 
+from workspace.lease_files import FileLeases
+from workspace.locations import SessionLocations
 from workspace.record_files import FileSessionRecords
 from workspace.records import (
     ClientSessionId,
@@ -185,15 +187,17 @@ def test_what_is_no_record_is_not_listed(root: Path, a_record: Builder) -> None:
 
 @pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o277])
 def test_files_and_directories_are_for_their_owner_only_whatever_the_umask(
-    new_root: Callable[[], Path], a_record: Builder, umask: int
+    tmp_path: Path, a_record: Builder, umask: int
 ) -> None:
     before = os.umask(umask)
     try:
-        root = new_root()
-        records = FileSessionRecords(root)
+        SessionLocations(tmp_path).initialise()
+        FileLeases(tmp_path).renew(A)
+        records = FileSessionRecords(tmp_path)
         stored = records.create(a_record())
         records.replace(joined(stored.record, A), stored.version)
     finally:
         os.umask(before)
-    for path in (root / ".lodge", *(root / ".lodge").rglob("*")):
+    own = tmp_path / ".lodge"
+    for path in (own, *own.rglob("*")):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path

@@ -16,6 +16,9 @@ from pathlib import Path
 
 from workspace.private_files import make_private_directory
 
+OWN_DIRECTORY = ".lodge"
+"""Everything of Lodge's own that is no session location lies below this name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -33,7 +36,7 @@ class Layout:
 
     @property
     def own(self) -> Path:
-        return self.root / ".lodge"
+        return self.root / OWN_DIRECTORY
 
     @property
     def sessions(self) -> Path:

@@ -1,0 +1,100 @@
+"""Backends: the Spark Connect servers behind a gateway, and which of them a new session gets."""
+
+import hashlib
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from grpc import aio
+
+from workspace.records import RecordName
+
+SERVICE = "/spark.connect.SparkConnectService/"
+
+_CHANNEL_OPTIONS = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+class BackendAddressError(ValueError):
+    def __init__(self, address: str) -> None:
+        super().__init__(f"Backend [{address}] is not of the form sc://HOST:PORT.")
+
+
+class Backend:
+    """One Spark Connect server. Calls carry bytes both ways and are made once per method.
+
+    Args:
+        address: As configured, ``sc://host:port``.
+
+    Raises:
+        BackendAddressError: The address has another form.
+    """
+
+    def __init__(self, address: str) -> None:
+        parts = urlsplit(address)
+        try:
+            port = parts.port
+        except ValueError:
+            port = None
+        if parts.scheme != "sc" or not parts.hostname or port is None or parts.path not in {"", "/"}:
+            raise BackendAddressError(address)
+        self.address = address
+        self._channel = aio.insecure_channel(parts.netloc, options=_CHANNEL_OPTIONS)
+        self._unary: dict[str, aio.UnaryUnaryMultiCallable] = {}
+        self._unary_stream: dict[str, aio.UnaryStreamMultiCallable] = {}
+        self._stream_unary: dict[str, aio.StreamUnaryMultiCallable] = {}
+        self._stream: dict[str, aio.StreamStreamMultiCallable] = {}
+
+    def unary(self, method: str) -> aio.UnaryUnaryMultiCallable:
+        call = self._unary.get(method)
+        if call is None:
+            call = self._unary[method] = self._channel.unary_unary(method)
+        return call
+
+    def unary_stream(self, method: str) -> aio.UnaryStreamMultiCallable:
+        call = self._unary_stream.get(method)
+        if call is None:
+            call = self._unary_stream[method] = self._channel.unary_stream(method)
+        return call
+
+    def stream_unary(self, method: str) -> aio.StreamUnaryMultiCallable:
+        call = self._stream_unary.get(method)
+        if call is None:
+            call = self._stream_unary[method] = self._channel.stream_unary(method)
+        return call
+
+    def stream(self, method: str) -> aio.StreamStreamMultiCallable:
+        call = self._stream.get(method)
+        if call is None:
+            call = self._stream[method] = self._channel.stream_stream(method)
+        return call
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+class Backends:
+    """All backends of a gateway, by address."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._by_address = {address: Backend(address) for address in addresses}
+
+    def named(self, address: str) -> Backend | None:
+        """The backend of that address; None if it is no longer configured."""
+        return self._by_address.get(address)
+
+    def choose(self, session: RecordName) -> Backend:
+        """The backend of a new session: the same on every replica (rendezvous hashing)."""
+        return max(
+            self._by_address.values(),
+            key=lambda backend: hashlib.sha256(f"{session} {backend.address}".encode()).digest(),
+        )
+
+    async def close(self) -> None:
+        for backend in self._by_address.values():
+            await backend.close()

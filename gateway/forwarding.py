@@ -1,0 +1,89 @@
+"""Passing an RPC through: bytes both ways, with deadline, cancellation, metadata, trailers and error details.
+
+Guarantees:
+
+1. A message is passed on as the bytes it came as.
+2. What the backend says of a call - initial metadata, trailing metadata, status, error details - reaches the client;
+   only metadata that each gRPC hop writes for itself is left out.
+3. A client's deadline is the backend's deadline, and a client that goes away cancels the backend's call.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from gateway.backends import Backend
+from gateway.errors import Metadata, forwardable
+
+Context = Any
+"""``grpc.aio.ServicerContext``; the package has no types of its own."""
+
+
+def call_arguments(context: Context) -> dict[str, Any]:
+    """Deadline and metadata of the client's call, for a call to the backend."""
+    return {"metadata": forwardable(context.invocation_metadata() or ()), "timeout": context.time_remaining()}
+
+
+async def forward_unary(backend: Backend, method: str, request: bytes, context: Context) -> bytes:
+    """Raises: aio.AioRpcError as the backend failed."""
+    call = backend.unary(method)(request, **call_arguments(context))
+    response: bytes = await call
+    await _pass_metadata(call, context)
+    return response
+
+
+async def forward_upload(
+    backend: Backend, method: str, requests: AsyncIterator[bytes], context: Context
+) -> bytes:
+    """Raises: aio.AioRpcError as the backend failed."""
+    call = backend.stream_unary(method)(requests, **call_arguments(context))
+    response: bytes = await call
+    await _pass_metadata(call, context)
+    return response
+
+
+async def forward_responses(backend: Backend, method: str, request: bytes, context: Context) -> None:
+    """Raises: aio.AioRpcError as the backend failed."""
+    await _pass_stream(backend.unary_stream(method)(request, **call_arguments(context)), context)
+
+
+async def forward_stream(
+    backend: Backend, method: str, requests: AsyncIterator[bytes], context: Context
+) -> None:
+    """For methods unknown to this version: on the wire, every other kind is a special case of this one.
+
+    Raises: aio.AioRpcError as the backend failed.
+    """
+    await _pass_stream(backend.stream(method)(requests, **call_arguments(context)), context)
+
+
+async def _pass_stream(call: Any, context: Context) -> None:
+    try:
+        initial = forwardable(await call.initial_metadata() or ())
+        if initial:
+            await context.send_initial_metadata(initial)
+        read, write = call.read, context.write
+        while (response := await read()) is not aio.EOF:
+            await write(response)
+        _set_trailing(context, await call.trailing_metadata() or ())
+        if await call.code() is not grpc.StatusCode.OK:
+            raise aio.AioRpcError(
+                await call.code(), await call.initial_metadata(), await call.trailing_metadata(), await call.details()
+            )
+    finally:
+        call.cancel()
+
+
+async def _pass_metadata(call: Any, context: Context) -> None:
+    initial = forwardable(await call.initial_metadata() or ())
+    if initial:
+        await context.send_initial_metadata(initial)
+    _set_trailing(context, await call.trailing_metadata() or ())
+
+
+def _set_trailing(context: Context, metadata: Metadata) -> None:
+    trailing = forwardable(metadata)
+    if trailing:
+        context.set_trailing_metadata(trailing)

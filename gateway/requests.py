@@ -1,0 +1,111 @@
+"""The head of a request: who it is for, read without decoding the rest.
+
+Why it exists: a request may be 100 MB of data or a plan nested deeper than a decoder follows, and passes through as
+bytes either way. All a gateway needs of it are a few short fields at its top level. Every request of
+``SparkConnectService`` has ``session_id`` as field 1 and ``user_context`` as field 2; so will those of a newer Spark.
+
+Guarantee: reading a head copies nothing but the fields it returns, whatever the size of the request.
+
+Source: Spark's ``base.proto``; the Protocol Buffers encoding document.
+"""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gateway.errors import invalid_request, invalid_session_id
+from workspace.records import ClientSessionId, Principal
+
+_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+_MAX_VARINT_BYTES = 10
+_SESSION_ID, _USER_CONTEXT, _USER_ID = 1, 2, 1
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """A session's identity: a client's session id is unique per principal only."""
+
+    principal: Principal
+    client_session_id: ClientSessionId
+
+
+def session_key(data: bytes) -> SessionKey:
+    """The session that a request is for.
+
+    Raises:
+        LodgeError: The bytes are no request, or the session id is not a UUID.
+    """
+    session_id, user_id = b"", b""
+    for number, value in fields(memoryview(data)):
+        if number == _SESSION_ID:
+            session_id = bytes(value)
+        elif number == _USER_CONTEXT:
+            user_id = next((bytes(v) for n, v in fields(value) if n == _USER_ID), user_id)
+            if session_id:
+                break
+    text = _text(session_id)
+    try:
+        canonical = str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        canonical = False
+    if not canonical:
+        raise invalid_session_id(text)
+    return SessionKey(Principal(_text(user_id)), ClientSessionId(text))
+
+
+def string_field(data: bytes, wanted: int) -> str:
+    """A top-level string of a request; empty if it is not there."""
+    return next((_text(bytes(value)) for number, value in fields(memoryview(data)) if number == wanted), "")
+
+
+def message_field(data: bytes | memoryview, wanted: int) -> memoryview | None:
+    """The encoded form of a top-level message."""
+    return next((value for number, value in fields(memoryview(data)) if number == wanted), None)
+
+
+def fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """The length-delimited fields of a message, in order; fields of other kinds are passed over.
+
+    Raises:
+        LodgeError: The bytes are not an encoded message.
+    """
+    position, end = 0, len(data)
+    while position < end:
+        tag, position = _varint(data, position)
+        number, kind = tag >> 3, tag & 7
+        if number == 0:
+            raise invalid_request("a field has the number 0")
+        if kind == _LENGTH:
+            length, position = _varint(data, position)
+            if position + length > end:
+                raise invalid_request(f"field {number} ends after the request")
+            yield number, data[position : position + length]
+            position += length
+        elif kind == _VARINT:
+            _, position = _varint(data, position)
+        elif kind in (_FIXED64, _FIXED32):
+            position += 8 if kind == _FIXED64 else 4
+        else:
+            raise invalid_request(f"field {number} has the unknown kind {kind}")
+    if position > end:
+        raise invalid_request("it is cut off")
+
+
+def _varint(data: memoryview, position: int) -> tuple[int, int]:
+    result = 0
+    for shift in range(0, 7 * _MAX_VARINT_BYTES, 7):
+        if position >= len(data):
+            raise invalid_request("it is cut off")
+        byte = data[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result, position
+    raise invalid_request("a number has too many bytes")
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise invalid_request("a text is not UTF-8") from None

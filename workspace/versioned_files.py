@@ -13,11 +13,12 @@ Guarantees:
    directory that it opened, and a directory serves one creation only. The two operations by path, rmdir and
    the rename of a creation, leave a live directory alone because it is never empty.
 2. After a process died at any instruction, or the machine lost power, the state is that before or that after
-   the operation. A dead directory that is left over is cleared by the next create or list. A staged one is
-   moved to the trash by a list that has seen it for long; if its creator still lives, the creation fails.
+   the operation. What is left over means nothing: a dead directory is removed by the next create, or by a
+   list that has seen it for long; a staged one is moved to the trash by a list that has seen it for long, and
+   if its creator still lives, the creation fails.
 3. After RecordsUnavailableError a change has taken effect or not. Any other error means that it has not, save
-   one: a change that was at once overtaken by the clearing of its directory may report that the record is not
-   found, which is true by then.
+   one: a change that was overtaken by the clearing of its directory may report that the record is not found,
+   which is true by then. A list leaves what died just now alone, so that this is rare.
 
 Needs of the storage: as in :mod:`workspace.version_directory`; also, rename is atomic. A rename that was made
 although the answer says that its source is missing, as NFS can do after a lost reply, is recognised.
@@ -28,7 +29,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +54,8 @@ from workspace.records import (
 )
 from workspace.version_directory import ChangedMeanwhileError, VersionDirectory, file_name, first_version
 
-STAGING_SECONDS = 600.0
-"""How long a list must have seen a staged entry before it takes its writer for dead."""
+LEFTOVER_SECONDS = 600.0
+"""How long lists must have seen something unfinished before they take the process that began it for dead."""
 
 _ATTEMPTS = 50
 _NOT_EMPTY = {errno.ENOTEMPTY, errno.EEXIST}
@@ -84,7 +85,7 @@ class VersionedFiles:
     def __init__(self, layout: Layout, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._layout = layout
         self._monotonic = monotonic
-        self._staged_since: dict[str, float] = {}
+        self._unfinished_since: dict[str, float] = {}
 
     def create(self, name: RecordName, content: bytes) -> Version:
         """Raises: RecordExistsError."""
@@ -109,11 +110,19 @@ class VersionedFiles:
             return _retrying(lambda: self._read(name))
 
     def list(self) -> Sequence[tuple[RecordName, Content]]:
-        """All contents that were there during the whole call; others perhaps. Clears what is dead."""
+        """All contents that were there during the whole call; others perhaps. Sweeps what is left over."""
         with self._answering(None):
-            self._sweep_staging()
-            names = [RecordName(path.name) for path in self._layout.sessions.iterdir()]
-        return [found for name in names if is_record_name(name) for found in self._found(name)]
+            staged = {path.name for path in self._layout.staging.iterdir()}
+            names = {path.name for path in self._layout.sessions.iterdir() if is_record_name(path.name)}
+        found: MutableSequence[tuple[RecordName, Content]] = []
+        dead: set[str] = set()
+        for name in map(RecordName, names):
+            try:
+                found.append((name, self.read(name)))
+            except RecordNotFoundError:
+                dead.add(name)
+        self._sweep(staged, dead)
+        return found
 
     def replace(self, name: RecordName, content: bytes, version: Version) -> Version:
         """Raises: RecordConflictError, RecordNotFoundError."""
@@ -171,14 +180,6 @@ class VersionedFiles:
                 self._remove_if_dead(name)
             raise ChangedMeanwhileError from error
 
-    def _found(self, name: RecordName) -> Iterator[tuple[RecordName, Content]]:
-        try:
-            yield name, self.read(name)
-        except RecordNotFoundError:
-            # A leftover that cannot be removed now harms nobody, so it must not stop the list.
-            with suppress(OSError, RecordExistsError, RecordNotFoundError):
-                self._remove_if_dead(name)
-
     def _remove_if_dead(self, name: RecordName) -> None:
         with self._opened(name) as directory:
             if directory.head() is not None:
@@ -195,13 +196,16 @@ class VersionedFiles:
             if error.errno not in _NOT_EMPTY:
                 raise
 
-    def _sweep_staging(self) -> None:
+    def _sweep(self, staged: set[str], dead: set[str]) -> None:
         now = self._monotonic()
-        present = {path.name for path in self._layout.staging.iterdir()}
-        self._staged_since = {entry: self._staged_since.get(entry, now) for entry in present}
-        for entry, since in self._staged_since.items():
-            if now - since >= STAGING_SECONDS:
-                with suppress(FileNotFoundError):
+        since = {entry: self._unfinished_since.get(entry, now) for entry in staged | dead}
+        self._unfinished_since = since
+        for entry in (entry for entry in since if now - since[entry] >= LEFTOVER_SECONDS):
+            # What cannot be removed now means nothing either, so it must not stop the list.
+            with suppress(OSError, RecordExistsError, RecordNotFoundError):
+                if entry in dead:
+                    self._remove_if_dead(RecordName(entry))
+                else:
                     (self._layout.staging / entry).rename(self._layout.trash / f"staged.{entry}")
 
 

@@ -131,12 +131,17 @@ def _in_processes(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
     ]
     for process in processes:
         process.start()
-    results = []
-    for (receiving, _), process in zip(pipes, processes, strict=True):
-        assert receiving.poll(DEADLINE_SECONDS), "a process did not finish in time"
-        results.append(receiving.recv())
-        process.join(DEADLINE_SECONDS)
-    return results
+    try:
+        return [_received(receiving) for receiving, _ in pipes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+
+
+def _received(connection: Any) -> Any:
+    assert connection.poll(DEADLINE_SECONDS), "a process did not finish in time"
+    return connection.recv()
 
 
 def _killed_at(step: int, task: Callable[[], Any]) -> bool:

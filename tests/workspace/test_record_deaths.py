@@ -25,7 +25,7 @@ from workspace.records import (
     StoredRecord,
 )
 from workspace.sessions import joined, update
-from workspace.versioned_files import STAGING_SECONDS
+from workspace.versioned_files import LEFTOVER_SECONDS
 
 Builder = Callable[..., SessionRecord]
 KilledAt = Callable[[int, Callable[[], Any]], bool]
@@ -38,9 +38,9 @@ def assert_empty(root: Path) -> None:
     assert found == [".lodge", *(f".lodge/{name}" for name in ("leases", "sessions", "staging", "trash"))]
 
 
-def sweep_staging(root: Path) -> None:
-    """What a dead process left in the staging is in the trash after two lists, and can be purged."""
-    times = iter([0.0, STAGING_SECONDS])
+def sweep(root: Path) -> None:
+    """Lets lists see for long what a dead process left, and purges what they moved to the trash."""
+    times = iter([0.0, LEFTOVER_SECONDS])
     records = FileSessionRecords(root, lambda: next(times))
     assert not records.list()
     assert not records.list()
@@ -69,7 +69,7 @@ def test_files_guarantee_2_a_killed_create_is_done_or_not_and_can_be_done_again(
         assert found in ([], [record])
         outcomes.add(len(found))
         records.delete(record.name, created_anyway(records, record).version)
-        sweep_staging(root)
+        sweep(root)
         assert_empty(root)
         if not was_killed:
             break
@@ -121,9 +121,10 @@ def test_files_guarantee_2_a_killed_delete_is_done_or_not_and_the_next_visitor_c
             elif next_visitor == "delete":
                 with pytest.raises(RecordNotFoundError):
                     records.delete(name, stored.version)
-                assert not records.list()
+                sweep(root)
             else:
                 assert not records.list()
+                sweep(root)
         assert_empty(root)
         if not was_killed:
             break

@@ -23,6 +23,7 @@ from workspace.records import (
     SessionRecord,
 )
 from workspace.sessions import joined
+from workspace.versioned_files import LEFTOVER_SECONDS
 
 Builder = Callable[..., SessionRecord]
 A = ReplicaId("a")
@@ -201,3 +202,24 @@ def test_files_and_directories_are_for_their_owner_only_whatever_the_umask(
     own = tmp_path / ".lodge"
     for path in (own, *own.rglob("*")):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_files_guarantee_3_a_list_leaves_alone_what_may_still_be_worked_on(
+    root: Path, a_record: Builder
+) -> None:
+    now_seconds = 0.0
+    records = FileSessionRecords(root, lambda: now_seconds)
+    stored = records.create(a_record())
+    with mock.patch("workspace.version_directory.VersionDirectory.clear"):
+        records.delete(stored.record.name, stored.version)
+    dead = root / ".lodge" / "sessions" / stored.record.name
+    staged = root / ".lodge" / "staging" / "0123456789abcdef"
+    staged.mkdir()
+    for now_seconds in (1000.0, 1000.0 + LEFTOVER_SECONDS - 1):  # noqa: B007 - the clock reads it
+        assert not records.list()
+        assert dead.exists()
+        assert staged.exists()
+    now_seconds = 1000.0 + LEFTOVER_SECONDS
+    assert not records.list()
+    assert not dead.exists()
+    assert not staged.exists()

@@ -24,6 +24,7 @@ from workspace.records import (
     StoredRecord,
 )
 from workspace.sessions import joined
+from workspace.versioned_files import LEFTOVER_SECONDS
 
 Builder = Callable[..., SessionRecord]
 InterruptedAt = Callable[[int, Callable[[], Any], Callable[[], Any]], tuple[bool, Any]]
@@ -106,6 +107,7 @@ class Scene:
             stored = self.records.replace(joined(stored.record, ReplicaId(holder)), stored.version)
         self.stored = stored
         self.name = stored.record.name
+        self.root = root
         self.directories = root / ".lodge" / "sessions"
         self.intruder = Intruder(root, intrusion, a_record())
 
@@ -132,7 +134,10 @@ class Scene:
 
     def assert_nothing_stays_dead(self) -> None:
         stored = self.now()
-        assert list(self.records.list()) == ([] if stored is None else [stored])
+        times = iter([0.0, LEFTOVER_SECONDS])
+        later = FileSessionRecords(self.root, lambda: next(times))
+        for _ in range(2):
+            assert list(later.list()) == ([] if stored is None else [stored])
         names = [path.name for path in self.directories.iterdir()]
         assert names == ([] if stored is None else [self.name])
 

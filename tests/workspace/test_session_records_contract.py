@@ -1,6 +1,6 @@
 """The contract of SessionRecords, held by every implementation (guarantees: workspace.records)."""
 
-import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -32,6 +32,7 @@ Builder = Callable[..., SessionRecord]
 Opener = Callable[[], SessionRecords]
 InProcesses = Callable[[Sequence[Callable[[], Any]]], list[Any]]
 
+DEADLINE_SECONDS = 30
 ABSENT = record_name(Principal("nobody"), ClientSessionId("none"))
 
 
@@ -216,18 +217,17 @@ def test_guarantee_3_readers_see_whole_records_while_others_change_create_and_de
 
     def look() -> list[int]:
         records, seen = open_records(), [0]
-        done = threading.Event()
-        while not done.is_set():
+        deadline_seconds = time.monotonic() + DEADLINE_SECONDS
+        while seen[-1] < 40 and time.monotonic() < deadline_seconds:
             listed = {stored.record.name: stored.record for stored in records.list()}
             assert listed.keys() <= {changing.name, passing.name}
             assert listed[changing.name].tables == tables
             seen.append(int(records.read(changing.name).record.created_at))
-            if seen[-1] == 40:
-                done.set()
         return seen
 
     changed, *looks = in_processes([change, look, look])
     assert changed is None
     for seen in looks:
         assert isinstance(seen, list), seen
+        assert seen[-1] == 40
         assert seen == sorted(seen), "a later read found an older version"

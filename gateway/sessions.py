@@ -1,0 +1,366 @@
+"""The sessions that a replica serves: how they start, stay alive and end.
+
+Why it exists: the truth of a session is its record; this is a replica's share in it. Every RPC passes by here, so what
+is asked for each is one look into a dictionary.
+
+Guarantees:
+
+1. A session's record exists before anything else of the session does.
+2. A session with a request under way, or with an operation that runs at its backend, never times out.
+3. A session that ended here is ended for all: the compare-and-swap on the record decides, once.
+4. A replica whose lease is not valid changes no record and touches no location.
+
+Source: design, "Gateway" and "Session records, leases and the reaper".
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import TypeVar
+
+import structlog
+from grpc import aio
+from pyspark.sql.connect.proto import base_pb2
+
+from gateway.backends import SERVICE, Backend, Backends
+from gateway.errors import fenced, session_closed, storage_unavailable
+from gateway.requests import SessionKey
+from workspace.leases import HeldLease, Leases
+from workspace.locations import SessionLocations
+from workspace.records import (
+    Phase,
+    RecordConflictError,
+    RecordError,
+    RecordExistsError,
+    RecordName,
+    RecordNotFoundError,
+    RecordsUnavailableError,
+    ReplicaId,
+    SessionRecord,
+    SessionRecords,
+    SessionUuid,
+    StoredRecord,
+    record_name,
+)
+from workspace.sessions import EndedSession, SessionEndingError, end_session, ended, joined, left, log_ended, update
+
+_BACKEND_CALL_SECONDS = 10.0
+_RUNNING = {
+    base_pb2.GetStatusResponse.OperationStatus.OPERATION_STATE_RUNNING,
+    base_pb2.GetStatusResponse.OperationStatus.OPERATION_STATE_TERMINATING,
+}
+
+_Result = TypeVar("_Result")
+log = structlog.get_logger(__name__)
+
+
+class Session:
+    """A session as this replica sees it.
+
+    Attributes:
+        key: Who the session is for.
+        uuid: The name of its session location.
+        backend: Where its statements run.
+    """
+
+    def __init__(self, key: SessionKey, session_uuid: SessionUuid, backend: Backend) -> None:
+        self.key = key
+        self.uuid = session_uuid
+        self.backend = backend
+        self.record_name = record_name(key.principal, key.client_session_id)
+        self.last_active_seconds = time.monotonic()
+        self._under_way = 0
+
+    @property
+    def is_busy(self) -> bool:
+        return self._under_way > 0
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """While a request of the session is under way."""
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            self.last_active_seconds = time.monotonic()
+
+
+class Storage:
+    """What a replica shares with the others, called from the event loop through a bounded executor.
+
+    Raises (all methods): LodgeError if the storage cannot answer.
+    """
+
+    def __init__(
+        self, records: SessionRecords, leases: Leases, locations: SessionLocations, executor: Executor
+    ) -> None:
+        self.records = records
+        self.leases = leases
+        self.locations = locations
+        self._executor = executor
+
+    async def run(self, function: Callable[..., _Result], *arguments: object) -> _Result:
+        """Calls a blocking function."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *arguments))
+        except RecordsUnavailableError as error:
+            log.error("storage_unavailable", reason=str(error))
+            raise storage_unavailable("session records") from error
+
+    async def update(
+        self, name: RecordName, change: Callable[[SessionRecord], SessionRecord]
+    ) -> StoredRecord:
+        return await self.run(update, self.records, name, change)
+
+
+class Sessions:
+    """All sessions that this replica holds.
+
+    Args:
+        replica: This replica's name; new at each start.
+        storage: Records, leases and locations.
+        backends: Where sessions may run.
+        idle_timeout_seconds: See ``GatewayConfig``.
+        lease_duration_seconds: See ``GatewayConfig``.
+    """
+
+    def __init__(
+        self,
+        *,
+        replica: ReplicaId,
+        storage: Storage,
+        backends: Backends,
+        idle_timeout_seconds: float,
+        lease_duration_seconds: float,
+    ) -> None:
+        self._replica = replica
+        self._storage = storage
+        self._backends = backends
+        self._idle_timeout_seconds = idle_timeout_seconds
+        self._lease_duration_seconds = lease_duration_seconds
+        self._lease = HeldLease(lease_duration_seconds)
+        self._held: dict[SessionKey, Session] = {}
+        self._opening: dict[SessionKey, asyncio.Task[Session]] = {}
+
+    def held(self, key: SessionKey) -> Session | None:
+        return self._held.get(key)
+
+    async def open(self, key: SessionKey) -> Session:
+        """The session, started or adopted if this replica does not hold it yet.
+
+        Raises: LodgeError.
+        """
+        session = self._held.get(key)
+        if session is not None:
+            return session
+        opening = self._opening.get(key)
+        if opening is None:
+            opening = self._opening[key] = asyncio.create_task(self._open(key, self._choose(key)))
+            opening.add_done_callback(lambda _: self._opening.pop(key, None))
+        return await asyncio.shield(opening)
+
+    async def open_existing(self, key: SessionKey) -> Session | None:
+        """The session if it has started, here or at another replica."""
+        if key in self._held or key in self._opening:
+            return await self.open(key)
+        try:
+            stored = await self._storage.run(self._storage.records.read, self._name(key))
+        except RecordNotFoundError:
+            return None
+        return None if stored.record.phase is Phase.ENDING else await self.open(key)
+
+    async def open_clone(self, key: SessionKey, parent: Session) -> None:
+        """Starts the session that a backend made as a clone, where its parent is."""
+        if key not in self._held:
+            await self._open(key, parent.backend)
+
+    def route(self, key: SessionKey) -> Backend:
+        """Where to send a request of a session that has no record."""
+        session = self._held.get(key)
+        return self._choose(key) if session is None else session.backend
+
+    def require_lease(self) -> None:
+        """Raises: LodgeError if this replica may have been taken for dead."""
+        if not self._lease.is_valid(time.monotonic()):
+            raise fenced()
+
+    async def end(self, session: Session, *, reason: str) -> None:
+        """Ends a session that its backend has ended; for all replicas."""
+        self._held.pop(session.key, None)
+        with self._log_context(session):
+            await self._end_record(session, lambda record: True, reason)
+
+    async def end_idle(self) -> None:
+        """Leaves the sessions that were idle for too long; one that no replica holds any more ends."""
+        now_seconds = time.monotonic()
+        for session in list(self._held.values()):
+            if session.is_busy or now_seconds - session.last_active_seconds < self._idle_timeout_seconds:
+                continue
+            with self._log_context(session):
+                await self._end_idle(session)
+
+    async def leave_all(self, *, end: bool) -> None:
+        """Gives all sessions up, when the replica stops.
+
+        Args:
+            end: The backends stop too, so the sessions end; else another replica may adopt them.
+        """
+        for session in list(self._held.values()):
+            if end:
+                await self.end(session, reason="gateway stopped")
+            else:
+                await self._leave(session)
+        await self._storage.run(self._storage.leases.delete, self._replica)
+
+    async def renew_lease(self) -> None:
+        begun_seconds = time.monotonic()
+        await self._storage.run(self._storage.leases.renew, self._replica)
+        self._lease.renewed(begun_seconds)
+
+    async def _end_idle(self, session: Session) -> None:
+        if await self._runs_operations(session):
+            session.last_active_seconds = time.monotonic()
+            return
+        if session.is_busy:
+            return
+        self._held.pop(session.key, None)
+        await self._leave(session)
+        if await self._end_record(session, lambda record: not record.holders, "idle"):
+            await self._release_at_backend(session)
+
+    async def _leave(self, session: Session) -> None:
+        self._held.pop(session.key, None)
+        try:
+            await self._storage.update(session.record_name, lambda record: left(record, {self._replica}))
+        except RecordNotFoundError:
+            pass
+
+    async def _end_record(
+        self, session: Session, condition: Callable[[SessionRecord], bool], reason: str
+    ) -> bool:
+        """Ends the session's record if it is still the same session and the condition holds."""
+        self.require_lease()
+        result = await self._storage.run(self._end_stored, session, condition)
+        if result is None:
+            return False
+        log_ended(log, result)
+        log.info("session_ended", reason=reason)
+        return True
+
+    def _end_stored(
+        self, session: Session, condition: Callable[[SessionRecord], bool]
+    ) -> EndedSession | None:
+        while True:
+            try:
+                stored = self._storage.records.read(session.record_name)
+            except RecordNotFoundError:
+                return None
+            if stored.record.session_uuid != session.uuid or not condition(stored.record):
+                return None
+            try:
+                return end_session(self._storage.records, self._storage.locations, stored)
+            except RecordConflictError:
+                continue
+
+    async def _open(self, key: SessionKey, backend: Backend) -> Session:
+        self.require_lease()
+        try:
+            stored, is_new = await self._storage.run(self._join_or_create, key, backend)
+        except (SessionEndingError, RecordConflictError) as error:
+            raise session_closed(key.client_session_id) from error
+        session = Session(
+            key, stored.record.session_uuid, self._backends.named(stored.record.backend) or backend
+        )
+        self._held[key] = session
+        with self._log_context(session):
+            log.info("session_started" if is_new else "session_adopted", backend=session.backend.address)
+        return session
+
+    def _join_or_create(self, key: SessionKey, backend: Backend) -> tuple[StoredRecord, bool]:
+        records = self._storage.records
+        while True:
+            try:
+                return records.create(self._new_record(key, backend)), True
+            except RecordExistsError:
+                pass
+            try:
+                return update(records, self._name(key), lambda record: joined(record, self._replica)), False
+            except SessionEndingError:
+                end_session(records, self._storage.locations, records.read(self._name(key)))
+            except RecordNotFoundError:
+                continue
+
+    def _new_record(self, key: SessionKey, backend: Backend) -> SessionRecord:
+        return SessionRecord(
+            session_uuid=SessionUuid(str(uuid.uuid4())),
+            principal=key.principal,
+            client_session_id=key.client_session_id,
+            backend=backend.address,
+            phase=Phase.ACTIVE,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            holders=frozenset({self._replica}),
+        )
+
+    async def _runs_operations(self, session: Session) -> bool:
+        request = base_pb2.GetStatusRequest(session_id=session.key.client_session_id)
+        request.user_context.user_id = session.key.principal
+        request.operation_status.SetInParent()
+        try:
+            data = await session.backend.unary(SERVICE + "GetStatus")(
+                request.SerializeToString(), timeout=_BACKEND_CALL_SECONDS
+            )
+        except aio.AioRpcError:
+            return False
+        statuses = base_pb2.GetStatusResponse.FromString(data).operation_statuses
+        return any(status.state in _RUNNING for status in statuses)
+
+    async def _release_at_backend(self, session: Session) -> None:
+        request = base_pb2.ReleaseSessionRequest(session_id=session.key.client_session_id)
+        request.user_context.user_id = session.key.principal
+        try:
+            await session.backend.unary(SERVICE + "ReleaseSession")(
+                request.SerializeToString(), timeout=_BACKEND_CALL_SECONDS
+            )
+        except aio.AioRpcError as error:
+            log.warning("backend_session_release_failed", reason=error.details())
+
+    def _choose(self, key: SessionKey) -> Backend:
+        return self._backends.choose(self._name(key))
+
+    @staticmethod
+    def _name(key: SessionKey) -> RecordName:
+        return record_name(key.principal, key.client_session_id)
+
+    @staticmethod
+    @contextmanager
+    def _log_context(session: Session) -> Iterator[None]:
+        with structlog.contextvars.bound_contextvars(
+            session=session.key.client_session_id, principal=session.key.principal, location=session.uuid
+        ):
+            yield
+
+
+async def keep_lease(sessions: Sessions, lease_duration_seconds: float) -> None:
+    """Renews the replica's lease, a third of its duration apart, until cancelled."""
+    while True:
+        await asyncio.sleep(lease_duration_seconds / 3)
+        try:
+            await sessions.renew_lease()
+        except Exception as error:  # noqa: BLE001 - a top loop: the lease must be tried again
+            log.error("lease_renewal_failed", reason=str(error))
+
+
+async def watch_idle(sessions: Sessions, idle_timeout_seconds: float) -> None:
+    """Ends idle sessions until cancelled."""
+    while True:
+        await asyncio.sleep(min(max(idle_timeout_seconds / 4, 0.1), 10.0))
+        try:
+            await sessions.end_idle()
+        except Exception:  # noqa: BLE001 - a top loop: one session's trouble must not end the watch
+            log.exception("idle_watch_failed")

@@ -160,7 +160,9 @@ class BackendSession:
 
     async def _release(self, request: base_pb2.ExecutePlanRequest) -> None:
         release = base_pb2.ReleaseExecuteRequest(
-            session_id=request.session_id, user_context=request.user_context, operation_id=request.operation_id
+            session_id=request.session_id,
+            user_context=request.user_context,
+            operation_id=request.operation_id,
         )
         release.release_all.SetInParent()
         try:

@@ -70,7 +70,10 @@ async def _pass_stream(call: Any, context: Context) -> None:
         _set_trailing(context, await call.trailing_metadata() or ())
         if await call.code() is not grpc.StatusCode.OK:
             raise aio.AioRpcError(
-                await call.code(), await call.initial_metadata(), await call.trailing_metadata(), await call.details()
+                await call.code(),
+                await call.initial_metadata(),
+                await call.trailing_metadata(),
+                await call.details(),
             )
     finally:
         call.cancel()

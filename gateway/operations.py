@@ -43,9 +43,7 @@ class Operation:
         self.request = request
         self.id = request.operation_id
         self.key = (request.user_context.user_id, request.session_id, self.id)
-        self.is_reattachable = any(
-            option.reattach_options.reattachable for option in request.request_options
-        )
+        self.is_reattachable = any(option.reattach_options.reattachable for option in request.request_options)
         self.server_side_session_id = server_side_session_id
         self._responses: list[base_pb2.ExecutePlanResponse] = []
         self._error: LodgeError | None = None

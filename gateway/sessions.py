@@ -47,7 +47,16 @@ from workspace.records import (
     StoredRecord,
     record_name,
 )
-from workspace.sessions import EndedSession, SessionEndingError, end_session, ended, joined, left, log_ended, update
+from workspace.sessions import (
+    EndedSession,
+    SessionEndingError,
+    end_session,
+    ended,
+    joined,
+    left,
+    log_ended,
+    update,
+)
 
 _BACKEND_CALL_SECONDS = 10.0
 _RUNNING = {
@@ -108,7 +117,9 @@ class Storage:
     async def run(self, function: Callable[..., _Result], *arguments: object) -> _Result:
         """Calls a blocking function."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *arguments))
+            return await asyncio.get_running_loop().run_in_executor(
+                self._executor, partial(function, *arguments)
+            )
         except RecordsUnavailableError as error:
             log.error("storage_unavailable", reason=str(error))
             raise storage_unavailable("session records") from error

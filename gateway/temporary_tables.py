@@ -120,7 +120,9 @@ class TemporaryTables:
                 ) from error
             raise
         log.info("temporary_table_created", table=name, table_uuid=table.uuid, rows=rows)
-        return _result({"Fragment": pa.array(["0_0"]), "Number of records written": pa.array([rows], pa.int64())})
+        return _result(
+            {"Fragment": pa.array(["0_0"]), "Number of records written": pa.array([rows], pa.int64())}
+        )
 
     async def is_for_spark(self, session: Session, statement: DropTable, backend: BackendSession) -> bool:
         """Whether a ``DROP TABLE`` means a table of Spark's own catalog; temporary tables are searched first."""
@@ -132,7 +134,9 @@ class TemporaryTables:
 
     async def drop(self, session: Session, statement: DropTable, backend: BackendSession) -> SqlCommandResult:
         """Raises: LodgeError."""
-        name = statement.name[0] if len(statement.name) == 1 else self._qualified_name(statement.name, "dropped")
+        name = (
+            statement.name[0] if len(statement.name) == 1 else self._qualified_name(statement.name, "dropped")
+        )
         table = table_named(await self._record(session), name)
         if table is None or table.state is not TableState.READY:
             if statement.if_exists:
@@ -165,8 +169,10 @@ class TemporaryTables:
                 to_df=relations_pb2.ToDF(input=creation.query, column_names=columns)
             )
             schema = StructType(
-                [field.__class__(name, field.dataType, field.nullable, field.metadata)
-                 for name, field in zip(columns, schema.fields, strict=True)]
+                [
+                    field.__class__(name, field.dataType, field.nullable, field.metadata)
+                    for name, field in zip(columns, schema.fields, strict=True)
+                ]
             )
         result = await creation.backend.execute(
             base_pb2.Plan(command=_write_command(query, table, directory, creation.statement)),
@@ -174,11 +180,25 @@ class TemporaryTables:
             on_progress=creation.operation.progress,
         )
         creation.operation.server_side_session_id = result.server_side_session_id
-        self._sessions.require_lease()
-        await creation.backend.execute(base_pb2.Plan(command=_view_command(table, directory, schema)))
-        ready = TemporaryTable(table.name, table.uuid, TableState.READY, table.storage_format)
-        await self._change(session, lambda record: _replaced(record, ready))
+        await self._register(session, creation.backend, table, _view_command(table, directory, schema))
         return result.observed.get(_ROWS_WRITTEN, 0)
+
+    async def _register(
+        self, session: Session, backend: BackendSession, table: TemporaryTable, view: commands_pb2.Command
+    ) -> None:
+        """Makes the written table visible: in the backend's session, then in the record."""
+        self._sessions.require_lease()
+        try:
+            await backend.execute(base_pb2.Plan(command=view))
+        except asyncio.CancelledError:
+            await asyncio.shield(backend.drop_temp_view(table.name))
+            raise
+        ready = TemporaryTable(table.name, table.uuid, TableState.READY, table.storage_format)
+        try:
+            await self._change(session, lambda record: _replaced(record, ready))
+        except BaseException:
+            await asyncio.shield(backend.drop_temp_view(table.name))
+            raise
 
     async def _undo(self, session: Session, table: TemporaryTable) -> None:
         await self._remove_files(session, table)
@@ -348,5 +368,3 @@ def _result(columns: dict[str, pa.Array]) -> SqlCommandResult:
     relation = relations_pb2.Relation()
     relation.local_relation.data = sink.getvalue()
     return SqlCommandResult(relation=relation)
-
-

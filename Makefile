@@ -1,0 +1,47 @@
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup prerequisites demo test check format lock bench-gateway clean
+
+help: ## Show this help
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+prerequisites:
+	@PYTHON="$(PYTHON)" scripts/check-prerequisites
+
+setup: prerequisites $(STAMP) ## Make .venv with everything Lodge needs
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || { echo "Making $(VENV) ..."; "$(PYTHON)" -m venv $(VENV); }
+	@echo "Installing Lodge and its pinned dependencies into $(VENV); Spark alone is about 450 MB, so this takes a few minutes ..."
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar off -c constraints.txt -e '.[dev]'
+	@touch $@
+	@echo "Installed."
+
+demo: setup ## Start Lodge, run examples/amount_by_discount.py against it, and show what happened
+	@$(BIN)/python examples/demo.py
+
+test: check ## Run the checks and all tests
+	@$(BIN)/python -m pytest
+
+check: setup ## Format, lint, types, and the arrows between packages
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: setup ## Put the source into shape
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lock: setup ## Write constraints.txt anew from pyproject.toml
+	@$(BIN)/python -m pip freeze --exclude-editable | sed '/^pip==/d;/^setuptools==/d' > constraints.txt
+
+bench-gateway: setup ## Compare Spark Connect through Lodge with Spark Connect alone
+	@$(BIN)/python benchmarks/gateway.py
+
+clean: ## Remove everything that the other targets made
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

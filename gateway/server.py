@@ -1,0 +1,112 @@
+"""One gateway replica: the gRPC server, its session housekeeping, and its end."""
+
+import asyncio
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+from grpc import aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from gateway.backends import SERVICE, Backends
+from gateway.config import GatewayConfig
+from gateway.operations import Operations
+from gateway.service import SparkConnectService
+from gateway.sessions import Sessions, Storage, keep_lease, watch_idle
+from gateway.temporary_tables import TemporaryTables
+from workspace.leases import Leases
+from workspace.locations import SessionLocations
+from workspace.records import ReplicaId, SessionRecords
+
+_STORAGE_THREADS = 4
+log = structlog.get_logger(__name__)
+
+
+class ListenError(OSError):
+    """The address cannot be listened on."""
+
+
+class Gateway:
+    """A replica of the gateway.
+
+    Args:
+        config: Its settings.
+        records: The session records of the default temporary workspace.
+        leases: The leases of all replicas.
+        locations: The session locations of the default temporary workspace.
+
+    Raises:
+        BackendAddressError: A backend's address is not of the form ``sc://host:port``.
+    """
+
+    def __init__(
+        self, config: GatewayConfig, records: SessionRecords, leases: Leases, locations: SessionLocations
+    ) -> None:
+        self._config = config
+        self._executor = ThreadPoolExecutor(_STORAGE_THREADS, thread_name_prefix="storage")
+        self._storage = Storage(records, leases, locations, self._executor)
+        self._replica = ReplicaId(f"gateway-{secrets.token_hex(6)}")
+        self._operations = Operations()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> str:
+        """Starts serving. Returns: The address it listens on, ``host:port``.
+
+        Raises:
+            ListenError: The address is taken or not this host's.
+            LodgeError: The storage of session records cannot be reached.
+        """
+        config = self._config
+        self._backends = Backends(config.backends)
+        self._sessions = Sessions(
+            replica=self._replica,
+            storage=self._storage,
+            backends=self._backends,
+            idle_timeout_seconds=config.session_idle_timeout_seconds,
+            lease_duration_seconds=config.lease_duration_seconds,
+        )
+        await self._sessions.renew_lease()
+        tables = TemporaryTables(self._storage, self._sessions, config.workspaces)
+        self._server = aio.server(
+            options=[
+                ("grpc.max_receive_message_length", config.max_message_bytes),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),
+            ]
+        )
+        self._server.add_generic_rpc_handlers(
+            (SparkConnectService(self._sessions, self._operations, tables, config.workspaces),)
+        )
+        self._health = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        host, _, _ = config.listen.rpartition(":")
+        try:
+            port = self._server.add_insecure_port(config.listen)
+        except RuntimeError as error:
+            raise ListenError(f"Cannot listen on [{config.listen}]: {error}") from error
+        await self._server.start()
+        await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+        self._tasks = [
+            asyncio.create_task(keep_lease(self._sessions, config.lease_duration_seconds)),
+            asyncio.create_task(watch_idle(self._sessions, config.session_idle_timeout_seconds)),
+        ]
+        log.info("gateway_started", replica=self._replica, listen=f"{host}:{port}", backends=config.backends)
+        return f"{host}:{port}"
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Stops serving; requests under way have the grace period to end. Sessions end with their backends, if those
+        stop too, else another replica may adopt them."""
+        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        await self._server.stop(grace_seconds)
+        await self._operations.end_all()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._sessions.leave_all(end=self._config.backends_end_with_gateway)
+        await self._backends.close()
+        self._executor.shutdown()
+        log.info("gateway_stopped", replica=self._replica)
+
+    async def _set_health(self, status: int) -> None:
+        for name in ("", SERVICE.strip("/")):
+            await self._health.set(name, status)

@@ -1,0 +1,405 @@
+"""``SparkConnectService`` as a client of Lodge sees it: each RPC passed through, or answered by Lodge.
+
+Why it exists: this is the one place that decides, for each RPC, what Lodge does with it: most pass through as bytes;
+``ExecutePlan`` and ``AnalyzePlan`` may hold names that Lodge resolves or a statement that Lodge answers; the RPCs about
+an operation or a session that is Lodge's concern are shared between Lodge and the backend.
+
+Every failure leaves here as a gRPC status; this is one of the top loops that catch everything.
+
+Source: design, "Gateway"; Spark's ``base.proto``.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+import structlog
+import zstandard
+from google.protobuf.message import DecodeError
+from grpc import aio
+from pyspark.sql.connect.proto import base_pb2, relations_pb2
+
+from gateway.backend_session import BackendSession
+from gateway.backends import SERVICE, Backend
+from gateway.errors import (
+    STATUS_DETAILS_KEY,
+    LodgeError,
+    SyntaxRefusedError,
+    forwardable,
+    has_details,
+    invalid_request,
+    relayed_status,
+)
+from gateway.forwarding import (
+    Context,
+    forward_responses,
+    forward_stream,
+    forward_unary,
+    forward_upload,
+)
+from gateway.operations import Operation, Operations
+from gateway.requests import SessionKey, message_field, session_key, string_field
+from gateway.sessions import Session, Sessions
+from gateway.sql.statements import CreateTemporaryTable, DropTable, StatementError, query_only, recognise
+from gateway.temporary_tables import Creation, TemporaryTables
+from workspace.records import ClientSessionId
+from workspace.workspaces import Workspaces
+
+_PLAN, _REATTACH_OPERATION_ID = 3, 3
+_INLINE_BYTES = 1024 * 1024
+_MAX_PLAN_BYTES = 512 * 1024 * 1024  # Spark: spark.connect.maxPlanSize
+_SESSION_GONE = b"INVALID_HANDLE.SESSION_"
+_STARTS_NO_SESSION = frozenset(
+    {"ReattachExecute", "ReleaseExecute", "ReleaseSession", "FetchErrorDetails", "GetStatus", "CloneSession"}
+)
+
+Handler = Callable[..., Awaitable[Any]]
+log = structlog.get_logger(__name__)
+
+
+class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no types
+    """Handles every method below ``/spark.connect.SparkConnectService/``, known or not."""
+
+    def __init__(
+        self, sessions: Sessions, operations: Operations, tables: TemporaryTables, workspaces: Workspaces
+    ) -> None:
+        self._sessions = sessions
+        self._operations = operations
+        self._tables = tables
+        self._workspaces = workspaces
+        self._workspace_roots = tuple(name.partition(".")[0].lower().encode() for name in workspaces.by_name)
+        own: dict[str, Handler] = {
+            "AnalyzePlan": self._analyze_plan,
+            "Interrupt": self._interrupt,
+            "ReleaseExecute": self._release_execute,
+            "ReleaseSession": self._release_session,
+            "CloneSession": self._clone_session,
+        }
+        passed = ("Config", "ArtifactStatus", "FetchErrorDetails", "GetStatus")
+        self._handlers = {
+            **{
+                name: grpc.unary_unary_rpc_method_handler(self._unary(name, handler))
+                for name, handler in own.items()
+            },
+            **{
+                name: grpc.unary_unary_rpc_method_handler(self._unary(name, self._pass_unary))
+                for name in passed
+            },
+            "ExecutePlan": grpc.unary_stream_rpc_method_handler(
+                self._unary("ExecutePlan", self._execute_plan)
+            ),
+            "ReattachExecute": grpc.unary_stream_rpc_method_handler(
+                self._unary("ReattachExecute", self._reattach_execute)
+            ),
+            "AddArtifacts": grpc.stream_unary_rpc_method_handler(self._streaming("AddArtifacts")),
+        }
+
+    def service(self, handler_call_details: Any) -> Any:
+        """The handler of a method; of one that this version does not know, one that passes everything."""
+        path: str = handler_call_details.method
+        if not path.startswith(SERVICE):
+            return None
+        name = path.removeprefix(SERVICE)
+        known = self._handlers.get(name)
+        return known or grpc.stream_stream_rpc_method_handler(self._streaming(name))
+
+    def _unary(self, name: str, handler: Handler) -> Handler:
+        """A handler of a method with one request: finds its session, and turns failures into a status."""
+
+        async def handle(request: bytes, context: Context) -> Any:
+            backend = None
+            key = None
+            try:
+                key = session_key(request)
+                session = self._sessions.held(key) or await self._session(key, name)
+                backend = self._sessions.route(key) if session is None else session.backend
+                with structlog.contextvars.bound_contextvars(
+                    session=key.client_session_id, principal=key.principal
+                ):
+                    if session is None:
+                        return await handler(_Call(name, key, None, backend), request, context)
+                    with session.busy():
+                        return await handler(_Call(name, key, session, backend), request, context)
+            except (LodgeError, aio.AioRpcError) as error:
+                await self._fail(error, context, key, backend)
+            except (aio.AbortError, aio.InternalError, aio.UsageError):
+                raise
+            except Exception as error:  # noqa: BLE001 - a top loop: a client gets a clear error, never a stack trace
+                log.exception("request_failed", rpc=name)
+                await self._fail(_internal(error), context, key, backend)
+
+        return handle
+
+    def _streaming(self, name: str) -> Handler:
+        """A handler of a method with a stream of requests; the first one names the session."""
+        method = SERVICE + name
+
+        async def handle(requests: AsyncIterator[bytes], context: Context) -> Any:
+            backend = None
+            key = None
+            try:
+                first = await anext(aiter(requests), None)
+                if first is None:
+                    raise invalid_request("the stream of requests is empty")
+                key = session_key(first)
+                session = await self._sessions.open(key)
+                backend = session.backend
+                with session.busy():
+                    everything = _chain(first, requests)
+                    if name == "AddArtifacts":
+                        return await forward_upload(backend, method, everything, context)
+                    await forward_stream(backend, method, everything, context)
+            except (LodgeError, aio.AioRpcError) as error:
+                await self._fail(error, context, key, backend)
+
+        return handle
+
+    async def _session(self, key: SessionKey, name: str) -> Session | None:
+        if name in _STARTS_NO_SESSION:
+            return await self._sessions.open_existing(key)
+        return await self._sessions.open(key)
+
+    async def _fail(
+        self,
+        error: LodgeError | aio.AioRpcError,
+        context: Context,
+        key: SessionKey | None,
+        backend: Backend | None,
+    ) -> None:
+        if isinstance(error, LodgeError):
+            code, details, trailing = error.status()
+        else:
+            code, details, trailing = relayed_status(error, backend.address if backend else "")
+            if code in _UNREADABLE and not has_details(trailing):
+                code, details, trailing = invalid_request(f"the backend answered {details!r}").status()
+        if key is not None and _says_session_gone(trailing):
+            await self._forget(key)
+        await context.abort(code, details, trailing)
+
+    async def _forget(self, key: SessionKey) -> None:
+        """The backend says that the session is over, so it is over for Lodge."""
+        session = self._sessions.held(key)
+        if session is not None:
+            await self._operations.end_session(key)
+            await self._sessions.end(session, reason="closed at the backend")
+
+    async def _pass_unary(self, call: "_Call", request: bytes, context: Context) -> bytes:
+        return await forward_unary(call.backend, call.method, request, context)
+
+    async def _execute_plan(self, call: "_Call", request: bytes, context: Context) -> None:
+        session = call.existing
+        plan = await self._plan_of(request)
+        if plan is not None:
+            sql = _sql_of(plan)
+            statement = None if sql is None else _recognised(sql.query)
+            if statement is not None and sql is not None:
+                answered = await self._answer(session, request, plan, sql, statement, context)
+                if answered:
+                    return
+            if self._may_name_workspace(request) and (await self._tables.names(session)).resolve(plan):
+                full = base_pb2.ExecutePlanRequest.FromString(request)
+                full.plan.CopyFrom(plan)
+                request = full.SerializeToString()
+        await forward_responses(call.backend, call.method, request, context)
+
+    async def _answer(
+        self,
+        session: Session,
+        data: bytes,
+        plan: base_pb2.Plan,
+        sql: relations_pb2.SQL,
+        statement: CreateTemporaryTable | DropTable,
+        context: Context,
+    ) -> bool:
+        """Answers a statement of Lodge's own. Returns: False if it turns out to be Spark's."""
+        request = base_pb2.ExecutePlanRequest.FromString(data)
+        request.ClearField("plan")
+        backend = BackendSession(session.backend, request, forwardable(context.invocation_metadata() or ()))
+        operation = Operation(request)
+        with structlog.contextvars.bound_contextvars(operation=operation.id):
+            if isinstance(statement, DropTable):
+                if await self._tables.is_for_spark(session, statement, backend):
+                    return False
+                self._operations.start(operation, lambda _: self._tables.drop(session, statement, backend))
+            else:
+                query = relations_pb2.Relation()
+                query.CopyFrom(_input_of(plan))
+                text = query.sql if query.HasField("sql") else query.with_relations.root.sql
+                text.query = query_only(sql.query, statement)
+                resolved = base_pb2.Plan(root=query)
+                (await self._tables.names(session)).resolve(resolved)
+                creation = Creation(statement, resolved.root, operation, backend)
+                self._operations.start(operation, lambda _: self._tables.create(session, creation))
+            await self._send(operation, "", context)
+        return True
+
+    async def _send(self, operation: Operation, last_response_id: str, context: Context) -> None:
+        try:
+            async for response in operation.responses(last_response_id):
+                await context.write(response)
+        finally:
+            if not operation.is_reattachable:
+                await operation.interrupt()
+                self._operations.release(operation)
+
+    async def _analyze_plan(self, call: "_Call", request: bytes, context: Context) -> bytes:
+        if len(request) <= _INLINE_BYTES and self._may_name_workspace(request):
+            try:
+                message = base_pb2.AnalyzePlanRequest.FromString(request)
+            except DecodeError:
+                return await self._pass_unary(call, request, context)
+            if (await self._tables.names(call.existing)).resolve(message):
+                request = message.SerializeToString()
+        return await self._pass_unary(call, request, context)
+
+    async def _reattach_execute(self, call: "_Call", request: bytes, context: Context) -> None:
+        operation = self._operations.find(call.key, string_field(request, _REATTACH_OPERATION_ID))
+        if operation is None:
+            await forward_responses(call.backend, call.method, request, context)
+            return
+        message = base_pb2.ReattachExecuteRequest.FromString(request)
+        await self._send(operation, message.last_response_id, context)
+
+    async def _release_execute(self, call: "_Call", request: bytes, context: Context) -> bytes:
+        operation = self._operations.find(call.key, string_field(request, _REATTACH_OPERATION_ID))
+        if operation is None:
+            return await self._pass_unary(call, request, context)
+        message = base_pb2.ReleaseExecuteRequest.FromString(request)
+        if message.HasField("release_until"):
+            operation.release_until(message.release_until.response_id)
+        else:
+            self._operations.release(operation)
+        return base_pb2.ReleaseExecuteResponse(
+            session_id=message.session_id,
+            server_side_session_id=operation.server_side_session_id,
+            operation_id=operation.id,
+        ).SerializeToString()
+
+    async def _interrupt(self, call: "_Call", request: bytes, context: Context) -> bytes:
+        message = base_pb2.InterruptRequest.FromString(request)
+        ended = await self._operations.interrupt(call.key, message)
+        response = await self._pass_unary(call, request, context)
+        if not ended:
+            return response
+        answer = base_pb2.InterruptResponse.FromString(response)
+        answer.interrupted_ids.extend(each for each in ended if each not in answer.interrupted_ids)
+        return answer.SerializeToString()
+
+    async def _release_session(self, call: "_Call", request: bytes, context: Context) -> bytes:
+        await self._operations.end_session(call.key)
+        response = await self._pass_unary(call, request, context)
+        if call.session is not None:
+            await self._sessions.end(call.session, reason="released by the client")
+        return response
+
+    async def _clone_session(self, call: "_Call", request: bytes, context: Context) -> bytes:
+        response = await self._pass_unary(call, request, context)
+        clone = base_pb2.CloneSessionResponse.FromString(response).new_session_id
+        if call.session is not None and clone:
+            await self._sessions.open_clone(
+                SessionKey(call.key.principal, ClientSessionId(clone)), call.session
+            )
+        return response
+
+    async def _plan_of(self, request: bytes) -> base_pb2.Plan | None:
+        """The plan of an ``ExecutePlan`` request; None if this decoder cannot follow it, and Spark must judge it."""
+        field = message_field(request, _PLAN)
+        if field is None:
+            return None
+        data = bytes(field)
+        if len(data) > _INLINE_BYTES:
+            return await asyncio.to_thread(_decoded, data)
+        return _decoded(data)
+
+    def _may_name_workspace(self, request: bytes) -> bool:
+        """Whether a request can refer to a workspace at all: one cheap look at its bytes."""
+        lowered = request.lower() if len(request) <= _INLINE_BYTES else request
+        return any(root in lowered for root in self._workspace_roots)
+
+
+class _Call:
+    """One call of a method with one request."""
+
+    __slots__ = ("backend", "key", "method", "session")
+
+    def __init__(self, name: str, key: SessionKey, session: Session | None, backend: Backend) -> None:
+        self.method = SERVICE + name
+        self.key = key
+        self.session = session
+        self.backend = backend
+
+    @property
+    def existing(self) -> Session:
+        if self.session is None:
+            raise LookupError(f"{self.method} was called without a session.")
+        return self.session
+
+
+_UNREADABLE = frozenset({grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})
+
+
+def _decoded(data: bytes) -> base_pb2.Plan | None:
+    """A plan, decompressed if it may be a SQL command; None if it is nested deeper than this decoder follows."""
+    try:
+        plan = base_pb2.Plan.FromString(data)
+        operation = plan.compressed_operation
+        if (
+            plan.WhichOneof("op_type") == "compressed_operation"
+            and operation.op_type == base_pb2.Plan.CompressedOperation.OP_TYPE_COMMAND
+        ):
+            command = zstandard.ZstdDecompressor().decompress(operation.data, max_output_size=_MAX_PLAN_BYTES)
+            plan.command.ParseFromString(command)
+    except (DecodeError, zstandard.ZstdError):
+        return None
+    return plan
+
+
+def _input_of(plan: base_pb2.Plan) -> relations_pb2.Relation:
+    """The relation of a SQL command; older clients send the text alone."""
+    command = plan.command.sql_command
+    if command.HasField("input"):
+        return command.input
+    relation = relations_pb2.Relation()
+    relation.sql.query = command.sql
+    relation.sql.pos_args.extend(command.pos_args)
+    relation.sql.pos_arguments.extend(command.pos_arguments)
+    for name, literal in command.args.items():
+        relation.sql.args[name].CopyFrom(literal)
+    for name, expression in command.named_arguments.items():
+        relation.sql.named_arguments[name].CopyFrom(expression)
+    return relation
+
+
+def _sql_of(plan: base_pb2.Plan) -> relations_pb2.SQL | None:
+    if not plan.HasField("command") or not plan.command.HasField("sql_command"):
+        return None
+    relation = _input_of(plan)
+    if relation.HasField("with_relations"):
+        relation = relation.with_relations.root
+    return relation.sql if relation.HasField("sql") else None
+
+
+def _recognised(sql: str) -> CreateTemporaryTable | DropTable | None:
+    try:
+        return recognise(sql)
+    except StatementError as error:
+        raise SyntaxRefusedError("PARSE_SYNTAX_ERROR", "42601", str(error)) from error
+
+
+def _says_session_gone(trailing: Any) -> bool:
+    return any(key == STATUS_DETAILS_KEY and _SESSION_GONE in value for key, value in trailing)
+
+
+def _internal(error: Exception) -> LodgeError:
+    return LodgeError(
+        "INTERNAL_ERROR",
+        "XX000",
+        f"The gateway failed on this request ({type(error).__name__}); its log has the reason.",
+    )
+
+
+async def _chain(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for each in rest:
+        yield each

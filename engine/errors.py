@@ -84,8 +84,7 @@ class UnreadableFileError(FileError):
         super().__init__(
             workspace,
             path,
-            f" cannot be read: {reason}. "
-            "A scan needs regular files and directories that Spark's user may read.",
+            f" cannot be read: {reason}. A scan needs regular files and directories that Spark's user may read.",
         )
 
 

@@ -53,9 +53,7 @@ def list_files(source: ScanSource) -> list[str]:
     files = _Walk(source).files_below(path) if is_directory else [str(path)]
     unknown = [file for file in files if not has_reader(file)]
     if unknown:
-        raise NoReaderError(
-            source.workspace, unknown[0], others=len(unknown) - 1, supported=SUPPORTED_SUFFIXES
-        )
+        raise NoReaderError(source.workspace, unknown[0], others=len(unknown) - 1, supported=SUPPORTED_SUFFIXES)
     return files
 
 

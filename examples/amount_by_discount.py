@@ -22,6 +22,7 @@ spark.sql("select * from total_amount_by_discount order by discount").show()
 spark.sql("select * from dfs.tmp.Total_Amount_BY_Discount order by discount").show()
 
 if len(sys.argv) > 2:  # keeps the session until told, for someone who wants to look at its files
-    input(sys.argv[2])
+    print(sys.argv[2], flush=True)
+    sys.stdin.readline()
 
 spark.stop()

@@ -7,6 +7,7 @@ following an operation to its end is done here once.
 Source: Spark: ExecuteGrpcResponseSender (a stream that ends without ``result_complete`` must be reattached).
 """
 
+import contextlib
 import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -59,9 +60,7 @@ class BackendSession:
         )
         request.schema.plan.root.CopyFrom(relation)
         data = await self._call("AnalyzePlan", request.SerializeToString())
-        schema = proto_schema_to_pyspark_data_type(
-            base_pb2.AnalyzePlanResponse.FromString(data).schema.schema
-        )
+        schema = proto_schema_to_pyspark_data_type(base_pb2.AnalyzePlanResponse.FromString(data).schema.schema)
         if not isinstance(schema, StructType):
             raise TypeError(f"A relation's schema is a struct, not {schema.typeName()}.")
         return schema
@@ -86,9 +85,7 @@ class BackendSession:
 
     async def config(self, key: str, default: str) -> str:
         """A setting of the session."""
-        request = base_pb2.ConfigRequest(
-            session_id=self._request.session_id, user_context=self._request.user_context
-        )
+        request = base_pb2.ConfigRequest(session_id=self._request.session_id, user_context=self._request.user_context)
         pair = request.operation.get_with_default.pairs.add()
         pair.key, pair.value = key, default
         data = await self._call("Config", request.SerializeToString())
@@ -126,9 +123,7 @@ class BackendSession:
                 await on_progress(response)
         return ExecutionResult(observed, server_side_session_id)
 
-    async def _responses(
-        self, request: base_pb2.ExecutePlanRequest
-    ) -> AsyncIterator[base_pb2.ExecutePlanResponse]:
+    async def _responses(self, request: base_pb2.ExecutePlanRequest) -> AsyncIterator[base_pb2.ExecutePlanResponse]:
         method, data, last_response_id = "ExecutePlan", request.SerializeToString(), ""
         try:
             while True:
@@ -165,10 +160,8 @@ class BackendSession:
             operation_id=request.operation_id,
         )
         release.release_all.SetInParent()
-        try:
+        with contextlib.suppress(LodgeError):  # the backend forgets an operation that nobody releases
             await self._call("ReleaseExecute", release.SerializeToString())
-        except LodgeError:
-            pass  # the backend forgets an operation that nobody releases
 
     async def _call(self, method: str, data: bytes) -> bytes:
         try:

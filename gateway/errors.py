@@ -58,9 +58,7 @@ class LodgeError(Exception):
         )
         detail = any_pb2.Any()
         detail.Pack(info)
-        status = status_pb2.Status(
-            code=grpc.StatusCode.INTERNAL.value[0], message=str(self), details=[detail]
-        )
+        status = status_pb2.Status(code=grpc.StatusCode.INTERNAL.value[0], message=str(self), details=[detail])
         return grpc.StatusCode.INTERNAL, str(self), ((STATUS_DETAILS_KEY, status.SerializeToString()),)
 
 

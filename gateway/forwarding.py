@@ -34,9 +34,7 @@ async def forward_unary(backend: Backend, method: str, request: bytes, context: 
     return response
 
 
-async def forward_upload(
-    backend: Backend, method: str, requests: AsyncIterator[bytes], context: Context
-) -> bytes:
+async def forward_upload(backend: Backend, method: str, requests: AsyncIterator[bytes], context: Context) -> bytes:
     """Raises: aio.AioRpcError as the backend failed."""
     call = backend.stream_unary(method)(requests, **call_arguments(context))
     response: bytes = await call
@@ -49,9 +47,7 @@ async def forward_responses(backend: Backend, method: str, request: bytes, conte
     await _pass_stream(backend.unary_stream(method)(request, **call_arguments(context)), context)
 
 
-async def forward_stream(
-    backend: Backend, method: str, requests: AsyncIterator[bytes], context: Context
-) -> None:
+async def forward_stream(backend: Backend, method: str, requests: AsyncIterator[bytes], context: Context) -> None:
     """For methods unknown to this version: on the wire, every other kind is a special case of this one.
 
     Raises: aio.AioRpcError as the backend failed.

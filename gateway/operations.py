@@ -193,9 +193,7 @@ class Operations:
         ]
 
     def _forget_later(self, operation: Operation) -> None:
-        asyncio.get_running_loop().call_later(
-            ABANDONED_AFTER_SECONDS, lambda: self._by_key.pop(operation.key, None)
-        )
+        asyncio.get_running_loop().call_later(ABANDONED_AFTER_SECONDS, lambda: self._by_key.pop(operation.key, None))
 
 
 def _is_meant(operation: Operation, request: base_pb2.InterruptRequest) -> bool:

@@ -78,17 +78,9 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         }
         passed = ("Config", "ArtifactStatus", "FetchErrorDetails", "GetStatus")
         self._handlers = {
-            **{
-                name: grpc.unary_unary_rpc_method_handler(self._unary(name, handler))
-                for name, handler in own.items()
-            },
-            **{
-                name: grpc.unary_unary_rpc_method_handler(self._unary(name, self._pass_unary))
-                for name in passed
-            },
-            "ExecutePlan": grpc.unary_stream_rpc_method_handler(
-                self._unary("ExecutePlan", self._execute_plan)
-            ),
+            **{name: grpc.unary_unary_rpc_method_handler(self._unary(name, handler)) for name, handler in own.items()},
+            **{name: grpc.unary_unary_rpc_method_handler(self._unary(name, self._pass_unary)) for name in passed},
+            "ExecutePlan": grpc.unary_stream_rpc_method_handler(self._unary("ExecutePlan", self._execute_plan)),
             "ReattachExecute": grpc.unary_stream_rpc_method_handler(
                 self._unary("ReattachExecute", self._reattach_execute)
             ),
@@ -114,9 +106,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 key = session_key(request)
                 session = self._sessions.held(key) or await self._session(key, name)
                 backend = self._sessions.route(key) if session is None else session.backend
-                with structlog.contextvars.bound_contextvars(
-                    session=key.client_session_id, principal=key.principal
-                ):
+                with structlog.contextvars.bound_contextvars(session=key.client_session_id, principal=key.principal):
                     if session is None:
                         return await handler(_Call(name, key, None, backend), request, context)
                     with session.busy():
@@ -125,7 +115,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 await self._fail(error, context, key, backend)
             except (aio.AbortError, aio.InternalError, aio.UsageError):
                 raise
-            except Exception as error:  # noqa: BLE001 - a top loop: a client gets a clear error, never a stack trace
+            except Exception as error:
                 log.exception("request_failed", rpc=name)
                 await self._fail(_internal(error), context, key, backend)
 
@@ -188,31 +178,25 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return await forward_unary(call.backend, call.method, request, context)
 
     async def _execute_plan(self, call: "_Call", request: bytes, context: Context) -> None:
-        session = call.existing
         plan = await self._plan_of(request)
         if plan is not None:
-            sql = _sql_of(plan)
-            statement = None if sql is None else _recognised(sql.query)
-            if statement is not None and sql is not None:
-                answered = await self._answer(session, request, plan, sql, statement, context)
-                if answered:
-                    return
-            if self._may_name_workspace(request) and (await self._tables.names(session)).resolve(plan):
+            operation = await self._operation(call, request, plan, context)
+            if operation is not None:
+                await self._send(operation, "", context)
+                return
+            if self._may_name_workspace(request) and (await self._tables.names(call.existing)).resolve(plan):
                 full = base_pb2.ExecutePlanRequest.FromString(request)
                 full.plan.CopyFrom(plan)
                 request = full.SerializeToString()
         await forward_responses(call.backend, call.method, request, context)
 
-    async def _answer(
-        self,
-        session: Session,
-        data: bytes,
-        plan: base_pb2.Plan,
-        sql: relations_pb2.SQL,
-        statement: CreateTemporaryTable | DropTable,
-        context: Context,
-    ) -> bool:
-        """Answers a statement of Lodge's own. Returns: False if it turns out to be Spark's."""
+    async def _operation(self, call: "_Call", data: bytes, plan: base_pb2.Plan, context: Context) -> Operation | None:
+        """The started operation, if the plan is a statement of Lodge's own; None if it is Spark's."""
+        sql = _sql_of(plan)
+        statement = None if sql is None else _recognised(sql.query)
+        if statement is None:
+            return None
+        session = call.existing
         request = base_pb2.ExecutePlanRequest.FromString(data)
         request.ClearField("plan")
         backend = BackendSession(session.backend, request, forwardable(context.invocation_metadata() or ()))
@@ -220,19 +204,24 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         with structlog.contextvars.bound_contextvars(operation=operation.id):
             if isinstance(statement, DropTable):
                 if await self._tables.is_for_spark(session, statement, backend):
-                    return False
+                    return None
                 self._operations.start(operation, lambda _: self._tables.drop(session, statement, backend))
             else:
-                query = relations_pb2.Relation()
-                query.CopyFrom(_input_of(plan))
-                text = query.sql if query.HasField("sql") else query.with_relations.root.sql
-                text.query = query_only(sql.query, statement)
-                resolved = base_pb2.Plan(root=query)
-                (await self._tables.names(session)).resolve(resolved)
-                creation = Creation(statement, resolved.root, operation, backend)
+                query = await self._query(session, plan, statement)
+                creation = Creation(statement, query, operation, backend)
                 self._operations.start(operation, lambda _: self._tables.create(session, creation))
-            await self._send(operation, "", context)
-        return True
+        return operation
+
+    async def _query(
+        self, session: Session, plan: base_pb2.Plan, statement: CreateTemporaryTable
+    ) -> relations_pb2.Relation:
+        """The client's own relation, with the text of the statement's query alone, and its names resolved."""
+        query = base_pb2.Plan(root=_input_of(plan))
+        root = query.root
+        text = root.sql if root.HasField("sql") else root.with_relations.root.sql
+        text.query = query_only(text.query, statement)
+        (await self._tables.names(session)).resolve(query)
+        return query.root
 
     async def _send(self, operation: Operation, last_response_id: str, context: Context) -> None:
         try:
@@ -297,9 +286,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         response = await self._pass_unary(call, request, context)
         clone = base_pb2.CloneSessionResponse.FromString(response).new_session_id
         if call.session is not None and clone:
-            await self._sessions.open_clone(
-                SessionKey(call.key.principal, ClientSessionId(clone)), call.session
-            )
+            await self._sessions.open_clone(SessionKey(call.key.principal, ClientSessionId(clone)), call.session)
         return response
 
     async def _plan_of(self, request: bytes) -> base_pb2.Plan | None:

@@ -18,7 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
@@ -35,7 +35,6 @@ from workspace.locations import SessionLocations
 from workspace.records import (
     Phase,
     RecordConflictError,
-    RecordError,
     RecordExistsError,
     RecordName,
     RecordNotFoundError,
@@ -51,7 +50,6 @@ from workspace.sessions import (
     EndedSession,
     SessionEndingError,
     end_session,
-    ended,
     joined,
     left,
     log_ended,
@@ -117,16 +115,12 @@ class Storage:
     async def run(self, function: Callable[..., _Result], *arguments: object) -> _Result:
         """Calls a blocking function."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(
-                self._executor, partial(function, *arguments)
-            )
+            return await asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *arguments))
         except RecordsUnavailableError as error:
             log.error("storage_unavailable", reason=str(error))
             raise storage_unavailable("session records") from error
 
-    async def update(
-        self, name: RecordName, change: Callable[[SessionRecord], SessionRecord]
-    ) -> StoredRecord:
+    async def update(self, name: RecordName, change: Callable[[SessionRecord], SessionRecord]) -> StoredRecord:
         return await self.run(update, self.records, name, change)
 
 
@@ -230,9 +224,25 @@ class Sessions:
         await self._storage.run(self._storage.leases.delete, self._replica)
 
     async def renew_lease(self) -> None:
+        """Renews the lease; after a lapse, others may have acted on it, so every session is joined anew."""
         begun_seconds = time.monotonic()
+        lapsed = not self._lease.is_valid(begun_seconds)
         await self._storage.run(self._storage.leases.renew, self._replica)
         self._lease.renewed(begun_seconds)
+        if lapsed:
+            await self._rejoin()
+
+    async def _rejoin(self) -> None:
+        for session in list(self._held.values()):
+            try:
+                stored = await self._storage.update(session.record_name, lambda record: joined(record, self._replica))
+                is_same = stored.record.session_uuid == session.uuid
+            except (RecordNotFoundError, SessionEndingError):
+                is_same = False
+            if not is_same:
+                self._held.pop(session.key, None)
+                with self._log_context(session):
+                    log.warning("session_lost", reason="the lease lapsed and the session was reaped")
 
     async def _end_idle(self, session: Session) -> None:
         if await self._runs_operations(session):
@@ -247,14 +257,10 @@ class Sessions:
 
     async def _leave(self, session: Session) -> None:
         self._held.pop(session.key, None)
-        try:
+        with suppress(RecordNotFoundError):
             await self._storage.update(session.record_name, lambda record: left(record, {self._replica}))
-        except RecordNotFoundError:
-            pass
 
-    async def _end_record(
-        self, session: Session, condition: Callable[[SessionRecord], bool], reason: str
-    ) -> bool:
+    async def _end_record(self, session: Session, condition: Callable[[SessionRecord], bool], reason: str) -> bool:
         """Ends the session's record if it is still the same session and the condition holds."""
         self.require_lease()
         result = await self._storage.run(self._end_stored, session, condition)
@@ -264,9 +270,7 @@ class Sessions:
         log.info("session_ended", reason=reason)
         return True
 
-    def _end_stored(
-        self, session: Session, condition: Callable[[SessionRecord], bool]
-    ) -> EndedSession | None:
+    def _end_stored(self, session: Session, condition: Callable[[SessionRecord], bool]) -> EndedSession | None:
         while True:
             try:
                 stored = self._storage.records.read(session.record_name)
@@ -285,9 +289,7 @@ class Sessions:
             stored, is_new = await self._storage.run(self._join_or_create, key, backend)
         except (SessionEndingError, RecordConflictError) as error:
             raise session_closed(key.client_session_id) from error
-        session = Session(
-            key, stored.record.session_uuid, self._backends.named(stored.record.backend) or backend
-        )
+        session = Session(key, stored.record.session_uuid, self._backends.named(stored.record.backend) or backend)
         self._held[key] = session
         with self._log_context(session):
             log.info("session_started" if is_new else "session_adopted", backend=session.backend.address)
@@ -373,5 +375,5 @@ async def watch_idle(sessions: Sessions, idle_timeout_seconds: float) -> None:
         await asyncio.sleep(min(max(idle_timeout_seconds / 4, 0.1), 10.0))
         try:
             await sessions.end_idle()
-        except Exception:  # noqa: BLE001 - a top loop: one session's trouble must not end the watch
+        except Exception:
             log.exception("idle_watch_failed")

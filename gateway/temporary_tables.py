@@ -120,9 +120,7 @@ class TemporaryTables:
                 ) from error
             raise
         log.info("temporary_table_created", table=name, table_uuid=table.uuid, rows=rows)
-        return _result(
-            {"Fragment": pa.array(["0_0"]), "Number of records written": pa.array([rows], pa.int64())}
-        )
+        return _result({"Fragment": pa.array(["0_0"]), "Number of records written": pa.array([rows], pa.int64())})
 
     async def is_for_spark(self, session: Session, statement: DropTable, backend: BackendSession) -> bool:
         """Whether a ``DROP TABLE`` means a table of Spark's own catalog; temporary tables are searched first."""
@@ -134,9 +132,7 @@ class TemporaryTables:
 
     async def drop(self, session: Session, statement: DropTable, backend: BackendSession) -> SqlCommandResult:
         """Raises: LodgeError."""
-        name = (
-            statement.name[0] if len(statement.name) == 1 else self._qualified_name(statement.name, "dropped")
-        )
+        name = statement.name[0] if len(statement.name) == 1 else self._qualified_name(statement.name, "dropped")
         table = table_named(await self._record(session), name)
         if table is None or table.state is not TableState.READY:
             if statement.if_exists:
@@ -155,9 +151,7 @@ class TemporaryTables:
         log.info("temporary_table_dropped", table=table.name, table_uuid=table.uuid)
         return _ok(True, f"Temporary table [{table.name}] was dropped.")
 
-    async def _write(
-        self, session: Session, creation: Creation, table: TemporaryTable, schema: StructType
-    ) -> int:
+    async def _write(self, session: Session, creation: Creation, table: TemporaryTable, schema: StructType) -> int:
         if await creation.backend.table_exists(f"system.session.{quoted(table.name)}"):
             raise self._already_exists(table.name)
         location = await self._storage.run(self._storage.locations.create, session.uuid)
@@ -165,9 +159,7 @@ class TemporaryTables:
         query = creation.query
         columns = creation.statement.columns
         if columns is not None:
-            query = relations_pb2.Relation(
-                to_df=relations_pb2.ToDF(input=creation.query, column_names=columns)
-            )
+            query = relations_pb2.Relation(to_df=relations_pb2.ToDF(input=creation.query, column_names=columns))
             schema = StructType(
                 [
                     field.__class__(name, field.dataType, field.nullable, field.metadata)
@@ -258,8 +250,7 @@ class TemporaryTables:
         return LodgeError(
             "TABLE_OR_VIEW_ALREADY_EXISTS",
             "42P07",
-            f"A table or view with given name [{name}] already exists in schema "
-            f"[{self._workspaces.temporary.name}].",
+            f"A table or view with given name [{name}] already exists in schema [{self._workspaces.temporary.name}].",
         )
 
     def _temporary_name(self, parts: Sequence[str]) -> str:

@@ -109,9 +109,7 @@ class Names:
             relation.read.named_table.unparsed_identifier = f"system.session.{quoted(table.name)}"
         else:
             if relation.read.is_streaming:
-                raise LodgeError(
-                    "LODGE_STREAMING_SCAN", "0A000", f"[{text}] is a file and cannot be read as a stream."
-                )
+                raise LodgeError("LODGE_STREAMING_SCAN", "0A000", f"[{text}] is a file and cannot be read as a stream.")
             relation.read.CopyFrom(self._scan(workspace, rest).read)
         return True
 
@@ -128,10 +126,10 @@ class Names:
             _refuse_view(text)
         aliased = []
         for alias, scan in scans.values():
-            reference = relations_pb2.Relation()
-            reference.subquery_alias.input.CopyFrom(scan)
-            reference.subquery_alias.alias = alias
-            aliased.append(reference)
+            named = relations_pb2.Relation()
+            named.subquery_alias.input.CopyFrom(scan)
+            named.subquery_alias.alias = alias
+            aliased.append(named)
         return replace_spans(text, sorted(spans)), aliased
 
     def _replacement(
@@ -154,9 +152,7 @@ class Names:
         return scans[key][0]
 
     def _references(self, text: str) -> Sequence[Reference]:
-        return find_references(
-            text, self._workspace_parts, double_quoted_identifiers=self.double_quoted_identifiers
-        )
+        return find_references(text, self._workspace_parts, double_quoted_identifiers=self.double_quoted_identifiers)
 
     def _workspace_parts(self, parts: Sequence[str]) -> int:
         match = self.workspaces.match(parts)

@@ -125,8 +125,7 @@ def decided(watch: Watch, look: Look, grace_period_seconds: float) -> Decisions:
         finish=tuple(
             stored
             for stored in look.records
-            if stored.record.phase is Phase.ENDING
-            and (not look.is_held(stored) or stored.record.session_uuid in stuck)
+            if stored.record.phase is Phase.ENDING and (not look.is_held(stored) or stored.record.session_uuid in stuck)
         ),
         forget=tuple(
             (stored, stored.record.holders & look.lost)
@@ -143,9 +142,7 @@ def _is_location_of(entry: TrashEntry, sessions: Set[SessionUuid]) -> bool:
     return is_whole_location(entry) and entry.partition(".")[0] in sessions
 
 
-def _since(
-    previous: Mapping[_Key, float], present: Iterable[_Key], seen_seconds: float
-) -> Mapping[_Key, float]:
+def _since(previous: Mapping[_Key, float], present: Iterable[_Key], seen_seconds: float) -> Mapping[_Key, float]:
     return {key: previous.get(key, seen_seconds) for key in present}
 
 

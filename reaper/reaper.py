@@ -179,9 +179,7 @@ class Reaper:
         with self._going_on("remove_orphan", summary, session=session_uuid, location=location):
             if not self._locations.set_aside(session_uuid):
                 return
-            self._log.info(
-                "orphan_location_deleted", location=location, file_system="file:///", session=session_uuid
-            )
+            self._log.info("orphan_location_deleted", location=location, file_system="file:///", session=session_uuid)
             summary.orphans.append(session_uuid)
             for entry in self._locations.trash_of(session_uuid):
                 self._locations.purge(entry)

@@ -48,9 +48,7 @@ class LeaseObserver:
         self._lease_duration_seconds = lease_duration_seconds
         self._last_change: dict[ReplicaId, tuple[RenewalMark | None, float]] = {}
 
-    def observe(
-        self, leases: Mapping[ReplicaId, RenewalMark], named: Set[ReplicaId], now_seconds: float
-    ) -> None:
+    def observe(self, leases: Mapping[ReplicaId, RenewalMark], named: Set[ReplicaId], now_seconds: float) -> None:
         """Takes one look.
 
         Args:

@@ -101,9 +101,7 @@ def table_named(record: SessionRecord, name: str) -> TemporaryTable | None:
     return next((table for table in record.tables if _same_name(table.name, name)), None)
 
 
-def update(
-    records: SessionRecords, name: RecordName, change: Callable[[SessionRecord], SessionRecord]
-) -> StoredRecord:
+def update(records: SessionRecords, name: RecordName, change: Callable[[SessionRecord], SessionRecord]) -> StoredRecord:
     """Reads a record, changes it and writes it back, anew for as long as others change it in between.
 
     Args:
@@ -131,9 +129,7 @@ def update(
     return attempt()
 
 
-def end_session(
-    records: SessionRecords, locations: SessionLocations, stored: StoredRecord
-) -> EndedSession | None:
+def end_session(records: SessionRecords, locations: SessionLocations, stored: StoredRecord) -> EndedSession | None:
     """Ends a session: marks it ``ENDING``, sets its location aside, deletes its record, purges its files.
 
     Args:

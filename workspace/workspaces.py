@@ -61,12 +61,7 @@ class Workspace:
             raise WorkspaceSettingError(
                 f"Workspace [{name}] must be file-based: give it a URI such as file:///data, not [{uri}]."
             )
-        if (
-            parts.netloc not in {"", "localhost"}
-            or not parts.path.startswith("/")
-            or parts.query
-            or parts.fragment
-        ):
+        if parts.netloc not in {"", "localhost"} or not parts.path.startswith("/") or parts.query or parts.fragment:
             raise WorkspaceSettingError(
                 f"Workspace [{name}] has the URI [{uri}]; give an absolute path, such as file:///data."
             )
@@ -135,9 +130,7 @@ class Workspaces:
         """
         refused = f"Path [{path}] of workspace [{workspace.name}]"
         if not path or "\0" in path or path.startswith("/") or ".." in path.split("/"):
-            raise PathRefusedError(
-                f"{refused} is not allowed: give a path below the workspace, without '..'."
-            )
+            raise PathRefusedError(f"{refused} is not allowed: give a path below the workspace, without '..'.")
         try:
             real = (workspace.root / path).resolve(strict=True)
         except FileNotFoundError:

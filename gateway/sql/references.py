@@ -17,8 +17,31 @@ from gateway.sql.lexer import Kind, Token, tokens
 _OPENS_TABLE = frozenset({"from", "join", "into", "table", "overwrite", "update", "describe", "desc", "using"})
 _KEEPS_TABLE = frozenset({"extended", "formatted", "lateral", "only"})
 _ENDS_FROM = frozenset(
-    "where group order having on select union intersect except minus limit offset window qualify cluster distribute "
-    "sort set values when tablesample pivot unpivot".split()
+    {
+        "where",
+        "group",
+        "order",
+        "having",
+        "on",
+        "select",
+        "union",
+        "intersect",
+        "except",
+        "minus",
+        "limit",
+        "offset",
+        "window",
+        "qualify",
+        "cluster",
+        "distribute",
+        "sort",
+        "set",
+        "values",
+        "when",
+        "tablesample",
+        "pivot",
+        "unpivot",
+    }
 )
 
 
@@ -163,8 +186,10 @@ def _defined_names(found: Sequence[Token]) -> frozenset[str]:
         if before is not None and before.value == ".":
             continue
         follows_as = before is not None and before.is_word("as")
-        follows_item = before is not None and (before.value == ")" or before.is_name) and not before.is_word(
-            *_OPENS_TABLE, *_ENDS_FROM
+        follows_item = (
+            before is not None
+            and (before.value == ")" or before.is_name)
+            and not before.is_word(*_OPENS_TABLE, *_ENDS_FROM)
         )
         precedes_as = after is not None and after.is_word("as")
         if follows_as or follows_item or precedes_as:

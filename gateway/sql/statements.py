@@ -49,9 +49,7 @@ class DropTable:
     if_exists: bool
 
 
-def recognise(
-    sql: str, *, double_quoted_identifiers: bool = False
-) -> CreateTemporaryTable | DropTable | None:
+def recognise(sql: str, *, double_quoted_identifiers: bool = False) -> CreateTemporaryTable | DropTable | None:
     """The statement if it is one of Lodge's own; None if it is for Spark.
 
     Raises:
@@ -124,8 +122,7 @@ class _Cursor:
         line = self.sql.count("\n", 0, offset) + 1
         column = offset - (self.sql.rfind("\n", 0, offset) + 1)
         return StatementError(
-            f"Syntax error at or near {found}: expected {what} in CREATE TEMPORARY TABLE. "
-            f"(line {line}, pos {column})"
+            f"Syntax error at or near {found}: expected {what} in CREATE TEMPORARY TABLE. (line {line}, pos {column})"
         )
 
 
@@ -133,7 +130,8 @@ def _create(cursor: _Cursor) -> CreateTemporaryTable | None:
     if not (cursor.take("temporary", "table") or cursor.take("temp", "table")):
         return None
     has_query = any(
-        first.is_word("as") and (second.is_word("select", "with", "values", "table", "from", "map", "reduce") or second.value == "(")
+        first.is_word("as")
+        and (second.is_word("select", "with", "values", "table", "from", "map", "reduce") or second.value == "(")
         for first, second in zip(cursor.tokens, cursor.tokens[1:], strict=False)
     )
     if not has_query or cursor.take("if"):

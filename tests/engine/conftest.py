@@ -80,9 +80,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     with log.open("wb") as output:
-        server = subprocess.Popen(
-            command, cwd=directory, env=environment, stdout=output, stderr=subprocess.STDOUT
-        )
+        server = subprocess.Popen(command, cwd=directory, env=environment, stdout=output, stderr=subprocess.STDOUT)
     try:
         session = SparkSession.builder.remote(f"sc://{wait_for_address(server, log)}").create()
         yield session

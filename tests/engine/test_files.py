@@ -176,9 +176,7 @@ def test_a_fifo_is_refused_at_once(workspace, path):
 
 def test_a_directory_is_not_opened_as_a_file(workspace):
     (workspace.root / "d.csv").mkdir()
-    with pytest.raises(
-        UnreadableFileError, match=r"'d\.csv' in workspace 'dfs' cannot be read: it is a directory"
-    ):
+    with pytest.raises(UnreadableFileError, match=r"'d\.csv' in workspace 'dfs' cannot be read: it is a directory"):
         open_file(workspace.scan("d.csv"), "d.csv")
 
 
@@ -225,9 +223,7 @@ def test_an_empty_directory_is_an_empty_scan(workspace):
 def test_a_mixed_directory_is_refused_and_the_files_are_named(workspace):
     for name in ["a.csv", "b.json", "c/d.txt", "c/e"]:
         workspace.write(name)
-    with pytest.raises(
-        NoReaderError, match=r"'b.json' in workspace 'dfs', like 2 more .* has no reader"
-    ) as raised:
+    with pytest.raises(NoReaderError, match=r"'b.json' in workspace 'dfs', like 2 more .* has no reader") as raised:
         list_files(workspace.scan("."))
     assert raised.value.path == "b.json"
     assert ".csv" in raised.value.supported
@@ -235,9 +231,7 @@ def test_a_mixed_directory_is_refused_and_the_files_are_named(workspace):
 
 def test_a_single_file_without_reader_is_refused(workspace):
     workspace.write("a.json")
-    with pytest.raises(
-        NoReaderError, match=r"'a.json' in workspace 'dfs' has no reader\. Scan files .*\.csv"
-    ):
+    with pytest.raises(NoReaderError, match=r"'a.json' in workspace 'dfs' has no reader\. Scan files .*\.csv"):
         list_files(workspace.scan("a.json"))
 
 
@@ -253,9 +247,7 @@ def test_what_does_not_exist_is_an_error_that_names_it(workspace, path):
 # 4: no file twice
 
 
-@pytest.mark.parametrize(
-    ("name", "target"), [("latest.csv", "2024.csv"), ("latest", "year"), ("year/up", ".")]
-)
+@pytest.mark.parametrize(("name", "target"), [("latest.csv", "2024.csv"), ("latest", "year"), ("year/up", ".")])
 def test_two_ways_to_one_place_are_refused(workspace, name, target):
     workspace.write("2024.csv")
     workspace.write("year/1.csv")

@@ -32,9 +32,7 @@ def test_a_missing_option_is_named(missing):
     assert raised.value.option == missing
 
 
-@pytest.mark.parametrize(
-    ("option", "root", "excluded"), [("root", "data", None), ("excluded", "/data", "tmp")]
-)
+@pytest.mark.parametrize(("option", "root", "excluded"), [("root", "data", None), ("excluded", "/data", "tmp")])
 def test_a_directory_that_is_not_absolute_is_refused(option, root, excluded):
     with pytest.raises(ScanOptionError, match=f"'{option}' of a scan must be an absolute directory"):
         ScanSource("dfs", root, "a.csv", excluded)

@@ -7,9 +7,7 @@ from pyspark.errors import PySparkException
 
 from engine.source import FORMAT, TEXT_SCHEMA
 
-AMOUNT = (
-    '"1","Bob","200","false"\n"2","Sarah","150","true"\n"3","Tim","20","false"\n"4","Roger","500","true"\n'
-)
+AMOUNT = '"1","Bob","200","false"\n"2","Sarah","150","true"\n"3","Tim","20","false"\n"4","Roger","500","true"\n'
 
 
 @pytest.fixture
@@ -63,9 +61,7 @@ def test_a_directory_is_read_with_one_task_a_file(scan, workspace):
 
 
 def test_a_file_of_many_batches_arrives_whole(scan, workspace):
-    workspace.write(
-        "big.csv", "".join(f'{i},"{i}"\n' if i % 1000 == 0 else f"{i},{i}\n" for i in range(700_000))
-    )
+    workspace.write("big.csv", "".join(f'{i},"{i}"\n' if i % 1000 == 0 else f"{i},{i}\n" for i in range(700_000)))
     row = scan(workspace.scan("big.csv")).selectExpr(
         "count(*)", "sum(cast(columns[0] as bigint))", "count(distinct columns[1])"
     )
@@ -101,9 +97,7 @@ def test_a_fifo_fails_the_query_instead_of_hanging_it(scan, workspace):
     assert "engine.errors.UnreadableFileError: 'pipe.csv' in workspace 'dfs' cannot be read" in failure
 
 
-@pytest.mark.parametrize(
-    ("bad", "problem"), [(b"a,\xff\n", "the bytes are not UTF-8"), (b'a,"b\n', "is never closed")]
-)
+@pytest.mark.parametrize(("bad", "problem"), [(b"a,\xff\n", "the bytes are not UTF-8"), (b'a,"b\n', "is never closed")])
 def test_an_error_in_the_middle_of_a_file_names_file_and_line(scan, workspace, bad, problem):
     good = b"some,ordinary,row\n" * 300_000
     workspace.write("good.csv", good)

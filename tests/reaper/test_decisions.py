@@ -32,9 +32,7 @@ PERIOD_SECONDS, LEASE_SECONDS, GRACE_SECONDS = 1.0, 4.0, 3.0
 A, B = ReplicaId("a"), ReplicaId("b")
 
 
-def a_stored(
-    number: int, *holders: ReplicaId, phase: Phase = Phase.ACTIVE, version: str = "1"
-) -> StoredRecord:
+def a_stored(number: int, *holders: ReplicaId, phase: Phase = Phase.ACTIVE, version: str = "1") -> StoredRecord:
     record = SessionRecord(
         session_uuid=SessionUuid(str(uuid.UUID(int=number))),
         principal=Principal("ada"),
@@ -70,9 +68,7 @@ def decisions_after(*looks: Look) -> Decisions:
 def test_guarantee_2_any_change_of_the_record_begins_the_grace_period_anew() -> None:
     before, after = a_stored(1, A), a_stored(1, A, version="2")
     lost = frozenset({A})
-    assert decisions_after(
-        a_look(before, at_seconds=0, lost=lost), a_look(before, at_seconds=3, lost=lost)
-    ).end
+    assert decisions_after(a_look(before, at_seconds=0, lost=lost), a_look(before, at_seconds=3, lost=lost)).end
     changed = (a_look(before, at_seconds=0, lost=lost), a_look(after, at_seconds=3, lost=lost))
     assert not decisions_after(*changed).end
     assert decisions_after(*changed, a_look(after, at_seconds=6, lost=lost)).end == (after,)
@@ -255,8 +251,7 @@ class Histories(RuleBasedStateMachine):
         return {
             name
             for name in record.holders
-            if record.name in self.replicas[name].serving
-            and self.replicas[name].lease.is_valid(self.now_seconds)
+            if record.name in self.replicas[name].serving and self.replicas[name].lease.is_valid(self.now_seconds)
         }
 
     @invariant()

@@ -126,9 +126,7 @@ def _in_processes(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
         connection.send(result)
 
     pipes = [context.Pipe(duplex=False) for _ in tasks]
-    processes = [
-        context.Process(target=child, args=(task, pipe[1])) for task, pipe in zip(tasks, pipes, strict=True)
-    ]
+    processes = [context.Process(target=child, args=(task, pipe[1])) for task, pipe in zip(tasks, pipes, strict=True)]
     for process in processes:
         process.start()
     try:

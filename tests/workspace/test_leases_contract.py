@@ -41,9 +41,7 @@ def test_a_deleted_lease_is_gone_and_may_be_deleted_and_renewed_again(open_lease
     assert leases.list().keys() == {A}
 
 
-@pytest.mark.parametrize(
-    "replica", ["", ".", "..", "../a", "a/b", ".a", "a-", "A", "a_b", "a\n", "ä", "a" * 201]
-)
+@pytest.mark.parametrize("replica", ["", ".", "..", "../a", "a/b", ".a", "a-", "A", "a_b", "a\n", "ä", "a" * 201])
 def test_only_replica_ids_are_taken(open_leases: Opener, replica: str) -> None:
     with pytest.raises(ValueError, match="replica id"):
         open_leases().renew(ReplicaId(replica))

@@ -80,9 +80,7 @@ def test_initialising_refuses_a_link_in_the_place_of_a_directory_of_its_own(
 
 
 @pytest.mark.parametrize("bad", BAD_UUIDS)
-def test_guarantee_1_only_uuids_become_paths(
-    locations: SessionLocations, table_uuid: TableUuid, bad: str
-) -> None:
+def test_guarantee_1_only_uuids_become_paths(locations: SessionLocations, table_uuid: TableUuid, bad: str) -> None:
     good = SessionUuid(str(table_uuid))
     for operation in (
         lambda: locations.path(SessionUuid(bad)),
@@ -115,9 +113,7 @@ def test_guarantee_4_a_location_is_for_its_owner_only_whatever_the_umask(
     assert path.stat().st_mode & 0o777 == 0o700
 
 
-def test_guarantee_5_creating_again_keeps_what_is_there(
-    locations: SessionLocations, session_uuid: SessionUuid
-) -> None:
+def test_guarantee_5_creating_again_keeps_what_is_there(locations: SessionLocations, session_uuid: SessionUuid) -> None:
     (locations.create(session_uuid) / "table").mkdir()
     locations.create(session_uuid).chmod(0o755)
     assert locations.create(session_uuid).stat().st_mode & 0o777 == 0o700
@@ -135,9 +131,7 @@ def test_only_real_directories_with_a_uuid_for_a_name_are_listed(
     assert locations.list() == {session_uuid}
 
 
-def test_locations_on_missing_storage_are_an_error_and_not_none(
-    root: Path, locations: SessionLocations
-) -> None:
+def test_locations_on_missing_storage_are_an_error_and_not_none(root: Path, locations: SessionLocations) -> None:
     root.rename(root.with_name("elsewhere"))
     with pytest.raises(FileNotFoundError):
         locations.list()

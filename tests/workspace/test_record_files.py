@@ -60,9 +60,7 @@ def test_deleting_a_record_leaves_nothing_behind(root: Path, a_record: Builder) 
     assert everything(root) == before
 
 
-def test_a_link_that_was_made_although_the_reply_was_lost_counts_as_made(
-    root: Path, a_record: Builder
-) -> None:
+def test_a_link_that_was_made_although_the_reply_was_lost_counts_as_made(root: Path, a_record: Builder) -> None:
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     original = os.link
@@ -76,9 +74,7 @@ def test_a_link_that_was_made_although_the_reply_was_lost_counts_as_made(
     assert records.read(stored.record.name) == changed
 
 
-def test_a_rename_that_was_made_although_the_reply_was_lost_counts_as_made(
-    root: Path, a_record: Builder
-) -> None:
+def test_a_rename_that_was_made_although_the_reply_was_lost_counts_as_made(root: Path, a_record: Builder) -> None:
     original = os.rename
 
     def rename_and_lose_the_reply(*args: Any, **kwargs: Any) -> None:
@@ -118,9 +114,7 @@ def test_records_guarantee_1_a_damaged_record_is_unavailable_and_its_file_is_nam
         records.create(a_record())
 
 
-def test_records_guarantee_2_a_record_in_the_place_of_another_is_damaged(
-    root: Path, a_record: Builder
-) -> None:
+def test_records_guarantee_2_a_record_in_the_place_of_another_is_damaged(root: Path, a_record: Builder) -> None:
     records = FileSessionRecords(root)
     one = records.create(a_record()).record
     other = records.create(a_record(client_session_id=ClientSessionId("other"))).record
@@ -130,9 +124,7 @@ def test_records_guarantee_2_a_record_in_the_place_of_another_is_damaged(
 
 
 @pytest.mark.parametrize("missing", ["", ".lodge", ".lodge/sessions"])
-def test_storage_that_is_missing_is_unavailable_and_not_empty(
-    root: Path, a_record: Builder, missing: str
-) -> None:
+def test_storage_that_is_missing_is_unavailable_and_not_empty(root: Path, a_record: Builder, missing: str) -> None:
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     gone = root / missing
@@ -149,9 +141,7 @@ def test_storage_that_is_missing_is_unavailable_and_not_empty(
 
 
 @pytest.mark.parametrize("broken", ["link", "rename", "fsync", "open", "scandir"])
-def test_an_error_of_the_storage_is_unavailable_and_passes(
-    root: Path, a_record: Builder, broken: str
-) -> None:
+def test_an_error_of_the_storage_is_unavailable_and_passes(root: Path, a_record: Builder, broken: str) -> None:
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     with mock.patch(f"os.{broken}", side_effect=OSError(5, "Input/output error")):
@@ -164,9 +154,7 @@ def test_an_error_of_the_storage_is_unavailable_and_passes(
     assert records.read(stored.record.name).record == stored.record
 
 
-def test_a_link_in_the_place_of_a_record_is_not_followed(
-    root: Path, a_record: Builder, tmp_path: Path
-) -> None:
+def test_a_link_in_the_place_of_a_record_is_not_followed(root: Path, a_record: Builder, tmp_path: Path) -> None:
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     place = root / ".lodge" / "sessions" / stored.record.name
@@ -204,9 +192,7 @@ def test_files_and_directories_are_for_their_owner_only_whatever_the_umask(
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_files_guarantee_3_a_list_leaves_alone_what_may_still_be_worked_on(
-    root: Path, a_record: Builder
-) -> None:
+def test_files_guarantee_3_a_list_leaves_alone_what_may_still_be_worked_on(root: Path, a_record: Builder) -> None:
     now_seconds = 0.0
     records = FileSessionRecords(root, lambda: now_seconds)
     stored = records.create(a_record())

@@ -48,9 +48,7 @@ def test_guarantee_2_no_bytes_are_more_than_a_value_error(content: bytes) -> Non
         decoded(content)
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | TEXT, lambda inner: st.lists(inner, max_size=3)
-)
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | TEXT, lambda inner: st.lists(inner, max_size=3))
 
 
 @given(data=st.data(), value=JSON)

@@ -173,9 +173,7 @@ def test_directory_guarantees_1_and_2_a_paused_replace_wins_or_loses_but_never_r
         else:
             assert scene.now() == scene.intruder.left
         if loss is not None:
-            assert isinstance(
-                loss, RecordNotFoundError if found_mine else RecordConflictError | RecordNotFoundError
-            )
+            assert isinstance(loss, RecordNotFoundError if found_mine else RecordConflictError | RecordNotFoundError)
         scene.assert_nothing_stays_dead()
     assert step > 5
 

@@ -44,18 +44,14 @@ def test_a_created_record_reads_back_whole(open_records: Opener, a_record: Build
     table = TemporaryTable(
         "Größe; 'x'\n", TableUuid("00000000-0000-4000-8000-000000000001"), TableState.READY, "parquet"
     )
-    record = a_record(
-        principal=Principal("ada\0\u2028"), holders=frozenset({ReplicaId("a")}), tables=(table,)
-    )
+    record = a_record(principal=Principal("ada\0\u2028"), holders=frozenset({ReplicaId("a")}), tables=(table,))
     created = open_records().create(record)
     assert created.record == record
     assert open_records().read(record.name) == created
     assert list(open_records().list()) == [created]
 
 
-def test_a_replaced_record_has_a_new_version_and_the_new_parts(
-    records: SessionRecords, a_record: Builder
-) -> None:
+def test_a_replaced_record_has_a_new_version_and_the_new_parts(records: SessionRecords, a_record: Builder) -> None:
     first = records.create(a_record())
     second = records.replace(joined(first.record, ReplicaId("a")), first.version)
     assert second.version != first.version
@@ -84,9 +80,7 @@ def test_what_is_not_there_is_not_found(records: SessionRecords, a_record: Build
         records.delete(ABSENT, version)
 
 
-def test_guarantee_2_an_old_version_can_neither_replace_nor_delete(
-    records: SessionRecords, a_record: Builder
-) -> None:
+def test_guarantee_2_an_old_version_can_neither_replace_nor_delete(records: SessionRecords, a_record: Builder) -> None:
     first = records.create(a_record())
     second = records.replace(counted(first.record), first.version)
     with pytest.raises(RecordConflictError):
@@ -123,9 +117,7 @@ def test_guarantee_2_a_version_that_never_was_is_a_conflict(
         records.delete(stored.record.name, Version(version))
 
 
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", "../x", "a/b", "A" * 40, "a" * 39, "a" * 39 + "/", "a" * 40 + "\n"]
-)
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "A" * 40, "a" * 39, "a" * 39 + "/", "a" * 40 + "\n"])
 def test_only_names_that_record_name_makes_are_taken(records: SessionRecords, name: str) -> None:
     with pytest.raises(ValueError, match="name of a session record"):
         records.read(RecordName(name))
@@ -133,9 +125,7 @@ def test_only_names_that_record_name_makes_are_taken(records: SessionRecords, na
         records.delete(RecordName(name), Version("1"))
 
 
-def test_a_record_that_could_not_be_read_again_is_not_stored(
-    records: SessionRecords, a_record: Builder
-) -> None:
+def test_a_record_that_could_not_be_read_again_is_not_stored(records: SessionRecords, a_record: Builder) -> None:
     for bad in (a_record(session_uuid="../escape"), a_record(principal=Principal("half a pair: \ud800"))):
         with pytest.raises(ValueError, match=r"."):
             records.create(bad)
@@ -199,9 +189,7 @@ def test_guarantee_3_readers_see_whole_records_while_others_change_create_and_de
     open_records: Opener, a_record: Builder, in_processes: InProcesses
 ) -> None:
     tables = tuple(
-        TemporaryTable(
-            f"t{n}", TableUuid(f"00000000-0000-4000-8000-{n:012}"), TableState.READY, "parquet" * 20
-        )
+        TemporaryTable(f"t{n}", TableUuid(f"00000000-0000-4000-8000-{n:012}"), TableState.READY, "parquet" * 20)
         for n in range(100)
     )
     changing = a_record(tables=tables)

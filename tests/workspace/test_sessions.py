@@ -82,9 +82,7 @@ def test_guarantee_1_an_ending_session_takes_no_change(a_record: Builder) -> Non
             change()
 
 
-def test_an_update_is_tried_again_while_others_change_the_record(
-    records: SessionRecords, a_record: Builder
-) -> None:
+def test_an_update_is_tried_again_while_others_change_the_record(records: SessionRecords, a_record: Builder) -> None:
     name = records.create(a_record()).record.name
     rivals = iter("bcd")
 
@@ -97,9 +95,7 @@ def test_an_update_is_tried_again_while_others_change_the_record(
     assert update(records, name, change).record.holders == set("abcd")
 
 
-def test_an_update_that_is_always_late_raises_the_conflict(
-    records: SessionRecords, a_record: Builder
-) -> None:
+def test_an_update_that_is_always_late_raises_the_conflict(records: SessionRecords, a_record: Builder) -> None:
     stored = records.create(a_record())
     with (
         mock.patch.object(records, "replace", side_effect=RecordConflictError(stored.record.name, "late")),
@@ -270,18 +266,14 @@ def test_guarantee_3_of_many_processes_that_end_one_session_at_most_one_is_told_
         assert not locations.trash()
 
 
-def ended_now(
-    records: SessionRecords, locations: SessionLocations, stored: StoredRecord
-) -> EndedSession | None:
+def ended_now(records: SessionRecords, locations: SessionLocations, stored: StoredRecord) -> EndedSession | None:
     try:
         return end_session(records, locations, stored)
     except RecordConflictError:
         return None
 
 
-def ended_by_name(
-    records: SessionRecords, locations: SessionLocations, record: SessionRecord
-) -> EndedSession | None:
+def ended_by_name(records: SessionRecords, locations: SessionLocations, record: SessionRecord) -> EndedSession | None:
     try:
         return end_session(records, locations, records.read(record.name))
     except RecordNotFoundError:
@@ -321,9 +313,7 @@ def test_the_deletion_of_a_location_is_logged_in_the_words_users_know(
     with structlog.testing.capture_logs() as logs:
         log_ended(structlog.get_logger(), done)
         log_ended(structlog.get_logger(), EndedSession(stored.record, None, None))
-        log_ended(
-            structlog.get_logger(), EndedSession(stored.record, None, OSError(39, "Directory not empty"))
-        )
+        log_ended(structlog.get_logger(), EndedSession(stored.record, None, OSError(39, "Directory not empty")))
     assert logs == [
         {
             "event": "session_location_deleted",

@@ -1,0 +1,80 @@
+"""Starts the embedded default, runs the example against it as a user would, and shows what happened.
+
+Leaves nothing behind: the workspace is a temporary directory, and everything that is started is stopped.
+"""
+
+import os
+import re
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+READY = re.compile(r"Lodge is ready at (sc://\S+)")
+WAIT_PROMPT = "-- the session is open --"
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="lodge-demo-") as state:
+        environment = {
+            **os.environ,
+            "XDG_STATE_HOME": state,
+            "LODGE_LISTEN": "127.0.0.1:0",
+            "LODGE_LOG_LEVEL": "warning",
+        }
+        print("Starting Lodge with a local Spark; this takes some seconds ...", flush=True)
+        with subprocess.Popen(
+            [sys.executable, "-m", "lodge", "serve"], cwd=HERE, env=environment, stdout=subprocess.PIPE, text=True
+        ) as lodge:
+            try:
+                return run_example(lodge, Path(state) / "lodge" / "dfs.tmp")
+            finally:
+                lodge.terminate()
+                lodge.wait(60)
+
+
+def run_example(lodge: "subprocess.Popen[str]", workspace: Path) -> int:
+    assert lodge.stdout is not None
+    line = lodge.stdout.readline()
+    ready = READY.search(line)
+    if ready is None:
+        print("Lodge did not start.", file=sys.stderr)
+        return 1
+    print(line.strip(), "\n\nRunning examples/amount_by_discount.py ...\n", flush=True)
+    with subprocess.Popen(
+        [sys.executable, str(HERE / "amount_by_discount.py"), ready.group(1), WAIT_PROMPT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as client:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        for line in client.stdout:
+            if WAIT_PROMPT in line:
+                break
+            print(line, end="", flush=True)
+        print("While the session is open, its session location holds:")
+        show(workspace)
+        client.stdin.write("\n")
+        client.stdin.close()
+        if client.wait(60) != 0:
+            return client.returncode
+    left = locations(workspace)
+    print(f"\nAfter spark.stop(): {'nothing is left.' if not left else f'left behind: {left}'}")
+    return 1 if left else 0
+
+
+def locations(workspace: Path) -> list[Path]:
+    return [path for path in workspace.iterdir() if path.name != ".lodge"]
+
+
+def show(workspace: Path) -> None:
+    for location in locations(workspace):
+        for path in [location, *sorted(location.rglob("*"))]:
+            print(f"  {stat.filemode(path.stat().st_mode)}  {path.relative_to(workspace)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,3 @@
+from lodge.cli import main
+
+main()

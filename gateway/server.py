@@ -74,9 +74,7 @@ class Gateway:
                 ("grpc.so_reuseport", 0),
             ]
         )
-        self._server.add_generic_rpc_handlers(
-            (SparkConnectService(self._sessions, self._operations, tables, config.workspaces),)
-        )
+        self._server.add_generic_rpc_handlers((SparkConnectService(self._sessions, self._operations, tables, config),))
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         host, _, _ = config.listen.rpartition(":")

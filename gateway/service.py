@@ -22,6 +22,7 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
 from gateway.backend_session import BackendSession
 from gateway.backends import SERVICE, Backend
+from gateway.config import GatewayConfig
 from gateway.errors import (
     STATUS_DETAILS_KEY,
     LodgeError,
@@ -44,7 +45,6 @@ from gateway.sessions import Session, Sessions
 from gateway.sql.statements import CreateTemporaryTable, DropTable, StatementError, query_only, recognise
 from gateway.temporary_tables import Creation, TemporaryTables
 from workspace.records import ClientSessionId
-from workspace.workspaces import Workspaces
 
 _PLAN, _REATTACH_OPERATION_ID = 3, 3
 _INLINE_BYTES = 1024 * 1024
@@ -62,13 +62,13 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     """Handles every method below ``/spark.connect.SparkConnectService/``, known or not."""
 
     def __init__(
-        self, sessions: Sessions, operations: Operations, tables: TemporaryTables, workspaces: Workspaces
+        self, sessions: Sessions, operations: Operations, tables: TemporaryTables, config: GatewayConfig
     ) -> None:
         self._sessions = sessions
         self._operations = operations
         self._tables = tables
-        self._workspaces = workspaces
-        self._workspace_roots = tuple(name.partition(".")[0].lower().encode() for name in workspaces.by_name)
+        self._log_query_text = config.log_query_text
+        self._workspace_roots = tuple(name.partition(".")[0].lower().encode() for name in config.workspaces.by_name)
         own: dict[str, Handler] = {
             "AnalyzePlan": self._analyze_plan,
             "Interrupt": self._interrupt,
@@ -194,7 +194,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         """The started operation, if the plan is a statement of Lodge's own; None if it is Spark's."""
         sql = _sql_of(plan)
         statement = None if sql is None else _recognised(sql.query)
-        if statement is None:
+        if sql is None or statement is None:
             return None
         session = call.existing
         request = base_pb2.ExecutePlanRequest.FromString(data)
@@ -202,6 +202,8 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         backend = BackendSession(session.backend, request, forwardable(context.invocation_metadata() or ()))
         operation = Operation(request)
         with structlog.contextvars.bound_contextvars(operation=operation.id):
+            if self._log_query_text:
+                log.info("statement_recognised", query=sql.query)
             if isinstance(statement, DropTable):
                 if await self._tables.is_for_spark(session, statement, backend):
                     return None

@@ -1,3 +1,7 @@
+"""``python -m lodge`` is the command ``lodge``."""
+
+import sys
+
 from lodge.cli import main
 
-main()
+sys.exit(main())

@@ -1,58 +1,75 @@
-"""Child processes that never outlive this one.
+"""Child processes that never outlive ``lodge``, however it ends.
 
-Why it exists: what ``lodge serve`` starts must stop with it, also when it is killed and can stop nothing any more; so
-the kernel is asked to end each child when its parent is gone (Linux: ``PR_SET_PDEATHSIG``).
+Guarantees:
+
+1. A child is killed by the kernel when its parent dies, also by SIGKILL (Linux).
+2. A child has a session of its own: Ctrl-C at a terminal reaches only the parent, which decides the order in
+   which things stop.
+
+A child is bound to the *thread* that started it, so children are started from the event loop of the main
+thread, never from a worker thread.
 """
 
+import asyncio
 import ctypes
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 _PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
-def start_child(
-    command: Sequence[str], *, environment: Mapping[str, str], directory: Path | None = None, output: int | None = None
-) -> subprocess.Popen[bytes]:
-    """Starts a process in a session of its own, so that a terminal's Ctrl-C reaches only its parent.
+async def start_child(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    directory: Path | None = None,
+    output: IO[bytes] | None = None,
+) -> Process:
+    """Starts a program.
 
     Args:
         command: The program and its arguments.
-        environment: Its whole environment.
-        directory: Where it runs; here if None.
-        output: A file descriptor for what it prints; this process's own if None.
+        environment: All of its environment.
+        directory: Its current directory; None for ours.
+        output: Takes all that it writes; None lets it write to our stderr only.
     """
-    parent = os.getpid()
-
-    def die_with_parent() -> None:
-        if _libc is not None:
-            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != parent:
-                os._exit(1)
-
-    return subprocess.Popen(
-        command,
-        env=dict(environment),
-        cwd=directory,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
+    return await asyncio.create_subprocess_exec(
+        *command,
+        stdin=DEVNULL,
+        stdout=DEVNULL if output is None else output,
         stderr=output,
+        cwd=directory,
+        env=environment,
         start_new_session=True,
-        preexec_fn=die_with_parent,  # noqa: PLW1509 - only calls prctl; no thread runs yet when children start
+        preexec_fn=_dies_with(os.getpid()),  # noqa: PLW1509 - two system calls, nothing that takes a lock
     )
 
 
-def stop_child(child: subprocess.Popen[bytes], grace_seconds: float) -> None:
-    """Asks a child to end, and ends it by force after the grace period."""
-    if child.poll() is None:
-        child.terminate()
-        try:
-            child.wait(grace_seconds)
-        except subprocess.TimeoutExpired:
-            child.kill()
-    child.wait()
+async def stop_child(process: Process, grace_seconds: float) -> None:
+    """Asks a child to stop, kills it with all of its process group if it does not, and waits for its end."""
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(grace_seconds):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+def _dies_with(parent: int) -> Callable[[], None]:
+    def bind() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(1)
+
+    return bind

@@ -1,103 +1,73 @@
-"""The ``lodge`` command."""
+"""The command ``lodge``: reads the settings, then hands over to one of its commands.
 
+Each command's module is imported only after its settings were found good, so that help and refusals come at
+once.
+"""
+
+import argparse
+import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-import click
-
-from lodge.logs import set_up_logs
-from lodge.settings import SettingError, Settings
-from workspace.workspaces import Workspaces, WorkspaceSettingError
-
-_Command = Callable[..., None]
-
-_SHARED = [
-    click.option("--config", type=click.Path(path_type=Path), help="YAML file; its keys are these options."),
-    click.option("--workspace", metavar="NAME=URI", multiple=True, help="A workspace, such as dfs=file:///data."),
-    click.option("--default-temporary-workspace", metavar="NAME", help="Where temporary tables are. [dfs.tmp]"),
-    click.option("--lease-duration", metavar="DURATION", help="Silence after which a replica is lost. [15s]"),
-    click.option("--grace-period", metavar="DURATION", help="How long a thing must look dead. [60s]"),
-    click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error. [info]"),
-]
-_SERVE = [
-    click.option("--listen", metavar="HOST:PORT", help="Where clients connect. [127.0.0.1:15002]"),
-    click.option(
-        "--backend",
-        metavar="sc://HOST:PORT",
-        multiple=True,
-        help="A Spark Connect server; without one, a local one is started.",
-    ),
-    click.option("--session-idle-timeout", metavar="DURATION", help="When an idle session ends. [60m]"),
-    click.option("--reaper/--no-reaper", default=None, help="Run the reaper beside. [outside Kubernetes]"),
-    click.option("--log-query-text", is_flag=True, default=None, help="Let log lines hold the text of statements."),
-    click.option("--max-message-bytes", type=int, metavar="BYTES", help="Largest request. [128 MiB]"),
-    click.option("--spark-driver-memory", metavar="SIZE", help="Memory of the local Spark. [2g]"),
-]
+from lodge.errors import LodgeError
+from lodge.settings import ReapSettings, ServeSettings, SettingsOptions
 
 
-def _with(options: Sequence[Callable[[_Command], _Command]]) -> Callable[[_Command], _Command]:
-    def decorate(command: _Command) -> _Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"lodge: {message}. See {self.prog} --help.\n")
 
 
-@click.group()
-@click.version_option(version("spark-lodge"), prog_name="lodge")
-def lodge() -> None:
-    """A session gateway for Apache Spark Connect.
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; ``arguments`` are those of the process by default.
 
-    Each option is also a key of the YAML file given with --config, and an environment variable LODGE_...; the command
-    line wins over the environment, which wins over the file.
+    Returns: The exit status.
     """
-
-
-@lodge.command()
-@_with(_SHARED)
-@_with(_SERVE)
-def serve(config: Path | None, **options: Any) -> None:
-    """Run a gateway replica; without --backend, with a local Spark Connect server."""
-    settings, workspaces = _read(config, options)
-    from gateway.server import ListenError  # noqa: PLC0415 - Spark's classes take long to load
-    from lodge.embedded_spark import EmbeddedSparkError  # noqa: PLC0415
-    from lodge.serve import PartDiedError  # noqa: PLC0415
-    from lodge.serve import serve as run  # noqa: PLC0415
-
+    parser = _Parser(prog="lodge", description="A session gateway for Apache Spark Connect.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"lodge {version('spark-lodge')}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    serve = _add_command(commands, "serve", "Serve clients, until SIGINT or SIGTERM.")
+    reap = _add_command(commands, "reap", "Remove what dead gateways left behind, until SIGINT or SIGTERM.")
+    serve_options = SettingsOptions(ServeSettings, serve)
+    reap_options = SettingsOptions(ReapSettings, reap)
+    parsed = parser.parse_args(arguments)
     try:
-        run(settings, workspaces)
-    except (EmbeddedSparkError, ListenError, PartDiedError) as error:
-        _stop(str(error), 1)
+        if parsed.command == "serve":
+            _serve(serve_options.read(parsed, ServeSettings))
+        else:
+            _reap(reap_options.read(parsed, ReapSettings))
+    except LodgeError as error:
+        for line in str(error).splitlines():
+            print(f"lodge: {line}", file=sys.stderr)
+        return error.exit_status
+    return 0
 
 
-@lodge.command()
-@_with(_SHARED)
-def reap(config: Path | None, **options: Any) -> None:
-    """Run the reaper as its own process."""
-    settings, workspaces = _read(config, options)
-    from lodge.reap import run_reaper  # noqa: PLC0415
-
-    run_reaper(settings, workspaces.temporary.root)
+def _add_command(commands: "argparse._SubParsersAction[_Parser]", name: str, purpose: str) -> argparse.ArgumentParser:
+    return commands.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
 
 
-def main() -> None:
-    lodge(prog_name="lodge")
+def _serve(settings: ServeSettings) -> None:
+    from lodge.workspaces import workspaces_of  # noqa: PLC0415
+
+    workspaces = workspaces_of(settings)
+
+    from lodge.logs import configure  # noqa: PLC0415
+    from lodge.serve import serve  # noqa: PLC0415
+
+    configure(settings.log_level)
+    asyncio.run(serve(settings, workspaces))
 
 
-def _read(config: Path | None, options: dict[str, Any]) -> tuple[Settings, Workspaces]:
-    given = {key: value for key, value in options.items() if value is not None and value != ()}
-    try:
-        settings = Settings.read(config, given)
-        set_up_logs(settings.log_level)
-        return settings, settings.workspaces()
-    except (SettingError, WorkspaceSettingError, OSError) as error:
-        _stop(str(error), 2)
+def _reap(settings: ReapSettings) -> None:
+    from lodge.workspaces import workspaces_of  # noqa: PLC0415
 
+    workspaces = workspaces_of(settings)
 
-def _stop(message: str, status: int) -> NoReturn:
-    click.echo(f"lodge: {message}", err=True)
-    sys.exit(status)
+    from lodge.logs import configure  # noqa: PLC0415
+    from lodge.reap import reap  # noqa: PLC0415
+
+    configure(settings.log_level)
+    asyncio.run(reap(settings, workspaces))

@@ -1,182 +1,178 @@
 """The local Spark Connect server of the embedded default, from the installed PySpark.
 
-Why it exists: with no configuration at all, ``lodge serve`` must give a working ``sc://`` address. The server listens
-on loopback only, and everything it writes lies in a private directory that goes with it.
+Guarantees:
+
+1. It listens on the loopback interface only, on a port that the system chose.
+2. It dies with this process, whatever ends it (:mod:`lodge.children`).
+3. All that it writes of its own lies in a private directory that is gone after it stopped; nothing is written
+   to the directory that ``lodge`` was started in. Relative paths in statements lead to the private directory.
+4. Settings of another Spark in the environment (``SPARK_…``, ``PYSPARK_…``) do not reach it.
+
+Its log is in the private directory too, and is saved from there if it fails.
 """
 
-import contextlib
+import asyncio
 import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-import tenacity
 
 from lodge.children import start_child, stop_child
+from lodge.errors import StartError
+from lodge.java import require_java
+from lodge.scratch import scratch_directory
 
-_MIN_JAVA = 17
-_READY_SECONDS = 120.0
-_STOP_SECONDS = 20.0
-_LOG_TAIL_LINES = 15
-_STARTED = re.compile(r"SparkConnectService' on port (\d+)")
+_START_SECONDS = 120
+_STOP_SECONDS = 30
+_POLL_SECONDS = 0.1
+_TAIL_BYTES = 3000
+_STARTED = re.compile(rb"Spark Connect server started at: (\S+):(\d+)")
+_FOREIGN = ("SPARK_", "PYSPARK_", "LODGE_")
 
-log = structlog.get_logger(__name__)
-
-
-class EmbeddedSparkError(Exception):
-    """The local Spark Connect server cannot be started; the message is for the user."""
-
-
-class _NotReadyError(Exception):
-    pass
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True)
 class EmbeddedSpark:
-    """A running local Spark Connect server.
+    """A local Spark Connect server that is ready.
 
     Attributes:
-        address: ``sc://127.0.0.1:port``.
+        address: ``sc://127.0.0.1:PORT``.
+        pid: Of its Java process.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
-        self._process = process
-        self._log_file = directory / "spark.log"
-        self.address = ""
+    address: str
+    process: Process
+    log_file: Path
 
     @property
-    def exit_code(self) -> int | None:
-        return self._process.poll()
+    def pid(self) -> int:
+        return self.process.pid
 
-    def log_tail(self) -> str:
-        lines = self._log_file.read_text(errors="replace").splitlines()
-        return "\n".join(lines[-_LOG_TAIL_LINES:])
+    async def watch(self) -> None:
+        """Waits for as long as it runs.
 
-    def wait_until_ready(self) -> None:
-        """Raises: EmbeddedSparkError if it ends, or is not ready in time."""
-        ready = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_NotReadyError),
-            wait=tenacity.wait_fixed(0.1),
-            stop=tenacity.stop_after_delay(_READY_SECONDS),
-            reraise=True,
-        )
-        try:
-            self.address = f"sc://127.0.0.1:{ready(self._port)}"
-        except _NotReadyError:
-            raise EmbeddedSparkError(
-                f"the local Spark Connect server was not ready after {_READY_SECONDS:.0f} s; its log ends:\n"
-                f"{self.log_tail()}"
-            ) from None
-
-    def _port(self) -> int:
-        code = self._process.poll()
-        if code is not None:
-            raise EmbeddedSparkError(
-                f"the local Spark Connect server ended with status {code}; its log ends:\n{self.log_tail()}"
-            )
-        found = _STARTED.search(self._log_file.read_text(errors="replace"))
-        if found is None:
-            raise _NotReadyError
-        return int(found.group(1))
+        Raises: StartError when it stopped.
+        """
+        status = await self.process.wait()
+        raise _failure(f"The local Spark stopped with exit status {status}", self.log_file)
 
 
-@contextlib.contextmanager
-def embedded_spark(driver_memory: str) -> Iterator[EmbeddedSpark]:
-    """Starts a local Spark Connect server, and stops it in the end with everything that it wrote.
+@asynccontextmanager
+async def embedded_spark(driver_memory: str, max_message_bytes: int) -> AsyncIterator[EmbeddedSpark]:
+    """Runs Spark for the time of the block; to be entered in the main thread.
 
     Args:
         driver_memory: As Spark writes it, such as ``2g``.
+        max_message_bytes: The largest message that it takes.
 
-    Raises: EmbeddedSparkError.
+    Raises: StartError if there is no Java, or Spark does not start.
     """
-    _check_java()
-    directory = Path(tempfile.mkdtemp(prefix="lodge-spark-"))
-    begun_seconds = time.monotonic()
-    log.info("spark_starting", log_file=str(directory / "spark.log"))
-    try:
-        with (directory / "spark.log").open("wb") as output:
-            process = start_child(
-                _command(directory, driver_memory),
-                environment=_environment(directory),
-                directory=directory,
-                output=output.fileno(),
-            )
+    java = await asyncio.to_thread(require_java)
+    with scratch_directory() as directory:
+        log_file = directory / "spark.log"
+        _log.info("embedded_spark_starting", log_file=str(log_file))
+        begun_seconds = time.monotonic()
+        process = await _start(java, directory, log_file, _options(directory, driver_memory, max_message_bytes))
         try:
-            spark = EmbeddedSpark(process, directory)
-            spark.wait_until_ready()
-            log.info("spark_started", backend=spark.address, seconds=round(time.monotonic() - begun_seconds, 1))
-            yield spark
+            address = await _address(process, log_file)
+            seconds = round(time.monotonic() - begun_seconds, 1)
+            _log.info("embedded_spark_started", address=address, pid=process.pid, seconds=seconds)
+            yield EmbeddedSpark(address, process, log_file)
         finally:
-            stop_child(process, _STOP_SECONDS)
-            log.info("spark_stopped")
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+            await stop_child(process, _STOP_SECONDS)
+            _log.info("embedded_spark_stopped", pid=process.pid)
 
 
-def _command(directory: Path, driver_memory: str) -> list[str]:
-    settings = {
+async def _start(java: Path, directory: Path, log_file: Path, options: Mapping[str, str]) -> Process:
+    home = _package_directory("pyspark")
+    command = [str(home / "bin" / "spark-submit"), "--master", "local[*]"]
+    for name, value in options.items():
+        command += ["--conf", f"{name}={value}"]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    (directory / "tmp").mkdir()
+    (directory / "conf").mkdir()
+    with log_file.open("wb") as output:
+        return await start_child(
+            command, environment=_environment(java, home, directory), directory=directory, output=output
+        )
+
+
+def _options(directory: Path, driver_memory: str, max_message_bytes: int) -> Mapping[str, str]:
+    return {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
+        "spark.connect.grpc.maxInboundMessageSize": str(max_message_bytes),
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f'"-Djava.io.tmpdir={directory / "tmp"}"',
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={directory} -Dderby.system.home={directory}",
-        "spark.local.dir": str(directory),
-        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.driver.memory": driver_memory,
+        "spark.local.dir": str(directory / "tmp"),
+        "spark.sql.warehouse.dir": (directory / "warehouse").as_uri(),
         "spark.ui.enabled": "false",
     }
-    pyspark = _package_directory("pyspark")
-    return [
-        str(pyspark / "bin" / "spark-submit"),
-        "--class",
-        "org.apache.spark.sql.connect.service.SparkConnectServer",
-        "--master",
-        "local[*]",
-        "--driver-memory",
-        driver_memory,
-        *(part for key, value in settings.items() for part in ("--conf", f"{key}={value}")),
-        "spark-internal",
-    ]
 
 
-def _environment(directory: Path) -> dict[str, str]:
-    """Spark's Python workers run this Python, and find the engine's data source beside this package."""
-    found = [str(_package_directory("pyspark_lodge").parent), os.environ.get("PYTHONPATH", "")]
-    return {
-        **{key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "LODGE_"))},
-        "PYSPARK_PYTHON": sys.executable,
+def _environment(java: Path, home: Path, directory: Path) -> Mapping[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+    python_path = [str(_package_directory("pyspark_lodge").parent), inherited.get("PYTHONPATH", "")]
+    return inherited | {
+        "PATH": os.pathsep.join([str(java.parent), inherited.get("PATH", os.defpath)]),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(each for each in found if each),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(filter(None, python_path)),
+        "SPARK_CONF_DIR": str(directory / "conf"),
+        "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_DIRS": str(directory),
+        "TMPDIR": str(directory / "tmp"),
     }
 
 
-def _package_directory(name: str) -> Path:
-    spec = importlib.util.find_spec(name)
+def _package_directory(package: str) -> Path:
+    """Where a package lies, found without importing it.
+
+    Spark looks for data sources in the directories of the Python path only, so it has to be told of packages
+    that are installed in another way, such as editable ones.
+    """
+    spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise EmbeddedSparkError(f"the package {name} is not installed")
+        raise StartError(f"The Python package [{package}] is missing. Install spark-lodge anew.")
     return Path(spec.origin).parent
 
 
-def _check_java() -> None:
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else "java"
+async def _address(process: Process, log_file: Path) -> str:
+    """Waits until Spark says where it listens, and can be reached there."""
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
-    except (OSError, subprocess.CalledProcessError):
-        raise EmbeddedSparkError(
-            f"Java {_MIN_JAVA} or later is needed for the local Spark, and [{java}] does not run; "
-            "install it, set JAVA_HOME, or name a backend with --backend sc://HOST:PORT"
-        ) from None
-    version = re.search(r'version "(\d+)', said)
-    if version is None or int(version.group(1)) < _MIN_JAVA:
-        raise EmbeddedSparkError(
-            f"Java {_MIN_JAVA} or later is needed for the local Spark, and [{java}] is "
-            f"{said.splitlines()[0] if said else 'unknown'}; set JAVA_HOME to a later one"
-        )
+        async with asyncio.timeout(_START_SECONDS):
+            while (started := _STARTED.search(log_file.read_bytes())) is None:
+                if process.returncode is not None:
+                    raise _failure(
+                        f"The local Spark stopped while it started, with exit status {process.returncode}",
+                        log_file,
+                    )
+                await asyncio.sleep(_POLL_SECONDS)
+            port = int(started[2])
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+            return f"sc://127.0.0.1:{port}"
+    except (TimeoutError, OSError) as error:
+        raise _failure(f"The local Spark was not ready after {_START_SECONDS} s ({error!r})", log_file) from None
+
+
+def _failure(what: str, log_file: Path) -> StartError:
+    """Saves the log from the private directory, and names it."""
+    descriptor, saved = tempfile.mkstemp(prefix="lodge-spark-", suffix=".log")
+    os.close(descriptor)
+    shutil.copyfile(log_file, saved)
+    tail = Path(saved).read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip()
+    return StartError(f"{what}. Its log is [{saved}] and ends:\n{tail}")

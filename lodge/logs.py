@@ -1,64 +1,93 @@
-"""Structured logs: JSON lines on standard error, or readable lines on a terminal.
+"""Where log lines go and how they look: to stderr, as JSON unless a person is watching.
 
-Why it exists: an event's name and fields are an interface, whoever wrote the line; and a secret must not reach one,
-whoever forgot about it.
+Guarantees:
+
+1. Each line is one JSON object with ``event``, ``level`` and ``timestamp`` (ISO 8601, UTC) if stderr is not a
+   terminal, whether it was logged with structlog or with the standard library.
+2. A field whose name says that it is a secret is ``***``, at any depth, also as a pair in a list of gRPC
+   metadata. Credentials that are recognisable in a text are ``***`` too, in tracebacks as well.
+
+Not guaranteed: that a secret is found in free text without a recognisable form.
 """
 
 import logging
+import re
 import sys
-from collections.abc import Mapping, MutableMapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import structlog
+from structlog.typing import EventDict, Processor
 
-_SECRET_NAMES = ("token", "authorization", "password", "secret", "credential")
-_HIDDEN = "***"
+_MASK = "***"
+_SECRET_NAME = re.compile(r"token|authorization|password|passwd|secret|credential|cookie|api_?key", re.IGNORECASE)
+_SECRET_TEXT = re.compile(
+    r"(?P<kept>\b(?:bearer|basic)\s+|(?:token|password|passwd|secret)\s*=\s*)[^\s;&,'\"]+", re.IGNORECASE
+)
 
 
-def set_up_logs(level: str) -> None:
-    """Sets structlog and the standard library's logging up, once a process.
+def configure(level: str) -> None:
+    """Sets up structlog and the standard library's logging for this process.
 
     Args:
-        level: The least level that is written: debug, info, warning or error.
+        level: The name of the lowest level to log, in lower case.
     """
-    shared: list[structlog.typing.Processor] = [
+    shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
+        structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        hide_secrets,
     ]
-    terminal = sys.stderr.isatty()
-    renderer: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer()]
-        if terminal
-        else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
-    )
+    rendering = [structlog.processors.format_exc_info, without_secrets, _renderer(sys.stderr.isatty())]
     number = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
-        processors=[*shared, *renderer],
+        processors=[*shared, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+    _configure_standard_library(number, shared, rendering)
+
+
+def without_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """A structlog processor; see guarantee 2."""
+    return {name: _field(name, value) for name, value in event.items()}
+
+
+def _renderer(for_a_person: bool) -> Processor:
+    if for_a_person:
+        # The default traceback of the console shows local variables, and so whatever secret is in them.
+        return structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    return structlog.processors.JSONRenderer()
+
+
+def _configure_standard_library(number: int, shared: list[Processor], rendering: list[Processor]) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer]
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
         )
     )
-    logging.basicConfig(level=max(number, logging.WARNING), handlers=[handler], force=True)
+    logging.basicConfig(level=number, handlers=[handler], force=True)
+    logging.captureWarnings(True)
 
 
-def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Replaces the value of each field whose name says that it is a secret, however deep it is."""
-    for key, value in event.items():
-        event[key] = _hidden(key, value)
-    return event
+def _field(name: object, value: object) -> object:
+    return _MASK if _SECRET_NAME.search(str(name)) else _value(value)
 
 
-def _hidden(key: str, value: Any) -> Any:
-    if any(name in key.lower() for name in _SECRET_NAMES):
-        return _HIDDEN
-    if isinstance(value, Mapping):
-        return {name: _hidden(str(name), each) for name, each in value.items()}
-    return value
+def _value(value: object) -> object:
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case str():
+            return _SECRET_TEXT.sub(rf"\g<kept>{_MASK}", value)
+        case Mapping():
+            return {str(name): _field(name, item) for name, item in value.items()}
+        case (str() as name, item) if isinstance(value, tuple):
+            return [name, _field(name, item)]
+        case set() | frozenset():
+            return [_value(item) for item in value]
+        case Sequence() if not isinstance(value, bytes | bytearray | memoryview):
+            return [_value(item) for item in value]
+        case _:
+            return _value(str(value))

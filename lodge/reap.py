@@ -1,46 +1,67 @@
-"""``lodge reap``: the reaper as a process."""
+"""``lodge reap``: the reaper as a process of its own."""
 
+import asyncio
 import signal
 import threading
 import time
-from pathlib import Path
 
 import structlog
 
-from lodge.settings import Settings
+from lodge.errors import StartError
+from lodge.settings import ReapSettings
 from reaper.reaper import Reaper
 from workspace.lease_files import FileLeases
 from workspace.locations import SessionLocations
 from workspace.record_files import FileSessionRecords
+from workspace.workspaces import Workspaces
 
-_LONGEST_PERIOD_SECONDS = 10.0
 _SHORTEST_PERIOD_SECONDS = 0.2
+_LONGEST_PERIOD_SECONDS = 10.0
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-def run_reaper(settings: Settings, root: Path) -> None:
-    """Reaps until SIGINT or SIGTERM.
+async def reap(settings: ReapSettings, workspaces: Workspaces) -> None:
+    """Works until SIGINT or SIGTERM, and ends the pass that it is in.
 
-    Args:
-        settings: For the times.
-        root: The default temporary workspace.
+    Raises: StartError
     """
     stop = threading.Event()
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    log = structlog.get_logger("reaper")
-    locations = SessionLocations(root)
-    locations.initialise()
-    reaper = Reaper(
+        loop.add_signal_handler(number, stop.set)
+    reaper = _reaper(settings, workspaces)
+    period_seconds = period_seconds_of(settings)
+    _log.info("reaper_started", workspace=workspaces.temporary.name, period_seconds=period_seconds)
+    await asyncio.to_thread(reaper.run, stop, period_seconds)
+    _log.info("reaper_stopped")
+
+
+def period_seconds_of(settings: ReapSettings) -> float:
+    """Three passes fit into the shorter of lease duration and grace period."""
+    shorter = min(settings.lease_duration, settings.grace_period).total_seconds()
+    return min(max(shorter / 3, _SHORTEST_PERIOD_SECONDS), _LONGEST_PERIOD_SECONDS)
+
+
+def initialised_locations(workspaces: Workspaces) -> SessionLocations:
+    """Raises: StartError if Lodge's own directories cannot be made in the default temporary workspace."""
+    locations = SessionLocations(workspaces.temporary.root)
+    try:
+        locations.initialise()
+    except OSError as error:
+        name = workspaces.temporary.name
+        raise StartError(f"The workspace [{name}] cannot be used: {error}. Correct its storage.") from None
+    return locations
+
+
+def _reaper(settings: ReapSettings, workspaces: Workspaces) -> Reaper:
+    root = workspaces.temporary.root
+    return Reaper(
         records=FileSessionRecords(root),
         leases=FileLeases(root),
-        locations=locations,
-        lease_duration_seconds=settings.lease_duration,
-        grace_period_seconds=settings.grace_period,
+        locations=initialised_locations(workspaces),
+        lease_duration_seconds=settings.lease_duration.total_seconds(),
+        grace_period_seconds=settings.grace_period.total_seconds(),
         monotonic=time.monotonic,
-        log=log,
+        log=_log,
     )
-    period_seconds = min(settings.lease_duration, settings.grace_period) / 3
-    period_seconds = min(max(period_seconds, _SHORTEST_PERIOD_SECONDS), _LONGEST_PERIOD_SECONDS)
-    log.info("reaper_started", workspace=str(root), period_seconds=period_seconds)
-    reaper.run(stop, period_seconds)
-    log.info("reaper_stopped")

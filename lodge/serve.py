@@ -1,113 +1,97 @@
-"""``lodge serve``: a gateway replica, and beside it what the embedded default needs.
+"""``lodge serve``: a gateway with what it needs around it.
 
-Why it exists: started together, the parts must stop together and in the right order: the gateway first, for it ends its
-sessions at the backend; then the reaper; then the local Spark.
+What is started last is stopped first: the local Spark, the reaper, the gateway; so the gateway ends its
+sessions while their backend is there. SIGINT and SIGTERM stop all of it, once; a second signal does not cut
+the stop short.
 """
 
 import asyncio
-import contextlib
-import os
 import signal
-import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import structlog
-import tenacity
 
 from gateway.config import GatewayConfig
-from gateway.server import Gateway
-from lodge.children import start_child, stop_child
 from lodge.embedded_spark import EmbeddedSpark, embedded_spark
-from lodge.settings import Settings
+from lodge.errors import StartError
+from lodge.reap import initialised_locations
+from lodge.reaper_process import reaper_process
+from lodge.settings import ServeSettings
 from workspace.lease_files import FileLeases
-from workspace.locations import SessionLocations
 from workspace.record_files import FileSessionRecords
 from workspace.workspaces import Workspaces
 
-_GRACE_SECONDS = 2.0
-_WATCH_SECONDS = 0.5
+_STOP_SECONDS = 10
 
-log = structlog.get_logger(__name__)
-
-
-class PartDiedError(Exception):
-    """Something that the gateway cannot go on without has ended by itself."""
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-def serve(settings: Settings, workspaces: Workspaces) -> None:
+async def serve(settings: ServeSettings, workspaces: Workspaces) -> None:
     """Serves until SIGINT or SIGTERM.
 
-    Raises:
-        EmbeddedSparkError, ListenError: It cannot start.
-        PartDiedError: The local Spark has died.
+    Raises: StartError if something does not start, or the local Spark stops.
     """
-    with contextlib.ExitStack() as stack:
-        spark = None if settings.backend else stack.enter_context(embedded_spark(settings.spark_driver_memory))
-        asyncio.run(_serve(settings, workspaces, spark))
+    serving = asyncio.create_task(_serve(settings, workspaces))
 
+    def stop() -> None:
+        if not serving.cancelling():
+            _log.info("lodge_stopping")
+            serving.cancel()
 
-async def _serve(settings: Settings, workspaces: Workspaces, spark: EmbeddedSpark | None) -> None:
-    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    root = workspaces.temporary.root
-    locations = SessionLocations(root)
-    locations.initialise()
-    config = GatewayConfig(
+        loop.add_signal_handler(number, stop)
+    try:
+        await serving
+    except asyncio.CancelledError:
+        _log.info("lodge_stopped")
+
+
+async def _serve(settings: ServeSettings, workspaces: Workspaces) -> None:
+    async with AsyncExitStack() as stack:
+        spark = None
+        if not settings.backend:
+            memory, message_bytes = settings.spark_driver_memory, settings.max_message_bytes
+            spark = await stack.enter_async_context(embedded_spark(memory, message_bytes))
+        initialised_locations(workspaces)
+        if settings.reaper:
+            await stack.enter_async_context(reaper_process(settings, workspaces))
+        config = config_for(settings, workspaces, spark)
+        address = await stack.enter_async_context(_gateway(config))
+        print(f"Lodge is ready at sc://{address}", flush=True)
+        if spark is not None:
+            await spark.watch()
+        await asyncio.Event().wait()
+
+
+def config_for(settings: ServeSettings, workspaces: Workspaces, spark: EmbeddedSpark | None) -> GatewayConfig:
+    return GatewayConfig(
         listen=settings.listen,
         backends=settings.backend if spark is None else (spark.address,),
         workspaces=workspaces,
-        session_idle_timeout_seconds=settings.session_idle_timeout,
-        lease_duration_seconds=settings.lease_duration,
+        session_idle_timeout_seconds=settings.session_idle_timeout.total_seconds(),
+        lease_duration_seconds=settings.lease_duration.total_seconds(),
         backends_end_with_gateway=spark is not None,
         max_message_bytes=settings.max_message_bytes,
         log_query_text=settings.log_query_text,
     )
+
+
+@asynccontextmanager
+async def _gateway(config: GatewayConfig) -> AsyncIterator[str]:
+    from gateway.server import Gateway  # noqa: PLC0415
+
+    root = config.workspaces.temporary.root
+    locations = initialised_locations(config.workspaces)
     gateway = Gateway(config, FileSessionRecords(root), FileLeases(root), locations)
-    address = await gateway.start()
-    reaper = asyncio.create_task(_keep_reaper(settings, workspaces)) if settings.reaper else None
     try:
-        print(f"Lodge is ready at sc://{address}", flush=True)
-        await _until(stop, spark)
-    finally:
-        await gateway.stop(_GRACE_SECONDS)
-        if reaper is not None:
-            reaper.cancel()
-            await asyncio.gather(reaper, return_exceptions=True)
-
-
-async def _until(stop: asyncio.Event, spark: EmbeddedSpark | None) -> None:
-    """Waits for the signal to stop. Raises: PartDiedError if the local Spark dies first."""
-    while not stop.is_set():
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _WATCH_SECONDS)
-        if spark is not None and spark.exit_code is not None:
-            raise PartDiedError(
-                f"the local Spark Connect server ended with status {spark.exit_code}; its log ends:\n{spark.log_tail()}"
-            )
-
-
-@tenacity.retry(
-    retry=tenacity.retry_if_exception_type(PartDiedError),
-    wait=tenacity.wait_exponential(multiplier=1, max=30),
-)
-async def _keep_reaper(settings: Settings, workspaces: Workspaces) -> None:
-    """Runs the reaper beside the gateway, and starts it anew when it dies."""
-    child = start_child([sys.executable, "-m", "lodge", "reap"], environment=_environment(settings, workspaces))
+        address = await gateway.start()
+    except (OSError, RuntimeError) as error:  # gRPC raises RuntimeError for an address that is in use
+        raise StartError(
+            f"The gateway cannot listen on [{config.listen}]: {error}. Give another address with --listen."
+        ) from error
     try:
-        code = await asyncio.to_thread(child.wait)
+        yield address
     finally:
-        await asyncio.shield(asyncio.to_thread(stop_child, child, _GRACE_SECONDS))
-    log.error("reaper_died", status=code)
-    raise PartDiedError(f"the reaper ended with status {code}")
-
-
-def _environment(settings: Settings, workspaces: Workspaces) -> dict[str, str]:
-    """The settings that the reaper must share, as its environment."""
-    shared = {
-        "LODGE_WORKSPACE": ",".join(f"{name}={each.root.as_uri()}" for name, each in workspaces.by_name.items()),
-        "LODGE_DEFAULT_TEMPORARY_WORKSPACE": workspaces.temporary.name,
-        "LODGE_LEASE_DURATION": str(settings.lease_duration),
-        "LODGE_GRACE_PERIOD": str(settings.grace_period),
-        "LODGE_LOG_LEVEL": settings.log_level,
-    }
-    return {**{key: value for key, value in os.environ.items() if not key.startswith("LODGE_")}, **shared}
+        await gateway.stop(_STOP_SECONDS)

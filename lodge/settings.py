@@ -1,98 +1,87 @@
-"""The settings of Lodge: one typed model, whatever they come from.
+"""The settings of ``lodge serve`` and ``lodge reap``: one model for options, environment and YAML.
 
-Each field is an option of the command line, a key of the YAML file given with ``--config``, and an environment variable
-``LODGE_…``; the first of these that has a value wins. Unknown environment variables are ignored, for Kubernetes sets
-``LODGE_SERVICE_HOST`` and the like for a Service of that name; unknown keys and options are errors.
+A field ``lease_duration`` is the option ``--lease-duration``, the variable ``LODGE_LEASE_DURATION`` and the key
+``lease_duration`` (or ``lease-duration``) of the file given with ``--config``; of several that give a value,
+the first in this order wins, as a whole. A field's description is its help text.
 
-Source: seed 001, 4.1 and 5.5.
+Guarantees:
+
+1. An unknown option or YAML key stops the start. Unknown variables do not: Kubernetes sets some of its own for
+   a service that is called ``lodge``.
+2. What is wrong comes as one SettingError, a line for each setting, with its key, its value and the way out,
+   and without what may be a secret in a value.
+3. One file serves both commands: ``lodge reap`` skips the keys that only ``lodge serve`` has.
 """
 
+import argparse
 import os
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Self
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Literal, TypeVar
 
-import durationpy
 import yaml
-from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic import ByteSize, Field, ValidationError
+from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
-    NoDecode,
+    CliApp,
+    CliSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    SettingsError,
     YamlConfigSettingsSource,
 )
 
-from workspace.workspaces import Workspaces
+from lodge.errors import SettingError
+from lodge.setting_types import (
+    Backends,
+    Duration,
+    ListenAddress,
+    LowerCase,
+    Memory,
+    Metavar,
+    WorkspaceUris,
+)
+
+ENVIRONMENT_PREFIX = "LODGE_"
+CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
+_LARGEST_MESSAGE_BYTES = 2**31 - 1
+
+LogLevel = Annotated[Literal["debug", "info", "warning", "error"], LowerCase, Metavar("LEVEL")]
+MessageSize = Annotated[ByteSize, Field(gt=0, le=_LARGEST_MESSAGE_BYTES), Metavar("BYTES")]
 
 
-class SettingError(Exception):
-    """A setting is wrong; the message is one line that names it and the way out."""
+class ReapSettings(BaseSettings):
+    """What gateway and reaper of one workspace must be told alike."""
 
+    model_config = SettingsConfigDict(
+        env_prefix=ENVIRONMENT_PREFIX,
+        extra="forbid",
+        frozen=True,
+        cli_kebab_case=True,
+        cli_implicit_flags="dual",
+    )
 
-def _duration(value: object) -> object:
-    """Seconds of a duration such as ``30s``, ``500ms`` or ``1h30m``; a plain number is seconds."""
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            pass
-        try:
-            return durationpy.from_str(value).total_seconds()
-        except durationpy.DurationError:
-            raise ValueError(f"[{value}] is not a duration such as 30s, 5m or 1h") from None
-    return value
-
-
-def _list(value: object) -> object:
-    return [each.strip() for each in value.split(",") if each.strip()] if isinstance(value, str) else value
-
-
-def _mapping(value: object) -> object:
-    """``NAME=URI`` pairs as a mapping."""
-    pairs = _list(value)
-    if not isinstance(pairs, (list, tuple)):
-        return pairs
-    mapping: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, uri = str(pair).partition("=")
-        if not equals or not name.strip():
-            raise ValueError(f"[{pair}] is not of the form NAME=URI, such as dfs=file:///data")
-        if name in mapping:
-            raise ValueError(f"the workspace [{name}] is given twice")
-        mapping[name] = uri
-    return mapping
-
-
-Seconds = Annotated[float, BeforeValidator(_duration), Field(gt=0, allow_inf_nan=False)]
-
-
-def _outside_kubernetes() -> bool:
-    return "KUBERNETES_SERVICE_HOST" not in os.environ
-
-
-class Settings(BaseSettings):
-    """All settings; durations are in seconds once read."""
-
-    model_config = SettingsConfigDict(env_prefix="LODGE_", extra="forbid", frozen=True)
-
-    listen: str = "127.0.0.1:15002"
-    backend: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_list)] = ()
-    workspace: Annotated[Mapping[str, str], NoDecode, BeforeValidator(_mapping)] = Field(default_factory=dict)
-    default_temporary_workspace: str = "dfs.tmp"
-    session_idle_timeout: Seconds = 3600.0
-    lease_duration: Seconds = 15.0
-    grace_period: Seconds = 60.0
-    reaper: bool = Field(default_factory=_outside_kubernetes)
-    log_level: str = "info"
-    log_query_text: bool = False
-    max_message_bytes: int = Field(default=128 * 1024 * 1024, gt=0)
-    spark_driver_memory: str = Field(default="2g", pattern=r"^[0-9]+[kmgt]$")
+    workspace: WorkspaceUris = Field(
+        {},
+        description="A workspace, such as dfs=file:///data; may be repeated. Of two names that fit, the longer "
+        "wins. Default: dfs is the current directory, dfs.tmp a private directory for temporary tables below "
+        "$XDG_STATE_HOME or ~/.local/state.",
+    )
+    default_temporary_workspace: Annotated[str, Metavar("NAME")] = Field(
+        "dfs.tmp", description="The workspace that takes temporary tables. Default: dfs.tmp."
+    )
+    lease_duration: Duration = Field(
+        timedelta(seconds=15),
+        description="Silence after which a gateway counts as lost; the same for all gateways and reapers of a "
+        "workspace. Default: 15s.",
+    )
+    grace_period: Duration = Field(
+        timedelta(seconds=60),
+        description="How long something must look dead before the reaper removes it. Default: 60s.",
+    )
+    log_level: LogLevel = Field("info", description="One of debug, info, warning, error. Default: info.")
 
     @classmethod
     def settings_customise_sources(
@@ -103,75 +92,123 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, YamlConfigSettingsSource(settings_cls)
+        """Options come before these, and the YAML file is what ``init_settings`` holds."""
+        return env_settings, init_settings
 
-    @field_validator("listen")
-    @classmethod
-    def _is_host_and_port(cls, value: str) -> str:
-        host, _, port = value.rpartition(":")
-        if not host or not port.isdigit() or int(port) > 65535:
-            raise ValueError(f"[{value}] is not of the form HOST:PORT, such as 127.0.0.1:15002")
-        return value
 
-    @field_validator("backend")
-    @classmethod
-    def _are_backends(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for each in value:
-            parts = urlsplit(each)
-            try:
-                complete = parts.scheme == "sc" and bool(parts.hostname) and parts.port is not None
-            except ValueError:
-                complete = False
-            if not complete or parts.path not in {"", "/"}:
-                raise ValueError(f"[{each}] is not of the form sc://HOST:PORT")
-        return value
+class ServeSettings(ReapSettings):
+    """The settings of a gateway process and of what it starts beside itself."""
 
-    @field_validator("log_level")
-    @classmethod
-    def _is_level(cls, value: str) -> str:
-        if value.lower() not in {"debug", "info", "warning", "error"}:
-            raise ValueError(f"[{value}] is none of debug, info, warning, error")
-        return value.lower()
+    listen: ListenAddress = Field(
+        "127.0.0.1:15002",
+        description="Where clients connect; port 0 lets the system choose. Default: 127.0.0.1:15002.",
+    )
+    backend: Backends = Field(
+        (),
+        description="A Spark Connect server behind the gateway; may be repeated. Default: a local Spark is "
+        "started, and stopped with the gateway.",
+    )
+    session_idle_timeout: Duration = Field(
+        timedelta(minutes=60),
+        description="A session without a request or a running operation for so long is ended. Default: 60m.",
+    )
+    reaper: bool = Field(
+        default_factory=lambda: "KUBERNETES_SERVICE_HOST" not in os.environ,
+        description="Run the reaper beside the gateway. Default: yes, but not in Kubernetes.",
+    )
+    log_query_text: bool = Field(False, description="Let the text of statements stand in the log. Default: no.")
+    max_message_bytes: MessageSize = Field(
+        ByteSize(128 * 1024 * 1024),
+        description="The largest message taken from a client, such as 64MiB. Default: 128MiB.",
+    )
+    spark_driver_memory: Memory = Field("2g", description="Memory of the local Spark, such as 512m or 4g. Default: 2g.")
 
-    @classmethod
-    def read(cls, config: Path | None, options: Mapping[str, Any]) -> Self:
-        """The settings from all sources.
 
-        Args:
-            config: The YAML file, if one is given.
-            options: What the command line says, by field.
+Settings = TypeVar("Settings", bound=ReapSettings)
 
-        Raises: SettingError.
+
+class SettingsOptions:
+    """The options of a settings model on the parser of one command.
+
+    Args:
+        model: Which settings.
+        parser: Gets an option for each field, and ``--config``.
+    """
+
+    def __init__(self, model: type[Settings], parser: argparse.ArgumentParser) -> None:
+        self._model = model
+        parser.add_argument(
+            "--config",
+            metavar="FILE",
+            default=os.environ.get(CONFIG_VARIABLE),
+            help="A YAML file; its keys are the names of these options. Each option is also an environment "
+            f"variable, such as {CONFIG_VARIABLE}. Options come before variables, variables before the file.",
+        )
+        self._source = CliSettingsSource[Any](
+            model, root_parser=parser, add_argument_method=self._add_argument, cli_avoid_json=True
+        )
+
+    def read(self, arguments: argparse.Namespace, model: type[Settings]) -> Settings:
+        """Brings options, environment and file together.
+
+        Raises: SettingError, see guarantee 2.
         """
-        if config is not None and not config.is_file():
-            raise SettingError(f"--config: there is no file [{config}]")
-        source = type(cls.__name__, (cls,), {"model_config": SettingsConfigDict(yaml_file=config)})
+        options = {key: value for key, value in vars(arguments).items() if key in model.model_fields}
+        from_file = {} if arguments.config is None else _read_file(Path(arguments.config), model)
         try:
-            settings: Self = source(**options)
+            return CliApp.run(model, cli_args=options, cli_settings_source=self._source, **from_file)
         except ValidationError as error:
-            raise SettingError("; ".join(_described(each) for each in error.errors())) from None
-        except (SettingsError, yaml.YAMLError, TypeError, ValueError) as error:
-            raise SettingError(f"cannot read the settings: {' '.join(str(error).split())}") from None
-        return settings
+            raise SettingError("\n".join(_explained(problem) for problem in error.errors())) from None
 
-    def workspaces(self) -> Workspaces:
-        """The workspaces, checked; those of the embedded default if none are given.
-
-        Raises: WorkspaceSettingError.
-        """
-        return Workspaces.from_uris(self.workspace or _embedded_workspaces(), self.default_temporary_workspace)
+    def _add_argument(self, parser: Any, *names: str, **keywords: Any) -> Any:
+        field = self._model.model_fields[keywords["dest"]]
+        keywords["help"] = (field.description or "").replace("%", "%%")
+        if "metavar" in keywords:
+            keywords["metavar"] = next(item.text for item in field.metadata if isinstance(item, Metavar))
+        return parser.add_argument(*names, **keywords)
 
 
-def _described(error: Any) -> str:
-    key = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "extra_forbidden":
-        return f"unknown key [{key}]; known are {', '.join(Settings.model_fields)}"
-    text = str(error["msg"]).removeprefix("Value error, ")
-    return f"{key}: {text}" if f"[{error['input']}]" in text else f"{key}: [{error['input']}] is wrong: {text}"
+def _read_file(path: Path, model: type[ReapSettings]) -> Mapping[str, Any]:
+    try:
+        content = YamlConfigSettingsSource(model, yaml_file=_existing(path)).yaml_data
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SettingError(f"config cannot be [{path}]: {reason}. Give a YAML file that exists.") from None
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise SettingError(f"config cannot be [{path}]: it is not YAML: {reason}.") from None
+    return _known(content, path, model)
 
 
-def _embedded_workspaces() -> dict[str, str]:
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    temporary = state / "lodge" / "dfs.tmp"
-    temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return {"dfs": Path.cwd().as_uri(), "dfs.tmp": temporary.as_uri()}
+def _existing(path: Path) -> Path:
+    """Raises: OSError; the library takes a file that is missing for an empty one."""
+    path.open("rb").close()
+    return path
+
+
+def _known(content: Mapping[Any, Any], path: Path, model: type[ReapSettings]) -> Mapping[str, Any]:
+    known: dict[str, Any] = {}
+    for key, value in content.items():
+        name = str(key).replace("-", "_")
+        if name not in ServeSettings.model_fields:
+            names = ", ".join(sorted(ServeSettings.model_fields))
+            raise SettingError(f"The key [{key}] in [{path}] is unknown. Known keys are: {names}.")
+        if name in known:
+            raise SettingError(f"The key [{name}] stands twice in [{path}]. Remove one of them.")
+        known[name] = value
+    return {name: value for name, value in known.items() if name in model.model_fields}
+
+
+def _explained(problem: ErrorDetails) -> str:
+    key = str(problem["loc"][0])
+    reason = str(problem.get("ctx", {}).get("error") or problem["msg"])
+    option = key.replace("_", "-")
+    return (
+        f"{key} cannot be [{_without_secrets(str(problem['input']))}]: {reason}. "
+        f"Set it with --{option}, {ENVIRONMENT_PREFIX}{key.upper()} or {key} in the --config file."
+    )
+
+
+def _without_secrets(text: str) -> str:
+    """Cuts what connection strings carry beside the address: a user before it, parameters after it."""
+    return re.sub(r"//[^/@]*@", "//***@", re.sub(r";.*", ";***", text, flags=re.DOTALL))

@@ -1,0 +1,232 @@
+"""What Lodge costs beside Spark Connect alone: each figure is a ratio of both, measured side by side in one run.
+
+One local Spark Connect server; clients go to it directly and through a gateway in turn, in several rounds, the order
+changing from round to round. Everything shares this machine, so the gateway's own processor time is a part of what is
+measured; it is printed as well.
+
+    python benchmarks/gateway.py [--rounds N] [--seconds S] [--skip-bulk]
+"""
+
+import argparse
+import contextlib
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from pyspark.sql.connect.session import SparkSession
+
+from lodge.embedded_spark import embedded_spark
+from lodge.logs import set_up_logs
+
+CLIENTS = (1, 8, 32)
+RESULT_ROWS = 5_000_000
+UPLOAD_BYTES = 100 * 1024 * 1024
+READY = re.compile(r"Lodge is ready at (sc://\S+)")
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+class Gateway:
+    """A running ``lodge serve`` and its processor time."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stdout is not None
+        ready = READY.search(process.stdout.readline())
+        assert ready is not None, "lodge serve did not start"
+        self.address = ready.group(1)
+        self._stat = Path(f"/proc/{process.pid}/stat")
+
+    def cpu_seconds(self) -> float:
+        fields = self._stat.read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
+
+
+@contextlib.contextmanager
+def gateway(backend: str, directory: Path) -> Iterator[Gateway]:
+    workspaces = {"dfs": directory / "dfs", "dfs.tmp": directory / "tmp"}
+    command = [sys.executable, "-m", "lodge", "serve", "--listen", "127.0.0.1:0", "--backend", backend, "--no-reaper"]
+    for name, path in workspaces.items():
+        path.mkdir()
+        command += ["--workspace", f"{name}={path.as_uri()}"]
+    with subprocess.Popen([*command, "--log-level", "warning"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Gateway(process)
+        finally:
+            process.terminate()
+
+
+def connect(address: str) -> SparkSession:
+    return SparkSession.builder.remote(address).create()
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(int(len(values) * share), len(values) - 1)]
+
+
+def in_turn(round_number: int, routes: dict[str, Callable[[], None]]) -> None:
+    for name in list(routes) if round_number % 2 == 0 else reversed(list(routes)):
+        routes[name]()
+
+
+def statements(sessions: list[SparkSession], seconds: float) -> list[float]:
+    """Latencies, in seconds, of ``select 1`` by all sessions at once for some time."""
+    end = time.perf_counter() + seconds
+
+    def work(session: SparkSession) -> list[float]:
+        latencies = []
+        while (begun := time.perf_counter()) < end:
+            session.sql("select 1").collect()
+            latencies.append(time.perf_counter() - begun)
+        return latencies
+
+    with ThreadPoolExecutor(len(sessions)) as pool:
+        return [latency for each in pool.map(work, sessions) for latency in each]
+
+
+def bench_select_1(direct: str, lodge: Gateway, rounds: int, seconds: float) -> None:
+    print("\nselect 1            p50 direct   p50 Lodge   ratio   p99 ratio   statements/s   gateway CPU/statement")
+    for clients in CLIENTS:
+        sessions = {"direct": [connect(direct) for _ in range(clients)]}
+        sessions["Lodge"] = [connect(lodge.address) for _ in range(clients)]
+        latencies: dict[str, list[float]] = {name: [] for name in sessions}
+        medians: dict[str, list[float]] = {name: [] for name in sessions}
+        for each in sessions.values():
+            statements(each, seconds)  # warm
+        cpu = [0.0]
+
+        def measure(name: str) -> Callable[[], None]:
+            def run() -> None:
+                begun = lodge.cpu_seconds()
+                found = statements(sessions[name], seconds)  # noqa: B023 - called in this turn of the loop
+                if name == "Lodge":
+                    cpu[0] += lodge.cpu_seconds() - begun  # noqa: B023
+                latencies[name] += found  # noqa: B023
+                medians[name].append(statistics.median(found))  # noqa: B023
+
+            return run
+
+        for number in range(rounds):
+            in_turn(number, {name: measure(name) for name in sessions})
+        p50 = {name: percentile(found, 0.5) for name, found in latencies.items()}
+        p99 = {name: percentile(found, 0.99) for name, found in latencies.items()}
+        ratios = [b / a for a, b in zip(medians["direct"], medians["Lodge"], strict=True)]
+        rates = [len(latencies[name]) / (rounds * seconds) for name in ("direct", "Lodge")]
+        print(
+            f"{clients:3} clients         {p50['direct'] * 1e3:7.1f} ms  {p50['Lodge'] * 1e3:7.1f} ms"
+            f"   {statistics.median(ratios):5.2f}   {p99['Lodge'] / p99['direct']:9.2f}"
+            f"   {rates[0]:5.0f} / {rates[1]:4.0f}   {cpu[0] / len(latencies['Lodge']) * 1e3:7.2f} ms",
+            flush=True,
+        )
+        for each in sessions.values():
+            for session in each:
+                session.stop()
+
+
+def bench_bulk(
+    name: str, megabytes: float, work: Callable[[SparkSession], object], direct: str, lodge: Gateway, rounds: int
+) -> None:
+    sessions = {"direct": connect(direct), "Lodge": connect(lodge.address)}
+    times: dict[str, list[float]] = {each: [] for each in sessions}
+    cpu = [0.0]
+
+    def measure(route: str) -> Callable[[], None]:
+        def run() -> None:
+            cpu_begun, begun = lodge.cpu_seconds(), time.perf_counter()
+            work(sessions[route])
+            times[route].append(time.perf_counter() - begun)
+            if route == "Lodge":
+                cpu[0] += lodge.cpu_seconds() - cpu_begun
+
+        return run
+
+    for session in sessions.values():
+        work(session)  # warm
+    for number in range(rounds):
+        in_turn(number, {route: measure(route) for route in sessions})
+    ratio = statistics.median(a / b for a, b in zip(times["direct"], times["Lodge"], strict=True))
+    print(
+        f"{name:32} {megabytes / min(times['direct']):6.0f} MB/s direct {megabytes / min(times['Lodge']):6.0f} MB/s Lodge"
+        f"   throughput ratio {ratio:4.2f}   gateway CPU {cpu[0] / rounds / megabytes * 1e3:5.2f} ms/MB",
+        flush=True,
+    )
+    for session in sessions.values():
+        session.stop()
+
+
+def bench_beside_upload(frame: pd.DataFrame, direct: str, lodge: Gateway, rounds: int, seconds: float) -> None:
+    """A small statement while another client uploads: what stalls the gateway's event loop shows here."""
+    ratios, medians = [], []
+    for number in range(rounds):
+        found: dict[str, float] = {}
+
+        def measure(name: str, address: str) -> Callable[[], None]:
+            def run() -> None:
+                small, large = connect(address), connect(address)
+                statements([small], 1.0)
+                upload = threading.Thread(target=lambda: large.createDataFrame(frame).count())
+                upload.start()
+                latencies = statements([small], seconds)
+                upload.join()
+                found[name] = percentile(latencies, 0.5)  # noqa: B023 - called in this turn of the loop
+                small.stop()
+                large.stop()
+
+            return run
+
+        in_turn(number, {"direct": measure("direct", direct), "Lodge": measure("Lodge", lodge.address)})
+        ratios.append(found["Lodge"] / found["direct"])
+        medians.append((found["direct"], found["Lodge"]))
+    print(
+        f"select 1 beside the upload: p50 direct {statistics.median(a for a, _ in medians) * 1e3:.1f} ms, "
+        f"Lodge {statistics.median(b for _, b in medians) * 1e3:.1f} ms, ratio {statistics.median(ratios):.2f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--skip-bulk", action="store_true")
+    arguments = parser.parse_args()
+    set_up_logs("warning")
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        embedded_spark("5g") as spark,
+        gateway(spark.address, Path(directory)) as lodge,
+    ):
+        bench_select_1(spark.address, lodge, arguments.rounds, arguments.seconds)
+        if arguments.skip_bulk:
+            return
+        print()
+        query = f"select id, id * 2 b, cast(id as double) c from range({RESULT_ROWS})"
+        bench_bulk(
+            "Arrow result, 5 million rows",
+            RESULT_ROWS * 24 / 1e6,
+            lambda session: session.sql(query).toArrow(),
+            spark.address,
+            lodge,
+            arguments.rounds,
+        )
+        frame = pd.DataFrame({f"c{n}": np.random.default_rng(n).random(UPLOAD_BYTES // 32) for n in range(4)})
+        bench_bulk(
+            "createDataFrame upload, 100 MB",
+            UPLOAD_BYTES / 1e6,
+            lambda session: session.createDataFrame(frame).count(),
+            spark.address,
+            lodge,
+            arguments.rounds,
+        )
+        bench_beside_upload(frame, spark.address, lodge, min(arguments.rounds, 3), arguments.seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""The reaper beside the gateway: a child process that is started again when it dies."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+
+import structlog
+import tenacity
+
+from lodge.children import start_child, stop_child
+from lodge.settings import ENVIRONMENT_PREFIX, ReapSettings
+from workspace.workspaces import Workspaces
+
+_STOP_SECONDS = 10
+_HEALTHY_SECONDS = 60
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class _ReaperDiedEarlyError(Exception):
+    pass
+
+
+@asynccontextmanager
+async def reaper_process(settings: ReapSettings, workspaces: Workspaces) -> AsyncIterator[None]:
+    """Keeps a reaper running for the time of the block; to be entered in the main thread."""
+    keeping = asyncio.create_task(_keep_running(environment_for(settings, workspaces)))
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        with suppress(asyncio.CancelledError):
+            await keeping
+
+
+def environment_for(settings: ReapSettings, workspaces: Workspaces) -> Mapping[str, str]:
+    """Our environment, with the settings that we have in the place of those that we were given."""
+    uris = [f"{name}={workspace.root.as_uri()}" for name, workspace in workspaces.by_name.items()]
+    values = {
+        "workspace": ",".join(uris),
+        "default_temporary_workspace": settings.default_temporary_workspace,
+        "lease_duration": _seconds(settings.lease_duration.total_seconds()),
+        "grace_period": _seconds(settings.grace_period.total_seconds()),
+        "log_level": settings.log_level,
+    }
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
+    return inherited | {f"{ENVIRONMENT_PREFIX}{key.upper()}": value for key, value in values.items()}
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.6f}"
+
+
+async def _keep_running(environment: Mapping[str, str]) -> None:
+    while True:
+        await _run(environment)
+
+
+@tenacity.retry(
+    retry=tenacity.retry_if_exception_type(_ReaperDiedEarlyError),
+    wait=tenacity.wait_random_exponential(multiplier=0.5, max=30),
+)
+async def _run(environment: Mapping[str, str]) -> None:
+    """Runs one reaper to its end.
+
+    Raises: _ReaperDiedEarlyError if it had not worked for long; the next one then waits.
+    """
+    begun_seconds = time.monotonic()
+    try:
+        process = await start_child([sys.executable, "-m", "lodge", "reap"], environment=environment)
+    except OSError as error:
+        _log.error("reaper_process_failed", reason=str(error))
+        raise _ReaperDiedEarlyError from error
+    _log.info("reaper_process_started", pid=process.pid)
+    try:
+        status = await process.wait()
+    finally:
+        await stop_child(process, _STOP_SECONDS)
+    _log.error("reaper_process_died", pid=process.pid, exit_status=status)
+    if time.monotonic() - begun_seconds < _HEALTHY_SECONDS:
+        raise _ReaperDiedEarlyError

@@ -1,0 +1,115 @@
+"""The kinds of values that settings have, each as a person writes it.
+
+A value comes as text from an option or the environment, and as text, number, list or mapping from YAML. Every
+refusal is a phrase that ends the sentence "… cannot be [value]: ".
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated
+from urllib.parse import SplitResult, urlsplit
+
+import durationpy
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_settings import NoDecode
+
+# Stricter than durationpy, which skips what it does not know between two parts.
+_DURATION = re.compile(r"(\d+(\.\d+)?(ms|s|m|h|d))+", re.ASCII)
+_DURATION_WANTED = "it must be a duration longer than zero, such as 500ms, 30s, 5m or 1h"
+_SECONDS = re.compile(r"\d+(\.\d+)?", re.ASCII)
+_PLAIN_NAME = re.compile(r"[^\s,=]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Metavar:
+    """What stands for the value in the help text of a setting's option."""
+
+    text: str
+
+
+def _duration(value: object) -> timedelta:
+    text = "" if isinstance(value, bool) else str(value)
+    try:
+        if _SECONDS.fullmatch(text):
+            duration = timedelta(seconds=float(text))
+        elif _DURATION.fullmatch(text):
+            duration = durationpy.from_str(text)
+        else:
+            raise ValueError(_DURATION_WANTED)
+    except OverflowError:
+        raise ValueError(_DURATION_WANTED) from None
+    if duration <= timedelta(0):
+        raise ValueError(_DURATION_WANTED)
+    return duration
+
+
+def _listen_address(value: str) -> str:
+    wanted = "it must be HOST:PORT, such as 127.0.0.1:15002; port 0 lets the system choose"
+    try:
+        parts = urlsplit(f"//{value}")
+        usable = bool(parts.hostname) and parts.port is not None and _is_host_and_port(parts)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError(wanted)
+    return value
+
+
+def _backend_address(value: str) -> str:
+    wanted = "it must be sc://HOST:PORT, with nothing after the port"
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme == "sc" and bool(parts.hostname) and bool(parts.port) and _is_host_and_port(parts)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError(wanted)
+    return f"sc://{parts.netloc}"
+
+
+def _is_host_and_port(parts: SplitResult) -> bool:
+    plain = not (parts.query or parts.fragment or parts.path.strip("/"))
+    return plain and re.search(r"[\s@,;]", parts.netloc) is None
+
+
+def _separated(value: object) -> object:
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+def _named(value: object) -> object:
+    """A mapping, of ``NAME=URI`` separated by commas."""
+    if not isinstance(value, str):
+        return value
+    pairs = [part.strip().partition("=") for part in value.split(",")]
+    for name, separator, uri in pairs:
+        if not (name and separator and uri):
+            raise ValueError("it must be NAME=URI, such as dfs=file:///data; write a comma in a URI as %2C")
+    return {name: uri for name, _, uri in pairs}
+
+
+def _with_plain_names(value: Mapping[str, str]) -> Mapping[str, str]:
+    for name in value:
+        if not _PLAIN_NAME.fullmatch(name):
+            raise ValueError(f"the name [{name}] must have no space, comma or equals sign")
+    return value
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration), Metavar("DURATION")]
+ListenAddress = Annotated[str, AfterValidator(_listen_address), Metavar("HOST:PORT")]
+BackendAddress = Annotated[str, AfterValidator(_backend_address)]
+Backends = Annotated[tuple[BackendAddress, ...], NoDecode, BeforeValidator(_separated), Metavar("sc://HOST:PORT")]
+WorkspaceUris = Annotated[
+    dict[str, str],
+    NoDecode,
+    BeforeValidator(_named),
+    AfterValidator(_with_plain_names),
+    Metavar("NAME=URI"),
+]
+Memory = Annotated[str, Field(pattern=r"(?i)^[1-9]\d*[kmgt]$"), Metavar("SIZE")]
+LowerCase = BeforeValidator(_lower)

@@ -1,0 +1,38 @@
+"""From settings to workspaces; with none given, the two of the embedded default."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from lodge.errors import SettingError
+from lodge.settings import ReapSettings
+from workspace.workspaces import Workspaces, WorkspaceSettingError
+
+
+def workspaces_of(settings: ReapSettings) -> Workspaces:
+    """Only the default workspace for temporary tables is made if it is missing; what a user names must exist.
+
+    Raises: SettingError
+    """
+    uris: Mapping[str, str] = settings.workspace or _default_uris()
+    try:
+        return Workspaces.from_uris(uris, settings.default_temporary_workspace)
+    except WorkspaceSettingError as error:
+        raise SettingError(f"{error} See --workspace and --default-temporary-workspace.") from None
+
+
+def _default_uris() -> Mapping[str, str]:
+    try:
+        temporary = _state_home() / "lodge" / "dfs.tmp"
+        temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return {"dfs": Path.cwd().as_uri(), "dfs.tmp": temporary.as_uri()}
+    except (OSError, RuntimeError) as error:  # a user without a home directory is a RuntimeError
+        raise SettingError(
+            f"The default workspaces cannot be made: {error}. Name them with --workspace, or set XDG_STATE_HOME."
+        ) from None
+
+
+def _state_home() -> Path:
+    """A relative XDG_STATE_HOME does not count, as the XDG Base Directory Specification says."""
+    given = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return given if given.is_absolute() else Path.home() / ".local" / "state"

@@ -1,0 +1,160 @@
+"""What all tests share: one real Spark Connect server for the whole run, and gateways as real processes."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyspark
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+START_SECONDS = 120
+STOP_SECONDS = 30
+SPARK_STARTED = re.compile(r"Spark Connect server started at: (\S+:\d+)")
+READY = re.compile(r"Lodge is ready at (sc://\S+)")
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
+    """Waits until the condition holds; fails with what was waited for."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"Not within {seconds} s: {what}")
+        time.sleep(0.05)
+
+
+@pytest.fixture(name="wait_until", scope="session")
+def wait_until_fixture() -> Callable[..., None]:
+    return wait_until
+
+
+@pytest.fixture(scope="session")
+def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Spark Connect server that finds Lodge's data source on its Python path."""
+    directory = tmp_path_factory.mktemp("spark")
+    log = directory / "server.log"
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={directory}",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.local.dir": str(directory),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.ui.enabled": "false",
+    }
+    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]"]
+    for key, value in settings.items():
+        command += ["--conf", f"{key}={value}"]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    environment = os.environ | {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(REPOSITORY),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    with log.open("wb") as output:
+        server = subprocess.Popen(command, cwd=directory, env=environment, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        yield f"sc://{spark_address(server, log)}"
+    finally:
+        end(server)
+
+
+def spark_address(server: "subprocess.Popen[bytes]", log: Path) -> str:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and server.poll() is None:
+        if started := SPARK_STARTED.search(log.read_text(errors="replace")):
+            return started[1]
+        time.sleep(0.1)
+    pytest.fail(f"Spark did not start in {START_SECONDS} s; its log ends:\n{log.read_text()[-4000:]}")
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(STOP_SECONDS)
+
+
+@dataclass
+class LodgeProcess:
+    """A running ``lodge serve``.
+
+    Attributes:
+        address: Where clients connect, ``sc://host:port``.
+        root: The default temporary workspace.
+        files: The workspace ``dfs``.
+        log_file: What it wrote to standard error.
+    """
+
+    address: str
+    root: Path
+    files: Path
+    log_file: Path
+    process: "subprocess.Popen[bytes]" = field(repr=False)
+
+    @property
+    def target(self) -> str:
+        return self.address.removeprefix("sc://")
+
+    def locations(self) -> list[Path]:
+        return [path for path in self.root.iterdir() if path.name != ".lodge"]
+
+    def records(self) -> list[Path]:
+        return list((self.root / ".lodge" / "sessions").iterdir())
+
+    def log(self) -> str:
+        return self.log_file.read_text()
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def stop(self) -> int:
+        """Ends it as an operator would. Returns: its exit status."""
+        end(self.process)
+        return self.process.returncode
+
+
+@pytest.fixture(scope="session")
+def start_lodge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LodgeProcess]]:
+    """Starts gateways, each in workspaces of its own unless they are given; all end with the run."""
+    started: list[LodgeProcess] = []
+
+    def start(
+        *options: str, backend: str, beside: LodgeProcess | None = None, reaper: str = "--no-reaper"
+    ) -> LodgeProcess:
+        directory = tmp_path_factory.mktemp("lodge")
+        root, files = directory / "tmp", directory / "files"
+        if beside is not None:
+            root, files = beside.root, beside.files
+        for path in (root, files):
+            path.mkdir(exist_ok=True)
+        command = [sys.executable, "-m", "lodge", "serve", "--listen", "127.0.0.1:0", "--backend", backend, reaper]
+        command += ["--workspace", f"dfs={files.as_uri()}", "--workspace", f"dfs.tmp={root.as_uri()}", *options]
+        log = directory / "lodge.log"
+        with log.open("wb") as errors:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=directory)
+        assert process.stdout is not None
+        line = process.stdout.readline().decode()
+        ready = READY.search(line)
+        if ready is None:
+            end(process)
+            pytest.fail(f"lodge serve did not start: {log.read_text()}")
+        lodge = LodgeProcess(ready.group(1), root, files, log, process)
+        started.append(lodge)
+        return lodge
+
+    yield start
+    for lodge in started:
+        lodge.stop()

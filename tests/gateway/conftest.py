@@ -1,0 +1,37 @@
+"""A gateway in front of the run's Spark server, and unmodified PySpark clients of it."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from pyspark.sql.connect.session import SparkSession
+
+AMOUNT = '"1","Bob","200","false"\n"2","Kate","150","true"\n"3","Tim","20","false"\n"4","Roger","500","true"\n'
+
+
+@pytest.fixture(scope="session")
+def lodge(start_lodge, spark_server):
+    """One gateway for all tests that need nothing special of it."""
+    gateway = start_lodge(backend=spark_server)
+    (gateway.files / "amount.csv").write_text(AMOUNT)
+    return gateway
+
+
+@pytest.fixture
+def connect(lodge) -> Iterator[Callable[..., SparkSession]]:
+    """Makes client sessions that end with the test."""
+    sessions = []
+
+    def make(gateway=lodge, **parameters: str) -> SparkSession:
+        suffix = "".join(f";{key}={value}" for key, value in parameters.items())
+        session = SparkSession.builder.remote(f"{gateway.address}/{suffix}").create()
+        sessions.append(session)
+        return session
+
+    yield make
+    for session in sessions:
+        session.stop()
+
+
+@pytest.fixture
+def spark(connect) -> SparkSession:
+    return connect()

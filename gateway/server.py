@@ -74,7 +74,8 @@ class Gateway:
                 ("grpc.so_reuseport", 0),
             ]
         )
-        self._server.add_generic_rpc_handlers((SparkConnectService(self._sessions, self._operations, tables, config),))
+        self._service = SparkConnectService(self._sessions, self._operations, tables, config)
+        self._server.add_generic_rpc_handlers((self._service,))
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         host, _, _ = config.listen.rpartition(":")
@@ -97,6 +98,7 @@ class Gateway:
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.stop(grace_seconds)
         await self._operations.end_all()
+        await self._service.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -34,12 +34,14 @@ from gateway.errors import (
 )
 from gateway.forwarding import (
     Context,
+    call_arguments,
     forward_responses,
     forward_stream,
     forward_unary,
     forward_upload,
 )
 from gateway.operations import Operation, Operations
+from gateway.releases import Releases
 from gateway.requests import SessionKey, message_field, session_key, string_field
 from gateway.sessions import Session, Sessions
 from gateway.sql.statements import CreateTemporaryTable, DropTable, StatementError, query_only, recognise
@@ -66,6 +68,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     ) -> None:
         self._sessions = sessions
         self._operations = operations
+        self._releases = Releases()
         self._tables = tables
         self._log_query_text = config.log_query_text
         self._workspace_roots = tuple(name.partition(".")[0].lower().encode() for name in config.workspaces.by_name)
@@ -86,6 +89,9 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             ),
             "AddArtifacts": grpc.stream_unary_rpc_method_handler(self._streaming("AddArtifacts")),
         }
+
+    async def stop(self) -> None:
+        await self._releases.stop()
 
     def service(self, handler_call_details: Any) -> Any:
         """The handler of a method; of one that this version does not know, one that passes everything."""
@@ -253,19 +259,22 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         await self._send(operation, message.last_response_id, context)
 
     async def _release_execute(self, call: "_Call", request: bytes, context: Context) -> bytes:
-        operation = self._operations.find(call.key, string_field(request, _REATTACH_OPERATION_ID))
-        if operation is None:
-            return await self._pass_unary(call, request, context)
         message = base_pb2.ReleaseExecuteRequest.FromString(request)
+        operation = self._operations.find(call.key, message.operation_id)
+        answer = base_pb2.ReleaseExecuteResponse(session_id=message.session_id, operation_id=message.operation_id)
+        if operation is not None:
+            if message.HasField("release_until"):
+                operation.release_until(message.release_until.response_id)
+            else:
+                self._operations.release(operation)
+            answer.server_side_session_id = operation.server_side_session_id
+            return answer.SerializeToString()
+        key = (call.key, message.operation_id)
         if message.HasField("release_until"):
-            operation.release_until(message.release_until.response_id)
-        else:
-            self._operations.release(operation)
-        return base_pb2.ReleaseExecuteResponse(
-            session_id=message.session_id,
-            server_side_session_id=operation.server_side_session_id,
-            operation_id=operation.id,
-        ).SerializeToString()
+            self._releases.defer(key, call.backend, request, call_arguments(context))
+            return answer.SerializeToString()
+        self._releases.forget(key)
+        return await self._pass_unary(call, request, context)
 
     async def _interrupt(self, call: "_Call", request: bytes, context: Context) -> bytes:
         message = base_pb2.InterruptRequest.FromString(request)

@@ -7,6 +7,7 @@ following an operation to its end is done here once.
 Source: Spark: ExecuteGrpcResponseSender (a stream that ends without ``result_complete`` must be reattached).
 """
 
+import asyncio
 import contextlib
 import json
 import uuid
@@ -140,6 +141,9 @@ class BackendSession:
                 if last_response_id:
                     reattach.last_response_id = last_response_id
                 method, data = "ReattachExecute", reattach.SerializeToString()
+        except (asyncio.CancelledError, GeneratorExit):
+            await self._interrupt(request.operation_id)
+            raise
         finally:
             await self._release(request)
 
@@ -152,6 +156,17 @@ class BackendSession:
             raise BackendError(error, self._backend.address) from error
         finally:
             call.cancel()
+
+    async def _interrupt(self, operation_id: str) -> None:
+        """Ends an operation at the backend; releasing one that still runs would leave its jobs running."""
+        request = base_pb2.InterruptRequest(
+            session_id=self._request.session_id,
+            user_context=self._request.user_context,
+            interrupt_type=base_pb2.InterruptRequest.INTERRUPT_TYPE_OPERATION_ID,
+            operation_id=operation_id,
+        )
+        with contextlib.suppress(LodgeError):
+            await self._call("Interrupt", request.SerializeToString())
 
     async def _release(self, request: base_pb2.ExecutePlanRequest) -> None:
         release = base_pb2.ReleaseExecuteRequest(

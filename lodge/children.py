@@ -47,7 +47,7 @@ async def start_child(
         cwd=directory,
         env=environment,
         start_new_session=True,
-        preexec_fn=_dies_with(os.getpid()),  # noqa: PLW1509 - two system calls, nothing that takes a lock
+        preexec_fn=_dies_with(os.getpid()),
     )
 
 
@@ -67,6 +67,8 @@ async def stop_child(process: Process, grace_seconds: float) -> None:
 
 
 def _dies_with(parent: int) -> Callable[[], None]:
+    """For the child between fork and exec, so it must not take a lock: two system calls and no more."""
+
     def bind() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it died before the line above

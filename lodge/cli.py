@@ -35,9 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     try:
         if parsed.command == "serve":
-            _serve(serve_options.read(parsed, ServeSettings))
+            _serve(serve_options.read(parsed))
         else:
-            _reap(reap_options.read(parsed, ReapSettings))
+            _reap(reap_options.read(parsed))
     except LodgeError as error:
         for line in str(error).splitlines():
             print(f"lodge: {line}", file=sys.stderr)
@@ -54,10 +54,10 @@ def _serve(settings: ServeSettings) -> None:
 
     workspaces = workspaces_of(settings)
 
-    from lodge.logs import configure  # noqa: PLC0415
+    from lodge.logs import set_up_logs  # noqa: PLC0415
     from lodge.serve import serve  # noqa: PLC0415
 
-    configure(settings.log_level)
+    set_up_logs(settings.log_level)
     asyncio.run(serve(settings, workspaces))
 
 
@@ -66,8 +66,8 @@ def _reap(settings: ReapSettings) -> None:
 
     workspaces = workspaces_of(settings)
 
-    from lodge.logs import configure  # noqa: PLC0415
+    from lodge.logs import set_up_logs  # noqa: PLC0415
     from lodge.reap import reap  # noqa: PLC0415
 
-    configure(settings.log_level)
+    set_up_logs(settings.log_level)
     asyncio.run(reap(settings, workspaces))

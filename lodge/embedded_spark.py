@@ -20,8 +20,8 @@ import sys
 import tempfile
 import time
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +48,8 @@ class EmbeddedSpark:
 
     Attributes:
         address: ``sc://127.0.0.1:PORT``.
-        pid: Of its Java process.
+        process: Its Java process.
+        log_file: In the private directory; gone when it has stopped.
     """
 
     address: str
@@ -69,7 +70,7 @@ class EmbeddedSpark:
 
 
 @asynccontextmanager
-async def embedded_spark(driver_memory: str, max_message_bytes: int) -> AsyncIterator[EmbeddedSpark]:
+async def started_spark(driver_memory: str, max_message_bytes: int) -> AsyncIterator[EmbeddedSpark]:
     """Runs Spark for the time of the block; to be entered in the main thread.
 
     Args:
@@ -92,6 +93,18 @@ async def embedded_spark(driver_memory: str, max_message_bytes: int) -> AsyncIte
         finally:
             await stop_child(process, _STOP_SECONDS)
             _log.info("embedded_spark_stopped", pid=process.pid)
+
+
+@contextmanager
+def embedded_spark(driver_memory: str, max_message_bytes: int = 128 * 1024 * 1024) -> Iterator[EmbeddedSpark]:
+    """As :func:`started_spark`, for programs without an event loop."""
+    with asyncio.Runner() as runner:
+        manager = started_spark(driver_memory, max_message_bytes)
+        spark = runner.run(manager.__aenter__())
+        try:
+            yield spark
+        finally:
+            runner.run(manager.__aexit__(None, None, None))
 
 
 async def _start(java: Path, directory: Path, log_file: Path, options: Mapping[str, str]) -> Process:
@@ -154,7 +167,7 @@ async def _address(process: Process, log_file: Path) -> str:
     """Waits until Spark says where it listens, and can be reached there."""
     try:
         async with asyncio.timeout(_START_SECONDS):
-            while (started := _STARTED.search(log_file.read_bytes())) is None:
+            while (started := _started(log_file)) is None:
                 if process.returncode is not None:
                     raise _failure(
                         f"The local Spark stopped while it started, with exit status {process.returncode}",
@@ -167,6 +180,10 @@ async def _address(process: Process, log_file: Path) -> str:
             return f"sc://127.0.0.1:{port}"
     except (TimeoutError, OSError) as error:
         raise _failure(f"The local Spark was not ready after {_START_SECONDS} s ({error!r})", log_file) from None
+
+
+def _started(log_file: Path) -> "re.Match[bytes] | None":
+    return _STARTED.search(log_file.read_bytes())
 
 
 def _failure(what: str, log_file: Path) -> StartError:

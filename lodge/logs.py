@@ -13,19 +13,19 @@ Not guaranteed: that a secret is found in free text without a recognisable form.
 import logging
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import structlog
 from structlog.typing import EventDict, Processor
 
 _MASK = "***"
-_SECRET_NAME = re.compile(r"token|authorization|password|passwd|secret|credential|cookie|api_?key", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"token|authorization|password|passwd|secret|credential|cookie|api[-_]?key", re.IGNORECASE)
 _SECRET_TEXT = re.compile(
     r"(?P<kept>\b(?:bearer|basic)\s+|(?:token|password|passwd|secret)\s*=\s*)[^\s;&,'\"]+", re.IGNORECASE
 )
 
 
-def configure(level: str) -> None:
+def set_up_logs(level: str) -> None:
     """Sets up structlog and the standard library's logging for this process.
 
     Args:
@@ -36,7 +36,7 @@ def configure(level: str) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    rendering = [structlog.processors.format_exc_info, without_secrets, _renderer(sys.stderr.isatty())]
+    rendering: list[Processor] = [structlog.processors.format_exc_info, without_secrets, _renderer(sys.stderr.isatty())]
     number = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[*shared, *rendering],
@@ -76,18 +76,18 @@ def _field(name: object, value: object) -> object:
 
 
 def _value(value: object) -> object:
-    match value:
-        case None | bool() | int() | float():
-            return value
-        case str():
-            return _SECRET_TEXT.sub(rf"\g<kept>{_MASK}", value)
-        case Mapping():
-            return {str(name): _field(name, item) for name, item in value.items()}
-        case (str() as name, item) if isinstance(value, tuple):
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): _field(name, item) for name, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return _items(value)
+    return _SECRET_TEXT.sub(rf"\g<kept>{_MASK}", str(value))
+
+
+def _items(values: Collection[object]) -> list[object]:
+    match values:
+        case (str(name), item) if isinstance(values, tuple):  # a pair of metadata, or of any other mapping
             return [name, _field(name, item)]
-        case set() | frozenset():
-            return [_value(item) for item in value]
-        case Sequence() if not isinstance(value, bytes | bytearray | memoryview):
-            return [_value(item) for item in value]
         case _:
-            return _value(str(value))
+            return [_value(item) for item in values]

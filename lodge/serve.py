@@ -13,7 +13,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import structlog
 
 from gateway.config import GatewayConfig
-from lodge.embedded_spark import EmbeddedSpark, embedded_spark
+from gateway.errors import LodgeError as GatewayError
+from gateway.server import Gateway, ListenError
+from lodge.embedded_spark import EmbeddedSpark, started_spark
 from lodge.errors import StartError
 from lodge.reap import initialised_locations
 from lodge.reaper_process import reaper_process
@@ -53,7 +55,7 @@ async def _serve(settings: ServeSettings, workspaces: Workspaces) -> None:
         spark = None
         if not settings.backend:
             memory, message_bytes = settings.spark_driver_memory, settings.max_message_bytes
-            spark = await stack.enter_async_context(embedded_spark(memory, message_bytes))
+            spark = await stack.enter_async_context(started_spark(memory, message_bytes))
         initialised_locations(workspaces)
         if settings.reaper:
             await stack.enter_async_context(reaper_process(settings, workspaces))
@@ -80,17 +82,15 @@ def config_for(settings: ServeSettings, workspaces: Workspaces, spark: EmbeddedS
 
 @asynccontextmanager
 async def _gateway(config: GatewayConfig) -> AsyncIterator[str]:
-    from gateway.server import Gateway  # noqa: PLC0415
-
     root = config.workspaces.temporary.root
     locations = initialised_locations(config.workspaces)
     gateway = Gateway(config, FileSessionRecords(root), FileLeases(root), locations)
     try:
         address = await gateway.start()
-    except (OSError, RuntimeError) as error:  # gRPC raises RuntimeError for an address that is in use
-        raise StartError(
-            f"The gateway cannot listen on [{config.listen}]: {error}. Give another address with --listen."
-        ) from error
+    except ListenError as error:
+        raise StartError(f"{error}. Give another address with --listen.") from error
+    except GatewayError as error:
+        raise StartError(str(error)) from error
     try:
         yield address
     finally:

@@ -30,6 +30,8 @@ class Metavar:
 
 
 def _duration(value: object) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
     text = "" if isinstance(value, bool) else str(value)
     try:
         if _SECONDS.fullmatch(text):

@@ -19,7 +19,7 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import yaml
 from pydantic import ByteSize, Field, ValidationError
@@ -127,7 +127,7 @@ class ServeSettings(ReapSettings):
 Settings = TypeVar("Settings", bound=ReapSettings)
 
 
-class SettingsOptions:
+class SettingsOptions(Generic[Settings]):
     """The options of a settings model on the parser of one command.
 
     Args:
@@ -141,18 +141,20 @@ class SettingsOptions:
             "--config",
             metavar="FILE",
             default=os.environ.get(CONFIG_VARIABLE),
-            help="A YAML file; its keys are the names of these options. Each option is also an environment "
-            f"variable, such as {CONFIG_VARIABLE}. Options come before variables, variables before the file.",
+            help=f"A YAML file (or {CONFIG_VARIABLE}); its keys are the names of these options. Each option is also "
+            f"a variable, such as {ENVIRONMENT_PREFIX}LOG_LEVEL. Options come before variables, variables before "
+            "the file.",
         )
         self._source = CliSettingsSource[Any](
             model, root_parser=parser, add_argument_method=self._add_argument, cli_avoid_json=True
         )
 
-    def read(self, arguments: argparse.Namespace, model: type[Settings]) -> Settings:
+    def read(self, arguments: argparse.Namespace) -> Settings:
         """Brings options, environment and file together.
 
         Raises: SettingError, see guarantee 2.
         """
+        model = self._model
         options = {key: value for key, value in vars(arguments).items() if key in model.model_fields}
         from_file = {} if arguments.config is None else _read_file(Path(arguments.config), model)
         try:
@@ -171,12 +173,13 @@ class SettingsOptions:
 def _read_file(path: Path, model: type[ReapSettings]) -> Mapping[str, Any]:
     try:
         content = YamlConfigSettingsSource(model, yaml_file=_existing(path)).yaml_data
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise SettingError(f"config cannot be [{path}]: {reason}. Give a YAML file that exists.") from None
+    except OSError as error:
+        raise SettingError(f"config cannot be [{path}]: {error.strerror}. Give a YAML file that exists.") from None
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise SettingError(f"config cannot be [{path}]: it is not YAML: {reason}.") from None
+    except (AttributeError, TypeError, ValueError):  # the library meets a list, a text, or a key that is a number
+        raise SettingError(f"config cannot be [{path}]: it must be lines of KEY: VALUE.") from None
     return _known(content, path, model)
 
 

@@ -3,10 +3,14 @@
 Why it exists: Lodge replaces spans of a statement and never writes one anew, so it must see names exactly where Spark
 sees them: not in strings, not in comments, but in hints.
 
-Guarantee: the tokens are in order and do not overlap; between them is nothing but white space and comments. The time
-is linear in the length of the text.
+Guarantees:
 
-Source: Spark: SqlBaseLexer.g4.
+1. The tokens are in order and do not overlap; between them is nothing but white space and comments.
+2. The time is linear in the length of the text, whatever the text.
+
+Not guaranteed: that the text is valid SQL. What Spark refuses is for Spark to report.
+
+Source: Spark: SqlBaseLexer.g4, and ``UpperCaseCharStream`` for the case of keywords.
 """
 
 import enum
@@ -16,12 +20,18 @@ from dataclasses import dataclass
 
 
 class Kind(enum.Enum):
-    """What a token is. ``UNKNOWN`` is a string or comment that does not end, up to the end of the text."""
+    """What a token is.
+
+    ``SYMBOL`` is one character; a parameter is the symbol ``?``, or ``:`` and a word. ``URI`` is a path that Spark
+    takes for a bare name only to refuse it. ``UNKNOWN`` is a string, quoted name or comment without its end, up to the
+    end of the text.
+    """
 
     WORD = enum.auto()
     QUOTED = enum.auto()
     STRING = enum.auto()
     NUMBER = enum.auto()
+    URI = enum.auto()
     SYMBOL = enum.auto()
     HINT_OPEN = enum.auto()
     HINT_CLOSE = enum.auto()
@@ -46,41 +56,48 @@ class Token:
 
     @property
     def is_name(self) -> bool:
-        return self.kind in (Kind.WORD, Kind.QUOTED)
+        """Whether it can be a part of a name; an empty name, which Spark refuses, cannot."""
+        return (self.kind is Kind.WORD or self.kind is Kind.QUOTED) and self.value != ""
 
-    def is_word(self, *words: str) -> bool:
-        """Whether it is one of these keywords (lower case)."""
-        return self.kind is Kind.WORD and self.value.lower() in words
+    @property
+    def keyword(self) -> str:
+        """The bare word in upper case, as Spark compares keywords; empty for all else."""
+        return self.value.upper() if self.kind is Kind.WORD else ""
+
+    def is_symbol(self, symbol: str) -> bool:
+        return self.kind is Kind.SYMBOL and self.value == symbol
 
 
+# Repetitions are possessive (``*+``), so that none is tried again in another way. Only what may hold doubled quotes
+# gives back, up to the last pair: in an unfinished string, it is an end and a new beginning.
+_BLANK = re.compile(
+    r"""(?:
+      [ \t\n\f\r\x0b\xa0\u1680\u2000-\u200a\u2028\u202f\u205f\u3000]++
+    | --(?:[^\\\r\n]++|\\\n|\\)*+
+    )*+""",
+    re.VERBOSE,
+)
 _TOKEN = re.compile(
     r"""
-      (?P<space>\s+ | --(?:\\\n|[^\r\n])*)
-    | (?P<hint>/\*\+)
-    | (?P<comment>/\*)
-    | (?P<hint_close>\*/)
-    | (?P<raw>[rR](?:'[^']*'|"[^"]*"))
-    | (?P<string>'(?:[^'\\]|\\.)*')
-    | (?P<double>"(?:[^"\\]|\\.)*")
-    | (?P<quoted>`(?:[^`]|``)*`)
-    | (?P<number>\d+\.\d*(?:[eE][+-]?\d+)?(?:[A-Za-z]{1,2})?(?!\w) | \.\d+(?:[eE][+-]?\d+)?(?:[A-Za-z]{1,2})?(?!\w)
-               | \d+[eE][+-]?\d+(?!\w))
-    | (?P<word>\w+)
-    | (?P<open>['"`])
-    | (?P<symbol>.)
+      (?P<HINT_OPEN>/\*\+)
+    | (?P<HINT_CLOSE>\*/)
+    | (?P<STRING>r(?:'[^']*+'|"[^"]*+") | '[^'\\]*+(?:(?:\\.|'')[^'\\]*+)*')
+    | (?P<DOUBLE>"[^"\\]*+(?:(?:\\.|"")[^"\\]*+)*")
+    | (?P<DOLLAR>\$[a-z]*+\$)
+    | (?P<QUOTED>`[^`]*+(?:``[^`]*+)*`)
+    | (?P<NUMBER>
+          (?:[0-9]++\.[0-9]*+|\.[0-9]++)(?:e[+-]?[0-9]++)?(?:bd|d|f)?(?![a-z0-9_])
+        | [0-9]++e[+-][0-9]++(?:bd|d|f)?
+        | [0-9]++(?:l|s|y|(?:e[0-9]++)?(?:bd|d|f)?)(?!\w) )
+    | (?P<URI>[^\W\d_]++://[\w/\-.?=&\#%]++)
+    | (?P<WORD>\w++)
+    | (?P<UNKNOWN>['"`].*+)
+    | (?P<SYMBOL>.)
     """,
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
-_COMMENT_EDGE = re.compile(r"/\*|\*/")
-_KINDS = {
-    "raw": Kind.STRING,
-    "string": Kind.STRING,
-    "number": Kind.NUMBER,
-    "word": Kind.WORD,
-    "symbol": Kind.SYMBOL,
-    "hint": Kind.HINT_OPEN,
-    "hint_close": Kind.HINT_CLOSE,
-}
+_COMMENT_EDGE = re.compile(r"/\*(?!\+)|\*/")
+_NOT_LINE_END = re.compile(r"[^\r\n]")
 
 
 def tokens(sql: str, *, double_quoted_identifiers: bool = False) -> list[Token]:
@@ -91,39 +108,71 @@ def tokens(sql: str, *, double_quoted_identifiers: bool = False) -> list[Token]:
         double_quoted_identifiers: Whether the session reads ``"a"`` as a name
             (``spark.sql.ansi.doubleQuotedIdentifiers``).
     """
-    return list(_tokens(sql, double_quoted_identifiers))
+    return list(iterate_tokens(sql, double_quoted_identifiers=double_quoted_identifiers))
 
 
-def _tokens(sql: str, double_quoted_identifiers: bool) -> Iterator[Token]:
-    position = 0
-    while match := _TOKEN.match(sql, position):
-        group, start, position = match.lastgroup, match.start(), match.end()
-        text = match.group()
-        if group == "space":
-            continue
-        if group == "comment":
-            end = _comment_end(sql, position)
-            if end is None:
-                yield Token(Kind.UNKNOWN, start, len(sql), sql[start:])
-                return
-            position = end
-        elif group == "open":
-            yield Token(Kind.UNKNOWN, start, len(sql), sql[start:])
-            return
-        elif group == "quoted":
-            yield Token(Kind.QUOTED, start, position, text[1:-1].replace("``", "`"))
-        elif group == "double" and double_quoted_identifiers:
-            yield Token(Kind.QUOTED, start, position, text[1:-1])
+def iterate_tokens(sql: str, *, double_quoted_identifiers: bool = False) -> Iterator[Token]:
+    """The same tokens one by one, for those who need only the first."""
+    position = skip_blank(sql, 0)
+    while position < len(sql):
+        if _opens_comment(sql, position):
+            token = Token(Kind.UNKNOWN, position, len(sql), sql[position:])
         else:
-            yield Token(_KINDS.get(group or "", Kind.STRING), start, position, text)
+            token = _token(sql, position, double_quoted_identifiers)
+        yield token
+        position = skip_blank(sql, token.end)
+
+
+def skip_blank(sql: str, position: int) -> int:
+    """The offset of the first character from here on that is neither white space nor in a comment.
+
+    A comment without an end is not skipped.
+    """
+    while True:
+        blank = _BLANK.match(sql, position)
+        position = blank.end() if blank else position
+        if not _opens_comment(sql, position):
+            return position
+        end = _comment_end(sql, position + 2)
+        if end is None:
+            return position
+        position = end
+
+
+def blanked(text: str) -> str:
+    """As many blanks as the text is long, with its line ends kept: positions after it stay as they are."""
+    return _NOT_LINE_END.sub(" ", text)
+
+
+def _token(sql: str, position: int, double_quoted_identifiers: bool) -> Token:
+    match = _TOKEN.match(sql, position)
+    if match is None or match.lastgroup is None:
+        raise AssertionError(f"no token at offset {position}")
+    text, group = match.group(), match.lastgroup
+    if group == "DOLLAR":
+        return _dollar_quoted(sql, position, text)
+    if group == "QUOTED" or (group == "DOUBLE" and double_quoted_identifiers):
+        return Token(Kind.QUOTED, position, match.end(), text[1:-1].replace(text[0] * 2, text[0]))
+    return Token(Kind.STRING if group == "DOUBLE" else Kind[group], position, match.end(), text)
+
+
+def _dollar_quoted(sql: str, position: int, tag: str) -> Token:
+    """A string between two tags, ``$$`` or ``$name$``."""
+    closing = sql.find(tag, position + len(tag))
+    kind, end = (Kind.UNKNOWN, len(sql)) if closing < 0 else (Kind.STRING, closing + len(tag))
+    return Token(kind, position, end, sql[position:end])
+
+
+def _opens_comment(sql: str, position: int) -> bool:
+    return sql.startswith("/*", position) and not sql.startswith("+", position + 2)
 
 
 def _comment_end(sql: str, position: int) -> int | None:
-    """The end of a bracketed comment, which may hold others."""
+    """The end of a bracketed comment, which may hold others; None if it has none."""
     depth = 1
     while edge := _COMMENT_EDGE.search(sql, position):
         position = edge.end()
-        depth += 1 if edge.group() == "/*" else -1
+        depth += -1 if edge.group() == "*/" else 1
         if depth == 0:
             return position
     return None

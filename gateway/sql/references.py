@@ -2,9 +2,12 @@
 
 Guarantees:
 
-1. Nothing in a string or a comment is a reference; what is in a hint is one.
+1. Nothing in a string or a comment is a reference; what is in a hint is one, and none for a table.
 2. A name that a statement defines itself (an alias, a common table expression) hides a workspace of the same name
-   where columns are meant.
+   where columns are meant, anywhere in the text.
+
+Not guaranteed: that each table position is known; the clauses are followed, not parsed. What is taken for a column by
+mistake is still found. A name inside a string, as in ``IDENTIFIER('…')``, is not found.
 
 Source: seed 001, 5.1.10; Spark: SqlBaseParser.g4 (fromClause, relation, multipartIdentifier).
 """
@@ -12,37 +15,16 @@ Source: seed 001, 5.1.10; Spark: SqlBaseParser.g4 (fromClause, relation, multipa
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gateway.sql.lexer import Kind, Token, tokens
+from gateway.sql.lexer import Kind, Token, blanked, tokens
 
-_OPENS_TABLE = frozenset({"from", "join", "into", "table", "overwrite", "update", "describe", "desc", "using"})
-_KEEPS_TABLE = frozenset({"extended", "formatted", "lateral", "only"})
+_OPENS_TABLE = frozenset({"FROM", "JOIN", "INTO", "TABLE", "OVERWRITE", "UPDATE", "DESCRIBE", "DESC", "USING"})
+_KEEPS_TABLE = frozenset({"EXTENDED", "FORMATTED", "LATERAL", "IF", "NOT", "EXISTS"})
+_KEEPS_ITEM = frozenset({"TABLESAMPLE", "PIVOT", "UNPIVOT"})
 _ENDS_FROM = frozenset(
-    {
-        "where",
-        "group",
-        "order",
-        "having",
-        "on",
-        "select",
-        "union",
-        "intersect",
-        "except",
-        "minus",
-        "limit",
-        "offset",
-        "window",
-        "qualify",
-        "cluster",
-        "distribute",
-        "sort",
-        "set",
-        "values",
-        "when",
-        "tablesample",
-        "pivot",
-        "unpivot",
-    }
+    {"SELECT", "WHERE", "GROUP", "HAVING", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET", "WINDOW"}
+    | {"QUALIFY", "UNION", "INTERSECT", "EXCEPT", "MINUS", "SET", "VALUES", "WHEN", "VIEW"}
 )
+_CALLS_WITH_FROM = frozenset({"EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "OVERLAY"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +47,23 @@ class Reference:
 
 
 def find_references(
-    sql: str, workspace_parts: Callable[[Sequence[str]], int], *, double_quoted_identifiers: bool = False
+    sql: str, is_workspace: Callable[[Sequence[str]], int], *, double_quoted_identifiers: bool = False
 ) -> list[Reference]:
-    """All references in a text.
+    """All references in a text, in order.
 
     Args:
         sql: The text.
-        workspace_parts: How many leading parts of a name are a workspace; 0 if it begins with none.
+        is_workspace: How many leading parts of a name are a workspace; 0 if it begins with none.
         double_quoted_identifiers: Whether the session reads ``"a"`` as a name.
     """
     found = tokens(sql, double_quoted_identifiers=double_quoted_identifiers)
-    return _Finder(found, workspace_parts).references()
+    return _Finder(found, is_workspace).references()
 
 
 def replace_spans(sql: str, spans: Sequence[tuple[int, int, str]]) -> str:
-    """The text with each span (start, end, replacement) replaced; a shorter replacement is filled up with blanks.
+    """The text with each span (start, end, replacement) replaced.
+
+    A shorter replacement is filled up with blanks to the span's length, so that positions after it stay as they are.
 
     Args:
         sql: The text.
@@ -87,111 +71,174 @@ def replace_spans(sql: str, spans: Sequence[tuple[int, int, str]]) -> str:
     """
     pieces, position = [], 0
     for start, end, replacement in spans:
-        pieces += [sql[position:start], replacement.ljust(end - start)]
+        pieces += [sql[position:start], replacement, blanked(sql[start + len(replacement) : end])]
         position = end
     return "".join([*pieces, sql[position:]])
 
 
-class _Finder:
-    """Walks the tokens once, and knows for each depth of parentheses whether it is among the tables of a query."""
+@dataclass(slots=True)
+class _Frame:
+    """Where in a query the walk stands, at one depth of parentheses.
 
-    def __init__(self, found: Sequence[Token], workspace_parts: Callable[[Sequence[str]], int]) -> None:
+    Attributes:
+        opener: The token before the opening parenthesis.
+        is_item: Whether the parentheses are, or end, an item of a from-list.
+        expects_table: Whether a name that comes next is a table's.
+        in_from: Whether a comma leads to the next table.
+        after_item: Whether a name that comes next is an alias.
+        merges: Whether it is in a ``MERGE``, whose ``USING`` leads to a table.
+    """
+
+    opener: Token | None = None
+    is_item: bool = False
+    expects_table: bool = False
+    in_from: bool = False
+    after_item: bool = False
+    merges: bool = False
+
+
+class _Finder:
+    """Walks the tokens once."""
+
+    def __init__(self, found: Sequence[Token], is_workspace: Callable[[Sequence[str]], int]) -> None:
         self._tokens = found
-        self._workspace_parts = workspace_parts
-        self._in_from = [False]
-        self._expects_table = False
+        self._is_workspace = is_workspace
+        self._frames = [_Frame()]
         self._in_hint = False
-        self._hidden = _defined_names(found)
+        self._tables_and_hints: list[Reference] = []
+        self._columns: list[Reference] = []
+        self._hidden = set[str]()
 
     def references(self) -> list[Reference]:
-        references: list[Reference] = []
         position = 0
         while position < len(self._tokens):
             token = self._tokens[position]
-            if not token.is_name:
-                self._see_symbol(token)
-                position += 1
-                continue
-            chain, following = self._chain(position)
-            reference = self._reference(chain, following)
-            if reference is not None:
-                references.append(reference)
-            if len(chain) == 1:
-                self._see_word(token)
-            else:
-                self._expects_table = False
+            following = self._chain_end(position) if token.is_name else position + 1
+            if token.is_name:
+                self._collect(position, following)
+            if token.kind in (Kind.HINT_OPEN, Kind.HINT_CLOSE):
+                self._in_hint = token.kind is Kind.HINT_OPEN
+            elif not self._in_hint:
+                self._step(position, following)
             position = following
-        return references
+        visible = [column for column in self._columns if column.parts[0].casefold() not in self._hidden]
+        return sorted([*self._tables_and_hints, *visible], key=lambda reference: reference.start)
 
-    def _chain(self, position: int) -> tuple[Sequence[Token], int]:
-        """The names joined by dots from here on, and the position after them."""
-        chain = [self._tokens[position]]
+    def _at(self, position: int) -> Token | None:
+        return self._tokens[position] if 0 <= position < len(self._tokens) else None
+
+    def _keyword(self, position: int) -> str:
+        token = self._at(position)
+        return "" if token is None else token.keyword
+
+    def _is_symbol(self, position: int, symbols: str) -> bool:
+        token = self._at(position)
+        return token is not None and token.kind is Kind.SYMBOL and token.value in symbols
+
+    def _chain_end(self, position: int) -> int:
+        """The position after the names that are joined by dots from here on."""
         position += 1
-        while (
-            position + 1 < len(self._tokens)
-            and self._tokens[position].value == "."
-            and self._tokens[position].kind is Kind.SYMBOL
-            and self._tokens[position + 1].is_name
-        ):
-            chain.append(self._tokens[position + 1])
+        while self._is_symbol(position, "."):
+            part = self._at(position + 1)
+            if part is None or not part.is_name:
+                break
             position += 2
-        return chain, position
+        return position
 
-    def _reference(self, chain: Sequence[Token], following: int) -> Reference | None:
+    def _collect(self, position: int, following: int) -> None:
+        chain = self._tokens[position:following:2]
+        if len(chain) == 1 or self._is_symbol(position - 1, ".:"):
+            return
         parts = tuple(token.value for token in chain)
-        count = self._workspace_parts(parts) if len(parts) > 1 else 0
-        if count in (0, len(parts)):
-            return None
-        is_table = self._expects_table and not self._in_hint
-        is_call = following < len(self._tokens) and self._tokens[following].value == "("
-        if not is_table and (is_call or parts[0].casefold() in self._hidden):
-            return None
-        return Reference(chain[0].start, chain[-1].end, count, parts, is_table)
+        count = self._is_workspace(parts)
+        if not 0 < count < len(parts):
+            return
+        is_table = self._frames[-1].expects_table and not self._in_hint
+        if not is_table and self._is_symbol(following, "("):
+            return
+        reference = Reference(chain[0].start, chain[-1].end, count, parts, is_table)
+        (self._tables_and_hints if is_table or self._in_hint else self._columns).append(reference)
 
-    def _see_word(self, token: Token) -> None:
-        word = token.value.lower() if token.kind is Kind.WORD else ""
-        if word in _OPENS_TABLE:
-            self._expects_table = True
-            self._in_from[-1] = word in {"from", "join", "using"} or self._in_from[-1]
-        elif word in _ENDS_FROM:
-            self._expects_table = self._in_from[-1] = False
-        elif word not in _KEEPS_TABLE:
-            self._expects_table = False
-
-    def _see_symbol(self, token: Token) -> None:
-        if token.kind is Kind.HINT_OPEN:
-            self._in_hint = True
-        elif token.kind is Kind.HINT_CLOSE:
-            self._in_hint = False
-        elif token.value == "(":
-            self._in_from.append(self._expects_table)
-        elif token.value == ")":
-            if len(self._in_from) > 1:
-                self._in_from.pop()
-            self._expects_table = False
-        elif token.value == ",":
-            self._expects_table = self._in_from[-1]
-        elif token.value == ";":
-            self._in_from, self._expects_table = [False], False
+    def _step(self, position: int, following: int) -> None:
+        """Moves the frames over a chain of names or a single other token."""
+        if following == position + 1 and self._tokens[position].is_name:
+            self._hide_defined(position)
+        if following == position + 1 and self._keyword(position):
+            self._see_word(position)
+        elif self._tokens[position].is_name:
+            self._see_name()
+        elif self._is_symbol(position, "()"):
+            self._see_parenthesis(position)
         else:
-            self._expects_table = False
+            self._see_symbol(position)
 
-
-def _defined_names(found: Sequence[Token]) -> frozenset[str]:
-    """Single names that the statement gives: after AS, before AS ( and right after a table or a subquery."""
-    names = set[str]()
-    for before, token, after in zip((None, *found), found, (*found[1:], None), strict=False):
-        if not token.is_name or (after is not None and after.value == "."):
-            continue
-        if before is not None and before.value == ".":
-            continue
-        follows_as = before is not None and before.is_word("as")
-        follows_item = (
-            before is not None
-            and (before.value == ")" or before.is_name)
-            and not before.is_word(*_OPENS_TABLE, *_ENDS_FROM)
+    def _hide_defined(self, position: int) -> None:
+        """A single name is defined after AS, after an item of a from-list, after WITH and before AS ( of a query."""
+        defined = (
+            self._keyword(position - 1) in {"AS", "WITH", "RECURSIVE"}
+            or self._frames[-1].after_item
+            or self._begins_definition(position + 1)
         )
-        precedes_as = after is not None and after.is_word("as")
-        if follows_as or follows_item or precedes_as:
-            names.add(token.value.casefold())
-    return frozenset(names)
+        if defined:
+            self._hidden.add(self._tokens[position].value.casefold())
+
+    def _begins_definition(self, position: int) -> bool:
+        return self._keyword(position) == "AS" and self._is_symbol(position + 1, "(")
+
+    def _see_word(self, position: int) -> None:
+        frame, word = self._frames[-1], self._keyword(position)
+        if word in _OPENS_TABLE:
+            frame.expects_table = self._opens_table(position)
+            frame.in_from = frame.in_from or (word == "FROM" and frame.expects_table)
+            frame.after_item = False
+        elif word in _ENDS_FROM:
+            frame.expects_table = frame.in_from = frame.after_item = False
+        elif frame.expects_table and word in _KEEPS_TABLE:
+            pass
+        elif word not in {"AS", *_KEEPS_ITEM}:
+            frame.merges = frame.merges or word == "MERGE"
+            self._see_name()
+
+    def _opens_table(self, position: int) -> bool:
+        """Whether a keyword leads to a table: not FROM in a function's arguments, nor the USING of a join."""
+        frame, word = self._frames[-1], self._keyword(position)
+        if word == "USING":
+            return frame.merges
+        if word != "FROM":
+            return True
+        in_call = frame.opener is not None and frame.opener.keyword in _CALLS_WITH_FROM
+        return not in_call and self._keyword(position - 1) != "DISTINCT"
+
+    def _see_name(self) -> None:
+        frame = self._frames[-1]
+        frame.after_item, frame.expects_table = frame.expects_table, False
+
+    def _see_parenthesis(self, position: int) -> None:
+        frame = self._frames[-1]
+        if self._is_symbol(position, "("):
+            is_table = frame.expects_table
+            self._frames.append(
+                _Frame(
+                    opener=self._at(position - 1),
+                    is_item=is_table or frame.after_item,
+                    expects_table=is_table,
+                    in_from=is_table,
+                )
+            )
+            return
+        if len(self._frames) > 1:
+            self._frames.pop()
+        self._frames[-1].expects_table = False
+        self._frames[-1].after_item = frame.is_item
+        if frame.opener is not None and self._begins_definition(position + 1):
+            self._hidden.add(frame.opener.value.casefold())
+
+    def _see_symbol(self, position: int) -> None:
+        frame = self._frames[-1]
+        if self._is_symbol(position, ";"):
+            self._frames = [_Frame()]
+            return
+        if self._is_symbol(position, ">") and self._is_symbol(position - 1, "|"):
+            frame.in_from = False
+        frame.expects_table = frame.in_from and self._is_symbol(position, ",")
+        frame.after_item = False

@@ -1,0 +1,116 @@
+"""Tokens of Spark SQL."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.sql.lexer import Kind, blanked, skip_blank, tokens
+
+W, Q, S, N, Y, U = Kind.WORD, Kind.QUOTED, Kind.STRING, Kind.NUMBER, Kind.SYMBOL, Kind.UNKNOWN
+
+
+def seen(sql: str, **settings: bool) -> list[tuple[Kind, str]]:
+    return [(token.kind, token.value) for token in tokens(sql, **settings)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("a é_1 1a _b", [(W, "a"), (W, "é_1"), (W, "1a"), (W, "_b")]),
+        ("`a b` `c``d`", [(Q, "a b"), (Q, "c`d")]),
+        (r"'it\'s' 'a''b'", [(S, r"'it\'s'"), (S, "'a''b'")]),
+        (r"r'\' R" + '"\\" x', [(S, r"r'\'"), (S, 'R"\\"'), (W, "x")]),
+        (r":r'\' x", [(Y, ":"), (S, r"r'\'"), (W, "x")]),
+        ('"a""b"', [(S, '"a""b"')]),
+        ("$$ it's $ $$ $a$ $b$ $a$", [(S, "$$ it's $ $$"), (S, "$a$ $b$ $a$")]),
+        ("1 1.5 .5 1e5 1.e-5D 12L 5e+5", [(N, n) for n in ("1", "1.5", ".5", "1e5", "1.e-5D", "12L", "5e+5")]),
+        ("t.1a t.1", [(W, "t"), (Y, "."), (W, "1a"), (W, "t"), (N, ".1")]),
+        ("1.5x", [(N, "1"), (Y, "."), (W, "5x")]),
+        ("? :x a::b", [(Y, "?"), (Y, ":"), (W, "x"), (W, "a"), (Y, ":"), (Y, ":"), (W, "b")]),
+        ("a -- b\nc", [(W, "a"), (W, "c")]),
+        ("a -- b \\\nc\nd", [(W, "a"), (W, "d")]),
+        ("a /* b /* c */ d */ e", [(W, "a"), (W, "e")]),
+        ("a /* /*+ */ b", [(W, "a"), (W, "b")]),
+        ("a /*/ b */ c", [(W, "a"), (W, "c")]),
+        ("/*+ b */", [(Kind.HINT_OPEN, "/*+"), (W, "b"), (Kind.HINT_CLOSE, "*/")]),
+        ("file://a--b/c d", [(Kind.URI, "file://a--b/c"), (W, "d")]),
+        ("a\u00a0b\u3000c", [(W, "a"), (W, "b"), (W, "c")]),
+        ("a 'b", [(W, "a"), (U, "'b")]),
+        ("a `b", [(W, "a"), (U, "`b")]),
+        ('a "b', [(W, "a"), (U, '"b')]),
+        ("a $x$ b", [(W, "a"), (U, "$x$ b")]),
+        ("a /* b /* c */", [(W, "a"), (U, "/* b /* c */")]),
+        ("", []),
+    ],
+)
+def test_a_text_becomes_the_tokens_that_spark_sees(sql: str, expected: list[tuple[Kind, str]]) -> None:
+    """Spark: SqlBaseLexer.g4."""
+    assert seen(sql) == expected
+
+
+def test_double_quotes_hold_a_name_where_the_session_says_so() -> None:
+    assert seen('"a b" "c""d"', double_quoted_identifiers=True) == [(Q, "a b"), (Q, 'c"d')]
+
+
+def test_a_keyword_is_bare() -> None:
+    assert [token.keyword for token in tokens("Select `select` 'select'")] == ["SELECT", "", ""]
+
+
+def test_an_empty_name_is_none() -> None:
+    assert not tokens("``")[0].is_name
+
+
+def test_blanks_keep_the_line_ends() -> None:
+    assert blanked("ab\r\nc") == "  \r\n "
+
+
+@given(st.text("'\"`\\\n\r-/*+$ab1.e:r;() \u2029", max_size=60))
+def test_tokens_cover_all_but_blanks_and_comments(sql: str) -> None:
+    """Lexer, guarantee 1."""
+    position = 0
+    for token in tokens(sql):
+        assert skip_blank(sql, position) == token.start < token.end
+        position = token.end
+    assert skip_blank(sql, position) == len(sql)
+
+
+ADVERSARIAL = [
+    "'",
+    '"',
+    "`",
+    "''",
+    "``",
+    "'\\'",
+    "/*",
+    "/**/",
+    "/* *",
+    "*/",
+    "--",
+    "-- \\\n",
+    "$",
+    "$$",
+    "$a$",
+    "1.",
+    "1e",
+]
+ADVERSARIAL += ["r'", 'r"', "a://", "9", "x", " ", "`a``", "/*+", "\\"]
+
+
+@pytest.mark.parametrize("piece", ADVERSARIAL)
+@pytest.mark.parametrize("first", ["", "'", "`", "/*"])
+def test_the_time_is_linear_in_the_length(first: str, piece: str) -> None:
+    """Lexer, guarantee 2: eight times the text takes about eight times as long; if quadratic, it were 64 times."""
+    small, large = (first + piece * (size // len(piece)) for size in (12_500, 100_000))
+    for _ in range(3):
+        ratio = _seconds(large) / max(_seconds(small), 0.0005)
+        if ratio < 30:
+            return
+    pytest.fail(f"eight times the text took {ratio:.0f} times as long")
+
+
+def _seconds(sql: str) -> float:
+    began = time.perf_counter()
+    tokens(sql)
+    return time.perf_counter() - began

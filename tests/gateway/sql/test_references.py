@@ -1,0 +1,204 @@
+"""References by workspace name in SQL text."""
+
+import time
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.sql.references import find_references, replace_spans
+
+WORKSPACES = [("dfs", "tmp"), ("dfs",)]
+
+
+def is_workspace(parts: Sequence[str]) -> int:
+    folded = tuple(part.casefold() for part in parts)
+    return next((len(name) for name in WORKSPACES if folded[: len(name)] == name), 0)
+
+
+def seen(sql: str, **settings: bool) -> list[str]:
+    """Each reference as ``table`` or ``other`` and its text."""
+    found = find_references(sql, is_workspace, **settings)
+    return [("table " if r.is_table else "other ") + sql[r.start : r.end] for r in found]
+
+
+T, C = "table dfs.tmp.t", "other dfs.tmp.t"
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("select * from dfs.tmp.t", [T]),
+        ("select dfs.tmp.t.a, dfs.tmp.t.* from dfs.tmp.t", [C + ".a", C, T]),
+        ("select 1 from a, dfs.tmp.t, b", [T]),
+        ("select 1 from a x, b as y, dfs.tmp.t z", [T]),
+        ("select 1 from a join b on a.x = b.x and a.y > 1, dfs.tmp.t", [T]),
+        ("select 1 from a join b using (x, y), dfs.tmp.t", [T]),
+        ("select 1 from a left join dfs.tmp.t on dfs.tmp.t.x = a.x", [T, C + ".x"]),
+        ("select 1 from (dfs.tmp.t)", [T]),
+        ("select 1 from (dfs.tmp.t join b), dfs.tmp.t", [T, T]),
+        ("select 1 from (select a, dfs.tmp.t.b from c), dfs.tmp.t", [C + ".b", T]),
+        ("select 1 from range(3, dfs.tmp.t.n), dfs.tmp.t", [C + ".n", T]),
+        ("select f(a, dfs.tmp.t.b) from f(table dfs.tmp.t), g(table(dfs.tmp.t))", [C + ".b", T, T]),
+        ("select 1 from lateral (select 1 from dfs.tmp.t)", [T]),
+        ("select 1 from a lateral view explode(dfs.tmp.t.x) e as k, v where dfs.tmp.t.y", [C + ".x", C + ".y"]),
+        ("select 1 from a tablesample (5 rows), dfs.tmp.t", [T]),
+        ("select a from b where x in (select y from dfs.tmp.t) order by c, dfs.tmp.t.d", [T, C + ".d"]),
+        ("select a from b order by dfs.tmp.t.c desc, dfs.tmp.t.d", [C + ".c", C + ".d"]),
+        ("select a from b group by x, dfs.tmp.t.c", [C + ".c"]),
+        ("select a from b union select dfs.tmp.t.a from dfs.tmp.t", [C + ".a", T]),
+        ("select extract(day from dfs.tmp.t.a), trim(both from dfs.tmp.t.b)", [C + ".a", C + ".b"]),
+        ("select extract(day from (select max(a) from dfs.tmp.t))", [T]),
+        ("select 1 where a is not distinct from dfs.tmp.t.a", [C + ".a"]),
+        ("select dfs.tmp.f(1), dfs.tmp.t.a", [C + ".a"]),
+        ("from dfs.tmp.t |> where dfs.tmp.t.a |> join dfs.tmp.t |> select x, dfs.tmp.t.b", [T, C + ".a", T, C + ".b"]),
+        ("from a |> extend 1 as x, dfs.tmp.t.b", [C + ".b"]),
+        ("insert into dfs.tmp.t (a, b) select dfs.tmp.t.c", [T, C + ".c"]),
+        ("insert overwrite dfs.tmp.t select 1", [T]),
+        ("insert into table dfs.tmp.t values (1), (2)", [T]),
+        ("update dfs.tmp.t set a = 1, b = dfs.tmp.t.c", [T, C + ".c"]),
+        ("delete from dfs.tmp.t where dfs.tmp.t.a", [T, C + ".a"]),
+        ("merge into dfs.tmp.t using dfs.tmp.t on 1 when matched then update set dfs.tmp.t.a = 1", [T, T, C + ".a"]),
+        ("merge into a using (select 1 from dfs.tmp.t) s on dfs.tmp.t.x", [T, C + ".x"]),
+        ("describe dfs.tmp.t", [T]),
+        ("desc table extended dfs.tmp.t", [T]),
+        ("describe formatted dfs.tmp.t", [T]),
+        ("drop table if exists dfs.tmp.t", [T]),
+        ("create table if not exists dfs.tmp.t as select 1", [T]),
+        ("table dfs.tmp.t", [T]),
+        ("cache lazy table dfs.tmp.t", [T]),
+        ("show columns from dfs.tmp.t", [T]),
+        ("select /*+ BROADCAST(dfs.tmp.t) */ * from a, dfs.tmp.t", [C, T]),
+        ("select /*+ BROADCAST(dfs.tmp.t) */ 1 from x as dfs", [C]),
+        ("select 1 from a; select dfs.tmp.t.a, dfs.tmp.t.b", [C + ".a", C + ".b"]),
+        ("select 1 from dfs.tmp.1a", ["table dfs.tmp.1a"]),
+        ("select 1 from DFS . /* c */ `tmp` -- d\n . `a.csv`", ["table DFS . /* c */ `tmp` -- d\n . `a.csv`"]),
+        ("select ((((1)))) from a)))), dfs.tmp.t", [T]),
+    ],
+)
+def test_references_are_found_with_their_role(sql: str, expected: list[str]) -> None:
+    assert seen(sql) == expected
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select 'dfs.tmp.t', $$dfs.tmp.t$$, \"dfs.tmp.t\"",
+        "select 1 -- dfs.tmp.t\n /* from dfs.tmp.t */",
+        "select a.dfs.tmp.t, f(x).dfs.tmp.t, m[1].dfs.tmp.t",
+        "select :dfs.tmp.t",
+        "select 1 from dfs.tmp",
+        "use dfs.tmp",
+        "select 1 as dfs",
+        "select a.b.c from `dfs.tmp`.t",
+        "select 1 from x /* dfs.tmp.t",
+    ],
+)
+def test_what_only_looks_like_a_reference_is_none(sql: str) -> None:
+    """References, guarantee 1."""
+    assert seen(sql) == []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select dfs.tmp.x from dfs.tmp.t as dfs",
+        "select dfs.tmp.x from dfs.tmp.t DFS",
+        "select dfs.tmp.x from dfs.tmp.t as `dfs`",
+        "select dfs.tmp.x from (select * from dfs.tmp.t) dfs",
+        "select dfs.tmp.x from a join dfs.tmp.t dfs on dfs.tmp.y = 1",
+        "with dfs as (select 1) select dfs.tmp.x from dfs.tmp.t",
+        "with dfs (tmp) as (select 1) select dfs.tmp.x from dfs.tmp.t",
+        "with a as (select 1), dfs(tmp) as (select 1) select dfs.tmp.x from dfs.tmp.t",
+        "with dfs (select 1) select dfs.tmp.x from dfs.tmp.t",
+        "select dfs.tmp.x from range(3) dfs, dfs.tmp.t",
+        "select dfs.tmp.x from dfs.tmp.t tablesample (5 rows) dfs",
+        "update dfs.tmp.t dfs set a = dfs.tmp.x",
+    ],
+)
+def test_a_name_the_statement_defines_hides_the_workspace_from_columns(sql: str) -> None:
+    """References, guarantee 2."""
+    assert seen(sql) == [T]
+
+
+@pytest.mark.parametrize(
+    "piece", ["(", ")", "dfs.", "dfs.tmp.t,", "from dfs.tmp.t ", "/*+ dfs.tmp.t ", "as (", "from ("]
+)
+def test_the_time_is_linear_in_the_length(piece: str) -> None:
+    """Eight times the text takes about eight times as long; if quadratic, it were 64 times."""
+    small, large = (piece * (size // len(piece)) for size in (12_500, 100_000))
+    for _ in range(3):
+        ratio = _seconds(large) / max(_seconds(small), 0.0005)
+        if ratio < 30:
+            return
+    pytest.fail(f"eight times the text took {ratio:.0f} times as long")
+
+
+def _seconds(sql: str) -> float:
+    began = time.perf_counter()
+    find_references(sql, is_workspace)
+    return time.perf_counter() - began
+
+
+def test_a_reference_tells_its_parts() -> None:
+    (reference,) = find_references("from dfs.`a``b`.c", is_workspace)
+    assert (reference.workspace_parts, reference.parts) == (1, ("dfs", "a`b", "c"))
+
+
+def test_double_quotes_hold_a_part_where_the_session_says_so() -> None:
+    sql = 'select 1 from dfs."a.csv"'
+    assert seen(sql, double_quoted_identifiers=True) == ['table dfs."a.csv"']
+    assert seen(sql) == []
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        ([], "ab cd ef"),
+        ([(0, 2, "x"), (6, 8, "yz")], "x  cd yz"),
+        ([(3, 5, "longer")], "ab longer ef"),
+        ([(0, 8, "")], " " * 8),
+    ],
+)
+def test_spans_are_replaced_and_filled_up(spans: list[tuple[int, int, str]], expected: str) -> None:
+    assert replace_spans("ab cd ef", spans) == expected
+
+
+def test_a_line_end_inside_a_replaced_span_stays() -> None:
+    assert replace_spans("from dfs.\ntmp.t x", [(5, 15, "t")]) == "from t   \n      x"
+
+
+BARE = st.from_regex(r"[a-zA-Zé_][a-z0-9_]{0,5}", fullmatch=True)
+ANY = st.text("abAB_é`. -1'\"/*", min_size=1, max_size=6)
+DOTS = st.sampled_from([".", " . ", "\n.\n", "./* from */", " -- x\n."])
+FRAMES = [("select * from ", True), ("select 1 from a, ", True), ("select ", False), ("select 1 where x > ", False)]
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> tuple[tuple[str, ...], str]:
+    """Parts of a name in workspace ``dfs.tmp`` or ``dfs``, and a way to write it."""
+    head = [draw(st.sampled_from([part, part.upper()])) for part in draw(st.sampled_from(WORKSPACES))]
+    tail = draw(st.lists(BARE.map(lambda t: (t, t)) | ANY.map(lambda t: (t, _quoted(t))), min_size=1, max_size=3))
+    written = [draw(st.sampled_from([part, _quoted(part)])) for part in head] + [text for _, text in tail]
+    dots = [draw(DOTS) for _ in written[1:]]
+    text = "".join(piece for pair in zip(written, [*dots, ""], strict=True) for piece in pair)
+    return tuple(head + [part for part, _ in tail]), text
+
+
+def _quoted(part: str) -> str:
+    return "`" + part.replace("`", "``") + "`"
+
+
+@given(chains(), st.sampled_from(FRAMES), st.sampled_from(["", " x", ", 1", "\n;", " /* dfs.tmp.t */"]))
+def test_whatever_was_written_is_found(chain: tuple[tuple[str, ...], str], frame: tuple[str, bool], after: str) -> None:
+    (parts, text), (before, is_table) = chain, frame
+    sql = before + text + after
+    found = [r for r in find_references(sql, is_workspace) if r.start == len(before)]
+    if is_workspace(parts) == len(parts):
+        assert found == []
+        return
+    (reference,) = found
+    assert (reference.parts, reference.is_table) == (parts, is_table)
+    assert sql[reference.start : reference.end] == text
+    assert replace_spans(sql, [(reference.start, reference.end, "t")]).count("\n") >= sql.count("\n") - 1

@@ -1,0 +1,91 @@
+"""Raw files by workspace name, and what must never be reached by one."""
+
+import os
+
+import pytest
+from pyspark.errors import AnalysisException
+
+
+def rows(frame):
+    return [tuple(row) for row in frame.collect()]
+
+
+@pytest.fixture
+def folder(lodge, tmp_path_factory):
+    """A directory of its own in the workspace ``dfs``."""
+    path = lodge.files / tmp_path_factory.mktemp("folder").name
+    path.mkdir()
+    return path
+
+
+def test_a_file_and_a_directory_are_read_by_every_route_to_a_name(spark, folder):
+    (folder / "a.csv").write_text("1,x\n")
+    (folder / "b.csv").write_text("2,y\n3\n")
+    name = f"dfs.`{folder.name}`"
+    assert rows(spark.sql(f"select size(columns) from {name} order by columns[0]")) == [(2,), (2,), (1,)]
+    assert spark.table(f"dfs.`{folder.name}/a.csv`").count() == 1
+    assert spark.read.table(name).columns == ["columns"]
+    joined = f"select count(*) from dfs.`{folder.name}/a.csv` a, {name} b where a.columns[0] < b.columns[0]"
+    assert rows(spark.sql(joined)) == [(2,)]
+    assert rows(spark.sql(f"select x from (select columns[1] x from dfs . /*c*/ `{folder.name}/a.csv`)")) == [("x",)]
+
+
+def test_a_scan_leaves_no_name_in_the_session(spark, folder):
+    (folder / "a.csv").write_text("1\n")
+    spark.sql(f"select * from dfs.`{folder.name}/a.csv`").collect()
+    assert spark.catalog.listTables() == []
+
+
+@pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "a/../../x.csv", "..", "./../x.csv"])
+def test_a_path_that_leads_out_of_the_workspace_is_refused(spark, path):
+    for attempt in (lambda: spark.sql(f"select * from dfs.`{path}`"), lambda: spark.table(f"dfs.`{path}`").collect()):
+        with pytest.raises(AnalysisException, match="is not allowed") as raised:
+            attempt()
+        assert raised.value.getCondition() == "LODGE_PATH_REFUSED"
+        assert path in str(raised.value)
+    assert rows(spark.sql("select 1")) == [(1,)]
+
+
+def test_a_link_that_leads_out_of_the_workspace_is_refused(spark, folder, tmp_path):
+    (tmp_path / "secret.csv").write_text("secret\n")
+    (folder / "link.csv").symlink_to(tmp_path / "secret.csv")
+    (folder / "directory").symlink_to(tmp_path)
+    for path in ("link.csv", "directory/secret.csv", "directory"):
+        with pytest.raises(AnalysisException, match="leads out of the workspace"):
+            spark.sql(f"select * from dfs.`{folder.name}/{path}`")
+    assert rows(spark.sql("select 1")) == [(1,)]
+
+
+def test_session_locations_and_records_are_not_reached_by_path(lodge, spark, connect):
+    other = connect()
+    other.sql("create temporary table secret as select 1 a").collect()
+    paths = [".lodge", ".lodge/sessions", ".", *(path.name for path in lodge.locations())]
+    for path in paths:
+        with pytest.raises(AnalysisException, match="belongs to Lodge"):
+            spark.sql(f"select * from dfs.tmp.`{path}`")
+
+
+def test_what_does_not_exist_or_has_no_reader_is_named(spark, folder):
+    with pytest.raises(AnalysisException, match=r"no file or directory \[nope.csv\]") as raised:
+        spark.sql("select * from dfs.`nope.csv`")
+    assert raised.value.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
+    (folder / "a.xyz").write_text("1\n")
+    with pytest.raises(AnalysisException, match=r"Supported are: \.csv"):
+        spark.sql(f"select * from dfs.`{folder.name}/a.xyz`")
+    with pytest.raises(AnalysisException, match="in backquotes"):
+        spark.sql("select * from dfs.amount.csv")
+
+
+def test_a_view_over_a_file_is_refused_instead_of_breaking_later(spark):
+    with pytest.raises(AnalysisException, match="view cannot be made over a file"):
+        spark.sql("create temporary view v as select * from dfs.`amount.csv`")
+    spark.table("dfs.`amount.csv`").createOrReplaceTempView("v")
+    assert rows(spark.sql("select count(*) from v")) == [(4,)]
+
+
+def test_a_loop_of_links_and_a_pipe_are_errors_and_nothing_hangs(spark, folder):
+    (folder / "loop.csv").symlink_to(folder / "loop.csv")
+    os.mkfifo(folder / "pipe.csv")
+    for name in ("loop.csv", "pipe.csv"):
+        with pytest.raises(Exception, match=r"loop\.csv|pipe\.csv"):
+            spark.sql(f"select * from dfs.`{folder.name}/{name}`").collect()

@@ -1,0 +1,273 @@
+"""What Lodge does not own passes through: against the real Spark, and byte for byte against a server that echoes."""
+
+import asyncio
+import threading
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
+
+SERVICE = "/spark.connect.SparkConnectService/"
+
+
+def head(session_id=None, user="someone", **fields):
+    return base_pb2.ConfigRequest(
+        session_id=session_id or str(uuid.uuid4()), user_context=base_pb2.UserContext(user_id=user), **fields
+    ).SerializeToString()
+
+
+class EchoBackend(grpc.GenericRpcHandler):
+    """A backend that says what it was asked, to compare it with what was sent."""
+
+    def __init__(self):
+        self.deadlines = []
+        self.metadata = []
+        self.cancelled = threading.Event()
+
+    def service(self, details):
+        name = details.method.rpartition("/")[2]
+        if name in ("Config", "GetStatus", "ReleaseSession"):
+            return grpc.unary_unary_rpc_method_handler(self.echo)
+        if name == "ExecutePlan":
+            return grpc.unary_stream_rpc_method_handler(self.endless)
+        return grpc.stream_stream_rpc_method_handler(self.echo_all)
+
+    def seen(self, context):
+        self.deadlines.append(context.time_remaining())
+        self.metadata.append(dict(context.invocation_metadata()))
+        context.send_initial_metadata((("x-initial", "i"), ("x-binary-bin", b"\x00\xff")))
+        context.set_trailing_metadata((("x-trailing", "t"),))
+
+    def echo(self, request, context):
+        self.seen(context)
+        if self.metadata[-1].get("x-fail"):
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "so it failed")
+        return request
+
+    def echo_all(self, requests, context):
+        self.seen(context)
+        yield from requests
+
+    def endless(self, request, context):
+        context.add_callback(self.cancelled.set)
+        while context.is_active():
+            yield request
+            time.sleep(0.01)
+
+
+def echo_server(backend, address="127.0.0.1:0"):
+    server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
+    server.add_generic_rpc_handlers((backend,))
+    return server, server.add_insecure_port(address)
+
+
+@pytest.fixture(scope="module")
+def echo(start_lodge):
+    """An echoing backend, and a channel to a gateway in front of it."""
+    backend = EchoBackend()
+    server, port = echo_server(backend)
+    server.start()
+    gateway = start_lodge(backend=f"sc://127.0.0.1:{port}")
+    with grpc.insecure_channel(gateway.target) as channel:
+        yield backend, channel
+    server.stop(None)
+
+
+def test_metadata_trailers_deadline_and_bytes_go_both_ways(echo):
+    backend, channel = echo
+    request = head() + b"\xfa\x7f\x03xyz"  # field 2047: of a Spark that is not written yet
+    response, call = channel.unary_unary(SERVICE + "Config").with_call(
+        request, metadata=(("x-mine", "m"), ("x-mine-bin", b"\x01\xfe")), timeout=60
+    )
+    assert response == request
+    assert backend.metadata[-1]["x-mine"] == "m"
+    assert backend.metadata[-1]["x-mine-bin"] == b"\x01\xfe"
+    assert 30 < backend.deadlines[-1] <= 60
+    assert dict(call.initial_metadata())["x-binary-bin"] == b"\x00\xff"
+    assert dict(call.trailing_metadata())["x-trailing"] == "t"
+
+
+def test_a_failure_keeps_its_status_and_its_trailers(echo):
+    _, channel = echo
+    with pytest.raises(grpc.RpcError) as raised:
+        channel.unary_unary(SERVICE + "Config")(head(), metadata=(("x-fail", "1"),))
+    assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert raised.value.details() == "so it failed"
+    assert dict(raised.value.trailing_metadata())["x-trailing"] == "t"
+
+
+def test_a_method_unknown_to_this_version_passes_in_both_directions(echo):
+    _, channel = echo
+    requests = [head(), b"anything", b""]
+    assert list(channel.stream_stream(SERVICE + "MethodOfTomorrow")(iter(requests))) == requests
+    assert channel.unary_unary(SERVICE + "MethodOfTomorrow")(requests[0]) == requests[0]
+
+
+def test_a_client_that_cancels_cancels_the_call_at_the_backend(echo):
+    backend, channel = echo
+    call = channel.unary_stream(SERVICE + "ExecutePlan")(head())
+    assert next(call)
+    call.cancel()
+    assert backend.cancelled.wait(10)
+
+
+def test_a_backend_that_is_down_is_named_and_found_again_when_it_returns(start_lodge):
+    server, port = echo_server(EchoBackend())
+    server.stop(None).wait()
+    address = f"sc://127.0.0.1:{port}"
+    gateway = start_lodge(backend=address)
+    with grpc.insecure_channel(gateway.target) as channel:
+        call = channel.unary_unary(SERVICE + "Config")
+        with pytest.raises(grpc.RpcError) as raised:
+            call(head())
+        assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert address in raised.value.details()
+        server, _ = echo_server(EchoBackend(), f"127.0.0.1:{port}")
+        server.start()
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                request = head()
+                assert call(request) == request
+                break
+            except grpc.RpcError as error:
+                assert error.code() is grpc.StatusCode.UNAVAILABLE
+                assert time.monotonic() < deadline, "the gateway did not find its backend again"
+                time.sleep(0.1)
+        server.stop(None)
+
+
+def test_the_health_service_answers(lodge):
+    with grpc.insecure_channel(lodge.target) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        for name in ("", "spark.connect.SparkConnectService"):
+            assert stub.Check(health_pb2.HealthCheckRequest(service=name)).status == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "request_bytes"),
+    [
+        ("Config", b"\xff\xff\xff\xff garbage"),
+        ("ExecutePlan", b"\x00\x00"),
+        ("ExecutePlan", head() + b"\x1a\x05\xff\xff\xff\xff\xff"),
+        ("AddArtifacts", b"\x12\xff\x01"),
+        ("Config", base_pb2.ConfigRequest(session_id="../../etc/passwd").SerializeToString()),
+        ("ExecutePlan", base_pb2.ExecutePlanRequest(session_id="not-a-uuid").SerializeToString()),
+    ],
+)
+def test_garbage_is_answered_as_spark_answers_and_the_next_request_works(lodge, method, request_bytes):
+    with grpc.insecure_channel(lodge.target) as channel:
+        with pytest.raises(grpc.RpcError) as raised:
+            list(channel.stream_stream(SERVICE + method)(iter([request_bytes])))
+        details = dict(raised.value.trailing_metadata())["grpc-status-details-bin"]
+        info = error_details_pb2.ErrorInfo()
+        assert status_pb2.Status.FromString(details).details[0].Unpack(info)
+        assert info.metadata["errorClass"] in ("CONNECT_INVALID_PLAN.CANNOT_PARSE", "INVALID_HANDLE.FORMAT")
+        assert "AnalysisException" in info.metadata["classes"]
+        assert "Traceback" not in raised.value.details()
+        request = base_pb2.ConfigRequest(session_id=str(uuid.uuid4()))
+        request.operation.get.keys.append("spark.app.name")
+        assert base_pb2_grpc.SparkConnectServiceStub(channel).Config(request).pairs
+
+
+def test_sparks_own_errors_keep_their_details(spark):
+    with pytest.raises(AnalysisException) as raised:
+        spark.sql("select nope from range(1)").collect()
+    assert raised.value.getCondition() == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
+    assert raised.value.getSqlState() == "42703"
+    assert raised.value.getMessageParameters()["objectName"] == "`nope`"
+
+
+def test_artifacts_functions_configuration_and_clones_work(spark, tmp_path):
+    module = tmp_path / "of_the_user.py"
+    module.write_text("def twice(x):\n    return 2 * x\n")
+    spark.addArtifacts(str(module), pyfile=True)
+
+    def twice(value: int) -> int:
+        from of_the_user import twice as real
+
+        return real(value)
+
+    spark.udf.register("twice", twice, "int")
+    assert spark.sql("select twice(21)").collect()[0][0] == 42
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+    clone = spark.cloneSession()
+    assert clone.session_id != spark.session_id
+    assert clone.conf.get("spark.sql.shuffle.partitions") == "3"
+    clone.stop()
+
+
+def test_a_large_upload_and_a_large_result_arrive_whole(spark):
+    import pandas as pd
+
+    frame = pd.DataFrame({"a": range(500_000)})
+    uploaded = spark.createDataFrame(frame)
+    assert uploaded.selectExpr("sum(a)").collect()[0][0] == sum(range(500_000))
+    assert spark.range(500_000).toArrow().num_rows == 500_000
+
+
+def test_an_ordinary_statement_can_be_interrupted(spark, wait_until):
+    failures = []
+
+    def run():
+        try:
+            spark.sql("select count(*) from range(1000000000000L)").collect()
+        except PySparkException as error:
+            failures.append(str(error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_until(lambda: spark.interruptAll(), "there is something to interrupt")
+    thread.join(30)
+    assert "OPERATION_CANCELED" in failures[0]
+
+
+def test_a_plan_nested_deeper_than_decoders_follow_passes(spark):
+    frame = spark.range(1)
+    for _ in range(150):
+        frame = frame.where("id >= 0")
+    assert frame.count() == 1
+
+
+def test_a_lost_stream_of_a_statement_that_lodge_answers_is_reattached(lodge, spark):
+    request = base_pb2.ExecutePlanRequest(
+        session_id=spark.session_id,
+        user_context=base_pb2.UserContext(user_id=spark.client._user_id),
+        operation_id=str(uuid.uuid4()),
+    )
+    request.plan.command.sql_command.input.sql.query = "create temporary table once as select 1 a"
+    request.request_options.add().reattach_options.reattachable = True
+    with grpc.insecure_channel(lodge.target) as channel:
+        stub = base_pb2_grpc.SparkConnectServiceStub(channel)
+        stub.ExecutePlan(request).cancel()
+        reattach = base_pb2.ReattachExecuteRequest(
+            session_id=request.session_id, user_context=request.user_context, operation_id=request.operation_id
+        )
+        responses = reattached(stub, reattach)
+        assert [r.WhichOneof("response_type") for r in responses if not r.HasField("execution_progress")] == [
+            "sql_command_result",
+            "result_complete",
+        ]
+        reattach.last_response_id = responses[-2].response_id
+        assert [r.WhichOneof("response_type") for r in stub.ReattachExecute(reattach)] == ["result_complete"]
+        with pytest.raises(grpc.RpcError, match="OPERATION_ALREADY_EXISTS"):
+            list(stub.ExecutePlan(request))
+    assert spark.table("once").count() == 1
+
+
+def reattached(stub, request, seconds=20):
+    """The responses of an operation, once the server knows it."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return list(stub.ReattachExecute(request))
+        except grpc.RpcError as error:
+            assert "OPERATION_NOT_FOUND" in error.details()
+            assert time.monotonic() < deadline
+            asyncio.run(asyncio.sleep(0.05))

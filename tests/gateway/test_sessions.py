@@ -1,0 +1,115 @@
+"""How sessions begin and end, whatever happens to clients and gateways."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+
+import pytest
+from pyspark.errors import PySparkException
+
+TIMES = ("--lease-duration", "1s", "--grace-period", "1s")
+
+
+def test_the_first_request_makes_the_record_and_release_removes_it(lodge, connect, wait_until):
+    before = set(lodge.records())
+    spark = connect()
+    spark.sql("select 1").collect()
+    assert len(set(lodge.records()) - before) == 1
+    assert {stat.S_IMODE(path.stat().st_mode) for path in lodge.records()} == {0o700}
+    spark.stop()
+    wait_until(lambda: set(lodge.records()) == before, "the record is removed")
+
+
+def test_one_session_id_of_two_users_is_two_sessions(lodge, connect):
+    session_id = "00112233-4455-6677-8899-aabbccddeeff"
+    one, other = (connect(session_id=session_id, user_id=user) for user in ("ann", "bob"))
+    one.sql("create temporary table mine as select 1 a").collect()
+    with pytest.raises(PySparkException):
+        other.sql("select * from dfs.tmp.mine").collect()
+    other.sql("create temporary table mine as select 2 a").collect()
+    assert one.table("mine").collect()[0][0] == 1
+
+
+def test_an_idle_session_ends_and_a_busy_one_does_not(start_lodge, spark_server, connect, wait_until):
+    gateway = start_lodge("--session-idle-timeout", "1s", *TIMES, backend=spark_server)
+    idle, busy = connect(gateway), connect(gateway)
+    idle.sql("create temporary table t as select 1 a").collect()
+    busy.sql("create temporary table t as select 1 a").collect()
+    kept = set(gateway.locations())
+    rows = busy.sql(
+        "select count(*), max(java_method('java.lang.Thread', 'sleep', 3000L + id)) from range(1)"
+    ).collect()
+    assert rows[0][0] == 1
+    assert len(kept) == 2
+    assert busy.table("t").collect()[0][0] == 1
+    wait_until(lambda: not gateway.locations() and not gateway.records(), "idle sessions end")
+    with pytest.raises(PySparkException, match="SESSION_CLOSED"):
+        idle.sql("select 1").collect()
+
+
+def test_replicas_serve_the_same_session(start_lodge, lodge, spark_server, connect):
+    replica = start_lodge(backend=spark_server, beside=lodge)
+    one = connect()
+    one.sql("create temporary table shared as select 7 a").collect()
+    other = connect(replica, session_id=one.session_id, user_id=one.client._user_id)
+    assert other.sql("select a from dfs.tmp.shared").collect()[0][0] == 7
+    with pytest.raises(PySparkException, match="already exists"):
+        other.sql("create temporary table SHARED as select 8 a")
+
+
+def test_the_reaper_removes_what_a_killed_gateway_left_and_nothing_that_lives(
+    start_lodge, spark_server, connect, wait_until
+):
+    gateway = start_lodge(*TIMES, backend=spark_server)
+    survivor = start_lodge(*TIMES, backend=spark_server, beside=gateway, reaper="--reaper")
+    dead, alive = connect(gateway), connect(survivor)
+    alive.sql("create temporary table t as select 1 a").collect()
+    kept = set(gateway.locations())
+    dead.sql("create temporary table t as select 2 a").collect()
+    gateway.signal(signal.SIGKILL)
+    wait_until(lambda: set(gateway.locations()) == kept, "the dead gateway's session is reaped")
+    assert alive.table("t").collect()[0][0] == 1
+    assert "session_location_deleted" in survivor.log()
+
+
+def test_a_gateway_that_stops_leaves_its_sessions_to_others(start_lodge, spark_server, connect):
+    first = start_lodge(backend=spark_server)
+    second = start_lodge(backend=spark_server, beside=first)
+    spark = connect(first)
+    spark.sql("create temporary table t as select 5 a").collect()
+    assert first.stop() == 0
+    again = connect(second, session_id=spark.session_id, user_id=spark.client._user_id)
+    assert again.sql("select a from dfs.tmp.t").collect()[0][0] == 5
+
+
+def test_log_lines_are_json_with_the_session_and_never_hold_the_statement(lodge, connect):
+    spark = connect(user_id="carol", token="a-very-secret-token")
+    spark.sql("create temporary table logged as select 'secret-literal' a").collect()
+    spark.sql("drop table logged").collect()
+    lines = [json.loads(line) for line in lodge.log().splitlines() if "logged" in line]
+    assert [line["event"] for line in lines] == [
+        "temporary_table_creation_started",
+        "temporary_table_created",
+        "temporary_table_drop_started",
+        "temporary_table_dropped",
+    ]
+    for line in lines:
+        assert line["session"] == spark.session_id
+        assert line["principal"] == "carol"
+        assert line["operation"]
+    assert lines[0]["message"] == "Temporary table [logged] is being created."
+    assert "secret" not in lodge.log()
+
+
+def test_the_demo_shows_the_result_and_leaves_nothing(tmp_path):
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    script = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "demo.py")
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert "220.0" in done.stdout
+    assert "drwx------" in done.stdout
+    assert "After spark.stop(): nothing is left." in done.stdout
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,75 @@
+"""Real ``lodge`` processes, in a directory and a state directory of their own."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+DEADLINE_SECONDS = 30
+
+
+@dataclass
+class Lodge:
+    """Runs the command ``lodge``; nothing of the tests' own environment is a setting of it."""
+
+    directory: Path
+    state: Path
+    started: list["subprocess.Popen[str]"] = field(default_factory=list)
+
+    def run(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+        """Runs it to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "lodge", *arguments],
+            cwd=self.directory,
+            env=self._environment(variables),
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+
+    def start(self, *arguments: str, log: Path, **variables: str) -> "subprocess.Popen[str]":
+        with log.open("w") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "lodge", *arguments],
+                cwd=self.directory,
+                env=self._environment(variables),
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+        self.started.append(process)
+        return process
+
+    def _environment(self, variables: dict[str, str]) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("LODGE_")}
+        kept.pop("KUBERNETES_SERVICE_HOST", None)
+        return kept | {"XDG_STATE_HOME": str(self.state)} | variables
+
+
+@pytest.fixture
+def lodge(tmp_path: Path) -> Iterator[Lodge]:
+    found = Lodge(tmp_path / "here", tmp_path / "state")
+    found.directory.mkdir()
+    yield found
+    for process in found.started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], object], str], None]:
+    """Waits until something is true, and fails with the words given if it does not come true in time."""
+
+    def wait(holds: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not holds():
+            assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS} s: {what}"
+            time.sleep(0.05)
+
+    return wait

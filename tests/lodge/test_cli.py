@@ -1,0 +1,82 @@
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lodge.settings import ServeSettings
+
+
+def test_the_version_is_that_of_the_distribution(lodge: Any) -> None:
+    assert lodge.run("--version").stdout == f"lodge {version('spark-lodge')}\n"
+
+
+def test_the_help_of_serve_explains_every_setting(lodge: Any) -> None:
+    shown = lodge.run("serve", "--help").stdout
+    for name in ServeSettings.model_fields:
+        assert f"--{name.replace('_', '-')}" in shown
+    for word in ("HOST:PORT", "NAME=URI", "sc://HOST:PORT", "DURATION", "FILE", "Default: 15s"):
+        assert word in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((), "COMMAND"),
+        (("dance",), "dance"),
+        (("serve", "--listn=h:1"), "--listn"),
+        (("reap", "--listen=h:1"), "--listen"),
+        (("serve", "--lease-duration=soon"), "lease_duration cannot be [soon]"),
+        (("serve", "--config=none.yaml"), "none.yaml"),
+        (("serve", "--workspace=dfs.tmp=file:///does/not/exist"), "[/does/not/exist]"),
+        (("serve", "--workspace=dfs.tmp=s3://bucket"), "[s3://bucket]"),
+        (("reap", "--default-temporary-workspace=other"), "[other]"),
+    ],
+)
+def test_a_bad_setting_is_one_line_that_names_it_and_status_2(
+    lodge: Any, arguments: tuple[str, ...], named: str
+) -> None:
+    done = lodge.run(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("lodge: ")
+    assert done.stderr.count("\n") == 1
+    assert named in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("version_line", "named"), [(None, "does not run"), ('openjdk version "11.0.2"', "11"), ("what?", "unknown")]
+)
+def test_a_java_that_spark_cannot_use_is_one_line_and_status_1(
+    lodge: Any, tmp_path: Path, version_line: str | None, named: str
+) -> None:
+    java = tmp_path / "java_home" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    if version_line is not None:
+        java.write_text(f"#!/bin/sh\necho '{version_line}' >&2\n")
+        java.chmod(0o700)
+    done = lodge.run("serve", JAVA_HOME=str(tmp_path / "java_home"))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("lodge: The Java [")
+    assert named in done.stderr
+    assert "Java 17 or later" in done.stderr
+
+
+def test_an_address_in_use_is_one_line_and_status_1(lodge: Any) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = lodge.run(
+            "serve",
+            f"--listen=127.0.0.1:{port}",
+            "--backend=sc://127.0.0.1:1",
+            "--no-reaper",
+            "--log-level=error",
+        )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert f"127.0.0.1:{port}" in done.stderr.splitlines()[-1]
+    assert "--listen" in done.stderr.splitlines()[-1]

@@ -1,0 +1,117 @@
+"""The embedded default for real: one local Spark at a time."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lodge.embedded_spark import embedded_spark
+from lodge.errors import StartError
+
+Eventually = Callable[[Callable[[], object], str], None]
+READY = re.compile(r"Lodge is ready at (sc://127\.0\.0\.1:\d+)\n")
+QUERY = """
+import sys
+from pyspark.sql.connect.session import SparkSession
+spark = SparkSession.builder.remote(sys.argv[1]).create()
+print(spark.range(7).count())
+spark.stop()
+"""
+
+
+def processes_of(marker: Path) -> set[int]:
+    """The processes in whose command line the path stands."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(marker).encode() in (process / "cmdline").read_bytes():
+                found.add(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def children_of(pid: int) -> set[int]:
+    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    """Where temporary files of the process go, so that what is left can be seen."""
+    path = tmp_path / "private"
+    path.mkdir()
+    return path
+
+
+def test_serve_answers_and_leaves_nothing_behind_and_dies_whole_when_killed(
+    lodge: Any, tmp_path: Path, private: Path, eventually: Eventually
+) -> None:
+    log = tmp_path / "log"
+    arguments = ("serve", "--listen=127.0.0.1:0", "--spark-driver-memory=1g")
+    process = lodge.start(*arguments, log=log, TMPDIR=str(private))
+    ready = READY.fullmatch(process.stdout.readline())
+    assert ready, log.read_text()
+    answer = subprocess.run(
+        [sys.executable, "-c", QUERY, ready[1]], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert answer.stdout == "7\n", answer.stderr
+    started = children_of(process.pid)
+    assert len(started) == 2, "a Spark and a reaper"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0, log.read_text()
+    assert process.stdout.read() == "", "one line, and no more"
+    assert not any(is_running(pid) for pid in started)
+    assert list(lodge.directory.iterdir()) == []
+    assert list(private.iterdir()) == []
+    assert [path.name for path in (lodge.state / "lodge" / "dfs.tmp").iterdir()] == [".lodge"]
+    told = log.read_text()
+    events = ("gateway_stopped", '"event": "embedded_spark_stopped"', "lodge_stopped")
+    assert [told.index(event) for event in events] == sorted(told.index(event) for event in events)
+    assert "Traceback" not in told
+
+    killed = lodge.start(*arguments, log=log, TMPDIR=str(private))
+    eventually(lambda: len(children_of(killed.pid)) >= 1 and processes_of(private), "Spark is starting")
+    begun = children_of(killed.pid) | processes_of(private)
+    killed.kill()
+    killed.wait(10)
+    eventually(lambda: not any(is_running(pid) for pid in begun), f"all of {begun} are dead")
+
+
+def test_serve_stops_with_status_1_when_its_spark_dies(lodge: Any, tmp_path: Path, private: Path) -> None:
+    log = tmp_path / "log"
+    process = lodge.start("serve", "--listen=127.0.0.1:0", "--spark-driver-memory=1g", log=log, TMPDIR=str(private))
+    assert READY.fullmatch(process.stdout.readline()), log.read_text()
+    pids = [pid for pid in children_of(process.pid) if b"java" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert len(pids) == 1
+    os.kill(pids[0], signal.SIGKILL)
+    assert process.wait(60) == 1
+    told = log.read_text()
+    saved = re.search(r"Its log is \[(\S+)\]", told)
+    assert saved
+    assert Path(saved[1]).exists()
+    assert "Traceback" not in told
+
+
+def test_a_spark_that_fails_at_its_start_is_reported_at_once_with_its_log(
+    private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(private))
+    with pytest.raises(StartError) as failed, embedded_spark("1k"):
+        pass
+    saved = re.search(r"Its log is \[(\S+)\]", str(failed.value))
+    assert saved
+    assert Path(saved[1]).read_text().strip().endswith(str(failed.value).splitlines()[-1])
+    assert [path.suffix for path in private.iterdir()] == [".log"]

@@ -1,0 +1,87 @@
+import json
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from lodge.logs import without_secrets
+
+BOTH_KINDS = """
+import logging, structlog
+from lodge.logs import set_up_logs
+set_up_logs("info")
+structlog.contextvars.bind_contextvars(session="s1")
+structlog.get_logger().info("session_started", token="hidden", principal="ada")
+structlog.get_logger().debug("too_low")
+logging.getLogger("grpc").warning("refused with Bearer %s", "hidden")
+logging.getLogger("grpc").debug("too low")
+try:
+    password = "hidden"
+    raise ValueError("password=hidden")
+except ValueError:
+    structlog.get_logger().exception("pass_failed")
+    logging.getLogger("grpc").exception("failed")
+"""
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[dict[str, Any]]:
+    done = subprocess.run([sys.executable, "-c", BOTH_KINDS], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    return [json.loads(line) for line in done.stderr.splitlines()]
+
+
+def test_guarantee_1_each_line_is_json_with_event_level_and_utc_time(lines: list[dict[str, Any]]) -> None:
+    assert [line["event"] for line in lines] == [
+        "session_started",
+        "refused with Bearer ***",
+        "pass_failed",
+        "failed",
+    ]
+    assert [line["level"] for line in lines] == ["info", "warning", "error", "error"]
+    for line in lines:
+        assert datetime.fromisoformat(line["timestamp"]).utcoffset() == timedelta(0)
+
+
+def test_the_context_of_a_request_stands_in_every_line(lines: list[dict[str, Any]]) -> None:
+    assert {line["session"] for line in lines} == {"s1"}
+
+
+def test_guarantee_2_no_secret_is_in_any_line_or_traceback(lines: list[dict[str, Any]]) -> None:
+    assert "hidden" not in json.dumps(lines)
+    assert lines[0] | {"timestamp": ""} == {
+        "event": "session_started",
+        "level": "info",
+        "principal": "ada",
+        "session": "s1",
+        "timestamp": "",
+        "token": "***",
+    }
+    assert "ValueError" in lines[2]["exception"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"token": "hidden"},
+        {"Authorization": "hidden"},
+        {"db_password": b"hidden"},
+        {"request": {"headers": {"x-api-key": "hidden"}}},
+        {"headers": [{"cookie": ["hidden"]}]},
+        {"metadata": (("authorization", "Bearer hidden"), ("x", "y"))},
+        {"metadata": [("x-auth-token-bin", b"hidden")]},
+        {"backend": "sc://h:1/;token=hidden;x=y"},
+        {"error": ValueError("Authorization: Bearer hidden")},
+    ],
+)
+def test_guarantee_2_secrets_are_found_at_any_depth(fields: dict[str, Any]) -> None:
+    event = without_secrets(None, "info", dict(fields))
+    assert "hidden" not in str(event)
+    assert "***" in str(event)
+
+
+def test_what_is_no_secret_stays() -> None:
+    fields = {"rows": 3, "seconds": 0.5, "ok": True, "none": None, "names": ["a", "b"], "text": "tokens are fine"}
+    assert without_secrets(None, "info", dict(fields)) == fields

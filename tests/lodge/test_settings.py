@@ -1,0 +1,246 @@
+import argparse
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from lodge.errors import SettingError
+from lodge.reaper_process import environment_for
+from lodge.settings import ReapSettings, ServeSettings, SettingsOptions
+from lodge.workspaces import workspaces_of
+
+S = TypeVar("S", bound=ReapSettings)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("KUBERNETES_SERVICE_HOST", "LODGE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def read(*arguments: str, model: type[S] = ServeSettings) -> S:  # type: ignore[assignment]  # a default of a type variable
+    parser = argparse.ArgumentParser()
+    options = SettingsOptions(model, parser)
+    return options.read(parser.parse_args(arguments))
+
+
+def file(content: str) -> str:
+    Path("lodge.yaml").write_text(content)
+    return "--config=lodge.yaml"
+
+
+def test_the_defaults_are_those_of_the_reference() -> None:
+    settings = read()
+    assert settings.listen == "127.0.0.1:15002"
+    assert settings.backend == ()
+    assert settings.workspace == {}
+    assert settings.default_temporary_workspace == "dfs.tmp"
+    assert settings.session_idle_timeout == timedelta(minutes=60)
+    assert settings.lease_duration == timedelta(seconds=15)
+    assert settings.grace_period == timedelta(seconds=60)
+    assert settings.reaper is True
+    assert settings.log_level == "info"
+    assert settings.log_query_text is False
+    assert settings.max_message_bytes == 128 * 1024 * 1024
+    assert settings.spark_driver_memory == "2g"
+
+
+def test_options_come_before_variables_and_variables_before_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = file("listen: h:1\nlog_level: error\ngrace_period: 7s\nworkspace: {a: file:///a}\n")
+    monkeypatch.setenv("LODGE_LISTEN", "h:2")
+    monkeypatch.setenv("LODGE_LOG_LEVEL", "warning")
+    monkeypatch.setenv("LODGE_WORKSPACE", "b=file:///b")
+    settings = read(config, "--listen", "h:3")
+    assert settings.listen == "h:3"
+    assert settings.log_level == "warning"
+    assert settings.grace_period == timedelta(seconds=7)
+    assert settings.workspace == {"b": "file:///b"}
+
+
+def test_every_setting_can_be_an_option() -> None:
+    settings = read(
+        *("--backend", "sc://a:1", "--backend", "sc://b:2", "--workspace", "dfs=file:///x"),
+        *("--workspace", "dfs.tmp=file:///y=z", "--no-reaper", "--log-query-text", "--max-message-bytes", "1MiB"),
+        *("--session-idle-timeout", "1h30m", "--spark-driver-memory", "512m", "--log-level", "DEBUG"),
+    )
+    assert settings.backend == ("sc://a:1", "sc://b:2")
+    assert settings.workspace == {"dfs": "file:///x", "dfs.tmp": "file:///y=z"}
+    assert (settings.reaper, settings.log_query_text) == (False, True)
+    assert settings.max_message_bytes == 1024 * 1024
+    assert settings.session_idle_timeout == timedelta(minutes=90)
+    assert (settings.spark_driver_memory, settings.log_level) == ("512m", "debug")
+
+
+def test_variables_hold_lists_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LODGE_BACKEND", "sc://a:1, sc://b:2")
+    monkeypatch.setenv("LODGE_WORKSPACE", "dfs=file:///x,dfs.tmp=file:///y")
+    monkeypatch.setenv("LODGE_REAPER", "false")
+    settings = read()
+    assert settings.backend == ("sc://a:1", "sc://b:2")
+    assert settings.workspace == {"dfs": "file:///x", "dfs.tmp": "file:///y"}
+    assert settings.reaper is False
+
+
+def test_the_file_holds_lists_and_mappings_and_keys_spelled_like_options() -> None:
+    settings = read(file("backend: [sc://a:1, sc://b:2]\nworkspace:\n  dfs: file:///x\nlease-duration: 2.5\n"))
+    assert settings.backend == ("sc://a:1", "sc://b:2")
+    assert settings.workspace == {"dfs": "file:///x"}
+    assert settings.lease_duration == timedelta(seconds=2.5)
+
+
+def test_an_empty_file_changes_nothing() -> None:
+    assert read(file("")) == read()
+
+
+def test_the_file_may_be_named_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    file("listen: h:1\n")
+    monkeypatch.setenv("LODGE_CONFIG", "lodge.yaml")
+    assert read().listen == "h:1"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30s", 30), ("500ms", 0.5), ("5m", 300), ("1h", 3600), ("15", 15), ("0.5", 0.5)]
+)
+def test_a_duration_is_a_number_with_a_unit_or_of_seconds(text: str, seconds: float) -> None:
+    assert read("--lease-duration", text).lease_duration == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("listen", "15002"),
+        ("listen", "host:99999"),
+        ("listen", ""),
+        ("listen", "host:1/path"),
+        ("backend", "http://h:1"),
+        ("backend", "sc://h"),
+        ("backend", "sc://h:1/path"),
+        ("workspace", "file:///x"),
+        ("workspace", "a name=file:///x"),
+        ("session-idle-timeout", "soon"),
+        ("lease-duration", "0"),
+        ("lease-duration", "-5s"),
+        ("lease-duration", "1s--2s"),
+        ("lease-duration", "1.2.3s"),
+        ("grace-period", "3mm"),
+        ("grace-period", "nan"),
+        ("grace-period", "9999999999999h"),
+        ("log-level", "loud"),
+        ("max-message-bytes", "0"),
+        ("max-message-bytes", "3GiB"),
+        ("spark-driver-memory", "much"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_key_and_the_way_out(option: str, value: str) -> None:
+    with pytest.raises(SettingError) as refused:
+        read(f"--{option}={value}")
+    key = option.replace("-", "_")
+    message = str(refused.value)
+    assert message.startswith(f"{key} cannot be [")
+    assert value in message
+    assert f"--{option}, LODGE_{key.upper()} or {key} in the --config file" in message
+    assert "\n" not in message
+
+
+def test_each_bad_value_has_a_line_of_its_own() -> None:
+    with pytest.raises(SettingError) as refused:
+        read("--listen=x", "--log-level=y")
+    assert len(str(refused.value).splitlines()) == 2
+
+
+def test_a_refusal_hides_the_credentials_in_an_address() -> None:
+    with pytest.raises(SettingError) as refused:
+        read("--backend", "sc://ada:hidden@h:1/;token=hidden")
+    assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("listn: h:1", "[listn]"),
+        ("1: h", "[lodge.yaml]"),
+        ("lease-duration: 1s\nlease_duration: 2s", "[lease_duration]"),
+        ("listen: 15002", "[15002]"),
+        ("backend:", "backend cannot be [None]"),
+        ("lease_duration: true", "lease_duration cannot be [True]"),
+        ("reaper: perhaps", "[perhaps]"),
+        ("- listen", "[lodge.yaml]"),
+        ("only text", "[lodge.yaml]"),
+        ("listen: [", "[lodge.yaml]"),
+    ],
+)
+def test_a_bad_file_is_refused_with_what_is_wrong_in_it(content: str, named: str) -> None:
+    with pytest.raises(SettingError) as refused:
+        read(file(content))
+    assert named in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(SettingError, match=r"\[none\.yaml\]"):
+        read("--config=none.yaml")
+
+
+def test_one_file_serves_both_commands() -> None:
+    settings = read(file("listen: h:1\ngrace_period: 7s\n"), model=ReapSettings)
+    assert settings.grace_period == timedelta(seconds=7)
+
+
+def test_in_kubernetes_the_reaper_is_off_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert read().reaper is False
+    assert read("--reaper").reaper is True
+
+
+def test_variables_that_kubernetes_sets_for_a_service_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LODGE_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("LODGE_PORT", "tcp://10.0.0.1:15002")
+    assert read() == read()
+
+
+def test_the_default_workspaces_are_here_and_a_private_one_in_the_state_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    workspaces = workspaces_of(read())
+    assert workspaces.by_name["dfs"].root == tmp_path
+    assert workspaces.temporary.root == tmp_path / "state" / "lodge" / "dfs.tmp"
+    assert workspaces.temporary.root.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_relative_state_directory_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert workspaces_of(read()).temporary.root == tmp_path / "home" / ".local" / "state" / "lodge" / "dfs.tmp"
+
+
+def test_a_workspace_that_was_named_is_never_made(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(SettingError, match=r"\[dfs\.tmp\] does not exist"):
+        workspaces_of(read("--workspace", f"dfs.tmp={missing.as_uri()}"))
+    assert not missing.exists()
+
+
+def test_a_default_temporary_workspace_must_be_among_the_workspaces(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"\[dfs\.tmp\] is not among the workspaces \[dfs\]"):
+        workspaces_of(read("--workspace", f"dfs={tmp_path.as_uri()}"))
+
+
+def test_the_reaper_beside_the_gateway_is_told_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    awkward = tmp_path / "a, b=ü%"
+    awkward.mkdir()
+    monkeypatch.setenv("LODGE_CONFIG", "gone.yaml")
+    given = read(
+        file(f"workspace: {{'scratch': '{awkward.as_uri()}'}}\n"),
+        *("--default-temporary-workspace=scratch", "--lease-duration=1500ms", "--grace-period=2m"),
+        *("--log-level=debug",),
+    )
+    for name, value in environment_for(given, workspaces_of(given)).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("LODGE_CONFIG")
+    told = read(model=ReapSettings)
+    assert workspaces_of(told) == workspaces_of(given)
+    for name in set(ReapSettings.model_fields) - {"workspace"}:
+        assert getattr(told, name) == getattr(given, name)

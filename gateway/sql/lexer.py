@@ -97,6 +97,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
 _COMMENT_EDGE = re.compile(r"/\*(?!\+)|\*/")
+_KINDS = {kind.name: kind for kind in Kind} | {"DOUBLE": Kind.STRING}
 _NOT_LINE_END = re.compile(r"[^\r\n]")
 
 
@@ -113,10 +114,10 @@ def tokens(sql: str, *, double_quoted_identifiers: bool = False) -> list[Token]:
 
 def iterate_tokens(sql: str, *, double_quoted_identifiers: bool = False) -> Iterator[Token]:
     """The same tokens one by one, for those who need only the first."""
-    position = skip_blank(sql, 0)
-    while position < len(sql):
+    position, length = skip_blank(sql, 0), len(sql)
+    while position < length:
         if _opens_comment(sql, position):
-            token = Token(Kind.UNKNOWN, position, len(sql), sql[position:])
+            token = Token(Kind.UNKNOWN, position, length, sql[position:])
         else:
             token = _token(sql, position, double_quoted_identifiers)
         yield token
@@ -153,7 +154,7 @@ def _token(sql: str, position: int, double_quoted_identifiers: bool) -> Token:
         return _dollar_quoted(sql, position, text)
     if group == "QUOTED" or (group == "DOUBLE" and double_quoted_identifiers):
         return Token(Kind.QUOTED, position, match.end(), text[1:-1].replace(text[0] * 2, text[0]))
-    return Token(Kind.STRING if group == "DOUBLE" else Kind[group], position, match.end(), text)
+    return Token(_KINDS[group], position, match.end(), text)
 
 
 def _dollar_quoted(sql: str, position: int, tag: str) -> Token:
@@ -164,7 +165,7 @@ def _dollar_quoted(sql: str, position: int, tag: str) -> Token:
 
 
 def _opens_comment(sql: str, position: int) -> bool:
-    return sql.startswith("/*", position) and not sql.startswith("+", position + 2)
+    return sql[position : position + 2] == "/*" and not sql.startswith("+", position + 2)
 
 
 def _comment_end(sql: str, position: int) -> int | None:

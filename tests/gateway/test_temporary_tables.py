@@ -124,7 +124,7 @@ def test_a_temporary_view_of_the_user_is_not_replaced(lodge, spark, before):
         ("create temporary table x partition by (c1) as select 1 a", "Partition column c1 is not in the SELECT list"),
         ("create temporary table dfs.x as select 1 a", "outside of default temporary workspace [dfs.tmp]"),
         ("create temporary table dfs.wk1.x as select 1 a", "Schema [dfs.wk1] is not valid"),
-        ("create temporary table x (a b) as select 1 a", "line 1, pos 28"),
+        ("create temporary table x partition by a as select 1 a", "line 1, pos 38"),
     ],
 )
 def test_a_statement_that_fails_leaves_no_name_no_view_and_no_file(lodge, spark, before, statement, message):

@@ -210,7 +210,7 @@ def create_statements(draw: st.DrawFn) -> tuple[str, dict[str, object]]:
     pieces += [draw(cased("as")), "select 1 as x"]
     end = draw(st.sampled_from(["", ";", " ; ; ", "-- as\n"]))
     sql = "".join(draw(BLANKS) + piece for piece in pieces)
-    expected = {
+    expected: dict[str, object] = {
         "name": parts,
         "columns": None if columns is None else tuple(column[0][0] for column in columns),
         "storage_format": storage_format,

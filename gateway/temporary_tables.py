@@ -70,6 +70,14 @@ class Creation:
     backend: BackendSession
 
 
+class AlreadyExistsError(LodgeError):
+    """Seed 001, 5.4: a duplicated table or view name."""
+
+    def __init__(self, name: str, schema: str) -> None:
+        self.text = f"A table or view with given name [{name}] already exists in schema [{schema}]."
+        super().__init__("TABLE_OR_VIEW_ALREADY_EXISTS", "42P07", self.text)
+
+
 class TemporaryTables:
     """Creates and drops temporary tables of the sessions of this replica."""
 
@@ -106,7 +114,12 @@ class TemporaryTables:
             table_uuid=table.uuid,
         )
         self._sessions.require_lease()
-        await self._change(session, lambda record: self._claimed(record, table))
+        try:
+            await self._change(session, lambda record: self._claimed(record, table))
+        except AlreadyExistsError as error:
+            if statement.if_not_exists:
+                return _ok(False, error.text)
+            raise
         try:
             rows = await self._write(session, creation, table, schema)
         except BaseException as error:
@@ -246,12 +259,8 @@ class TemporaryTables:
         if "/" not in name and "\0" not in name and await self._storage.run(path.exists):
             raise self._already_exists(name)
 
-    def _already_exists(self, name: str) -> LodgeError:
-        return LodgeError(
-            "TABLE_OR_VIEW_ALREADY_EXISTS",
-            "42P07",
-            f"A table or view with given name [{name}] already exists in schema [{self._workspaces.temporary.name}].",
-        )
+    def _already_exists(self, name: str) -> "AlreadyExistsError":
+        return AlreadyExistsError(name, self._workspaces.temporary.name)
 
     def _temporary_name(self, parts: Sequence[str]) -> str:
         return parts[0] if len(parts) == 1 else self._qualified_name(parts, "created")

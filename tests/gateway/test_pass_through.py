@@ -1,6 +1,5 @@
 """What Lodge does not own passes through: against the real Spark, and byte for byte against a server that echoes."""
 
-import asyncio
 import socket
 import threading
 import time
@@ -238,7 +237,7 @@ def test_a_plan_nested_deeper_than_decoders_follow_passes(spark):
     assert frame.count() == 1
 
 
-def test_a_lost_stream_of_a_statement_that_lodge_answers_is_reattached(lodge, spark):
+def test_a_lost_stream_of_a_statement_that_lodge_answers_is_reattached(lodge, spark, wait_until):
     request = base_pb2.ExecutePlanRequest(
         session_id=spark.session_id,
         user_context=base_pb2.UserContext(user_id=spark.client._user_id),
@@ -248,11 +247,13 @@ def test_a_lost_stream_of_a_statement_that_lodge_answers_is_reattached(lodge, sp
     request.request_options.add().reattach_options.reattachable = True
     with grpc.insecure_channel(lodge.target) as channel:
         stub = base_pb2_grpc.SparkConnectServiceStub(channel)
-        stub.ExecutePlan(request).cancel()
+        lost = stub.ExecutePlan(request)
+        wait_until(lambda: request.operation_id in lodge.log(), "the gateway has begun")
+        lost.cancel()
         reattach = base_pb2.ReattachExecuteRequest(
             session_id=request.session_id, user_context=request.user_context, operation_id=request.operation_id
         )
-        responses = reattached(stub, reattach)
+        responses = list(stub.ReattachExecute(reattach))
         assert [r.WhichOneof("response_type") for r in responses if not r.HasField("execution_progress")] == [
             "sql_command_result",
             "result_complete",
@@ -263,14 +264,3 @@ def test_a_lost_stream_of_a_statement_that_lodge_answers_is_reattached(lodge, sp
             list(stub.ExecutePlan(request))
     assert spark.table("once").count() == 1
 
-
-def reattached(stub, request, seconds=20):
-    """The responses of an operation, once the server knows it."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return list(stub.ReattachExecute(request))
-        except grpc.RpcError as error:
-            assert "OPERATION_NOT_FOUND" in error.details()
-            assert time.monotonic() < deadline
-            asyncio.run(asyncio.sleep(0.05))

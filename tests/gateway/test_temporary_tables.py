@@ -103,6 +103,10 @@ def test_a_name_that_is_taken_is_refused(spark, name):
     assert f"A table or view with given name [{name.split('.')[-1]}] already exists in schema [dfs.tmp]." in str(
         raised.value
     )
+    kept = spark.sql(f"create temporary table if not exists {name} as select 2 a")
+    assert rows(kept) == [
+        (False, f"A table or view with given name [{name.split('.')[-1]}] already exists in schema [dfs.tmp].")
+    ]
     assert rows(spark.table("taken")) == [(1,)]
 
 

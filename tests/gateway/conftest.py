@@ -24,12 +24,13 @@ def connect(lodge) -> Iterator[Callable[..., SparkSession]]:
     def make(gateway=lodge, **parameters: str) -> SparkSession:
         suffix = "".join(f";{key}={value}" for key, value in parameters.items())
         session = SparkSession.builder.remote(f"{gateway.address}/{suffix}").create()
-        sessions.append(session)
+        sessions.append((gateway, session))
         return session
 
     yield make
-    for session in sessions:
-        session.stop()
+    for gateway, session in sessions:
+        if gateway.process.poll() is None:  # a client of a dead gateway would try again for minutes
+            session.stop()
 
 
 @pytest.fixture

@@ -240,7 +240,7 @@ def test_a_plan_nested_deeper_than_decoders_follow_passes(spark):
 def test_a_lost_stream_of_a_statement_that_lodge_answers_is_reattached(lodge, spark, wait_until):
     request = base_pb2.ExecutePlanRequest(
         session_id=spark.session_id,
-        user_context=base_pb2.UserContext(user_id=spark.client._user_id),
+        user_context=base_pb2.UserContext(user_id=spark.client._user_id or ""),
         operation_id=str(uuid.uuid4()),
     )
     request.plan.command.sql_command.input.sql.query = "create temporary table once as select 1 a"
@@ -263,4 +263,3 @@ def test_a_lost_stream_of_a_statement_that_lodge_answers_is_reattached(lodge, sp
         with pytest.raises(grpc.RpcError, match="OPERATION_ALREADY_EXISTS"):
             list(stub.ExecutePlan(request))
     assert spark.table("once").count() == 1
-

@@ -59,9 +59,9 @@ def test_an_idle_session_ends_and_a_busy_one_does_not(start_lodge, spark_server,
 
 def test_replicas_serve_the_same_session(start_lodge, lodge, spark_server, connect):
     replica = start_lodge(backend=spark_server, beside=lodge)
-    one = connect()
+    one = connect(user_id="dora")
     one.sql("create temporary table shared as select 7 a").collect()
-    other = connect(replica, session_id=one.session_id, user_id=one.client._user_id)
+    other = connect(replica, session_id=one.session_id, user_id="dora")
     assert other.sql("select a from dfs.tmp.shared").collect()[0][0] == 7
     with pytest.raises(PySparkException, match="already exists"):
         other.sql("create temporary table SHARED as select 8 a")
@@ -85,10 +85,10 @@ def test_the_reaper_removes_what_a_killed_gateway_left_and_nothing_that_lives(
 def test_a_gateway_that_stops_leaves_its_sessions_to_others(start_lodge, spark_server, connect):
     first = start_lodge(backend=spark_server)
     second = start_lodge(backend=spark_server, beside=first)
-    spark = connect(first)
+    spark = connect(first, user_id="dora")
     spark.sql("create temporary table t as select 5 a").collect()
     assert first.stop() == 0
-    again = connect(second, session_id=spark.session_id, user_id=spark.client._user_id)
+    again = connect(second, session_id=spark.session_id, user_id="dora")
     assert again.sql("select a from dfs.tmp.t").collect()[0][0] == 5
 
 

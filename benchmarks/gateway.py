@@ -154,7 +154,8 @@ def bench_bulk(
         in_turn(number, {route: measure(route) for route in sessions})
     ratio = statistics.median(a / b for a, b in zip(times["direct"], times["Lodge"], strict=True))
     print(
-        f"{name:32} {megabytes / min(times['direct']):6.0f} MB/s direct {megabytes / min(times['Lodge']):6.0f} MB/s Lodge"
+        f"{name:32} {megabytes / min(times['direct']):6.0f} MB/s direct"
+        f" {megabytes / min(times['Lodge']):6.0f} MB/s Lodge"
         f"   throughput ratio {ratio:4.2f}   gateway CPU {cpu[0] / rounds / megabytes * 1e3:5.2f} ms/MB",
         flush=True,
     )

@@ -230,11 +230,19 @@ def test_an_ordinary_statement_can_be_interrupted(spark, wait_until):
     assert "OPERATION_CANCELED" in failures[0]
 
 
-def test_a_plan_nested_deeper_than_decoders_follow_passes(spark):
-    frame = spark.range(1)
-    for _ in range(60):
-        frame = frame.where("id >= 0")
-    assert frame.count() == 1
+def test_a_plan_nested_deeper_than_decoders_follow_passes(echo):
+    _, channel = echo
+    plan = b"\x08\x01"
+    for _ in range(300):
+        plan = b"\x0a" + varint(len(plan)) + plan
+    request = head() + b"\x1a" + varint(len(plan)) + plan
+    call = channel.unary_stream(SERVICE + "ExecutePlan")(request)
+    assert next(call) == request
+    call.cancel()
+
+
+def varint(number):
+    return bytes([number & 0x7F | 0x80]) + varint(number >> 7) if number > 0x7F else bytes([number])
 
 
 def test_a_lost_stream_of_a_statement_that_lodge_answers_is_reattached(lodge, spark, wait_until):

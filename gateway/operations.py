@@ -48,7 +48,7 @@ class Operation:
         self._responses: list[base_pb2.ExecutePlanResponse] = []
         self._error: LodgeError | None = None
         self._is_finished = False
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._interrupted = False
 
@@ -63,7 +63,7 @@ class Operation:
     async def progress(self, response: base_pb2.ExecutePlanResponse) -> None:
         """Passes a progress message of the backend on to the client."""
         if len(self._responses) < _KEPT_PROGRESS_RESPONSES:
-            await self._add(response)
+            self._add(response)
 
     async def interrupt(self) -> bool:
         """Ends the operation if it still runs, and waits until what it had begun is undone."""
@@ -85,9 +85,10 @@ class Operation:
         """
         seen = {last_response_id} | {r.response_id for r in self._responses[: self._after(last_response_id)]}
         while True:
-            async with self._changed:
-                await self._changed.wait_for(lambda: self._is_finished or bool(self._unseen(seen)))
-                unseen, finished = self._unseen(seen), self._is_finished
+            changed, unseen, finished = self._changed, self._unseen(seen), self._is_finished
+            if not unseen and not finished:
+                await changed.wait()
+                continue
             for response in unseen:
                 seen.add(response.response_id)
                 yield response.SerializeToString()
@@ -108,11 +109,11 @@ class Operation:
             result = await work(self)
             response = self._response()
             response.sql_command_result.CopyFrom(result)
-            await self._add(response)
+            self._add(response)
             if self.is_reattachable:
                 complete = self._response()
                 complete.result_complete.SetInParent()
-                await self._add(complete)
+                self._add(complete)
         except LodgeError as error:
             self._error = error
         except asyncio.CancelledError:
@@ -120,14 +121,17 @@ class Operation:
             if not self._interrupted:
                 raise
         finally:
-            async with self._changed:
-                self._is_finished = True
-                self._changed.notify_all()
+            self._is_finished = True
+            self._wake()
 
-    async def _add(self, response: base_pb2.ExecutePlanResponse) -> None:
-        async with self._changed:
-            self._responses.append(response)
-            self._changed.notify_all()
+    def _add(self, response: base_pb2.ExecutePlanResponse) -> None:
+        self._responses.append(response)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Lets every stream look anew."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def _response(self) -> base_pb2.ExecutePlanResponse:
         return base_pb2.ExecutePlanResponse(

@@ -89,7 +89,7 @@ def test_metadata_trailers_deadline_and_bytes_go_both_ways(echo):
     assert response == request
     assert backend.metadata[-1]["x-mine"] == "m"
     assert backend.metadata[-1]["x-mine-bin"] == b"\x01\xfe"
-    assert 30 < backend.deadlines[-1] <= 60
+    assert 30 < backend.deadlines[-1] < 62  # gRPC rounds up
     assert dict(call.initial_metadata())["x-binary-bin"] == b"\x00\xff"
     assert dict(call.trailing_metadata())["x-trailing"] == "t"
 
@@ -219,7 +219,7 @@ def test_an_ordinary_statement_can_be_interrupted(spark, wait_until):
 
     def run():
         try:
-            spark.sql("select count(*) from range(1000000000000L)").collect()
+            spark.sql("select count(*) from range(10000000000L)").collect()
         except PySparkException as error:
             failures.append(str(error))
 

@@ -179,7 +179,7 @@ def test_an_interrupted_creation_leaves_nothing(lodge, spark, before, wait_until
     def create():
         spark.addTag("slow")
         try:
-            spark.sql("create temporary table slow as select count(*) from range(1000000000000L)").collect()
+            spark.sql("create temporary table slow as select count(*) from range(10000000000L)").collect()
         except PySparkException as error:
             failures.append(str(error))
 

@@ -94,8 +94,8 @@ def test_a_gateway_that_stops_leaves_its_sessions_to_others(start_lodge, spark_s
 
 
 def test_log_lines_are_json_with_the_session_and_never_hold_the_statement(lodge, connect):
-    spark = connect(user_id="carol", **{"x-api-key": "a-very-secret-key"})
-    spark.sql("create temporary table logged as select 'secret-literal' a").collect()
+    spark = connect(user_id="carol", **{"x-api-key": "swordfish-of-the-client"})
+    spark.sql("create temporary table logged as select 'swordfish-of-the-statement' a").collect()
     spark.sql("drop table logged").collect()
     lines = [json.loads(line) for line in lodge.log().splitlines() if "logged" in line]
     assert [line["event"] for line in lines] == [
@@ -109,7 +109,7 @@ def test_log_lines_are_json_with_the_session_and_never_hold_the_statement(lodge,
         assert line["principal"] == "carol"
         assert line["operation"]
     assert lines[0]["message"] == "Temporary table [logged] is being created."
-    assert "secret" not in lodge.log()
+    assert "swordfish" not in lodge.log()
 
 
 def test_the_demo_shows_the_result_and_leaves_nothing(tmp_path):

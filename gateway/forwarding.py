@@ -8,6 +8,7 @@ Guarantees:
 3. A client's deadline is the backend's deadline, and a client that goes away cancels the backend's call.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -57,12 +58,16 @@ async def forward_stream(backend: Backend, method: str, requests: AsyncIterator[
 
 async def _pass_stream(call: Any, context: Context) -> None:
     try:
-        initial = forwardable(await call.initial_metadata() or ())
-        if initial:
-            await context.send_initial_metadata(initial)
-        read, write = call.read, context.write
-        while (response := await read()) is not aio.EOF:
-            await write(response)
+        response = await call.read()
+        await _pass_initial_metadata(call, context)
+        while response is not aio.EOF:
+            ahead = asyncio.ensure_future(call.read())
+            try:
+                await context.write(response)
+            except BaseException:
+                ahead.add_done_callback(_discard)
+                raise
+            response = await ahead
         _set_trailing(context, await call.trailing_metadata() or ())
         if await call.code() is not grpc.StatusCode.OK:
             raise aio.AioRpcError(
@@ -75,11 +80,21 @@ async def _pass_stream(call: Any, context: Context) -> None:
         call.cancel()
 
 
+def _discard(read: "asyncio.Future[Any]") -> None:
+    """Whatever a read ahead comes to, nobody is left to hear it."""
+    if not read.cancelled():
+        read.exception()
+
+
 async def _pass_metadata(call: Any, context: Context) -> None:
+    await _pass_initial_metadata(call, context)
+    _set_trailing(context, await call.trailing_metadata() or ())
+
+
+async def _pass_initial_metadata(call: Any, context: Context) -> None:
     initial = forwardable(await call.initial_metadata() or ())
     if initial:
         await context.send_initial_metadata(initial)
-    _set_trailing(context, await call.trailing_metadata() or ())
 
 
 def _set_trailing(context: Context, metadata: Metadata) -> None:

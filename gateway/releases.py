@@ -38,29 +38,40 @@ class Releases:
 
     def __init__(self) -> None:
         self._pending: dict[OperationKey, tuple[Backend, bytes, dict[str, Any]]] = {}
+        self._released: set[OperationKey] = set()
+        self._released_before: set[OperationKey] = set()
         self._flush: asyncio.Task[None] | None = None
 
     def defer(self, key: OperationKey, backend: Backend, request: bytes, arguments: dict[str, Any]) -> None:
-        """Keeps the release of an operation's responses up to one of them, in place of an earlier one."""
+        """Keeps the release of an operation's responses up to one of them, in place of an earlier one.
+
+        A client's calls overtake each other: after the release of the operation as a whole, it says nothing.
+        """
+        if key in self._released or key in self._released_before:
+            return
         self._pending[key] = (backend, request, arguments)
-        if self._flush is None or self._flush.done():
-            self._flush = asyncio.create_task(self._flush_later())
+        self._flush_soon()
 
     def forget(self, key: OperationKey) -> None:
         """The operation as a whole is released."""
         self._pending.pop(key, None)
+        self._released.add(key)
+        self._flush_soon()
 
     async def stop(self) -> None:
         if self._flush is not None:
             self._flush.cancel()
             await asyncio.gather(self._flush, return_exceptions=True)
 
-    async def _flush_later(self) -> None:
-        while True:
+    def _flush_soon(self) -> None:
+        if self._flush is None or self._flush.done():
+            self._flush = asyncio.create_task(self._flush_until_empty())
+
+    async def _flush_until_empty(self) -> None:
+        while self._pending or self._released or self._released_before:
             await asyncio.sleep(DELAY_SECONDS)
+            self._released_before, self._released = self._released, set()
             due, self._pending = self._pending, {}
-            if not due:
-                return
             for backend, request, arguments in due.values():
                 try:
                     await backend.unary(_METHOD)(request, metadata=arguments["metadata"], timeout=_CALL_SECONDS)

@@ -12,6 +12,7 @@ Source: Spark's ``base.proto``; the Protocol Buffers encoding document.
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gateway.errors import invalid_request, invalid_session_id
 from workspace.records import ClientSessionId, Principal
@@ -29,20 +30,44 @@ class SessionKey:
     client_session_id: ClientSessionId
 
 
-def session_key(data: bytes) -> SessionKey:
-    """The session that a request is for.
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a request says of itself.
+
+    Attributes:
+        key: The session it is for.
+        operation_id: The operation it starts or is about; empty if it names none.
+    """
+
+    key: SessionKey
+    operation_id: str = ""
+
+
+def head(data: bytes, operation_field: int | None = None) -> Head:
+    """The head of a request. Of a field that is there twice, the last one counts, as for Spark.
+
+    Args:
+        data: The encoded request.
+        operation_field: The number of the field with the operation id, if requests of this kind have one.
 
     Raises:
         LodgeError: The bytes are no request, or the session id is not a UUID.
     """
-    session_id, user_id = b"", b""
+    session_id = user_id = operation_id = b""
     for number, value in fields(memoryview(data)):
         if number == _SESSION_ID:
             session_id = bytes(value)
         elif number == _USER_CONTEXT:
-            user_id = next((bytes(v) for n, v in fields(value) if n == _USER_ID), user_id)
-            if session_id:
-                break
+            for field, text in fields(value):
+                if field == _USER_ID:
+                    user_id = bytes(text)
+        elif number == operation_field:
+            operation_id = bytes(value)
+    return Head(_key(session_id, user_id), _text(operation_id))
+
+
+@lru_cache(maxsize=4096)
+def _key(session_id: bytes, user_id: bytes) -> SessionKey:
     text = _text(session_id)
     try:
         canonical = str(uuid.UUID(text)) == text.lower()
@@ -53,14 +78,16 @@ def session_key(data: bytes) -> SessionKey:
     return SessionKey(Principal(_text(user_id)), ClientSessionId(text))
 
 
-def string_field(data: bytes, wanted: int) -> str:
-    """A top-level string of a request; empty if it is not there."""
-    return next((_text(bytes(value)) for number, value in fields(memoryview(data)) if number == wanted), "")
+def message_field(data: bytes, wanted: int) -> memoryview | None:
+    """The encoded form of a message at the top level.
 
-
-def message_field(data: bytes | memoryview, wanted: int) -> memoryview | None:
-    """The encoded form of a top-level message."""
-    return next((value for number, value in fields(memoryview(data)) if number == wanted), None)
+    Raises:
+        LodgeError: It is there more than once. A decoder would merge both, so one alone is not what Spark would see.
+    """
+    found = [value for number, value in fields(memoryview(data)) if number == wanted]
+    if len(found) > 1:
+        raise invalid_request(f"field {wanted} is there {len(found)} times")
+    return found[0] if found else None
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:

@@ -10,6 +10,7 @@ Source: design, "Gateway"; Spark's ``base.proto``.
 """
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -42,13 +43,14 @@ from gateway.forwarding import (
 )
 from gateway.operations import Operation, Operations
 from gateway.releases import Releases
-from gateway.requests import SessionKey, message_field, session_key, string_field
+from gateway.requests import SessionKey, head, message_field
 from gateway.sessions import Session, Sessions
 from gateway.sql.statements import CreateTemporaryTable, DropTable, StatementError, query_only, recognise
 from gateway.temporary_tables import Creation, TemporaryTables
 from workspace.records import ClientSessionId
 
-_PLAN, _REATTACH_OPERATION_ID = 3, 3
+_PLAN = 3
+_OPERATION_ID = {"ExecutePlan": 6, "ReattachExecute": 3, "ReleaseExecute": 3}
 _INLINE_BYTES = 1024 * 1024
 _MAX_PLAN_BYTES = 512 * 1024 * 1024  # Spark: spark.connect.maxPlanSize
 _SESSION_GONE = b"INVALID_HANDLE.SESSION_"
@@ -104,19 +106,22 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 
     def _unary(self, name: str, handler: Handler) -> Handler:
         """A handler of a method with one request: finds its session, and turns failures into a status."""
+        operation_field = _OPERATION_ID.get(name)
 
         async def handle(request: bytes, context: Context) -> Any:
             backend = None
             key = None
             try:
-                key = session_key(request)
+                about = head(request, operation_field)
+                key = about.key
+                _bind_log(key, about.operation_id)
                 session = self._sessions.held(key) or await self._session(key, name)
                 backend = self._sessions.route(key) if session is None else session.backend
-                with structlog.contextvars.bound_contextvars(session=key.client_session_id, principal=key.principal):
-                    if session is None:
-                        return await handler(_Call(name, key, None, backend), request, context)
-                    with session.busy():
-                        return await handler(_Call(name, key, session, backend), request, context)
+                call = _Call(name, key, about.operation_id, session, backend)
+                if session is None:
+                    return await handler(call, request, context)
+                with session.busy():
+                    return await handler(call, request, context)
             except (LodgeError, aio.AioRpcError) as error:
                 await self._fail(error, context, key, backend)
             except (aio.AbortError, aio.InternalError, aio.UsageError):
@@ -138,7 +143,8 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 first = await anext(aiter(requests), None)
                 if first is None:
                     raise invalid_request("the stream of requests is empty")
-                key = session_key(first)
+                key = head(first).key
+                _bind_log(key)
                 session = await self._sessions.open(key)
                 backend = session.backend
                 with session.busy():
@@ -205,19 +211,19 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         session = call.existing
         request = base_pb2.ExecutePlanRequest.FromString(data)
         request.ClearField("plan")
+        request.operation_id = request.operation_id or str(uuid.uuid4())
         backend = BackendSession(session.backend, request, forwardable(context.invocation_metadata() or ()))
         operation = Operation(request)
-        with structlog.contextvars.bound_contextvars(operation=operation.id):
-            if self._log_query_text:
-                log.info("statement_recognised", query=sql.query)
-            if isinstance(statement, DropTable):
-                if await self._tables.is_for_spark(session, statement, backend):
-                    return None
-                self._operations.start(operation, lambda _: self._tables.drop(session, statement, backend))
-            else:
-                query = await self._query(session, plan, statement)
-                creation = Creation(statement, query, operation, backend)
-                self._operations.start(operation, lambda _: self._tables.create(session, creation))
+        if self._log_query_text:
+            log.info("statement_recognised", query=sql.query)
+        if isinstance(statement, DropTable):
+            if await self._tables.is_for_spark(session, statement, backend):
+                return None
+            self._operations.start(operation, lambda _: self._tables.drop(session, statement, backend))
+        else:
+            query = await self._query(session, plan, statement)
+            creation = Creation(statement, query, operation, backend)
+            self._operations.start(operation, lambda _: self._tables.create(session, creation))
         return operation
 
     async def _query(
@@ -251,7 +257,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return await self._pass_unary(call, request, context)
 
     async def _reattach_execute(self, call: "_Call", request: bytes, context: Context) -> None:
-        operation = self._operations.find(call.key, string_field(request, _REATTACH_OPERATION_ID))
+        operation = self._operations.find(call.key, call.operation_id)
         if operation is None:
             await forward_responses(call.backend, call.method, request, context)
             return
@@ -260,7 +266,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 
     async def _release_execute(self, call: "_Call", request: bytes, context: Context) -> bytes:
         message = base_pb2.ReleaseExecuteRequest.FromString(request)
-        operation = self._operations.find(call.key, message.operation_id)
+        operation = self._operations.find(call.key, call.operation_id)
         answer = base_pb2.ReleaseExecuteResponse(session_id=message.session_id, operation_id=message.operation_id)
         if operation is not None:
             if message.HasField("release_until"):
@@ -269,7 +275,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 self._operations.release(operation)
             answer.server_side_session_id = operation.server_side_session_id
             return answer.SerializeToString()
-        key = (call.key, message.operation_id)
+        key = (call.key, call.operation_id)
         if message.HasField("release_until"):
             self._releases.defer(key, call.backend, request, call_arguments(context))
             return answer.SerializeToString()
@@ -319,11 +325,14 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 class _Call:
     """One call of a method with one request."""
 
-    __slots__ = ("backend", "key", "method", "session")
+    __slots__ = ("backend", "key", "method", "operation_id", "session")
 
-    def __init__(self, name: str, key: SessionKey, session: Session | None, backend: Backend) -> None:
+    def __init__(
+        self, name: str, key: SessionKey, operation_id: str, session: Session | None, backend: Backend
+    ) -> None:
         self.method = SERVICE + name
         self.key = key
+        self.operation_id = operation_id
         self.session = session
         self.backend = backend
 
@@ -332,6 +341,14 @@ class _Call:
         if self.session is None:
             raise LookupError(f"{self.method} was called without a session.")
         return self.session
+
+
+def _bind_log(key: SessionKey, operation_id: str = "") -> None:
+    """Names the request in every line logged from here on. A call's task has a context of its own, so nothing undoes
+    this."""
+    structlog.contextvars.bind_contextvars(session=key.client_session_id, principal=key.principal)
+    if operation_id:
+        structlog.contextvars.bind_contextvars(operation=operation_id)
 
 
 _UNREADABLE = frozenset({grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})

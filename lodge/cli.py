@@ -54,9 +54,14 @@ def _serve(settings: ServeSettings) -> None:
 
     workspaces = workspaces_of(settings)
 
+    from lodge.tuning import settle_memory, start_grpc  # noqa: PLC0415
+
+    start_grpc()
+
     from lodge.logs import set_up_logs  # noqa: PLC0415
     from lodge.serve import serve  # noqa: PLC0415
 
+    settle_memory()
     set_up_logs(settings.log_level)
     asyncio.run(serve(settings, workspaces))
 

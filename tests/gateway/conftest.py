@@ -29,8 +29,10 @@ def connect(lodge) -> Iterator[Callable[..., SparkSession]]:
 
     yield make
     for gateway, session in sessions:
-        if gateway.process.poll() is None:  # a client of a dead gateway would try again for minutes
+        if gateway.process.poll() is None:
             session.stop()
+        else:
+            session.client.close()  # tells the server nothing: of a dead one it would ask again for minutes
 
 
 @pytest.fixture

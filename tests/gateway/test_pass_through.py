@@ -29,10 +29,13 @@ class EchoBackend(grpc.GenericRpcHandler):
     def __init__(self):
         self.deadlines = []
         self.metadata = []
+        self.releases = []
         self.cancelled = threading.Event()
 
     def service(self, details):
         name = details.method.rpartition("/")[2]
+        if name == "ReleaseExecute":
+            return grpc.unary_unary_rpc_method_handler(self.release)
         if name in ("Config", "GetStatus", "ReleaseSession"):
             return grpc.unary_unary_rpc_method_handler(self.echo)
         if name == "ExecutePlan":
@@ -50,6 +53,11 @@ class EchoBackend(grpc.GenericRpcHandler):
         if self.metadata[-1].get("x-fail"):
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "so it failed")
         return request
+
+    def release(self, request, context):
+        release = base_pb2.ReleaseExecuteRequest.FromString(request)
+        self.releases.append((release.operation_id, release.release_until.response_id))
+        return base_pb2.ReleaseExecuteResponse(session_id=release.session_id).SerializeToString()
 
     def echo_all(self, requests, context):
         self.seen(context)
@@ -116,6 +124,31 @@ def test_a_client_that_cancels_cancels_the_call_at_the_backend(echo):
     assert next(call)
     call.cancel()
     assert backend.cancelled.wait(10)
+
+
+def test_a_release_of_responses_reaches_the_backend_but_not_after_that_of_the_whole_operation(echo, wait_until):
+    backend, channel = echo
+    session_id = str(uuid.uuid4())
+    channel.unary_unary(SERVICE + "Config")(head(session_id))
+    finished, running = str(uuid.uuid4()), str(uuid.uuid4())
+
+    def release(operation_id, response_id=""):
+        request = base_pb2.ReleaseExecuteRequest(session_id=session_id, operation_id=operation_id)
+        request.user_context.user_id = "someone"
+        if response_id:
+            request.release_until.response_id = response_id
+        else:
+            request.release_all.SetInParent()
+        answer = channel.unary_unary(SERVICE + "ReleaseExecute")(request.SerializeToString())
+        assert base_pb2.ReleaseExecuteResponse.FromString(answer).session_id == session_id
+
+    release(finished, "one")
+    release(finished)
+    release(finished, "late")
+    release(running, "one")
+    release(running, "two")
+    wait_until(lambda: (running, "two") in backend.releases, "the last release of the running operation arrives")
+    assert [response for operation, response in backend.releases if operation == finished][-1] == ""
 
 
 def test_a_backend_that_is_down_is_named_and_found_again_when_it_returns(start_lodge):

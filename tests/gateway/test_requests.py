@@ -1,0 +1,56 @@
+"""The head of a request is read as Spark's decoder reads it, whatever else the request holds."""
+
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.connect.proto import base_pb2
+
+from gateway.errors import LodgeError
+from gateway.requests import head, message_field
+
+SESSION = str(uuid.UUID(int=7))
+texts = st.text(max_size=20)
+
+
+@given(user=texts, operation=texts, sql=st.text(max_size=300))
+def test_the_head_is_what_the_decoder_says(user, operation, sql):
+    request = base_pb2.ExecutePlanRequest(session_id=SESSION, operation_id=operation, client_type="test")
+    request.user_context.user_id = user
+    request.user_context.user_name = "a name"
+    request.plan.root.sql.query = sql
+    data = request.SerializeToString()
+    read = head(data, operation_field=6)
+    assert (read.key.client_session_id, read.key.principal, read.operation_id) == (SESSION, user, operation)
+    assert bytes(message_field(data, 3)) == request.plan.SerializeToString()
+
+
+@given(users=st.lists(texts, min_size=1, max_size=4))
+def test_of_a_field_that_is_there_twice_the_last_one_counts(users):
+    data = base_pb2.ExecutePlanRequest(session_id=SESSION).SerializeToString()
+    for user in users:
+        again = base_pb2.ExecutePlanRequest()
+        again.user_context.user_id = user
+        data += again.SerializeToString()
+    decoded = base_pb2.ExecutePlanRequest.FromString(data)
+    assert head(data).key.principal == decoded.user_context.user_id
+
+
+def test_two_plans_in_one_request_are_refused():
+    request = base_pb2.ExecutePlanRequest(session_id=SESSION)
+    request.plan.root.sql.query = "select 1"
+    with pytest.raises(LodgeError, match="field 3 is there 2 times"):
+        message_field(request.SerializeToString() * 2, 3)
+
+
+@pytest.mark.parametrize("session_id", ["", "no uuid", "../../etc/passwd", SESSION.replace("-", ""), f"{{{SESSION}}}"])
+def test_a_session_id_that_is_no_uuid_is_refused(session_id):
+    with pytest.raises(LodgeError, match="must be an UUID string"):
+        head(base_pb2.ConfigRequest(session_id=session_id).SerializeToString())
+
+
+@given(data=st.binary(max_size=60))
+def test_bytes_that_are_no_request_are_refused(data):
+    with pytest.raises(LodgeError):
+        head(data)

@@ -24,7 +24,12 @@ print(os.environ.get("GRPC_EXPERIMENTS"))
 def started(**variables: str) -> "subprocess.CompletedProcess[str]":
     environment = {name: value for name, value in os.environ.items() if name != "GRPC_EXPERIMENTS"}
     return subprocess.run(
-        [sys.executable, "-c", START], env=environment | variables, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", START],
+        env=environment | variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
 
 

@@ -2,8 +2,17 @@
 
     EngineError
     ├── ScanOptionError          an option of the data source is missing or wrong
+    ├── LoaderStateError         a call to a result set loader that its state does not allow
+    ├── ProjectionError          a project list, or a schema given with it, contradicts itself
+    ├── ColumnError              about one column, and the place in the file if that is known
+    │   ├── DuplicateColumnError     two names of one tuple differ by letter case at most
+    │   ├── SchemaConflictError      a column has a type that cannot become the promised one
+    │   ├── ValueConversionError     one value cannot become the column's type
+    │   └── ValueTooLargeError       one value alone is larger than a vector may be
+    ├── ReaderError              a reader failed in a way that it did not foresee
     └── FileError                about one file or directory of a workspace
         ├── PathNotFoundError    nothing lies at the path
+        ├── NoFilesError         a scan without a schema of its own has no files to find one in
         ├── PathRefusedError     the path, or a link on it, leads to where a scan may not read
         ├── NoReaderError        no reader knows files of this suffix
         ├── UnreadableFileError  it is there, but the file system does not let it be read as a file
@@ -16,6 +25,10 @@ Guarantees:
 2. A message names files by workspace and by their path in it, never by a path of the machine, and never shows
    where a link leads. Paths stand as Python literals, so a strange file name cannot break the line.
 """
+
+from engine.context import ErrorContext
+
+NOWHERE = ErrorContext()
 
 
 class EngineError(Exception):
@@ -32,6 +45,87 @@ class ScanOptionError(EngineError):
     def __init__(self, option: str, problem: str) -> None:
         super().__init__(f"Option {option!r} of a scan {problem}.")
         self.option = option
+
+
+class LoaderStateError(EngineError):
+    """A call to a result set loader that its state does not allow: a mistake in the reader that calls it."""
+
+
+class ProjectionError(EngineError):
+    """A project list, or a schema given with it, contradicts itself."""
+
+
+class ColumnError(EngineError):
+    """About one column.
+
+    Attributes:
+        column: Its name, with the names of the maps around it: ``a.b``.
+        context: Where it happened.
+    """
+
+    def __init__(self, column: str, problem: str, context: ErrorContext = NOWHERE) -> None:
+        super().__init__(f"{context}column {column!r} {problem}")
+        self.column = column
+        self.context = context
+
+
+class DuplicateColumnError(ColumnError):
+    def __init__(self, first: str, second: str, context: ErrorContext = NOWHERE) -> None:
+        super().__init__(
+            second,
+            f"is there twice: {first!r} is the same name, because letter case does not count. Rename one of them.",
+            context,
+        )
+
+
+class SchemaConflictError(ColumnError):
+    """A column has a type that cannot become the promised one.
+
+    Attributes:
+        offered: What the reader found.
+        promised: What the scan's schema says.
+    """
+
+    def __init__(self, column: str, *, offered: object, promised: object, context: ErrorContext = NOWHERE) -> None:
+        super().__init__(
+            column,
+            f"is {offered} here, but {promised} in the schema of the scan. Give a schema with a type that can hold "
+            "both, or scan these files apart.",
+            context,
+        )
+        self.offered = offered
+        self.promised = promised
+
+
+class ValueConversionError(ColumnError):
+    """One value cannot become the column's type.
+
+    Attributes:
+        value: The beginning of the value.
+    """
+
+    def __init__(self, column: str, value: object, wanted: object, context: ErrorContext = NOWHERE) -> None:
+        shown = repr(value)
+        shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+        super().__init__(column, f"is {wanted}, and {shown} is not. Correct the file, or give another type.", context)
+        self.value = shown
+
+
+class ValueTooLargeError(ColumnError):
+    def __init__(self, column: str, size_bytes: int, limit_bytes: int, context: ErrorContext = NOWHERE) -> None:
+        super().__init__(
+            column,
+            f"has one value of {size_bytes:,} bytes; a batch holds at most {limit_bytes:,} of one column.",
+            context,
+        )
+
+
+class ReaderError(EngineError):
+    """A reader failed in a way that it did not foresee; the cause is chained."""
+
+    def __init__(self, problem: str, context: ErrorContext = NOWHERE) -> None:
+        super().__init__(f"{context}{problem}")
+        self.context = context
 
 
 class FileError(EngineError):
@@ -52,6 +146,15 @@ class PathNotFoundError(FileError):
     def __init__(self, workspace: str, path: str) -> None:
         super().__init__(
             workspace, path, " does not exist. Check the name, letter case included, and where links lead."
+        )
+
+
+class NoFilesError(FileError):
+    def __init__(self, workspace: str, path: str) -> None:
+        super().__init__(
+            workspace,
+            path,
+            " has no files, so there is no schema to find. Put a file there, or give a schema.",
         )
 
 

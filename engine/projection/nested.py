@@ -1,0 +1,98 @@
+"""Walking through nested Arrow types: what lies in a type, and the same type with something else in it."""
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from engine.schema import TupleSchema, is_late
+
+
+def is_any_list(type_: pa.DataType) -> bool:
+    return bool(
+        pt.is_list(type_)
+        or pt.is_large_list(type_)
+        or pt.is_fixed_size_list(type_)
+        or pt.is_list_view(type_)
+        or pt.is_large_list_view(type_)
+    )
+
+
+def inner_fields(type_: pa.DataType) -> Sequence[pa.Field]:
+    """The members of a map, the element of a list, key and value of a dict; none for other types."""
+    if pt.is_struct(type_):
+        return [type_.field(index) for index in range(type_.num_fields)]
+    if is_any_list(type_):
+        return [type_.value_field]
+    return [type_.key_field, type_.item_field] if pt.is_map(type_) else []
+
+
+def with_inner_fields(type_: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
+    """The type with other fields in it: see :func:`inner_fields`."""
+    if pt.is_struct(type_):
+        return pa.struct(fields)
+    if pt.is_map(type_):
+        return pa.map_(*fields, keys_sorted=type_.keys_sorted)
+    return with_element(type_, fields[0]) if is_any_list(type_) else type_
+
+
+def with_element(type_: pa.DataType, element: pa.Field) -> pa.DataType:
+    """The same kind of list, of other elements."""
+    if pt.is_fixed_size_list(type_):
+        return pa.list_(element, type_.list_size)
+    if pt.is_large_list(type_):
+        return pa.large_list(element)
+    if pt.is_list_view(type_):
+        return pa.list_view(element)
+    return pa.large_list_view(element) if pt.is_large_list_view(type_) else pa.list_(element)
+
+
+def innermost(type_: pa.DataType) -> pa.DataType:
+    """What a list, or a list of lists, holds in the end; another type is itself."""
+    while is_any_list(type_):
+        type_ = type_.value_type
+    return type_
+
+
+def members_of(type_: pa.DataType) -> TupleSchema | None:
+    """The members of a map or of an array of maps; None for other types."""
+    struct = innermost(type_)
+    return TupleSchema.of(struct) if pt.is_struct(struct) else None
+
+
+def with_members(type_: pa.DataType, members: Sequence[pa.Field]) -> pa.DataType:
+    """The map, or the array of maps, with other members."""
+    if is_any_list(type_):
+        element = type_.value_field
+        return with_element(type_, element.with_type(with_members(element.type, members)))
+    return pa.struct(members)
+
+
+def has_late(field: pa.Field) -> bool:
+    """Whether the type of the column, or one inside it, is still to be named."""
+    return is_late(field) or any(has_late(inner) for inner in inner_fields(field.type))
+
+
+def name_late(field: pa.Field, name_type: Callable[[pa.Field], pa.DataType]) -> pa.Field:
+    """The column with each type that is still to be named, at any depth, as ``name_type`` names it."""
+    if is_late(field):
+        return field.with_type(name_type(field))
+    inner = inner_fields(field.type)
+    if not any(has_late(one) for one in inner):
+        return field
+    return field.with_type(with_inner_fields(field.type, [name_late(one, name_type) for one in inner]))
+
+
+def filled(type_: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The type with whatever is LATE in it as the other, of the same structure, has it."""
+    if pt.is_null(type_):
+        return other
+    if pt.is_struct(type_) and pt.is_struct(other):
+        members = TupleSchema.of(other)
+        pairs = [(member, members.find(member.name)) for member in inner_fields(type_)]
+    elif (is_any_list(type_) and is_any_list(other)) or (pt.is_map(type_) and pt.is_map(other)):
+        pairs = list(zip(inner_fields(type_), inner_fields(other), strict=True))
+    else:
+        return type_
+    inner = [one if same is None else one.with_type(filled(one.type, same.type)) for one, same in pairs]
+    return with_inner_fields(type_, inner)

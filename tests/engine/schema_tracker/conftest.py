@@ -1,0 +1,45 @@
+"""A scan without files: readers that only say what columns they have."""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from engine.context import ErrorContext
+from engine.projection.nested import name_late
+from engine.schema import TupleSchema
+
+Columns = dict[str, pa.DataType | pa.Field]
+
+
+def _schema(columns: Columns) -> TupleSchema:
+    return TupleSchema(
+        type_.with_name(name) if isinstance(type_, pa.Field) else pa.field(name, type_)
+        for name, type_ in columns.items()
+    )
+
+
+@pytest.fixture
+def schema() -> Callable[..., TupleSchema]:
+    """Nullable columns by name, or fields for other modes."""
+    return lambda **columns: _schema(columns)
+
+
+@pytest.fixture
+def read():
+    """Lets a reader with these columns read one batch; what it lacks and no one knows becomes text.
+
+    Returns: The schema of the batch, before missing columns are filled in.
+    """
+
+    def read(tracker, columns: Columns, file: str = "1.json", projection=None) -> TupleSchema:
+        context = ErrorContext("dfs", file)
+        projection = projection or tracker.projection_filter(context)
+        wanted = [projection.project(field).field for field in _schema(columns)]
+        batch = TupleSchema(field for field in wanted if field is not None)
+        tracker.apply_reader_schema(batch, context)
+        missing = tracker.missing_columns(batch)
+        tracker.resolve_missing_cols(TupleSchema(name_late(field, lambda _: pa.string()) for field in missing))
+        return batch
+
+    return read

@@ -1,0 +1,234 @@
+from itertools import combinations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.schema import folded
+from engine.schema_tracker.widening import can_be_declared, can_become, common_field, common_type
+
+INT8, INT16, INT32, INT64 = pa.int8(), pa.int16(), pa.int32(), pa.int64()
+DOUBLE, TEXT, NULL = pa.float64(), pa.string(), pa.null()
+DATE, LOCAL, ZONED = pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")
+
+
+def struct(**members):
+    return pa.struct(list(members.items()))
+
+
+TABLE = [
+    *[(NULL, other, other) for other in (INT8, DOUBLE, TEXT, DATE, ZONED, struct(a=INT8), pa.list_(INT8), NULL)],
+    (INT8, INT16, INT16),
+    (INT8, INT64, INT64),
+    (INT32, INT64, INT64),
+    (pa.uint8(), pa.uint32(), pa.uint32()),
+    (pa.uint8(), INT8, INT16),
+    (pa.uint32(), INT8, INT64),
+    (pa.uint64(), INT8, DOUBLE),
+    (INT8, pa.float32(), DOUBLE),
+    (INT64, DOUBLE, DOUBLE),
+    (pa.float32(), DOUBLE, DOUBLE),
+    (pa.float16(), pa.float32(), pa.float32()),
+    (pa.decimal128(5, 2), pa.decimal128(7, 1), pa.decimal128(8, 2)),
+    (pa.decimal128(5, 2), INT8, pa.decimal128(5, 2)),
+    (pa.decimal128(5, 2), INT32, pa.decimal128(12, 2)),
+    (pa.decimal128(5, 2), pa.uint8(), pa.decimal128(7, 2)),
+    (DATE, LOCAL, LOCAL),
+    (DATE, pa.date64(), pa.date64()),
+    (pa.date64(), pa.timestamp("s"), pa.timestamp("s")),
+    (pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("us")),
+    (pa.timestamp("s", "Europe/Rome"), ZONED, ZONED),
+    (pa.time32("s"), pa.time32("ms"), pa.time32("ms")),
+    (pa.time32("s"), pa.time64("us"), pa.time64("us")),
+    (pa.duration("s"), pa.duration("ns"), pa.duration("ns")),
+    (TEXT, pa.large_string(), pa.large_string()),
+    (pa.binary(), pa.large_binary(), pa.large_binary()),
+    (pa.binary(4), pa.binary(5), pa.binary()),
+    (struct(a=INT8), struct(a=INT64), struct(a=INT64)),
+    (struct(a=INT8), struct(a=NULL), struct(a=INT8)),
+    (pa.list_(INT8), pa.list_(DOUBLE), pa.list_(DOUBLE)),
+    (pa.list_(NULL), pa.list_(struct(a=INT8)), pa.list_(struct(a=INT8))),
+    (pa.list_(INT8), pa.large_list(INT16), pa.large_list(INT16)),
+    (pa.list_(INT8, 2), pa.list_(INT8, 3), pa.list_(INT8)),
+    (pa.map_(TEXT, INT8), pa.map_(TEXT, INT64), pa.map_(TEXT, INT64)),
+]
+WITHOUT = [
+    *[(TEXT, other) for other in (INT64, DOUBLE, pa.bool_(), DATE, LOCAL, pa.binary(), struct(a=TEXT), pa.list_(TEXT))],
+    *[(pa.bool_(), other) for other in (INT8, DOUBLE, DATE)],
+    (INT64, DATE),
+    (INT64, LOCAL),
+    (DOUBLE, pa.decimal128(5, 2)),
+    (pa.uint64(), pa.decimal128(20, 0)),
+    (pa.decimal128(38, 0), pa.decimal128(5, 2)),
+    (LOCAL, ZONED),
+    (DATE, ZONED),
+    (pa.time64("us"), LOCAL),
+    (pa.duration("s"), INT64),
+    (INT64, pa.list_(INT64)),
+    (INT64, struct(a=INT64)),
+    (struct(a=INT64), pa.map_(TEXT, INT64)),
+    (struct(a=INT64), struct(a=TEXT)),
+    (pa.list_(INT64), pa.list_(TEXT)),
+    (pa.map_(TEXT, INT64), pa.map_(INT64, INT64)),
+]
+SCALARS = sorted({type_ for row in [*TABLE, *WITHOUT] for type_ in row if not pa.types.is_nested(type_)}, key=str)
+
+
+def a_field(name, type_, nullable):
+    return pa.field(name, type_, nullable or type_ == NULL)
+
+
+def types(depth=2):
+    leaves = st.sampled_from(SCALARS)
+    if depth == 0:
+        return leaves
+    inner = types(depth - 1)
+    fields = st.builds(a_field, st.sampled_from("abC"), inner, st.booleans())
+    structs = st.lists(fields, max_size=3, unique_by=lambda field: field.name).map(pa.struct)
+    lists = st.builds(lambda kind, field: kind(field), st.sampled_from([pa.list_, pa.large_list]), fields)
+    dicts = st.builds(pa.map_, st.sampled_from([TEXT, INT32, INT64]), inner)
+    return st.one_of(leaves, structs, lists, dicts)
+
+
+ALIKE = st.one_of(types(), types(0), st.sampled_from([type_ for row in TABLE for type_ in row]))
+
+
+def in_any_order(type_):
+    """A type without what the first of two decides: the order of members."""
+    if type_ is None or not pa.types.is_nested(type_):
+        return type_
+    if pa.types.is_struct(type_):
+        members = [(folded(one.name), in_any_order(one.type), one.nullable) for one in type_]
+        return "struct", tuple(sorted(members, key=lambda member: member[0]))
+    if pa.types.is_map(type_):
+        return "dict", in_any_order(type_.key_type), in_any_order(type_.item_type), type_.item_field.nullable
+    kind = type_.list_size if pa.types.is_fixed_size_list(type_) else pa.types.is_large_list(type_)
+    return "list", kind, in_any_order(type_.value_type), type_.value_field.nullable
+
+
+def common_of(one, other):
+    """Where None, no common type, is none of all."""
+    return None if one is None or other is None else common_type(one, other)
+
+
+@pytest.mark.parametrize(("one", "other", "common"), TABLE)
+def test_two_types_of_the_table_have_the_common_type_that_it_names(one, other, common):
+    assert common_type(one, other) == common
+    assert common_type(other, one) == common
+
+
+@pytest.mark.parametrize(("one", "other"), WITHOUT)
+def test_types_that_mean_different_things_have_no_common_type(one, other):
+    assert common_type(one, other) is None
+    assert common_type(other, one) is None
+
+
+def test_every_pair_of_scalars_agrees_in_both_directions():
+    for one, other in combinations(SCALARS, 2):
+        assert common_type(one, other) == common_type(other, one), (one, other)
+
+
+@given(ALIKE)
+def test_a_type_has_itself_in_common_with_itself(type_):
+    assert common_type(type_, type_) == type_
+
+
+@given(ALIKE, ALIKE)
+def test_which_type_comes_first_does_not_matter(one, other):
+    assert in_any_order(common_type(one, other)) == in_any_order(common_type(other, one))
+
+
+@settings(max_examples=400)
+@given(ALIKE, ALIKE, ALIKE)
+def test_three_types_have_the_same_in_common_however_they_meet(one, two, three):
+    left = common_of(common_of(one, two), three)
+    right = common_of(one, common_of(two, three))
+    assert in_any_order(left) == in_any_order(right)
+
+
+def test_three_scalars_have_the_same_in_common_however_they_meet():
+    for one in SCALARS:
+        for two in SCALARS:
+            for three in SCALARS:
+                left, right = common_of(common_of(one, two), three), common_of(one, common_of(two, three))
+                assert left == right, (one, two, three)
+
+
+@given(ALIKE, ALIKE)
+def test_both_types_can_become_the_common_one(one, other):
+    common = common_type(one, other)
+    if common is not None:
+        assert can_become(one, common)
+        assert can_become(other, common)
+
+
+@given(ALIKE, ALIKE)
+def test_a_type_can_become_another_if_that_is_their_common_type(offered, promised):
+    if "null" not in str(promised):
+        is_common = in_any_order(common_type(offered, promised)) == in_any_order(promised)
+        assert can_become(offered, promised) == is_common
+
+
+@given(ALIKE, ALIKE)
+def test_whatever_widens_may_be_declared(offered, declared):
+    if can_become(offered, declared):
+        assert can_be_declared(offered, declared)
+
+
+@given(ALIKE)
+def test_a_late_type_can_become_any_and_any_can_become_late(type_):
+    assert can_become(NULL, type_)
+    assert can_become(type_, NULL)
+    assert can_become(pa.list_(type_), pa.list_(NULL))
+
+
+@pytest.mark.parametrize(
+    ("offered", "promised"),
+    [(INT64, INT32), (DOUBLE, INT64), (LOCAL, DATE), (TEXT, INT64), (INT64, TEXT), (pa.float64(), pa.float32())],
+)
+def test_a_reader_cannot_narrow_a_type_or_change_what_it_means(offered, promised):
+    assert not can_become(offered, promised)
+
+
+def test_members_of_both_maps_are_in_the_common_map_and_nullable_where_one_lacks_them():
+    one = pa.struct([pa.field("a", INT8, False), pa.field("b", TEXT, False)])
+    other = pa.struct([pa.field("c", TEXT, False), pa.field("A", INT64, False)])
+    expected = [pa.field("a", INT64, False), pa.field("b", TEXT), pa.field("c", TEXT)]
+    assert list(common_type(one, other)) == expected
+
+
+def test_required_and_nullable_have_nullable_in_common():
+    field = common_field(pa.field("A", INT8, False), pa.field("a", INT16, True))
+    assert field == pa.field("A", INT16)
+    assert not common_field(pa.field("a", INT8, False), pa.field("a", INT16, False)).nullable
+
+
+def test_a_nullable_member_does_not_become_required():
+    required, nullable = (pa.struct([pa.field("a", INT8, mode)]) for mode in (False, True))
+    assert can_become(required, nullable)
+    assert not can_become(nullable, required)
+    assert not can_become(pa.struct([]), required)
+
+
+def test_a_map_with_more_members_than_promised_does_not_fit():
+    assert can_become(struct(a=INT8), struct(a=INT8, b=TEXT))
+    assert not can_become(struct(a=INT8, b=TEXT), struct(a=INT8))
+
+
+@pytest.mark.parametrize("type_", [INT64, DOUBLE, DATE, ZONED, pa.bool_(), pa.decimal128(5, 2)])
+def test_a_provided_schema_makes_text_of_any_scalar_and_any_scalar_of_text(type_):
+    assert can_be_declared(type_, TEXT)
+    assert can_be_declared(TEXT, type_)
+    assert can_be_declared(pa.list_(type_), pa.list_(TEXT))
+    assert can_be_declared(struct(a=TEXT), struct(a=type_))
+
+
+@pytest.mark.parametrize("type_", [struct(a=TEXT), pa.list_(TEXT), pa.map_(TEXT, TEXT)])
+def test_a_provided_schema_makes_no_text_of_nested_values(type_):
+    assert not can_be_declared(type_, TEXT)
+    assert not can_be_declared(TEXT, type_)
+
+
+def test_a_provided_schema_does_not_narrow_numbers():
+    assert not can_be_declared(INT64, INT32)

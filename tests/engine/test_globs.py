@@ -1,0 +1,64 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.errors import PathNotFoundError, PathRefusedError
+from engine.files import list_files
+from engine.globs import fixed_directory, is_pattern, selects
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("logs/*.csv", "logs/a.csv"),
+        ("logs/2026-1?/a.csv", "logs/2026-11/a.csv"),
+        ("logs/[ab].csv", "logs/b.csv"),
+        ("logs/*", "logs/2026/a.csv"),
+        ("**/a.csv", "a.csv"),
+        ("**/a.csv", "x/y/a.csv"),
+        ("logs/**", "logs/x/a.csv"),
+        ("logs/**/x/**/*.csv", "logs/x/a.csv"),
+        ("**/**/a.csv", "x/a.csv"),
+    ],
+)
+def test_a_pattern_selects_files_and_whole_directories(pattern, path):
+    assert is_pattern(pattern)
+    assert selects(pattern, path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [("logs/*.csv", "logs/a.tsv"), ("*.csv", "x/a.csv"), ("logs/?.csv", "logs/ab.csv"), ("**/b", "x/a.csv")],
+)
+def test_a_star_stays_within_its_directory(pattern, path):
+    assert not selects(pattern, path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "directory"), [("a/b/*.csv", "a/b"), ("*.csv", "."), ("a/*/b/c.csv", "a"), ("a/b.csv", "a/b.csv")]
+)
+def test_the_fixed_directory_is_what_stands_before_the_pattern(pattern, directory):
+    assert str(fixed_directory(pattern)) == directory
+
+
+@given(st.lists(st.sampled_from(["**", "*", "a"]), min_size=1, max_size=40), st.integers(0, 40))
+def test_many_stars_cost_no_more_than_their_number(parts, length):
+    selects("/".join(parts), "/".join(["a"] * length + ["b"]))
+
+
+def test_a_scan_of_a_pattern_finds_its_files_inside_the_workspace_only(workspace):
+    for path in ("logs/a.csv", "logs/b.csv", "logs/c.txt", "logs/x/d.csv", "other/e.csv"):
+        workspace.write(path)
+    assert list_files(workspace.scan("logs/*.csv")) == ["logs/a.csv", "logs/b.csv"]
+    assert list_files(workspace.scan("**/*.csv")) == ["logs/a.csv", "logs/b.csv", "logs/x/d.csv", "other/e.csv"]
+    with pytest.raises(PathNotFoundError):
+        list_files(workspace.scan("logs/*.json"))
+    workspace.link("logs/out", workspace.outside)
+    with pytest.raises(PathRefusedError, match="leads out"):
+        list_files(workspace.scan("logs/*/secret.csv"))
+
+
+def test_a_file_whose_name_is_a_pattern_is_that_file(workspace):
+    for path in ("logs/[a].csv", "logs/a.csv"):
+        workspace.write(path)
+    assert list_files(workspace.scan("logs/[a].csv")) == ["logs/[a].csv"]

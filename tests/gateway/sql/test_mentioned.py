@@ -1,0 +1,65 @@
+"""What a statement does not mention, it does not need; what may mean any column is found to do so."""
+
+import pytest
+
+from gateway.sql.lexer import tokens
+from gateway.sql.mentioned import mentioned_names
+
+SCAN = "dfs.`a/b.csv`"
+
+
+def names(sql):
+    start = sql.index(SCAN)
+    return mentioned_names(tokens(sql), [(start, start + len(SCAN))])
+
+
+@pytest.mark.parametrize(
+    ("sql", "wanted"),
+    [
+        (f"select a, B from {SCAN}", {"a", "b"}),
+        (f"select t.a from {SCAN} t where `C` > 1 order by d", {"a", "c", "d"}),
+        (f"select count(*) from {SCAN}", set()),
+        (f"select COUNT ( * ), max(a) from {SCAN}", {"a"}),
+        (f"select sum(2 * a) from {SCAN}", {"a"}),
+        (f"select (a) * b from {SCAN}", {"a", "b"}),
+        (f"select columns[1] from {SCAN}", {"columns"}),
+        (f"select x.a from {SCAN} x join v using (k)", {"a", "k"}),
+        (f"with q as (select a from {SCAN}) select a from q", {"a"}),
+        (f"select from_json(a, 'b int') from {SCAN}", {"a", "b"}),
+    ],
+)
+def test_the_columns_that_are_named_are_found(sql, wanted):
+    assert wanted <= names(sql)
+    assert not names(sql) & ({"a", "b", "c", "d", "k", "columns"} - wanted)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"select * from {SCAN}",
+        f"select distinct * from {SCAN}",
+        f"select t.* from {SCAN} t",
+        f"select a, * except (b) from {SCAN}",
+        f"select * except (b) from {SCAN}",
+        f"select 1, * from {SCAN}",
+        f"select struct(*) from {SCAN}",
+        f"select count(distinct *) from {SCAN}",
+        f"select count(t.*) from {SCAN} t",
+        f"from {SCAN}",
+        f"select a from v union all from {SCAN}",
+        f"select a from (from {SCAN})",
+        f"create temporary table t as from {SCAN}",
+        f"with q as (select 1) from {SCAN}",
+        f"table {SCAN}",
+        f"from {SCAN} |> where a = 1",
+        f"select 1 from (from {SCAN} |> aggregate sum(a)) q",
+        f"select a from {SCAN} natural join v",
+        f"select identifier('a' || 'b') from {SCAN}",
+        f"select `(a)?+.+` from {SCAN}",
+        f"select a from f(table({SCAN}))",
+        f"select transform(a) using 'cat' from {SCAN}",
+        f"select q from {SCAN} unpivot (v for n in (a, b))",
+    ],
+)
+def test_what_may_mean_any_column_reads_all(sql):
+    assert names(sql) is None

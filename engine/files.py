@@ -18,6 +18,8 @@ Guarantees:
 5. A link, or what is no regular file, is checked when it is listed, so that most errors come up while Spark
    plans the query and not in its tasks. :func:`open_file` checks again.
 
+A path that is none may be a pattern (:mod:`engine.globs`); it selects among the files below its fixed part.
+
 Not guaranteed: anything about hard links, which look like the file itself; that a listing is one point in
 time; that a link cannot be used to find out whether a path outside exists; systems other than Linux, where
 nothing can be opened for want of ``/proc``.
@@ -32,28 +34,30 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from engine.errors import NoReaderError, PathNotFoundError, PathRefusedError, UnreadableFileError
-from engine.source import SUPPORTED_SUFFIXES, ScanSource, has_reader
+from engine.globs import fixed_directory, is_pattern, selects
+from engine.source import ScanSource, has_reader, supported_suffixes
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _OPEN_DESCRIPTORS = Path("/proc/self/fd")
 
 
-def list_files(source: ScanSource) -> list[str]:
+def list_files(source: ScanSource, *, any_suffix: bool = False) -> list[str]:
     """The files of a scan, as paths relative to the workspace's root, sorted. An empty directory has none.
+
+    Args:
+        source: What to scan.
+        any_suffix: The reader is chosen otherwise than by the files' suffixes.
 
     Raises:
         PathNotFoundError, PathRefusedError, UnreadableFileError: Something cannot or may not be read.
         NoReaderError: A file has a suffix that no reader knows.
     """
-    path = PurePosixPath(source.path)
-    with _opened(source, path) as opened:
-        if opened.location == _excluded(source):
-            raise _excluded_error(source, path)
-        is_directory = opened.is_directory
-    files = _Walk(source).files_below(path) if is_directory else [str(path)]
+    files = _selected_files(source)
     unknown = [file for file in files if not has_reader(file)]
-    if unknown:
-        raise NoReaderError(source.workspace, unknown[0], others=len(unknown) - 1, supported=SUPPORTED_SUFFIXES)
+    if unknown and not any_suffix:
+        raise NoReaderError(
+            source.workspace, unknown[0], others=len(unknown) - 1, supported=tuple(supported_suffixes())
+        )
     return files
 
 
@@ -67,6 +71,35 @@ def open_file(source: ScanSource, path: str) -> BinaryIO:
         if opened.is_directory:
             raise UnreadableFileError(source.workspace, path, "it is a directory")
         return os.fdopen(os.dup(opened.descriptor), "rb")
+
+
+def _selected_files(source: ScanSource) -> list[str]:
+    path = PurePosixPath(source.path)
+    try:
+        with _opened(source, path) as opened:
+            if opened.location == _excluded(source):
+                raise _excluded_error(source, path)
+            if not opened.is_directory:
+                return [str(path)]
+    except PathNotFoundError:
+        if not is_pattern(source.path):
+            raise
+        below = _Walk(source).files_below(fixed_directory(source.path))
+        found = [file for file in below if selects(source.path, file)]
+        if not found:
+            raise
+        return found
+    return _Walk(source).files_below(path)
+
+
+def size_of(source: ScanSource, path: str) -> int:
+    """The bytes of a file of the scan now.
+
+    Raises:
+        PathNotFoundError, PathRefusedError, UnreadableFileError: It cannot or may not be read.
+    """
+    with open_file(source, path) as file:
+        return os.fstat(file.fileno()).st_size
 
 
 class _Walk:

@@ -11,16 +11,22 @@ Guarantees:
    never fails for it later.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Self
 
 from engine.errors import ScanOptionError
+from engine.globs import fixed_directory, is_pattern
 
 FORMAT = "lodge"
 """The name of the data source in Spark."""
+
+SOURCE_OPTIONS = frozenset({"workspace", "root", "path", "excluded", "mentioned"})
+"""The options that say what a scan reads; all others say how."""
 
 TEXT_SCHEMA = "columns array<string>"
 """The schema of a scan of text files without header, as Spark DDL (seed 004, the "generic" selection)."""
@@ -28,18 +34,45 @@ TEXT_SCHEMA = "columns array<string>"
 TEXT_DELIMITERS: Mapping[str, str] = MappingProxyType({".csv": ",", ".tsv": "\t", ".psv": "|", ".tbl": "|"})
 """Text files by suffix, and what stands between their fields. ``.txt`` is missing: it names no delimiter."""
 
-SUPPORTED_SUFFIXES: tuple[str, ...] = tuple(TEXT_DELIMITERS)
-"""The suffixes that have a reader, for messages."""
+_OTHER_SUFFIXES = (".json", ".jsonl", ".ndjson", ".parquet", ".orc", ".arrow", ".feather", ".ipc")
+
+COMPRESSIONS: tuple[str, ...] = (".gz", ".bz2", ".zst", ".lz4")
+"""Suffixes that may follow the one that chooses the reader."""
+
+READER_GROUP = "lodge.readers"
+"""Entry points of this group are formats that other packages bring. One whose name begins with a dot is found by that
+suffix, any other by the option ``format``."""
+
+
+def supported_suffixes() -> Sequence[str]:
+    """The suffixes that have a reader, of Lodge's own formats and of those that other packages bring."""
+    brought = (name for name in entry_points(group=READER_GROUP).names if name.startswith("."))
+    return sorted({*TEXT_DELIMITERS, *_OTHER_SUFFIXES, *brought})
 
 
 def suffix_of(path: str) -> str:
-    """The suffix that chooses the reader: the last one of the name, in lower case; empty if there is none."""
-    return PurePosixPath(path).suffix.lower()
+    """The suffix that chooses the reader, in lower case: the last one of the name that is no compression."""
+    name = PurePosixPath(path.lower())
+    return PurePosixPath(name.stem).suffix if name.suffix in COMPRESSIONS else name.suffix
 
 
 def has_reader(path: str) -> bool:
     """Whether a file of this name can be scanned. Says nothing about directories, which need no suffix."""
-    return suffix_of(path) in TEXT_DELIMITERS
+    return suffix_of(path) in supported_suffixes()
+
+
+def selected_directory(path: str) -> str:
+    """What a scan's path selects from: of a pattern, the directory that it begins with; else the path."""
+    return str(fixed_directory(path)) if is_pattern(path) else path
+
+
+def known_schema(path: str, options: Mapping[str, str], mentioned: frozenset[str] | None) -> str | None:
+    """The schema of a scan that needs no look into its files, as Spark DDL; None if it needs one."""
+    if suffix_of(path) not in TEXT_DELIMITERS or is_pattern(path) or "format" in options:
+        return None
+    if options.get("header", "false").lower() not in ("false", "0", "no", "f", "n"):
+        return None
+    return TEXT_SCHEMA if mentioned is None or "columns" in mentioned else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +100,42 @@ class ScanSource:
             if directory is not None and not PurePosixPath(directory).is_absolute():
                 raise ScanOptionError(option, "must be an absolute directory")
 
-    def to_options(self) -> dict[str, str]:
-        """As options of the data source."""
+    def to_options(
+        self, *, reader: Mapping[str, str] = MappingProxyType({}), mentioned: frozenset[str] | None = None
+    ) -> dict[str, str]:
+        """As options of the data source.
+
+        Args:
+            reader: The options of the scan and of its reader, as a user gives them.
+            mentioned: Names, case folded, that the statement mentions: no other column is needed. None for all.
+
+        Raises:
+            ScanOptionError: One of the reader's options has the name of one that only the gateway gives.
+        """
         options = {"workspace": self.workspace, "root": self.root, "path": self.path}
         if self.excluded is not None:
             options["excluded"] = self.excluded
-        return options
+        if mentioned is not None:
+            options["mentioned"] = json.dumps(sorted(mentioned))
+        for option in reader:
+            if option.lower() in SOURCE_OPTIONS:
+                raise ScanOptionError(option, "cannot be given for a path of a workspace")
+        return {**reader, **options}
+
+    @staticmethod
+    def mentioned_in(options: Mapping[str, str]) -> frozenset[str] | None:
+        """The names that :meth:`to_options` was given.
+
+        Raises:
+            ScanOptionError: The option is no JSON array.
+        """
+        given = {key.lower(): value for key, value in options.items()}.get("mentioned")
+        if given is None:
+            return None
+        try:
+            return frozenset(str(name) for name in json.loads(given))
+        except (ValueError, TypeError):
+            raise ScanOptionError("mentioned", "must be a JSON array of names") from None
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:

@@ -153,3 +153,7 @@ def fenced() -> LodgeError:
         "58000",
         "This gateway replica lost its lease and touches no temporary table until it has renewed it. Try again.",
     )
+
+
+def table_not_found(name: str, text: str) -> LodgeError:
+    return LodgeError("TABLE_OR_VIEW_NOT_FOUND", "42P01", f"Table [{name}] is not found. {text}")

@@ -28,11 +28,12 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, r
 from pyspark.sql.types import StructType
 
 from gateway.backend_session import BackendSession, schema_json
-from gateway.errors import LodgeError, session_closed
+from gateway.errors import LodgeError, session_closed, table_not_found
 from gateway.operations import Operation
 from gateway.sessions import Session, Sessions, Storage
+from gateway.sql.names import quoted
 from gateway.sql.statements import CreateTemporaryTable, DropTable
-from gateway.workspace_names import Names, invalid_schema, quoted, table_not_found
+from gateway.workspace_names import Names, invalid_schema
 from workspace.records import (
     RecordConflictError,
     RecordNotFoundError,

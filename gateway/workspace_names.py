@@ -16,29 +16,19 @@ nothing is left behind in the session.
 Source: seed 001, 5.1.8, 5.1.10 and 5.1.11; Spark: SparkConnectPlanner.executeSQLWithRefs.
 """
 
-import re
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from google.protobuf.message import Message
 from pyspark.sql.connect.proto import relations_pb2
 
-from engine.source import FORMAT, SUPPORTED_SUFFIXES, TEXT_SCHEMA, ScanSource, has_reader
-from gateway.errors import LodgeError
+from gateway.errors import LodgeError, table_not_found
+from gateway.scans import NO_OPTIONS, NamedScan, Statement, scan_alias, scan_relation
 from gateway.sql.lexer import tokens
+from gateway.sql.names import quoted
 from gateway.sql.references import Reference, find_references, replace_spans
 from workspace.records import TableState, TemporaryTable
-from workspace.workspaces import PathRefusedError, Workspace, Workspaces
-
-_READABLE = re.compile(r"[^0-9A-Za-z]+")
-_MAX_ALIAS_STEM = 40
-
-
-def quoted(name: str) -> str:
-    """An identifier in backquotes, whatever it holds."""
-    return "`" + name.replace("`", "``") + "`"
+from workspace.workspaces import Workspace, Workspaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,41 +105,46 @@ class Names:
 
     def _resolved_text(self, text: str) -> tuple[str, Sequence[relations_pb2.Relation]]:
         """The text with its references replaced, and the scans that it then refers to."""
-        spans: list[tuple[int, int, str]] = []
-        scans: dict[tuple[str, str], tuple[str, relations_pb2.Relation]] = {}
         references = self._references(text)
+        if not references:
+            return text, ()
+        statement = Statement(tokens(text, double_quoted_identifiers=self.double_quoted_identifiers), references)
+        spans: list[tuple[int, int, str]] = []
+        scans: dict[tuple[str, str], NamedScan] = {}
         for reference in sorted(references, key=lambda reference: not reference.is_table):
-            replacement = self._replacement(reference, scans)
+            replacement = self._replacement(reference, statement, scans)
             if replacement is not None:
-                spans.append((reference.start, reference.end, replacement))
+                spans.append((reference.start, *replacement))
         if scans:
             _refuse_view(text)
-        aliased = []
-        for alias, scan in scans.values():
-            named = relations_pb2.Relation()
-            named.subquery_alias.input.CopyFrom(scan)
-            named.subquery_alias.alias = alias
-            aliased.append(named)
-        return replace_spans(text, sorted(spans)), aliased
+        return replace_spans(text, sorted(spans)), [scan.relation() for scan in scans.values()]
 
     def _replacement(
-        self, reference: Reference, scans: dict[tuple[str, str], tuple[str, relations_pb2.Relation]]
-    ) -> str | None:
+        self, reference: Reference, statement: Statement, scans: dict[tuple[str, str], NamedScan]
+    ) -> tuple[int, str] | None:
+        """Where what is replaced ends, and what stands there instead."""
         workspace, rest = self._split(reference)
         key = (workspace.name, rest[0])
         if not reference.is_table and key in scans:
-            return ".".join([scans[key][0], *map(quoted, rest[1:])])
+            return reference.end, ".".join([scans[key].alias, *map(quoted, rest[1:])])
         if workspace is self.workspaces.temporary and self._table_named(rest[0]) is not None:
             table = self._temporary_table(workspace, rest[:1] if not reference.is_table else rest)
             if table is not None:
                 name = ".".join(map(quoted, (table.name, *rest[1:])))
-                return f"system.session.{name}" if reference.is_table else name
+                return reference.end, f"system.session.{name}" if reference.is_table else name
         if not reference.is_table:
             return None
+        options, end = statement.options_of(reference)
+        if key in scans and scans[key].options != options:
+            raise LodgeError(
+                "LODGE_SCAN_OPTIONS",
+                "0A000",
+                f"[{'.'.join(key)}] is in this statement twice, with different options. Give the same to both.",
+            )
         if key not in scans:
-            length = reference.end - reference.start
-            scans[key] = (_alias(rest[0], length), self._scan(workspace, rest))
-        return scans[key][0]
+            scan = self._scan(workspace, rest, options=options, mentioned=statement.mentioned)
+            scans[key] = NamedScan(scan_alias(rest[0], end - reference.start), options, scan)
+        return end, scans[key].alias
 
     def _references(self, text: str) -> Sequence[Reference]:
         return find_references(text, self._workspace_parts, double_quoted_identifiers=self.double_quoted_identifiers)
@@ -176,50 +171,22 @@ class Names:
             raise table_not_found(f"{workspace.name}.{rest[0]}", "It is still being created.")
         return table
 
-    def _scan(self, workspace: Workspace, rest: Sequence[str]) -> relations_pb2.Relation:
-        """A scan of the file or directory that a reference names."""
+    def _scan(
+        self,
+        workspace: Workspace,
+        rest: Sequence[str],
+        *,
+        options: Mapping[str, str] = NO_OPTIONS,
+        mentioned: frozenset[str] | None = None,
+    ) -> relations_pb2.Relation:
+        """A scan of the files that a reference names."""
         if len(rest) != 1:
             raise invalid_schema(
                 ".".join((workspace.name, *rest[:-1])),
                 self.workspaces,
                 hint=f" A file's name stands in backquotes: {workspace.name}.`{'.'.join(rest)}`.",
             )
-        path = rest[0]
-        try:
-            real = self.workspaces.resolve(workspace, path)
-        except PathRefusedError as error:
-            raise LodgeError("LODGE_PATH_REFUSED", "42501", str(error)) from error
-        except FileNotFoundError:
-            raise table_not_found(
-                f"{workspace.name}.{quoted(path)}",
-                f"There is no file or directory [{path}] in workspace [{workspace.name}]"
-                + (
-                    " and no temporary table of that name in this session."
-                    if workspace is self.workspaces.temporary
-                    else "."
-                ),
-            ) from None
-        if real.is_file() and not has_reader(real.name):
-            raise LodgeError(
-                "LODGE_NO_READER",
-                "0A000",
-                f"File [{path}] of workspace [{workspace.name}] has no reader for its suffix. Supported are: "
-                f"{', '.join(SUPPORTED_SUFFIXES)}.",
-            )
-        source = ScanSource(workspace.name, str(workspace.root), path, self._excluded(real))
-        relation = relations_pb2.Relation()
-        relation.read.data_source.format = FORMAT
-        relation.read.data_source.schema = TEXT_SCHEMA
-        relation.read.data_source.options.update(source.to_options())
-        return relation
-
-    def _excluded(self, real: Path) -> str | None:
-        root = self.workspaces.temporary.root
-        return None if real.is_relative_to(root) else str(root)
-
-
-def table_not_found(name: str, text: str) -> LodgeError:
-    return LodgeError("TABLE_OR_VIEW_NOT_FOUND", "42P01", f"Table [{name}] is not found. {text}")
+        return scan_relation(self.workspaces, workspace, rest[0], options=options, mentioned=mentioned)
 
 
 def invalid_schema(name: str, workspaces: Workspaces, hint: str = "") -> LodgeError:
@@ -242,13 +209,6 @@ def _children(message: Message) -> Iterator[Message]:
             yield from (item for item in value.values() if isinstance(item, Message))
         else:
             yield from value
-
-
-def _alias(path: str, length: int) -> str:
-    """A name for a scan inside one statement: readable, unique, and no longer than what it replaces if possible."""
-    unique = secrets.token_hex(4)
-    stem = _READABLE.sub("_", path)[: max(min(length - len(unique) - 2, _MAX_ALIAS_STEM), 0)]
-    return f"_{stem}_{unique}" if stem else f"_{unique}"
 
 
 def _refuse_view(text: str) -> None:

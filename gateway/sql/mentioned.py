@@ -15,7 +15,9 @@ from collections.abc import Collection, Sequence
 
 from gateway.sql.lexer import Kind, Token
 
-_DOUBTFUL = frozenset({"NATURAL", "IDENTIFIER", "IMMEDIATE", "TABLE", "TRANSFORM", "MAP", "REDUCE", "UNPIVOT", "BEGIN"})
+_DOUBTFUL = frozenset(
+    {"NATURAL", "IDENTIFIER", "IMMEDIATE", "TABLE", "TRANSFORM", "MAP", "REDUCE", "PIVOT", "UNPIVOT", "BEGIN"}
+)
 _MAY_BE_PATTERN = re.compile(r"[^\w\s-]")
 _WORD = re.compile(r"\w+")
 

@@ -221,18 +221,18 @@ def test_an_empty_directory_is_an_empty_scan(workspace):
 
 
 def test_a_mixed_directory_is_refused_and_the_files_are_named(workspace):
-    for name in ["a.csv", "b.json", "c/d.txt", "c/e"]:
+    for name in ["a.csv", "b.xyz", "c/d.txt", "c/e"]:
         workspace.write(name)
-    with pytest.raises(NoReaderError, match=r"'b.json' in workspace 'dfs', like 2 more .* has no reader") as raised:
+    with pytest.raises(NoReaderError, match=r"'b.xyz' in workspace 'dfs', like 2 more .* has no reader") as raised:
         list_files(workspace.scan("."))
-    assert raised.value.path == "b.json"
+    assert raised.value.path == "b.xyz"
     assert ".csv" in raised.value.supported
 
 
 def test_a_single_file_without_reader_is_refused(workspace):
-    workspace.write("a.json")
-    with pytest.raises(NoReaderError, match=r"'a.json' in workspace 'dfs' has no reader\. Scan files .*\.csv"):
-        list_files(workspace.scan("a.json"))
+    workspace.write("a.xyz")
+    with pytest.raises(NoReaderError, match=r"'a.xyz' in workspace 'dfs' has no reader\. Scan files .*\.csv"):
+        list_files(workspace.scan("a.xyz"))
 
 
 @pytest.mark.parametrize("path", ["b.csv", "d/b.csv", "a.csv/b.csv", "broken.csv", "broken"])
@@ -260,11 +260,11 @@ def test_two_ways_to_one_place_are_refused(workspace, name, target):
 
 
 def test_a_strange_file_name_stays_on_one_line_of_the_message(workspace):
-    workspace.write(os.fsdecode(b"new\nline\xff.json"))
+    workspace.write(os.fsdecode(b"new\nline\xff.xyz"))
     with pytest.raises(NoReaderError) as raised:
         list_files(workspace.scan("."))
     message = str(raised.value)
-    assert message.startswith(r"'new\nline\udcff.json' in workspace 'dfs' has no reader")
+    assert message.startswith(r"'new\nline\udcff.xyz' in workspace 'dfs' has no reader")
     assert message.encode().count(b"\n") == 0
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import ScanOptionError
-from engine.source import SUPPORTED_SUFFIXES, ScanSource, has_reader
+from engine.source import ScanSource, has_reader, supported_suffixes
 
 paths = st.text().map("/".__add__)
 sources = st.builds(ScanSource, st.text(), paths, st.text(), st.none() | paths)
@@ -38,18 +38,20 @@ def test_a_directory_that_is_not_absolute_is_refused(option, root, excluded):
         ScanSource("dfs", root, "a.csv", excluded)
 
 
-@pytest.mark.parametrize("path", ["a.csv", "dir.d/a.tsv", "A.PSV", "lineitem.tbl", "two.dots.csv"])
-def test_delimited_text_has_a_reader(path):
+@pytest.mark.parametrize(
+    "path", ["a.csv", "dir.d/a.tsv", "A.PSV", "lineitem.tbl", "two.dots.csv", "a.csv.gz", "a.json.ZST", "a.parquet"]
+)
+def test_files_of_known_formats_have_a_reader(path):
     assert has_reader(path)
 
 
-@pytest.mark.parametrize("path", ["a.txt", "a.csv.gz", "a", "csv", ".csv", "a.csv/b", ""])
+@pytest.mark.parametrize("path", ["a.txt", "a.csv.7z", "a", "csv", ".csv", "a.csv/b", ""])
 def test_other_names_have_no_reader(path):
     assert not has_reader(path)
 
 
 def test_every_supported_suffix_has_a_reader():
-    assert all(has_reader(f"a{suffix}") for suffix in SUPPORTED_SUFFIXES)
+    assert all(has_reader(f"a{suffix}") for suffix in supported_suffixes())
 
 
 def test_the_gateway_can_name_a_scan_without_spark_and_arrow():

@@ -13,7 +13,7 @@ AMOUNT = '"1","Bob","200","false"\n"2","Sarah","150","true"\n"3","Tim","20","fal
 @pytest.fixture
 def scan(spark):
     """The data frame of a scan, as the gateway asks for it."""
-    return lambda source: spark.read.format(FORMAT).options(**source.to_options()).load()
+    return lambda source, **reader: spark.read.format(FORMAT).options(**source.to_options(reader=reader)).load()
 
 
 def failure_of(frame):
@@ -43,21 +43,22 @@ def test_rows_keep_their_own_number_of_fields_and_are_never_null(scan, workspace
     assert rows == [["a", "b"], ["c", "d", "e"], ["f\ng"], ["", "é"]]
 
 
-def test_a_directory_is_read_with_one_task_a_file(scan, workspace):
+def test_a_task_reads_small_files_together_up_to_the_size_that_is_asked_for(scan, workspace):
     for month in range(1, 6):
         workspace.write(f"sales/2024/{month}.csv", f"{month},x\n" * 1000)
     workspace.write("sales/all.tsv", "6\tx\n" * 1000)
     workspace.write("sales/_SUCCESS", "")
-    rows = (
-        scan(workspace.scan("sales"))
-        .selectExpr("columns[0] as month", "spark_partition_id() as task")
-        .groupBy("month", "task")
-        .count()
-        .orderBy("month")
-        .collect()
-    )
-    assert [(row.month, row["count"]) for row in rows] == [(str(month), 1000) for month in range(1, 7)]
-    assert len({row.task for row in rows}) == 6
+    for partition_bytes, tasks in (("64 KiB", 6), ("64 MiB", 1)):
+        rows = (
+            scan(workspace.scan("sales"), partition_bytes=partition_bytes)
+            .selectExpr("columns[0] as month", "spark_partition_id() as task")
+            .groupBy("month", "task")
+            .count()
+            .orderBy("month")
+            .collect()
+        )
+        assert [(row.month, row["count"]) for row in rows] == [(str(month), 1000) for month in range(1, 7)]
+        assert len({row.task for row in rows}) == tasks
 
 
 def test_a_file_of_many_batches_arrives_whole(scan, workspace):
@@ -68,11 +69,13 @@ def test_a_file_of_many_batches_arrives_whole(scan, workspace):
     assert tuple(row.collect()[0]) == (700_000, 700_000 * 699_999 // 2, 700_000)
 
 
-def test_an_empty_directory_and_an_empty_file_have_no_rows(scan, workspace):
+def test_an_empty_file_has_no_rows_and_an_empty_directory_no_schema(spark, scan, workspace):
     (workspace.root / "empty").mkdir()
     workspace.write("empty.csv", "")
-    assert scan(workspace.scan("empty")).collect() == []
     assert scan(workspace.scan("empty.csv")).collect() == []
+    assert "'empty' in workspace 'dfs' has no files" in failure_of(scan(workspace.scan("empty")))
+    declared = spark.read.format(FORMAT).schema("a int").options(**workspace.scan("empty").to_options()).load()
+    assert declared.collect() == []
 
 
 def test_the_excluded_directory_is_left_out(scan, workspace):
@@ -103,8 +106,8 @@ def test_an_error_in_the_middle_of_a_file_names_file_and_line(scan, workspace, b
     workspace.write("good.csv", good)
     workspace.write("logs/bad.csv", good + bad + good)
     failure = failure_of(scan(workspace.scan(".")))
-    (line,) = {line for line in failure.splitlines() if line.startswith("engine.errors.")}
-    assert line.startswith("engine.errors.TextFormatError: 'logs/bad.csv' in workspace 'dfs', line 300001: ")
+    (line,) = {line for line in failure.splitlines() if line.startswith("engine.readers.errors.")}
+    assert line.startswith("engine.readers.errors.FormatError: 'logs/bad.csv' in workspace 'dfs', line 300001: ")
     assert problem in line
 
 

@@ -1,9 +1,12 @@
 """Raw files by workspace name, and what must never be reached by one."""
 
+import datetime
 import os
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 
 
 def rows(frame):
@@ -70,10 +73,49 @@ def test_what_does_not_exist_or_has_no_reader_is_named(spark, folder):
         spark.sql("select * from dfs.`nope.csv`")
     assert raised.value.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
     (folder / "a.xyz").write_text("1\n")
-    with pytest.raises(AnalysisException, match=r"Supported are: \.csv"):
+    with pytest.raises(AnalysisException, match=r"Supported are: \.arrow, \.csv"):
         spark.sql(f"select * from dfs.`{folder.name}/a.xyz`")
     with pytest.raises(AnalysisException, match="in backquotes"):
         spark.sql("select * from dfs.amount.csv")
+
+
+def test_files_of_every_format_are_read_with_their_types(spark, folder):
+    (folder / "a.jsonl").write_text('{"n": 1, "m": {"x": "one"}}\n{"n": 2, "l": [1, 2]}\n')
+    pq.write_table(pa.table({"n": [3, 4], "l": [[3], None]}), folder / "b.parquet")
+    frame = spark.sql(f"select n, m.x, l from dfs.`{folder.name}` order by n")
+    assert rows(frame) == [(1, "one", None), (2, None, [1, 2]), (3, None, [3]), (4, None, None)]
+    assert rows(spark.sql(f"select sum(n) from dfs.`{folder.name}/*.parquet`")) == [(7,)]
+    assert rows(spark.sql(f"select count(*) from dfs.`{folder.name}`")) == [(4,)]
+    assert spark.table(f"dfs.`{folder.name}/b.parquet`").columns == ["n", "l"]
+
+
+def test_options_and_a_schema_stand_behind_the_name(spark, folder):
+    (folder / "a.csv").write_text("id;when\n1;2026-11-21\n2;\n")
+    name = f"dfs.`{folder.name}/a.csv`"
+    assert rows(spark.sql(f"select ID, when from {name} with (header = true, delimiter = ';') t")) == [
+        ("1", "2026-11-21"),
+        ("2", ""),
+    ]
+    typed = f"{name} with (header = true, delimiter = ';', schema = 'id int, when date')"
+    assert rows(spark.sql(f"select sum(t.id), max(when) from {typed} as t")) == [(3, datetime.date(2026, 11, 21))]
+    with pytest.raises(AnalysisException, match="a value: text between quotes"):
+        spark.sql(f"select * from {name} with (header = )")
+    with pytest.raises(AnalysisException, match="root"):
+        spark.sql(f"select * from {name} with (root = '/')")
+    with pytest.raises(PySparkException, match="nonsense"):
+        spark.sql(f"select * from {name} with (nonsense = 1, header = true)").collect()
+
+
+def test_implicit_and_partition_columns_tell_the_file(spark, folder):
+    for year in (2025, 2026):
+        (folder / str(year)).mkdir()
+        (folder / str(year) / "a.jsonl").write_text(f'{{"n": {year}}}\n')
+    name = f"dfs.`{folder.name}`"
+    assert rows(spark.sql(f"select n, dir0, filename from {name} order by n")) == [
+        (2025, "2025", "a.jsonl"),
+        (2026, "2026", "a.jsonl"),
+    ]
+    assert spark.sql(f"select * from {name}").columns == ["n", "dir0"]
 
 
 def test_a_view_over_a_file_is_refused_instead_of_breaking_later(spark):

@@ -58,6 +58,7 @@ def test_the_columns_that_are_named_are_found(sql, wanted):
         f"select `(a)?+.+` from {SCAN}",
         f"select a from f(table({SCAN}))",
         f"select transform(a) using 'cat' from {SCAN}",
+        f"select x from {SCAN} pivot (sum(a) for b in ('x'))",  # groups by all other columns
         f"select q from {SCAN} unpivot (v for n in (a, b))",
     ],
 )

@@ -1,0 +1,36 @@
+"""What one task of a scan reads: small files together, large ones in parts."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Sized(Generic[_Item]):
+    """Something to read, and how many bytes of the file that is."""
+
+    item: _Item
+    size_bytes: int
+
+
+def packed(items: Iterable[Sized[_Item]], target_bytes: int, item_bytes: int) -> Iterator[Sequence[_Item]]:
+    """Groups of neighbours, in order; a group has more than the target only if one item alone has.
+
+    Args:
+        items: What there is to read.
+        target_bytes: What a group may have.
+        item_bytes: What opening one more costs, in bytes that could be read meanwhile.
+    """
+    group: list[_Item] = []
+    group_bytes = 0
+    for one in items:
+        cost = one.size_bytes + item_bytes
+        if group and group_bytes + cost > target_bytes:
+            yield group
+            group, group_bytes = [], 0
+        group.append(one.item)
+        group_bytes += cost
+    if group:
+        yield group

@@ -1,0 +1,1 @@
+"""Files that hold columns with types: Parquet, ORC, Arrow IPC."""

@@ -1,0 +1,71 @@
+"""Arrow IPC, also called Feather version 2: record batches as units; a stream of batches is one unit."""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import ipc
+from pydantic import BaseModel, ConfigDict
+
+from engine.readers.columnar.format import ColumnarFormat
+from engine.readers.stream import WatchedFile
+
+_FILE_MAGIC = b"ARROW1"
+_FEATHER_1_MAGIC = b"FEA1"
+
+
+class IpcOptions(BaseModel):
+    """Arrow IPC files have no options: what they are is in the file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class IpcFile:
+    """Implements ``ColumnarFile``. A batch of the file is in memory as a whole."""
+
+    kind: ClassVar[str] = "Arrow IPC"
+    unit: ClassVar[str] = "record batch"
+
+    def __init__(self, file: WatchedFile) -> None:
+        self._file = file
+        magic = file.read(len(_FILE_MAGIC))
+        file.seek(0)
+        if magic.startswith(_FEATHER_1_MAGIC):
+            raise pa.ArrowInvalid("it is Feather of version 1; write it again as version 2")
+        self._is_stream = magic != _FILE_MAGIC
+        self._reader = self._open()
+        self.schema: pa.Schema = self._reader.schema
+
+    @property
+    def unit_count(self) -> int:
+        return 1 if self._is_stream else int(self._reader.num_record_batches)
+
+    def unit_bytes(self) -> Sequence[int]:
+        position = self._file.seek(0, 2)
+        return [position // max(self.unit_count, 1)] * self.unit_count
+
+    def rows_in(self, unit: int) -> None:
+        return None
+
+    def may_match(self, units: Sequence[int], row_filter: pc.Expression, comparable: pa.Schema) -> Sequence[int]:
+        """All: there are no statistics."""
+        return units
+
+    def batches(self, unit: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        fields = [index for index, name in enumerate(self.schema.names) if name in columns] or [0]
+        reader = self._open(ipc.IpcReadOptions(included_fields=fields))
+        batches = reader if self._is_stream else [reader.get_batch(unit)]
+        yield from batches
+
+    def _open(self, options: "ipc.IpcReadOptions | None" = None) -> "ipc.RecordBatchFileReader":
+        self._file.seek(0)
+        source = pa.PythonFile(self._file, mode="r")
+        return ipc.open_stream(source, options=options) if self._is_stream else ipc.open_file(source, options=options)
+
+
+class IpcFormat(ColumnarFormat):
+    name: ClassVar[str] = "arrow"
+    suffixes: ClassVar[tuple[str, ...]] = (".arrow", ".feather", ".ipc", ".arrows")
+    options: ClassVar[type[BaseModel]] = IpcOptions
+    columnar_file = IpcFile

@@ -1,0 +1,78 @@
+"""Parquet: schema and statistics from the footer, row groups as units."""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import dataset, parquet
+from pydantic import BaseModel, ConfigDict
+
+from engine.readers.columnar.format import ColumnarFormat
+from engine.readers.columnar.opened import BATCH_ROWS
+from engine.readers.stream import WatchedFile
+
+_READ_AHEAD_BYTES = 64 * 1024 * 1024
+_BUFFER_BYTES = 1024 * 1024
+
+
+class ParquetOptions(BaseModel):
+    """Parquet files have no options: what they are is in the file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ParquetFile:
+    """Implements ``ColumnarFile``.
+
+    A row group of at most 64 MiB is fetched at once, a larger one in parts, so memory does not grow with it.
+    """
+
+    kind: ClassVar[str] = "Parquet"
+    unit: ClassVar[str] = "row group"
+
+    def __init__(self, file: WatchedFile) -> None:
+        self._source = pa.PythonFile(file, mode="r")
+        self._file_bytes = file.seek(0, os.SEEK_END)
+        footer = parquet.ParquetFile(self._source)
+        self._metadata: Any = footer.metadata
+        self.schema: pa.Schema = footer.schema_arrow
+        is_small = max(self.unit_bytes(), default=0) <= _READ_AHEAD_BYTES
+        self._file = parquet.ParquetFile(
+            self._source,
+            metadata=self._metadata,
+            pre_buffer=is_small,
+            buffer_size=0 if is_small else _BUFFER_BYTES,
+        )
+
+    @property
+    def unit_count(self) -> int:
+        return int(self._metadata.num_row_groups)
+
+    def unit_bytes(self) -> Sequence[int]:
+        """The bytes that the row groups say they have when decompressed, as shares of the file."""
+        # Not from the columns of the groups: pyarrow ends the process where their statistics are corrupt.
+        sizes = [max(self._metadata.row_group(unit).total_byte_size, 0) for unit in range(self.unit_count)]
+        return [self._file_bytes * size // max(sum(sizes), 1) for size in sizes]
+
+    def rows_in(self, unit: int) -> int:
+        return int(self._metadata.row_group(unit).num_rows)
+
+    def may_match(self, units: Sequence[int], row_filter: pc.Expression, comparable: pa.Schema) -> Sequence[int]:
+        fragment = dataset.ParquetFileFormat().make_fragment(self._source, row_groups=list(units))
+        try:
+            matching = fragment.subset(filter=row_filter, schema=comparable)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # it is about columns that cannot be compared here
+            return units
+        return [group.id for group in matching.row_groups]
+
+    def batches(self, unit: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        yield from self._file.iter_batches(BATCH_ROWS, row_groups=[unit], columns=list(columns))
+
+
+class ParquetFormat(ColumnarFormat):
+    name: ClassVar[str] = "parquet"
+    suffixes: ClassVar[tuple[str, ...]] = (".parquet", ".pq")
+    options: ClassVar[type[BaseModel]] = ParquetOptions
+    columnar_file = ParquetFile

@@ -1,0 +1,140 @@
+"""The types of columnar files as a scan has them: one type for each kind of value, whatever it was stored as.
+
+| in the file | in the scan |
+| --- | --- |
+| large and view strings, binaries and lists; fixed-size binaries and lists | string, binary, list |
+| dictionary, run-end encoded, extension | the values, the storage |
+| int8, uint8, uint16, uint32 | int8, int16, int32, int64 |
+| uint64 | decimal(20, 0) |
+| float16 | float32 |
+| decimal32, decimal64, decimal256 of at most 38 digits | decimal128 |
+| date64 | date32 |
+| time in any unit; timestamp in any unit | in microseconds |
+
+Guarantees:
+
+1. A value is the same afterwards, or there is a ValueConversionError: nanoseconds that are no whole microseconds.
+2. Names, order, nullability and metadata of columns stay.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.context import ErrorContext
+from engine.errors import ValueConversionError
+from engine.readers.errors import FormatError, one_line
+from engine.schema import TupleSchema
+
+_UINT64_AS: Final = pa.decimal128(20, 0)
+_MAX_DIGITS = 38
+
+_SIMPLE: Final[dict[pa.DataType, pa.DataType]] = {
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): _UINT64_AS,
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.time32("s"): pa.time64("us"),
+    pa.time32("ms"): pa.time64("us"),
+    pa.time64("ns"): pa.time64("us"),
+}
+
+
+def plain_schema(schema: pa.Schema) -> TupleSchema:
+    """The columns of a file as a scan has them.
+
+    Raises:
+        DuplicateColumnError: Two names are the same but for letter case.
+    """
+    return TupleSchema(field.with_type(plain_type(field.type)) for field in schema)
+
+
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    if type_ in _SIMPLE:
+        return _SIMPLE[type_]
+    for applies, plain in _PLAIN:
+        if applies(type_):
+            return plain(type_)
+    return type_
+
+
+def _plain_list(type_: pa.DataType) -> pa.DataType:
+    return pa.list_(_plain_field(type_.value_field))
+
+
+def _plain_map(type_: pa.DataType) -> pa.DataType:
+    return pa.map_(_plain_field(type_.key_field), _plain_field(type_.item_field))
+
+
+def _plain_struct(type_: pa.DataType) -> pa.DataType:
+    return TupleSchema(_plain_field(type_.field(index)) for index in range(type_.num_fields)).to_struct()
+
+
+def _plain_decimal(type_: pa.DataType) -> pa.DataType:
+    return pa.decimal128(type_.precision, type_.scale) if type_.precision <= _MAX_DIGITS else type_
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(plain_type(field.type))
+
+
+def _is_any_list(type_: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(type_)
+        or pa.types.is_large_list(type_)
+        or pa.types.is_fixed_size_list(type_)
+        or pa.types.is_list_view(type_)
+        or pa.types.is_large_list_view(type_)
+    )
+
+
+_PLAIN: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], pa.DataType]]]] = [
+    (lambda one: isinstance(one, pa.BaseExtensionType), lambda one: plain_type(one.storage_type)),
+    (pa.types.is_dictionary, lambda one: plain_type(one.value_type)),
+    (pa.types.is_run_end_encoded, lambda one: plain_type(one.value_type)),
+    (pa.types.is_fixed_size_binary, lambda _: pa.binary()),
+    (pa.types.is_timestamp, lambda one: pa.timestamp("us", one.tz)),
+    (pa.types.is_decimal, _plain_decimal),
+    (pa.types.is_map, _plain_map),
+    (pa.types.is_struct, _plain_struct),
+    (_is_any_list, _plain_list),
+]
+
+
+def plain_batch(batch: pa.RecordBatch, context: ErrorContext) -> pa.RecordBatch:
+    """The same rows in the types of the scan.
+
+    Raises:
+        ValueConversionError: See guarantee 1.
+    """
+    fields = [_plain_field(field) for field in batch.schema]
+    columns = [_plain_array(column, field, context) for column, field in zip(batch.columns, fields, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)) if columns else batch
+
+
+def _plain_array(array: pa.Array, field: pa.Field, context: ErrorContext) -> pa.Array:
+    if isinstance(array.type, pa.BaseExtensionType):
+        return _plain_array(array.storage, field, context)
+    if pa.types.is_run_end_encoded(array.type):
+        return _plain_array(pc.run_end_decode(array), field, context)
+    if array.type.equals(field.type):
+        return array
+    try:
+        return pc.cast(array, field.type)
+    except pa.ArrowInvalid as error:
+        raise ValueConversionError(field.name, _value_in(error), field.type, context) from None
+    except pa.ArrowNotImplementedError:
+        raise FormatError(context, f"column {field.name!r} is {array.type}, which no scan reads") from None
+
+
+def _value_in(error: pa.ArrowInvalid) -> str:
+    """The value that would lose something, which Arrow's message ends with."""
+    return one_line(error).rsplit(": ", 1)[-1]

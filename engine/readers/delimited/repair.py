@@ -1,0 +1,118 @@
+"""Rows that pyarrow could not take as a block: made as long as the header, and converted value by value.
+
+The policies ``ragged`` and ``malformed`` of :class:`DelimitedOptions` are applied here and nowhere else.
+"""
+
+import logging
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from engine.errors import ValueConversionError
+from engine.readers.delimited.conversion import Plan, convert_values, failing_values
+from engine.readers.delimited.options import DelimitedOptions, Malformed, Ragged
+from engine.readers.delimited.rows import ParsedRows
+from engine.readers.errors import FormatError
+from engine.readers.lines import LinePlace
+
+_log = logging.getLogger(__name__)
+
+_Row = Sequence[str | None]
+
+
+class Repair:
+    """Applies the policies to the rows of one file, and counts what it did.
+
+    Args:
+        plan: The columns.
+        options: The policies.
+        place: For messages.
+    """
+
+    def __init__(self, plan: Plan, options: DelimitedOptions, place: LinePlace) -> None:
+        self._plan = plan
+        self._options = options
+        self._place = place
+        self._skipped = 0
+        self._nulled = 0
+        self._cut = 0
+
+    def table(self, parsed: ParsedRows) -> pa.Table:
+        """The wanted columns.
+
+        Raises:
+            FormatError: A row is ragged.
+            ValueConversionError: A value is not of its type.
+        """
+        rows: list[_Row] = []
+        lines: list[int] = []
+        for row, line in zip(parsed.rows, parsed.lines, strict=True):
+            fitting = self._fitting(row, line)
+            if fitting is not None:
+                rows.append(fitting)
+                lines.append(line)
+        return self._converted(rows, lines)
+
+    def warn(self) -> None:
+        """Says in the log what was left out of the file, if anything was."""
+        context = self._place.file.context
+        if self._skipped:
+            _log.warning("%s%d malformed rows are left out, as the options say.", context, self._skipped)
+        if self._nulled:
+            _log.warning("%s%d malformed values are null, as the options say.", context, self._nulled)
+        if self._cut:
+            _log.warning("%s%d rows have more fields than the header; those are left out.", context, self._cut)
+
+    def _fitting(self, row: list[str], line: int) -> _Row | None:
+        """The row with as many fields as the header; None if it is to be skipped."""
+        wanted, found = len(self._plan.names), len(row)
+        if found == wanted:
+            return row
+        if found < wanted and self._options.ragged is not Ragged.ERROR:
+            return [*row, *[None] * (wanted - found)]
+        if found > wanted and self._options.ragged is Ragged.TRUNCATE:
+            self._cut += 1
+            return row[:wanted]
+        if self._options.malformed is Malformed.SKIP:
+            self._skipped += 1
+            return None
+        if self._options.malformed is Malformed.NULL and found < wanted:
+            self._nulled += wanted - found
+            return [*row, *[None] * (wanted - found)]
+        raise self._ragged(line, found, wanted)
+
+    def _ragged(self, line: int, found: int, wanted: int) -> FormatError:
+        return self._place.error(
+            line,
+            f"the row has {found} fields, but the header {wanted}; correct the file, or choose another policy with "
+            "the option 'ragged'",
+        )
+
+    def _converted(self, rows: list[_Row], lines: list[int]) -> pa.Table:
+        index_of = {name: index for index, name in enumerate(self._plan.names)}
+        columns = [[row[index_of[field.name]] for row in rows] for field in self._plan.wanted]
+        bad_rows: set[int] = set()
+        for field, values in zip(self._plan.wanted, columns, strict=True):
+            bad_rows.update(self._checked(field, values, lines))
+        if bad_rows and self._options.malformed is Malformed.SKIP:
+            self._skipped += len(bad_rows)
+            columns = [[value for index, value in enumerate(values) if index not in bad_rows] for values in columns]
+        arrays = [
+            convert_values(values, field.type, is_empty_null=self._plan.is_empty_null)
+            for field, values in zip(self._plan.wanted, columns, strict=True)
+        ]
+        if not arrays:
+            return pa.table({"": pa.nulls(len(rows) - len(bad_rows))}).select([])
+        return pa.Table.from_arrays(arrays, schema=self._plan.wanted)
+
+    def _checked(self, field: pa.Field, values: list[str | None], lines: list[int]) -> list[int]:
+        """Sets what is not of the column's type to null. Returns: Which values those were."""
+        failing = failing_values(values, field.type)
+        if failing and self._options.malformed is Malformed.FAIL:
+            first = failing[0]
+            raise ValueConversionError(field.name, values[first], field.type, self._place.at(lines[first]))
+        for index in failing:
+            values[index] = None
+        if self._options.malformed is Malformed.NULL:
+            self._nulled += len(failing)
+        return failing

@@ -1,0 +1,1 @@
+"""JSON: objects as rows, one a line, one after the other, or in an array."""

@@ -1,0 +1,99 @@
+"""Columns out of objects that Python's parser has read.
+
+Guarantees:
+
+1. An integer in a column of doubles is exactly that integer as a double, or there is a ValueConversionError.
+2. A value in a column of text is its text in the file, without white space if it is an array or an object.
+"""
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from engine.context import ErrorContext
+from engine.errors import ValueConversionError
+from engine.readers.json_objects.place import Place
+from engine.readers.json_objects.types import DOUBLE, INTEGER, TEXT, join_names
+from engine.readers.json_objects.values import Number, Row, text_of
+
+
+class Converting:
+    """Makes values those of a type that was found for them, or promised.
+
+    Args:
+        place: Of the rows.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._number = 0
+
+    def table(self, rows: Sequence[Row], wanted: pa.StructType) -> pa.Table:
+        """The wanted columns of the rows. Raises: ValueConversionError."""
+        if not wanted.num_fields:
+            return pa.table({"": pa.nulls(len(rows))}).select([])
+        columns = [pa.array([self._member(row, field) for row in rows], field.type) for field in wanted]
+        return pa.Table.from_arrays(columns, schema=pa.schema(list(wanted)))
+
+    def _member(self, row: Row, field: pa.Field) -> Any:
+        members, self._number = row
+        return self._value(members.get(field.name), field.type, field.name)
+
+    def _value(self, value: Any, type_: pa.DataType, path: str) -> Any:
+        if value is None:
+            return None
+        if type_.equals(TEXT):
+            return text_of(value)
+        if isinstance(value, dict | list):
+            return self._nested_value(value, type_, path)
+        if isinstance(value, Number):
+            return self._number_value(value, type_, path)
+        if isinstance(value, bool) and pa.types.is_boolean(type_):
+            return value
+        if isinstance(value, str) and pa.types.is_decimal128(type_):
+            return self._decimal(value, type_, path)
+        raise self._refused(path, text_of(value), type_)
+
+    def _nested_value(self, value: Any, type_: pa.DataType, path: str) -> Any:
+        if isinstance(value, list) and pa.types.is_list(type_):
+            return [self._value(one, type_.value_type, path) for one in value]
+        if isinstance(value, dict) and pa.types.is_struct(type_):
+            return {one.name: self._value(value.get(one.name), one.type, join_names(path, one.name)) for one in type_}
+        if isinstance(value, dict) and pa.types.is_map(type_):
+            return [(name, self._value(one, type_.item_type, join_names(path, name))) for name, one in value.items()]
+        raise self._refused(path, text_of(value), type_)
+
+    def _number_value(self, value: Number, type_: pa.DataType, path: str) -> Any:
+        if type_.equals(INTEGER) and value.is_integer:
+            return int(value)
+        if pa.types.is_decimal128(type_):
+            return self._decimal(value, type_, path)
+        if type_.equals(DOUBLE):
+            return self._double(value, path)
+        raise self._refused(path, str(value), type_)
+
+    def _double(self, value: Number, path: str) -> float:
+        number = float(value)
+        if math.isinf(number) and not value.endswith("Infinity"):
+            raise self._refused(path, str(value), "at most the largest double")
+        if value.is_integer and int(number) != int(value):
+            raise self._refused(path, str(value), "exact as a double")
+        return number
+
+    def _decimal(self, value: str, type_: pa.Decimal128Type, path: str) -> Decimal:
+        try:
+            number = Decimal(value)
+            pa.scalar(number, type_)
+        except (ArithmeticError, pa.ArrowException, ValueError):
+            raise self._refused(path, str(value), type_) from None
+        return number
+
+    def _refused(self, path: str, value: str, wanted: object) -> ValueConversionError:
+        return ValueConversionError(path, value, wanted, self._context)
+
+    @property
+    def _context(self) -> ErrorContext:
+        return self._place.at(self._number)

@@ -1,0 +1,204 @@
+"""From blocks of objects to columns.
+
+pyarrow parses a block with the types that are known so far, and refuses names that are not. Then a part of the block
+is looked at for what is new, and the block is parsed again. What pyarrow refuses altogether goes through Python's
+parser, which tells the line and the column, or finds that it is right after all.
+
+Guarantees:
+
+1. Both parsers give the same rows. What they know of the file only grows.
+2. Names of one tuple never differ by letter case alone: that is a DuplicateColumnError that names both.
+3. Columns that were only null so far are LATE.
+4. Memory stays bounded when each row has names of its own: what is parsed at once has at most ``_MAX_CELLS`` cells,
+   and a file with more than ``max_columns`` names is a FormatError.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import json
+
+from engine.context import ErrorContext
+from engine.readers.codes import LINE_FEED, Codes, count, find
+from engine.readers.errors import FormatError
+from engine.readers.json_objects.converting import Converting
+from engine.readers.json_objects.exactness import may_lose_digits
+from engine.readers.json_objects.lines import LineParser
+from engine.readers.json_objects.options import JsonOptions, MalformedJson, TypeConflict
+from engine.readers.json_objects.place import Place
+from engine.readers.json_objects.safety import safe_lines
+from engine.readers.json_objects.shapes import Typing
+from engine.readers.json_objects.types import (
+    TEXT,
+    Merging,
+    has_double,
+    inferred,
+    leaf_count,
+    needs_python,
+    with_promise,
+)
+from engine.readers.json_objects.values import Row
+from engine.readers.lines import Block
+from engine.schema import LATE
+
+_MAX_CELLS = 8 * 1024 * 1024
+_PARALLEL_BYTES = 1024 * 1024
+_LOOK_BYTES = 16 * 1024
+_NO_COLUMNS = pa.struct([])
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a scan wants of the columns of a file; see ``SchemaNegotiator``."""
+
+    is_projected: Callable[[str], bool]
+    promised_type: Callable[[pa.Field], pa.DataType | None]
+
+
+EVERYTHING = Demand(lambda _: True, lambda _: None)
+
+
+class ObjectParser:
+    """Parses the objects of one file.
+
+    Args:
+        place: Of its objects.
+        options: The policies.
+        demand: What is wanted of it.
+    """
+
+    def __init__(self, place: Place, options: JsonOptions, demand: Demand = EVERYTHING) -> None:
+        self._place = place
+        self._options = options
+        self._demand = demand
+        self._lines = LineParser(place, options.malformed)
+        self._typing = Typing(options.on_type_conflict, demand.is_projected, self._is_text, all_text=options.all_text)
+        self._known: pa.StructType = _NO_COLUMNS
+        self._wanted: pa.StructType = _NO_COLUMNS
+        self._is_for_python = options.all_text
+
+    @property
+    def known(self) -> pa.StructType:
+        """The names and types that the file has, as far as it was parsed."""
+        return self._known
+
+    def tables(self, block: Block) -> Iterator[pa.Table]:
+        """The rows of a block, in parts.
+
+        Raises:
+            EngineError.
+        """
+        data = None if self._is_for_python else safe_lines(block.codes)
+        if data is None:
+            yield from self._by_python(block)
+            return
+        self._learn(data[: find(data, LINE_FEED, _LOOK_BYTES) + 1 or len(data)], block)
+        if self._has_too_many_cells(count(data, LINE_FEED)) and block.last_line > block.line:
+            for half in block.halves():
+                yield from self.tables(half)
+            return
+        table = self._by_arrow(data)
+        if table is None and self._learn(data, block):
+            yield from self.tables(block)
+        elif table is None or may_lose_digits(table, data):
+            yield from self._by_python(block)
+        else:
+            yield table
+
+    def count(self, block: Block) -> int:
+        """How many rows :meth:`tables` would give. Raises: FormatError."""
+        data = None if self._options.malformed is MalformedJson.SKIP else safe_lines(block.codes)
+        table = None if data is None else _parsed(data, pa.schema([]), "ignore")
+        return sum(1 for _ in self._lines.rows(block)) if table is None else int(table.num_rows)
+
+    def finish(self, context: ErrorContext) -> None:
+        """Says in the log what was left out."""
+        self._lines.warn(context)
+
+    def _has_too_many_cells(self, rows: int) -> bool:
+        return rows * max(leaf_count(self._known), 1) > _MAX_CELLS
+
+    def _by_arrow(self, data: Codes) -> pa.Table | None:
+        """None if the block has other names or types than the known ones, or is no JSON."""
+        return None if self._is_for_python else _parsed(data, pa.schema(list(self._wanted)), "error")
+
+    def _learn(self, data: Codes, block: Block) -> bool:
+        """Learns the names and types of lines. Returns: Whether any was new, and none is for Python's parser."""
+        before = self._known
+        for start, end in _pieces(data):
+            piece = data[start:end]
+            if self._by_arrow(piece) is not None:
+                continue
+            table = _parsed(piece, None, "infer")
+            if table is None or may_lose_digits(table, piece) or self._may_hide_integers(table.schema):
+                return False
+            found = pa.struct([field.with_type(inferred(field.type)) for field in table.schema])
+            self._merge(found, self._place.near(block.line, block.last_line))
+        return not self._known.equals(before)
+
+    def _may_hide_integers(self, schema: pa.Schema) -> bool:
+        """Whether the policy wants to know of an integer that pyarrow may have made a double."""
+        is_strict = self._options.on_type_conflict is TypeConflict.ERROR
+        return is_strict and any(has_double(field.type) for field in schema)
+
+    def _merge(self, found: pa.StructType, context: ErrorContext) -> None:
+        columns = [field.with_type(TEXT) if self._is_text(field.name) else field for field in found]
+        known = Merging(self._options.on_type_conflict, context).objects(self._known, pa.struct(columns))
+        if leaf_count(known) > self._options.max_columns:
+            problem = f"the file has more than {self._options.max_columns:,} names of columns (option 'max_columns'), "
+            raise FormatError(context, problem + "those inside of objects included")
+        if known.equals(self._known):
+            return
+        self._known = known
+        self._wanted = pa.struct([field.with_type(with_promise(field.type, self._promised(field))) for field in known])
+        self._is_for_python = (
+            self._options.all_text
+            or needs_python(self._known, self._wanted)
+            or (self._options.on_type_conflict is TypeConflict.ERROR and has_double(self._known))
+        )
+
+    def _is_text(self, name: str) -> bool:
+        """Whether the column is promised to be text, so that its values cannot conflict."""
+        return bool(TEXT.equals(self._promised(pa.field(name, LATE))))
+
+    def _promised(self, field: pa.Field) -> pa.DataType | None:
+        return self._demand.promised_type(field.with_type(LATE))
+
+    def _by_python(self, block: Block) -> Iterator[pa.Table]:
+        try:
+            yield from self._by_python_rows(list(self._lines.rows(block)))
+        except UnicodeEncodeError:
+            problem = "a text has half of a surrogate pair, which is no character"
+            raise FormatError(self._place.near(block.line, block.last_line), problem) from None
+
+    def _by_python_rows(self, rows: list[Row]) -> Iterator[pa.Table]:
+        for found, line in self._typing.new_types(rows, self._place):
+            self._merge(found, self._place.at(line))
+        converting = Converting(self._place)
+        step = max(_MAX_CELLS // max(leaf_count(self._known), 1), 1)
+        for start in range(0, len(rows), step):
+            yield converting.table(rows[start : start + step], self._wanted)
+
+
+def _parsed(data: Codes, schema: pa.Schema | None, unexpected: str) -> pa.Table | None:
+    """What pyarrow makes of lines; None if it refuses them."""
+    options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected)
+    for block_bytes in (_PARALLEL_BYTES, len(data) + 1):
+        try:
+            return json.read_json(
+                pa.BufferReader(pa.py_buffer(data)), json.ReadOptions(block_size=block_bytes), options
+            )
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            if "straddl" not in str(error):  # a line is longer than a part
+                return None
+    return None
+
+
+def _pieces(data: Codes) -> Iterator[tuple[int, int]]:
+    """Ranges of whole lines, a little longer than ``_LOOK_BYTES``."""
+    start = 0
+    while start < len(data):
+        end = find(data, LINE_FEED, start + _LOOK_BYTES) + 1 or len(data)
+        yield start, end
+        start = end

@@ -1,0 +1,107 @@
+"""The types of values that Python's parser has read.
+
+Most objects of a file have the same members with the same kinds of values. So each object is first reduced to its
+shape, which is cheap and can be remembered; only a shape that is new is made a type.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from engine.context import ErrorContext
+from engine.errors import ValueConversionError
+from engine.readers.json_objects.options import TypeConflict
+from engine.readers.json_objects.place import Place
+from engine.readers.json_objects.types import DOUBLE, INTEGER, LONG_INTEGER, TEXT, Merging, join_names
+from engine.readers.json_objects.values import MAX_DEPTH, Number, Row, too_deep
+from engine.schema import LATE
+
+_MAX_DIGITS = 38
+_SHORT_DIGITS = 18
+
+
+class Typing:
+    """Finds the types of the objects of one file.
+
+    Args:
+        on_conflict: What becomes of values of several types in one array.
+        is_projected: Whether a member of the rows counts.
+        is_text: Whether it is text, whatever its values are.
+        all_text: Scalars are text.
+    """
+
+    def __init__(
+        self,
+        on_conflict: TypeConflict,
+        is_projected: Callable[[str], bool],
+        is_text: Callable[[str], bool],
+        *,
+        all_text: bool,
+    ) -> None:
+        self._on_conflict = on_conflict
+        self._is_projected = is_projected
+        self._is_text = is_text
+        self._all_text = all_text
+        self._seen: set[Hashable] = set()
+
+    def new_types(self, rows: Sequence[Row], place: Place) -> Iterator[tuple[pa.StructType, int]]:
+        """The types of those rows that are not as one before, each with its number in the file.
+
+        Raises:
+            EngineError: As in Merging; values are nested too deep; a number has too many digits.
+        """
+        for row, number in rows:
+            shape = _shape_of(row, 0)
+            if shape not in self._seen:
+                self._seen.add(shape)
+                yield self._type_of(self._typed_members(row), "", place.at(number), 0), number
+
+    def _typed_members(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Those that count, with a text in place of what becomes text."""
+        return {name: "" if self._is_text(name) else value for name, value in row.items() if self._is_projected(name)}
+
+    def _type_of(self, value: Any, path: str, context: ErrorContext, depth: int) -> pa.DataType:
+        if depth > MAX_DEPTH:
+            raise too_deep(context)
+        if isinstance(value, dict):
+            members = (
+                (name, self._type_of(one, join_names(path, name), context, depth + 1)) for name, one in value.items()
+            )
+            return pa.struct([pa.field(name, type_) for name, type_ in members])
+        if isinstance(value, list):
+            merging = Merging(self._on_conflict, context)
+            elements = LATE
+            for one in value:
+                elements = merging.types(elements, self._type_of(one, path, context, depth + 1), path)
+            return pa.list_(elements)
+        return LATE if value is None else self._scalar_type(value, path, context)
+
+    def _scalar_type(self, value: Any, path: str, context: ErrorContext) -> pa.DataType:
+        if self._all_text or not isinstance(value, Number | bool):
+            return TEXT
+        if isinstance(value, bool):
+            return pa.bool_()
+        if not value.is_integer:
+            return DOUBLE
+        digits = value.lstrip("-").lstrip("0")
+        if len(digits) <= _SHORT_DIGITS or (len(digits) == _SHORT_DIGITS + 1 and -(2**63) <= int(value) < 2**63):
+            return INTEGER
+        if len(digits) > _MAX_DIGITS:
+            raise ValueConversionError(path, value, f"an integer of at most {_MAX_DIGITS} digits", context)
+        return LONG_INTEGER
+
+
+def _shape_of(value: Any, depth: int) -> Any:
+    """Equal for values of the same type, and only for those."""
+    if depth > MAX_DEPTH + 1:  # it will be refused when its type is asked for
+        return None
+    if isinstance(value, dict):
+        return tuple((name, _shape_of(one, depth + 1)) for name, one in value.items())
+    if isinstance(value, list):
+        return frozenset(_shape_of(one, depth + 1) for one in value)
+    if isinstance(value, Number):
+        if not value.is_integer:
+            return DOUBLE
+        return INTEGER if len(value) <= _SHORT_DIGITS else str(value)
+    return None if value is None else type(value)

@@ -1,0 +1,132 @@
+"""The formats that scans know, by name and by suffix: Lodge's own and those of other packages.
+
+A package adds a format with entry points of the group ``lodge.readers``, each of which names a class without arguments
+that implements :class:`engine.scan.reader.ReaderFormat`. An entry point that is called like a suffix, dot included,
+is for files of that suffix; any other is what the option ``format`` calls it:
+
+    [project.entry-points."lodge.readers"]
+    fixed_width = "my_package.fixed_width:FixedWidthFormat"
+    ".fixed" = "my_package.fixed_width:FixedWidthFormat"
+
+Guarantees:
+
+1. Suffixes and names are compared without letter case. A suffix of compression is left aside if another one stands
+   before it: ``A.CSV.GZ`` is a CSV file.
+2. A name or a suffix never changes its meaning by another package: it is an error if two claim it.
+3. A package is imported only when a scan needs its format.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Self
+
+from engine.errors import EngineError, NoReaderError, ScanOptionError
+from engine.readers.columnar.ipc import IpcFormat
+from engine.readers.columnar.orc import OrcFormat
+from engine.readers.columnar.parquet import ParquetFormat
+from engine.readers.delimited.format import DelimitedFormat
+from engine.readers.json_objects.format import JsonFormat
+from engine.scan.reader import ReaderFormat, SourceFile
+from engine.source import READER_GROUP, suffix_of
+
+BUILT_IN: tuple[ReaderFormat, ...] = (DelimitedFormat(), JsonFormat(), ParquetFormat(), OrcFormat(), IpcFormat())
+
+
+class ReaderPluginError(EngineError):
+    """An entry point of the group ``lodge.readers`` cannot be used.
+
+    Attributes:
+        entry_point: Its name.
+    """
+
+    def __init__(self, entry_point: str, problem: str) -> None:
+        super().__init__(f"The reader of entry point {entry_point!r} of group {READER_GROUP!r} {problem}.")
+        self.entry_point = entry_point
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderRegistry:
+    """Formats by what names them: lower case, suffixes with their dot.
+
+    Attributes:
+        built_in: Lodge's own.
+        brought: Those of other packages.
+    """
+
+    built_in: Mapping[str, ReaderFormat]
+    brought: Mapping[str, EntryPoint]
+
+    @classmethod
+    def of(cls, built_in: Iterable[ReaderFormat], plugins: Iterable[EntryPoint] = ()) -> Self:
+        """Raises: ReaderPluginError."""
+        own = {key: one for one in built_in for key in (one.name, *one.suffixes)}
+        brought: dict[str, EntryPoint] = {}
+        for plugin in plugins:
+            key = plugin.name.lower()
+            if key in own and plugin.value == _address(own[key]):
+                continue
+            if key in own or brought.setdefault(key, plugin).value != plugin.value:
+                raise ReaderPluginError(plugin.name, "claims a name that another format has")
+        return cls(own, brought)
+
+    def named(self, name: str) -> ReaderFormat | None:
+        """Raises: ReaderPluginError."""
+        return None if name.startswith(".") else self._find(name.lower())
+
+    def for_path(self, path: str) -> ReaderFormat | None:
+        """Raises: ReaderPluginError."""
+        suffix = suffix_of(path)
+        return self._find(suffix) if suffix else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(key for key in (*self.built_in, *self.brought) if not key.startswith("."))
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        return tuple(key for key in (*self.built_in, *self.brought) if key.startswith("."))
+
+    def _find(self, key: str) -> ReaderFormat | None:
+        if key in self.built_in:
+            return self.built_in[key]
+        return _load(self.brought[key]) if key in self.brought else None
+
+
+@cache
+def registry() -> ReaderRegistry:
+    """Of this process. Raises: ReaderPluginError."""
+    return ReaderRegistry.of(BUILT_IN, entry_points(group=READER_GROUP))
+
+
+def reader_format(file: SourceFile, name: str | None = None) -> ReaderFormat:
+    """The format of a file: the one that is named, or else the one of its suffix.
+
+    Raises:
+        ScanOptionError: There is no format of that name.
+        NoReaderError: No format has the file's suffix.
+        ReaderPluginError: An entry point cannot be used.
+    """
+    known = registry()
+    found = known.for_path(file.path) if name is None else known.named(name)
+    if found is not None:
+        return found
+    if name is not None:
+        names = ", ".join(repr(one) for one in known.names)
+        raise ScanOptionError("format", f"must be one of {names}, not {name!r}")
+    raise NoReaderError(file.workspace, file.path, others=0, supported=known.suffixes)
+
+
+def _address(one: ReaderFormat) -> str:
+    return f"{type(one).__module__}:{type(one).__qualname__}"
+
+
+@cache
+def _load(plugin: EntryPoint) -> ReaderFormat:
+    try:
+        one: ReaderFormat = plugin.load()()
+        _ = (one.name.lower(), *one.suffixes, one.options, one.discover, one.reader, one.splits)
+    except (ImportError, AttributeError, TypeError) as error:
+        raise ReaderPluginError(plugin.name, f"cannot be loaded: {error}") from error
+    return one

@@ -1,0 +1,170 @@
+"""Conversions of values that are not nested, and of nested ones to text."""
+
+import json
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from engine.result_set.refusal import NotOfferedError, RefusedError
+
+_INTEGER = r"^-?[0-9]+$"
+_OFFSET = r"[0-9](Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_TIME = r"^[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?$"
+_EXACT_INTEGER_DIGITS = 20
+
+Cast = Callable[[pa.Array], pa.Array]
+
+
+def is_text(type_: pa.DataType) -> bool:
+    return bool(pt.is_string(type_) or pt.is_large_string(type_))
+
+
+def decoded(array: pa.Array) -> pa.Array:
+    """The array without the encodings that only save space."""
+    type_ = array.type
+    if pt.is_dictionary(type_):
+        return array.dictionary_decode()
+    if pt.is_run_end_encoded(type_):
+        return pc.run_end_decode(array)
+    if pt.is_string_view(type_):
+        return array.cast(pa.string())
+    return array.cast(pa.binary()) if pt.is_binary_view(type_) else array
+
+
+def cast_values(array: pa.Array, to: pa.DataType, column: str) -> pa.Array:
+    """Raises: NotOfferedError, RefusedError."""
+    if array.type.equals(to):
+        return array
+    cast = _cast_between(array.type, to)
+    if cast is None:
+        raise NotOfferedError(column, array.type, to)
+    try:
+        return cast(array)
+    except (pa.ArrowInvalid, ValueError) as error:
+        index = _first_refused(array, cast)
+        raise RefusedError(index, column, array[index].as_py(), to) from error
+
+
+def _first_refused(array: pa.Array, cast: Cast) -> int:
+    """The first value that makes the cast fail: by halving, as a prefix fails from there on."""
+    good, bad = 0, len(array)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            cast(array.slice(good, middle - good))
+            good = middle
+        except (pa.ArrowInvalid, ValueError):
+            bad = middle
+    return good
+
+
+def _cast_between(offered: pa.DataType, to: pa.DataType) -> Cast | None:
+    """How to convert; None if that is not in the table of :mod:`engine.result_set.conversion`."""
+    if is_text(to):
+        return _to_text(offered, to)
+    if is_text(offered):
+        return _from_text(to)
+    return _from_integer(to) if pt.is_integer(offered) else _between_alike(offered, to)
+
+
+def _between_alike(offered: pa.DataType, to: pa.DataType) -> Cast | None:
+    if pt.is_decimal(offered) and pt.is_floating(to):
+        return lambda array: array.cast(to, safe=False)
+    if pt.is_floating(offered) and pt.is_floating(to):
+        return lambda array: _same_again(array, to)
+    if pt.is_date(offered) and pt.is_timestamp(to):
+        return lambda array: _in_zone(array.cast(pa.timestamp(to.unit)), to)
+    return (lambda array: array.cast(to)) if _differ_in_unit(offered, to) else None
+
+
+def _differ_in_unit(offered: pa.DataType, to: pa.DataType) -> bool:
+    if pt.is_timestamp(offered) and pt.is_timestamp(to):
+        return (offered.tz is None) == (to.tz is None)
+    kinds = (pt.is_date, pt.is_time, pt.is_duration, pt.is_decimal, _is_bytes)
+    return any(kind(offered) and kind(to) for kind in kinds)
+
+
+def _is_bytes(type_: pa.DataType) -> bool:
+    return bool(
+        pt.is_binary(type_)
+        or pt.is_large_binary(type_)
+        or (pt.is_fixed_size_binary(type_) and not pt.is_decimal(type_))
+    )
+
+
+def _from_integer(to: pa.DataType) -> Cast | None:
+    if pt.is_integer(to):
+        return lambda array: array.cast(to)
+    if pt.is_floating(to):
+        return lambda array: array.cast(to, safe=False)
+    if pt.is_decimal(to):
+        wide = pa.decimal256(_EXACT_INTEGER_DIGITS + max(to.scale, 0), max(to.scale, 0))
+        return lambda array: array.cast(wide).cast(to)
+    return None
+
+
+def _same_again(array: pa.Array, to: pa.DataType) -> pa.Array:
+    """To another width, if each number, NaN aside, is the same when it comes back."""
+    result = array.cast(to, safe=False)
+    back = result.cast(array.type, safe=False)
+    same = pc.or_kleene(pc.equal(back, array), pc.is_nan(array))
+    return _checked(result, same)
+
+
+def _checked(result: pa.Array, is_good: pa.Array) -> pa.Array:
+    if not pc.all(is_good, min_count=0).as_py():
+        raise ValueError("not every value can be converted")
+    return result
+
+
+def _in_zone(array: pa.Array, to: pa.DataType) -> pa.Array:
+    """Local times as timestamps of the type, which has a zone or has none."""
+    return array if to.tz is None else pc.assume_timezone(array, to.tz)
+
+
+def _to_text(offered: pa.DataType, to: pa.DataType) -> Cast | None:
+    if pt.is_union(offered):
+        return None
+    if pt.is_nested(offered):
+        return lambda array: pa.array([_json(value.as_py()) for value in array], to)
+    return lambda array: array.cast(to)
+
+
+def _json(value: object) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False, default=_json_leaf)
+
+
+def _json_leaf(value: object) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _from_text(to: pa.DataType) -> Cast | None:
+    if pt.is_integer(to):
+        return lambda array: _checked(array, pc.match_substring_regex(array, _INTEGER)).cast(to)
+    if pt.is_timestamp(to):
+        return lambda array: _timestamps(array, to)
+    if pt.is_time(to):
+        return lambda array: _times(array, to)
+    offered = (pt.is_boolean, pt.is_floating, pt.is_decimal, pt.is_date, _is_bytes)
+    return (lambda array: array.cast(to)) if any(kind(to) for kind in offered) else None
+
+
+def _timestamps(array: pa.Array, to: pa.DataType) -> pa.Array:
+    if to.tz is None:
+        return array.cast(to)
+    has_offset = pc.match_substring_regex(array, _OFFSET)
+    has_time = pc.greater(pc.utf8_length(array), len("2024-01-01"))
+    is_instant = pc.and_kleene(has_offset, has_time)
+    nothing = pa.scalar(None, array.type)
+    instants = pc.if_else(is_instant, array, nothing).cast(to)
+    local = pc.if_else(is_instant, nothing, array).cast(pa.timestamp(to.unit))
+    return pc.coalesce(instants, _in_zone(local, to))
+
+
+def _times(array: pa.Array, to: pa.DataType) -> pa.Array:
+    """Times of a day, read as those of the first day of 1970."""
+    good = _checked(array, pc.match_substring_regex(array, _TIME))
+    moments = pc.binary_join_element_wise(pa.scalar("1970-01-01 ", array.type), good, pa.scalar("", array.type))
+    return moments.cast(pa.timestamp("ns")).cast(pa.time64("ns")).cast(to)

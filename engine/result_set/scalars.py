@@ -1,0 +1,272 @@
+"""Writers of values that take the same number of bytes each: numbers, booleans, dates and times.
+
+Storage is ``array.array``, whose memory becomes Arrow's buffer without a copy; it also refuses numbers that are
+out of the width's range. See docs/decisions/row-writer-storage.md.
+"""
+
+import math
+from array import array
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from engine.errors import ValueConversionError
+from engine.result_set.defaults import declared_default, has_natural_default, no_default
+from engine.result_set.levels import ElementLevel
+from engine.result_set.sizes import Sizes
+from engine.result_set.validity import Validity, packed
+from engine.result_set.writer import Place, VectorWriter
+
+_TYPE_CODES = {
+    (True, 8): "b",
+    (True, 16): "h",
+    (True, 32): "i",
+    (True, 64): "q",
+    (False, 8): "B",
+    (False, 16): "H",
+    (False, 32): "I",
+    (False, 64): "Q",
+}
+
+
+class ScalarWriter(VectorWriter):
+    """What writers of all scalars have: nulls, and what stands for values that are missing."""
+
+    __slots__ = ("_default", "_is_nullable", "_validity")
+
+    def __init__(self, field: pa.Field, place: Place) -> None:
+        super().__init__(field, place)
+        self._is_nullable = field.nullable
+        self._validity = Validity()
+        self._default: pa.Scalar | None = None
+        if not field.nullable:
+            self._default = declared_default(field, place.path, place.batch.context)
+            if self._default is None and not has_natural_default(field.type):
+                place.level.completed.append(self)
+
+    @property
+    def needs_value(self) -> bool:
+        return not self._is_nullable and self._default is None and not has_natural_default(self.field.type)
+
+    def complete(self, position: int) -> None:
+        if self.count <= position:
+            raise no_default(self.field, self.path, self._batch.context)
+
+    def set_null(self) -> None:
+        if self._is_nullable or self._default is not None:
+            count = self.count
+            if count != self._level.position:
+                self._seek()
+                count = self.count
+            self.resize(count + 1)
+        else:
+            raise ValueConversionError(self.path, None, f"{self.field.type} and never null", self._batch.context)
+
+    def _seek(self) -> None:
+        """Makes ready for a value at the position of the level."""
+        level = self._level
+        if not isinstance(level, ElementLevel):
+            self.resize(level.enter())
+        elif self.count >= level.stop:
+            level.enter()
+
+
+class FixedWriter(ScalarWriter):
+    """Values in an array of their width."""
+
+    __slots__ = ("_fill", "_values", "_width_bytes")
+
+    type_code = "q"
+
+    def __init__(self, field: pa.Field, place: Place) -> None:
+        super().__init__(field, place)
+        self._values: array[Any] = array(self.type_code)
+        self._width_bytes = self._values.itemsize
+        self._fill = array(self.type_code, [0 if self._default is None else self._raw(self._default)])
+
+    @staticmethod
+    def _raw(default: pa.Scalar) -> Any:
+        return default.value
+
+    @property
+    def count(self) -> int:
+        return len(self._values)
+
+    def resize(self, count: int) -> None:
+        lacking = count - len(self._values)
+        if lacking < 0:
+            del self._values[count:]
+            self._validity.truncate(count)
+        elif lacking:
+            if self._is_nullable:
+                self._validity.add_nulls(len(self._values), lacking)
+            self._values.extend(self._fill * lacking)
+
+    def take(self, count: int) -> pa.Array:
+        if len(self._values) < count:
+            self.resize(count)
+        taken, self._values = self._values, self._values[count:]
+        del taken[count:]
+        return pa.Array.from_buffers(self.field.type, count, [self._validity.take(count), self._buffer(taken)])
+
+    def _buffer(self, taken: "array[Any]") -> pa.Buffer:
+        return pa.py_buffer(taken)
+
+    def measure(self, sizes: Sizes, first: int, end: int) -> None:
+        sizes.add_bits(self.path, "validity", end - first)
+        sizes.add(self.path, "values", (end - first) * self._width_bytes)
+
+    def capacity(self, limit_bytes: int) -> int:
+        return limit_bytes // self._width_bytes
+
+    def _put(self, raw: int) -> None:
+        """For values that are converted first; the writers of plain numbers have this in line."""
+        if len(self._values) != self._level.position:
+            self._seek()
+        self._values.append(raw)
+
+
+class IntWriter(FixedWriter):
+    __slots__ = ()
+
+    @staticmethod
+    def _raw(default: pa.Scalar) -> Any:
+        return default.as_py()
+
+    def set_int(self, value: int) -> None:
+        values = self._values
+        if len(values) != self._level.position:
+            self._seek()
+        try:
+            values.append(value)
+        except (OverflowError, TypeError):
+            self._refuse(value)
+
+    def set_value(self, value: Any) -> None:
+        if value is None:
+            self.set_null()
+        elif value is True or value is False:
+            self._refuse(value)
+        else:
+            self.set_int(value)
+
+
+def int_writer(type_: pa.DataType) -> type[IntWriter]:
+    """The writer for one width of integers."""
+    return _INT_WRITERS[pt.is_signed_integer(type_), type_.bit_width]
+
+
+_INT_WRITERS = {
+    key: type(f"IntWriter_{code}", (IntWriter,), {"__slots__": (), "type_code": code})
+    for key, code in _TYPE_CODES.items()
+}
+
+
+class DoubleWriter(FixedWriter):
+    """Integers are written as the nearest number, as SQL widens them."""
+
+    __slots__ = ()
+    type_code = "d"
+
+    @staticmethod
+    def _raw(default: pa.Scalar) -> Any:
+        return default.as_py()
+
+    def set_double(self, value: float) -> None:
+        values = self._values
+        if len(values) != self._level.position:
+            self._seek()
+        try:
+            values.append(value)
+        except (OverflowError, TypeError):
+            self._refuse(value)
+
+    def set_int(self, value: int) -> None:
+        self.set_double(value)
+
+    def set_value(self, value: Any) -> None:
+        if value is None:
+            self.set_null()
+        elif value is True or value is False:
+            self._refuse(value)
+        else:
+            self.set_double(value)
+
+
+class FloatWriter(DoubleWriter):
+    """Python's numbers are doubles: they are rounded, but never to infinity."""
+
+    __slots__ = ()
+    type_code = "f"
+
+    def set_double(self, value: float) -> None:
+        super().set_double(value)
+        if math.isinf(self._values[-1]) and not math.isinf(value):
+            self._values.pop()
+            self._refuse(value)
+
+
+class BooleanWriter(FixedWriter):
+    """A byte for each value, packed when they are taken."""
+
+    __slots__ = ()
+    type_code = "B"
+
+    @staticmethod
+    def _raw(default: pa.Scalar) -> Any:
+        return int(default.as_py())
+
+    def set_boolean(self, value: bool) -> None:
+        if value is not True and value is not False:
+            self._refuse(value)
+        self._put(value)
+
+    def set_value(self, value: Any) -> None:
+        if value is None:
+            self.set_null()
+        else:
+            self.set_boolean(value)
+
+    def _buffer(self, taken: "array[Any]") -> pa.Buffer:
+        return packed(bytearray(taken))
+
+    def measure(self, sizes: Sizes, first: int, end: int) -> None:
+        sizes.add_bits(self.path, "validity", end - first)
+        sizes.add_bits(self.path, "values", end - first)
+
+    def capacity(self, limit_bytes: int) -> int:
+        return limit_bytes * 8
+
+
+class LateWriter(ScalarWriter):
+    """A column whose type is still to be named: it knows only nulls."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self, field: pa.Field, place: Place) -> None:
+        super().__init__(field, place)
+        self._is_nullable = True
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def set_value(self, value: Any) -> None:
+        if value is not None:
+            self._refuse(value)
+        self.set_null()
+
+    def resize(self, count: int) -> None:
+        self._count = count
+
+    def take(self, count: int) -> pa.Array:
+        self._count = max(self._count - count, 0)
+        return pa.nulls(count, self.field.type)
+
+    def measure(self, sizes: Sizes, first: int, end: int) -> None:
+        pass
+
+    def capacity(self, limit_bytes: int) -> int:
+        return max(limit_bytes, 1) * 8

@@ -1,0 +1,195 @@
+"""Writers of text and of bytes: all values one after the other, and where each one ends."""
+
+from array import array
+from typing import Any
+
+import pyarrow as pa
+
+from engine.errors import LoaderStateError, ValueConversionError, ValueTooLargeError
+from engine.result_set.levels import ElementLevel
+from engine.result_set.scalars import ScalarWriter
+from engine.result_set.sizes import Sizes, is_large
+from engine.result_set.writer import Place
+
+
+class VariableWriter(ScalarWriter):
+    """Values of any length.
+
+    A value behind the limit does not move the row at once: the row is measured when it is saved, since until
+    then the value may be written again, or the row given up.
+    """
+
+    __slots__ = ("_data", "_fill", "_limit_bytes", "_offsets")
+
+    def __init__(self, field: pa.Field, place: Place) -> None:
+        super().__init__(field, place)
+        self._data = bytearray()
+        self._offsets: array[int] = array("q" if is_large(field.type) else "i", [0])
+        self._limit_bytes = place.batch.limits.vector_bytes
+        self._fill = b"" if self._default is None else self._default.as_buffer().to_pybytes()
+        if self._fill:
+            place.level.completed.append(self)
+
+    def complete(self, position: int) -> None:
+        """A default that takes space is written at once, so that it is measured."""
+        if self.count <= position:
+            self.resize(position + 1)
+            self._grown(len(self._data))
+
+    @property
+    def count(self) -> int:
+        return len(self._offsets) - 1
+
+    def resize(self, count: int) -> None:
+        offsets = self._offsets
+        lacking = count - self.count
+        if lacking < 0:
+            del offsets[count + 1 :]
+            del self._data[offsets[-1] :]
+            self._validity.truncate(count)
+        elif lacking:
+            self._fill_up(lacking)
+
+    def _fill_up(self, lacking: int) -> None:
+        offsets = self._offsets
+        if self._is_nullable:
+            self._validity.add_nulls(self.count, lacking)
+        if self._fill:
+            start, step = offsets[-1], len(self._fill)
+            self._data += self._fill * lacking
+            offsets.extend(range(start + step, start + step * lacking + 1, step))
+        else:
+            offsets.extend(array(offsets.typecode, offsets[-1:]) * lacking)
+
+    def take(self, count: int) -> pa.Array:
+        if self.count < count:
+            self.resize(count)
+        offsets, data = self._offsets, self._data
+        end = offsets[count]
+        self._data = data[end:]
+        self._offsets = array(offsets.typecode, [offset - end for offset in offsets[count:]])
+        del offsets[count + 1 :]
+        del data[end:]
+        buffers = [self._validity.take(count), pa.py_buffer(offsets), pa.py_buffer(data)]
+        return pa.Array.from_buffers(self.field.type, count, buffers)
+
+    def measure(self, sizes: Sizes, first: int, end: int) -> None:
+        sizes.add_bits(self.path, "validity", end - first)
+        sizes.add(self.path, "offsets", (end - first + 1) * self._offsets.itemsize)
+        last = self.count
+        size_bytes = self._offsets[min(end, last)] - self._offsets[min(first, last)]
+        sizes.add(self.path, "values", size_bytes + len(self._fill) * (end - max(first, min(end, last))))
+
+    def capacity(self, limit_bytes: int) -> int:
+        return limit_bytes // self._offsets.itemsize - 1
+
+    def append_bytes(self, value: bytes) -> None:
+        if isinstance(self._level, ElementLevel):
+            raise LoaderStateError(f"Column {self.path!r}: elements of an array are written whole, with set_bytes.")
+        if not isinstance(value, bytes | bytearray | memoryview):
+            self._refuse(value)
+        position = self._level.enter()
+        if self.count != position + 1 or self._validity.is_null(position):
+            self.resize(position)
+            self._offsets.append(len(self._data))
+        self._data += value
+        self._grown(len(self._data), is_appended=True)
+
+    def _put(self, value: bytes) -> None:
+        offsets = self._offsets
+        if len(offsets) != self._level.position + 1:
+            self._seek()
+        data = self._data
+        data += value
+        end = len(data)
+        if end > self._limit_bytes:
+            self._check_size(end)
+        offsets.append(end)
+
+    def _grown(self, end: int, *, is_appended: bool = False) -> None:
+        if end > self._limit_bytes:
+            self._check_size(end, self._offsets[-2])
+        if is_appended:
+            self._offsets[-1] = end
+
+    def _check_size(self, end: int, start: int | None = None) -> None:
+        """Refuses a value, or a row's values together, that no batch can hold; leaves the rest to the measuring."""
+        start = self._offsets[-1] if start is None else start
+        size_bytes = end - start
+        if size_bytes > self._limit_bytes or end > 2 * self._limit_bytes:
+            del self._data[start:]
+            self._offsets[-1] = start
+            least_bytes = max(size_bytes, end - self._limit_bytes)
+            raise ValueTooLargeError(self.path, least_bytes, self._limit_bytes, self._batch.context)
+        self._batch.must_measure = True
+
+
+class TextWriter(VariableWriter):
+    """Bytes that are appended are checked to be UTF-8 when the batch is harvested: they come in any pieces."""
+
+    __slots__ = ("_has_pieces",)
+
+    def __init__(self, field: pa.Field, place: Place) -> None:
+        super().__init__(field, place)
+        self._has_pieces = False
+
+    def set_string(self, value: str) -> None:
+        offsets = self._offsets
+        if len(offsets) != self._level.position + 1:
+            self._seek()
+        data = self._data
+        try:
+            data += value.encode()
+        except (AttributeError, UnicodeEncodeError):
+            self._refuse(value)
+        end = len(data)
+        if end > self._limit_bytes:
+            self._check_size(end)
+        offsets.append(end)
+
+    def set_bytes(self, value: bytes) -> None:
+        try:
+            value.decode()
+        except (AttributeError, UnicodeDecodeError):
+            self._refuse(value)
+        self._put(value)
+
+    def append_bytes(self, value: bytes) -> None:
+        self._has_pieces = True
+        super().append_bytes(value)
+
+    def set_value(self, value: Any) -> None:
+        if value is None:
+            self.set_null()
+        else:
+            self.set_string(value)
+
+    def take(self, count: int) -> pa.Array:
+        taken = super().take(count)
+        if self._has_pieces:
+            self._has_pieces = self.count > 0
+            self._check_text(taken)
+        return taken
+
+    def _check_text(self, taken: pa.Array) -> None:
+        for row, value in enumerate(taken.cast(pa.large_binary())):
+            try:
+                (value.as_py() or b"").decode()
+            except UnicodeDecodeError:
+                place = self._batch.context.at(f"row {row + 1} of the batch")
+                raise ValueConversionError(self.path, value.as_py(), self.field.type, place) from None
+
+
+class BytesWriter(VariableWriter):
+    __slots__ = ()
+
+    def set_bytes(self, value: bytes) -> None:
+        if not isinstance(value, bytes | bytearray | memoryview):
+            self._refuse(value)
+        self._put(bytes(value))
+
+    def set_value(self, value: Any) -> None:
+        if value is None:
+            self.set_null()
+        else:
+            self.set_bytes(value)

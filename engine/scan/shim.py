@@ -1,0 +1,70 @@
+"""One reader, from its opening to its close, as batches of what it read.
+
+Guarantees (drill-behaviours, D3):
+
+1. ``close`` is called once, whatever happened before, also if the batches are given up half-way.
+2. What a reader raises that is not an EngineError becomes a ReaderError with the file's name; the cause is chained.
+   Batches that were handed over before stay valid.
+3. A row that overflowed at the end of the file comes as a batch of its own.
+4. A batch without rows comes only once, first, and only if the reader knew its schema before it read.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from engine.errors import EngineError, ReaderError
+from engine.result_set.loader import ResultSetLoader
+from engine.scan.negotiator import ScanNegotiator
+from engine.scan.reader import RowBatchReader
+
+
+def reader_batches(reader: RowBatchReader, negotiator: ScanNegotiator) -> Iterator[pa.RecordBatch]:
+    """The reader's own columns, as far as they are projected, batch by batch.
+
+    Raises:
+        EngineError: As the reader failed.
+    """
+    try:
+        with _told(negotiator, "open"):
+            is_open = reader.open(negotiator)
+        if is_open:
+            yield from _batches(reader, negotiator)
+    finally:
+        with _told(negotiator, "close"):
+            reader.close()
+
+
+def _batches(reader: RowBatchReader, negotiator: ScanNegotiator) -> Iterator[pa.RecordBatch]:
+    loader = negotiator.loader
+    more, is_first = True, True
+    try:
+        while (more or loader.has_look_ahead) and not loader.is_at_scan_limit:
+            with _told(negotiator, "read"):
+                more = _filled(reader, loader, more)
+            batch = loader.harvest()
+            if batch.num_rows or (is_first and batch.num_columns):
+                yield batch
+            is_first = False
+    finally:
+        loader.close()
+
+
+def _filled(reader: RowBatchReader, loader: ResultSetLoader, more: bool) -> bool:
+    """Fills one batch. Returns: Whether the reader may have more."""
+    loader.start_batch()
+    while more and not loader.is_full:
+        more = reader.next()
+    return more
+
+
+@contextmanager
+def _told(negotiator: ScanNegotiator, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (EngineError, GeneratorExit):
+        raise
+    except Exception as error:  # a reader may be anyone's code
+        problem = f"could not {what}: {error.__class__.__name__}: {error}"
+        raise ReaderError(f"the reader {problem}", negotiator.context) from error

@@ -1,0 +1,57 @@
+"""How a scan is to be read: the options of the scan itself, apart from those of its reader."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, PositiveInt, ValidationError
+
+from engine.errors import ScanOptionError
+from engine.source import SOURCE_OPTIONS
+
+_PARTITION_BYTES = 64 * 1024 * 1024
+_LEAST_PARTITION_BYTES = 64 * 1024
+
+
+class ScanOptions(BaseModel):
+    """Options of a scan, whatever the format of its files."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: str | None = Field(None, description="The reader of all files; by default each file's suffix chooses.")
+    discovery: Literal["all", "sample", "first"] = Field(
+        "all",
+        description="Whose schemas make the scan's schema: those of all files, of a sample or of the first file.",
+    )
+    sample_files: PositiveInt = Field(10, description="How many files a sample has, spread evenly over the list.")
+    partition_bytes: ByteSize = Field(
+        ByteSize(_PARTITION_BYTES),
+        ge=_LEAST_PARTITION_BYTES,
+        description="What one task reads: small files together, large ones in parts.",
+    )
+
+
+def split_options(options: Mapping[str, str]) -> tuple[ScanOptions, dict[str, str]]:
+    """The options of the scan, and those left for the reader, from all that a data source was given.
+
+    Raises:
+        ScanOptionError: An option of the scan is not valid.
+    """
+    given = {key.lower(): value for key, value in options.items() if key.lower() not in SOURCE_OPTIONS}
+    own = {key: value for key, value in given.items() if key in ScanOptions.model_fields}
+    return validated(ScanOptions, own), {key: value for key, value in given.items() if key not in own}
+
+
+def validated(model: type[BaseModel], options: Mapping[str, str]) -> Any:
+    """The options as an instance of their typed class.
+
+    Raises:
+        ScanOptionError: One is unknown or not valid; the message names it and, if it is unknown, those there are.
+    """
+    try:
+        return model.model_validate(dict(options))
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = str(first["loc"][0]) if first["loc"] else "options"
+        if first["type"] == "extra_forbidden":
+            raise ScanOptionError(option, f"is unknown; there are {', '.join(sorted(model.model_fields))}") from None
+        raise ScanOptionError(option, f"cannot be {first['input']!r}: {first['msg']}") from None

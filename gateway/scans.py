@@ -1,0 +1,145 @@
+"""Scans of raw files: what a reference such as ``dfs.`logs/*.csv` `` becomes in a plan.
+
+Why it exists: Spark gets a scan as a relation of its data source ``lodge``; what the gateway knows and Spark does not
+tell a data source is put into its options: which names the statement mentions, so that no column is read in vain.
+
+Source: seed 004; design, "Engine"; Spark: ``relations.proto`` (Read.DataSource, SubqueryAlias).
+"""
+
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from pyspark.sql.connect.proto import relations_pb2
+
+from engine.errors import ScanOptionError
+from engine.source import FORMAT, ScanSource, has_reader, known_schema, selected_directory, supported_suffixes
+from gateway.errors import LodgeError, SyntaxRefusedError, table_not_found
+from gateway.sql.lexer import Token
+from gateway.sql.mentioned import mentioned_names
+from gateway.sql.names import quoted
+from gateway.sql.references import Reference
+from gateway.sql.table_options import TableOptions, TableOptionsError, table_options
+from workspace.workspaces import PathRefusedError, Workspace, Workspaces
+
+_READABLE = re.compile(r"[^0-9A-Za-z]+")
+_MAX_ALIAS_STEM = 40
+
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class NamedScan:
+    """A scan as a statement refers to it.
+
+    Attributes:
+        alias: Its name inside the statement.
+        options: As the statement gives them.
+        scan: The relation.
+    """
+
+    alias: str
+    options: Mapping[str, str]
+    scan: relations_pb2.Relation
+
+    def relation(self) -> relations_pb2.Relation:
+        named = relations_pb2.Relation()
+        named.subquery_alias.input.CopyFrom(self.scan)
+        named.subquery_alias.alias = self.alias
+        return named
+
+
+class Statement:
+    """What the text of a statement says about the scans in it.
+
+    Args:
+        tokens: Of the whole text.
+        references: All references by workspace name in it.
+    """
+
+    def __init__(self, tokens: Sequence[Token], references: Sequence[Reference]) -> None:
+        self._options = {
+            reference.start: self._clause(tokens, reference) for reference in references if reference.is_table
+        }
+        spans = [(reference.start, self.options_of(reference)[1]) for reference in references if reference.is_table]
+        self.mentioned = mentioned_names(tokens, spans)
+
+    def options_of(self, reference: Reference) -> tuple[Mapping[str, str], int]:
+        """The options that follow a reference to a table, and where reference and options end."""
+        clause = self._options[reference.start]
+        return (NO_OPTIONS, reference.end) if clause is None else (clause.values, clause.end)
+
+    @staticmethod
+    def _clause(tokens: Sequence[Token], reference: Reference) -> TableOptions | None:
+        following = next((i for i, token in enumerate(tokens) if token.start >= reference.end), len(tokens))
+        try:
+            return table_options(tokens, following)
+        except TableOptionsError as error:
+            raise SyntaxRefusedError("PARSE_SYNTAX_ERROR", "42601", f"{error} (pos {error.start})") from error
+
+
+def scan_relation(
+    workspaces: Workspaces,
+    workspace: Workspace,
+    path: str,
+    *,
+    options: Mapping[str, str],
+    mentioned: frozenset[str] | None,
+) -> relations_pb2.Relation:
+    """A scan of a file, a directory or the files that a pattern selects.
+
+    Raises:
+        LodgeError: There is no such path, it may not be read, or it has no reader.
+    """
+    real = _resolved(workspaces, workspace, path)
+    if "format" not in options and real.is_file() and not has_reader(real.name):
+        raise LodgeError(
+            "LODGE_NO_READER",
+            "0A000",
+            f"File [{path}] of workspace [{workspace.name}] has no reader for its suffix. Supported are: "
+            f"{', '.join(supported_suffixes())}.",
+        )
+    excluded = None if real.is_relative_to(workspaces.temporary.root) else str(workspaces.temporary.root)
+    source = ScanSource(workspace.name, str(workspace.root), path, excluded)
+    relation = relations_pb2.Relation()
+    read = relation.read.data_source
+    read.format = FORMAT
+    given = {key.lower(): value for key, value in options.items()}
+    read.schema = given.pop("schema", "") or known_schema(path, given, mentioned) or ""
+    try:
+        read.options.update(source.to_options(reader=given, mentioned=mentioned))
+    except ScanOptionError as error:
+        raise LodgeError("LODGE_SCAN_OPTIONS", "22023", str(error)) from error
+    if not read.schema:
+        read.ClearField("schema")
+    return relation
+
+
+def scan_alias(path: str, length: int) -> str:
+    """A name for a scan inside one statement: readable, unique, and no longer than what it replaces if possible."""
+    unique = secrets.token_hex(4)
+    stem = _READABLE.sub("_", path)[: max(min(length - len(unique) - 2, _MAX_ALIAS_STEM), 0)]
+    return f"_{stem}_{unique}" if stem else f"_{unique}"
+
+
+def _resolved(workspaces: Workspaces, workspace: Workspace, path: str) -> Path:
+    """The real path; of a pattern, the directory that it begins with. The engine looks at what lies below."""
+    try:
+        try:
+            return workspaces.resolve(workspace, path)
+        except FileNotFoundError:
+            directory = selected_directory(path)
+            if directory == path:
+                raise
+            return workspaces.resolve(workspace, directory)
+    except PathRefusedError as error:
+        raise LodgeError("LODGE_PATH_REFUSED", "42501", str(error)) from error
+    except FileNotFoundError:
+        raise table_not_found(
+            f"{workspace.name}.{quoted(path)}",
+            f"There is no file or directory [{path}] in workspace [{workspace.name}]"
+            + (" and no temporary table of that name in this session." if workspace is workspaces.temporary else "."),
+        ) from None

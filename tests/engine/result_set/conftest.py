@@ -1,0 +1,107 @@
+"""What the tests of result sets share: rows written value by value, as a reader would, and what batches hold then."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+import pytest
+
+from engine.limits import BatchLimits
+from engine.result_set.loader import ResultSetLoader
+from engine.result_set.writer import ColumnWriter
+from engine.schema import TupleSchema
+
+_SETTERS: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pt.is_boolean, "set_boolean"),
+    (pt.is_integer, "set_int"),
+    (pt.is_floating, "set_double"),
+    (pt.is_string, "set_string"),
+    (pt.is_binary, "set_bytes"),
+    (pt.is_decimal, "set_decimal"),
+    (pt.is_date, "set_date"),
+    (pt.is_timestamp, "set_timestamp"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Writes values through the setters of their types, one by one; ``...`` is a value that is not written."""
+
+    def row(self, loader: ResultSetLoader, row: dict[str, Any]) -> None:
+        """Writes a row that was started; saving it is left to the test."""
+        for name, value in row.items():
+            field = loader.writer.schema.find(name)
+            assert field is not None
+            self.value(loader.writer.column(name), field.type, value)
+
+    def value(self, writer: ColumnWriter, type_: pa.DataType, value: Any) -> None:
+        if value is ...:
+            return
+        if value is None:
+            writer.set_null()
+        elif pt.is_struct(type_):
+            self._map(writer, type_, value)
+        elif pt.is_map(type_):
+            self._dict(writer, type_, value)
+        elif pt.is_list(type_):
+            self._array(writer, type_, value)
+        else:
+            getattr(writer, next(name for is_it, name in _SETTERS if is_it(type_)))(value)
+
+    def _map(self, writer: ColumnWriter, type_: pa.DataType, value: dict[str, Any]) -> None:
+        if all(member is ... for member in value.values()):
+            writer.set_value({})
+        for name, member in value.items():
+            self.value(writer.column(name), type_.field(name).type, member)
+
+    def _dict(self, writer: ColumnWriter, type_: pa.DataType, value: list[tuple[Any, Any]]) -> None:
+        if not value:
+            writer.set_value({})
+        for key, item in value:
+            self.value(writer.key, type_.key_type, key)
+            self.value(writer.value, type_.item_type, item)
+            writer.save()
+
+    def _array(self, writer: ColumnWriter, type_: pa.DataType, value: list[Any]) -> None:
+        if not value:
+            writer.set_value([])
+        for element in value:
+            self.value(writer.element, type_.value_type, element)
+            writer.save()
+
+
+@pytest.fixture(scope="session")
+def written() -> Written:
+    return Written()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaders:
+    """Makes loaders, and runs rows through them."""
+
+    def of(self, *fields: pa.Field, **limits: Any) -> ResultSetLoader:
+        """A loader of these columns, with an active batch."""
+        loader = ResultSetLoader(schema=TupleSchema(fields), limits=BatchLimits(**limits))
+        loader.start_batch()
+        return loader
+
+    def rest(self, loader: ResultSetLoader) -> list[pa.RecordBatch]:
+        """The active batch, and all that waits behind it."""
+        batches = [harvested(loader)]
+        while loader.has_look_ahead:
+            loader.start_batch()
+            batches.append(harvested(loader))
+        return batches
+
+
+def harvested(loader: ResultSetLoader) -> pa.RecordBatch:
+    batch = loader.harvest()
+    batch.validate(full=True)
+    return batch
+
+
+@pytest.fixture(scope="session")
+def loaders() -> Loaders:
+    return Loaders()

@@ -1,0 +1,232 @@
+"""Maps, arrays, dicts and lists of lists, and how they grow while rows are written."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from engine.errors import ColumnError, LoaderStateError, ValueConversionError
+
+N = pa.field("n", pa.int32())
+
+
+def test_two_maps_may_have_members_of_the_same_name(loaders: Any) -> None:
+    loader = loaders.of(pa.field("a", pa.struct([N])), pa.field("b", pa.struct([N])))
+    loader.writer.set_row({"n": 1}, {"n": 2})
+    assert loader.harvest().to_pylist() == [{"a": {"n": 1}, "b": {"n": 2}}]
+
+
+def test_a_map_may_be_empty_and_be_extended_later(loaders: Any) -> None:
+    loader = loaders.of(pa.field("m", pa.struct([])))
+    member = loader.writer.column("m")
+    loader.writer.set_row({})
+    loader.writer.start_row()
+    inner = member.column(member.add_column(pa.field("inner", pa.struct([]))))
+    inner.column(inner.add_column(N)).set_int(5)
+    loader.writer.save_row()
+    assert loader.harvest().to_pylist() == [{"m": {"inner": None}}, {"m": {"inner": {"n": 5}}}]
+
+
+def test_a_map_in_an_array_gets_members_between_its_elements(loaders: Any) -> None:
+    loader = loaders.of(pa.field("l", pa.list_(pa.struct([N]))))
+    array = loader.writer.column("l")
+    loader.writer.start_row()
+    array.element.column("n").set_int(1)
+    array.save()
+    late = array.element.add_column(pa.field("late", pa.string()))
+    array.element.column(late).set_string("x")
+    array.save()
+    loader.writer.save_row()
+    assert loader.harvest().to_pylist() == [{"l": [{"n": 1, "late": None}, {"n": None, "late": "x"}]}]
+
+
+def test_a_required_member_without_default_cannot_come_after_the_first_map(loaders: Any) -> None:
+    loader = loaders.of(pa.field("m", pa.struct([N])))
+    loader.writer.set_row({"n": 1})
+    with pytest.raises(ColumnError, match=r"column 'm\.d' of type date32"):
+        loader.writer.column("m").add_column(pa.field("d", pa.date32(), nullable=False))
+
+
+def test_a_map_is_null_until_something_is_written_in_it(loaders: Any) -> None:
+    loader = loaders.of(pa.field("m", pa.struct([N, pa.field("d", pa.date32(), nullable=False)])))
+    loader.writer.start_row()
+    loader.writer.save_row()
+    loader.writer.start_row()
+    loader.writer.column("m").column("n").set_null()
+    with pytest.raises(ColumnError, match=r"column 'm\.d'"):
+        loader.writer.save_row()
+    assert loader.harvest().to_pylist() == [{"m": None}]
+
+
+def test_a_map_that_is_set_to_null_forgets_its_members(loaders: Any) -> None:
+    loader = loaders.of(pa.field("m", pa.struct([N])))
+    loader.writer.start_row()
+    loader.writer.column("m").column("n").set_int(1)
+    loader.writer.column("m").set_null()
+    loader.writer.save_row()
+    loader.writer.start_row()
+    loader.writer.column("m").set_value({"n": 1})
+    loader.writer.column("m").set_value({})
+    loader.writer.save_row()
+    assert loader.harvest().to_pylist() == [{"m": None}, {"m": {"n": None}}]
+
+
+def test_an_element_that_was_not_saved_is_not_in_the_array(loaders: Any) -> None:
+    loader = loaders.of(pa.field("l", pa.list_(pa.struct([N]))))
+    array = loader.writer.column("l")
+    for number in range(2):
+        loader.writer.start_row()
+        array.element.column("n").set_int(number)
+        array.save()
+        array.element.column("n").set_int(99)
+        loader.writer.save_row()
+    assert loader.harvest().to_pylist() == [{"l": [{"n": 0}]}, {"l": [{"n": 1}]}]
+
+
+def test_a_saved_element_that_was_not_written_is_null_or_empty(loaders: Any) -> None:
+    repeated = pa.field("item", pa.list_(pa.int8()), nullable=False)
+    loader = loaders.of(pa.field("m", pa.list_(pa.struct([N]))), pa.field("l", pa.list_(repeated)))
+    loader.writer.start_row()
+    loader.writer.column("m").save()
+    loader.writer.column("l").save()
+    loader.writer.save_row()
+    assert loader.harvest().to_pylist() == [{"m": [None], "l": [[]]}]
+
+
+def test_save_may_follow_each_element_of_an_array_of_scalars(loaders: Any) -> None:
+    loader = loaders.of(pa.field("l", pa.list_(pa.int8())))
+    array = loader.writer.column("l")
+    loader.writer.start_row()
+    array.element.set_int(1)
+    array.save()
+    array.element.set_null()
+    array.element.set_int(2)
+    loader.writer.save_row()
+    assert loader.harvest().column(0).to_pylist() == [[1, None, 2]]
+
+
+def test_an_array_may_have_more_than_65536_elements(loaders: Any) -> None:
+    loader = loaders.of(pa.field("l", pa.list_(pa.int16())))
+    loader.writer.set_row(range(-30_000, 30_000))
+    loader.writer.set_row(range(20_000))
+    assert [len(array) for array in loader.harvest().column(0)] == [60_000, 20_000]
+
+
+def test_lists_of_lists_of_lists_keep_what_is_null_apart_from_what_is_empty(loaders: Any) -> None:
+    loader = loaders.of(pa.field("l", pa.list_(pa.list_(pa.list_(pa.string())))))
+    rows = [[[["a", None], []], None, []], None, [], [[None]]]
+    for row in rows:
+        loader.writer.set_row(row)
+    assert loader.harvest().column(0).to_pylist() == rows
+
+
+def test_a_column_of_lists_may_come_late(loaders: Any) -> None:
+    loader = loaders.of(N)
+    loader.writer.set_row(1)
+    loader.writer.add_column(pa.field("l", pa.list_(pa.list_(pa.int8()))))
+    loader.writer.set_row(2, [[1], [2, 3]])
+    assert loader.harvest().column("l").to_pylist() == [None, [[1], [2, 3]]]
+
+
+def test_a_dict_is_written_entry_by_entry(loaders: Any) -> None:
+    loader = loaders.of(pa.field("d", pa.map_(pa.int32(), pa.list_(pa.string()))))
+    column = loader.writer.column("d")
+    loader.writer.start_row()
+    for number in range(2):
+        column.key.set_int(number)
+        column.value.element.set_string(f"v{number}")
+        column.save()
+    column.key.set_int(7)
+    column.save()
+    loader.writer.save_row()
+    loader.writer.set_row({8: ["x"]})
+    assert loader.harvest().column("d").to_pylist() == [[(0, ["v0"]), (1, ["v1"]), (7, None)], [(8, ["x"])]]
+
+
+def test_an_entry_of_a_dict_needs_a_key(loaders: Any) -> None:
+    loader = loaders.of(pa.field("d", pa.map_(pa.string(), pa.int8())))
+    loader.writer.start_row()
+    loader.writer.column("d").value.set_int(1)
+    with pytest.raises(ColumnError, match="entry without a key"):
+        loader.writer.column("d").save()
+
+
+def test_a_late_column_gets_its_type_when_a_reader_names_it(loaders: Any) -> None:
+    loader = loaders.of(pa.field("l", pa.null()), N)
+    loader.writer.set_row(None, 1)
+    with pytest.raises(ValueConversionError, match="column 'l' is null, and 5 is not"):
+        loader.writer.set_row(5, 2)
+    assert loader.writer.add_column(pa.field("L", pa.list_(pa.int8()))) == 0
+    loader.writer.set_row([5], 2)
+    assert loader.harvest().to_pylist() == [{"L": None, "n": 1}, {"L": [5], "n": 2}]
+
+
+def test_appended_maps_bring_new_members_with_them(loaders: Any) -> None:
+    loader = loaders.of()
+    loader.append(pa.table({"m": [{"a": 1}], "l": [[{"a": 1}]]}))
+    loader.append(pa.table({"m": [{"b": "x", "A": 2}], "l": [[{"b": "y"}]]}))
+    assert loader.harvest().to_pylist() == [
+        {"m": {"a": 1, "b": None}, "l": [{"a": 1, "b": None}]},
+        {"m": {"a": 2, "b": "x"}, "l": [{"a": None, "b": "y"}]},
+    ]
+
+
+@pytest.mark.parametrize(("type_", "use", "problem"), [
+    (pa.int32(), lambda column: column.set_string("x"), "is int32, and 'x' is not"),
+    (pa.int32(), lambda column: column.set_double(1.5), "is int32, and 1.5 is not"),
+    (pa.int8(), lambda column: column.set_int(128), "is int8, and 128 is not"),
+    (pa.uint32(), lambda column: column.set_int(-1), "is uint32, and -1 is not"),
+    (pa.int32(), lambda column: column.set_value(True), "is int32, and True is not"),
+    (pa.int32(), lambda column: column.element, "has no elements"),
+    (pa.int32(), lambda column: column.column("a"), "has no member 'a'"),
+    (pa.int32(), lambda column: column.append_bytes(b""), "is int32"),
+    (pa.float32(), lambda column: column.set_double(1e300), "is float"),
+    (pa.bool_(), lambda column: column.set_value(1), "is bool, and 1 is not"),
+    (pa.string(), lambda column: column.set_string(5), "is string, and 5 is not"),
+    (pa.string(), lambda column: column.set_string(b"\\ud800".decode("unicode_escape")), "is string"),
+    (pa.string(), lambda column: column.set_bytes(b"\\xff".decode("unicode_escape").encode("latin1")), "is string"),
+    (pa.binary(), lambda column: column.set_string("x"), "is binary, and 'x' is not"),
+    (pa.binary(2), lambda column: column.set_bytes(b"x"), "fixed_size_binary"),
+    (pa.decimal128(4, 2), lambda column: column.set_value(100), "decimal128"),
+    (pa.date32(), lambda column: column.set_value("2024-01-01"), "date32"),
+    (pa.struct([N]), lambda column: column.set_int(1), "struct"),
+    (pa.struct([N]), lambda column: column.set_value([1]), "struct"),
+    (pa.list_(pa.int8()), lambda column: column.set_value("abc"), "list"),
+    (pa.list_(pa.int8()), lambda column: column.key, "has no keys"),
+    (pa.map_(pa.string(), pa.int8()), lambda column: column.element, "has no elements"),
+])  # fmt: skip
+def test_the_wrong_way_to_write_names_column_and_type(loaders: Any, type_: Any, use: Any, problem: str) -> None:
+    loader = loaders.of(pa.field("c", type_))
+    loader.writer.start_row()
+    with pytest.raises(ValueConversionError, match=rf"column 'c' .*{problem}"):
+        use(loader.writer.column("c"))
+
+
+def test_pieces_of_bytes_are_not_for_elements_of_arrays(loaders: Any) -> None:
+    loader = loaders.of(pa.field("l", pa.list_(pa.binary())))
+    loader.writer.start_row()
+    with pytest.raises(LoaderStateError, match="set_bytes"):
+        loader.writer.column("l").element.append_bytes(b"x")
+
+
+def test_pieces_of_text_may_cut_a_character_but_must_be_text_together(loaders: Any) -> None:
+    loader = loaders.of(pa.field("s", pa.string()))
+    loader.writer.start_row()
+    for piece in (b"\xc3", b"\xa9"):
+        loader.writer.column("s").append_bytes(piece)
+    loader.writer.save_row()
+    assert loader.harvest().column(0).to_pylist() == ["é"]
+    loader.start_batch()
+    loader.writer.start_row()
+    loader.writer.column("s").append_bytes(b"\xc3")
+    loader.writer.save_row()
+    with pytest.raises(ValueConversionError, match="row 1 of the batch: column 's'"):
+        loader.harvest()
+
+
+def test_errors_say_where_the_reader_is(loaders: Any) -> None:
+    loader = loaders.of(N)
+    loader.context = loader.context.at("line 7")
+    loader.writer.start_row()
+    with pytest.raises(ValueConversionError, match=r"^line 7: column 'n'"):
+        loader.writer.column("n").set_string("x")

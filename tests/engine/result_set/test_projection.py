@@ -1,0 +1,212 @@
+"""Columns that are not projected accept everything and cost nothing; the others become what was promised."""
+
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from engine.errors import LoaderStateError, SchemaConflictError, ValueConversionError
+from engine.limits import BatchLimits
+from engine.projection.filter import PROJECT_ALL, PROJECT_NONE, Projected, ProjectionFilter
+from engine.result_set.loader import ResultSetLoader
+from engine.schema import TupleSchema
+
+
+@dataclass(frozen=True)
+class Only:
+    """Projects the columns that are named, as the fields that are given."""
+
+    promised: dict[str, pa.Field | None] = field(default_factory=dict)
+    members: ProjectionFilter = PROJECT_ALL
+    is_empty: bool = False
+
+    def project(self, field: pa.Field) -> Projected:
+        if field.name not in self.promised:
+            return Projected(None, PROJECT_NONE)
+        return Projected(self.promised[field.name] or field, self.members)
+
+
+def loader_of(projection: ProjectionFilter, *fields: pa.Field, **limits: Any) -> ResultSetLoader:
+    loader = ResultSetLoader(schema=TupleSchema(fields), projection=projection, limits=BatchLimits(**limits))
+    loader.start_batch()
+    return loader
+
+
+S = pa.field("s", pa.string())
+N = pa.field("n", pa.int32())
+
+
+def test_an_unprojected_column_takes_its_place_among_the_readers_and_is_not_in_the_batch() -> None:
+    loader = loader_of(Only({"n": None}), S, N)
+    assert loader.writer.schema.names == ["s", "n"]
+    assert not loader.writer.is_projected("S")
+    assert loader.writer.is_projected("n")
+    assert not loader.writer.is_projected("never heard of")
+    loader.writer.set_row("x", 1)
+    assert loader.writer.add_column(pa.field("late", pa.string())) == 2
+    loader.writer.set_row("x", 2, "y")
+    assert loader.harvest().to_pylist() == [{"n": 1}, {"n": 2}]
+
+
+def test_a_dummy_takes_whatever_is_written_and_never_fills_a_batch() -> None:
+    nested = pa.field("m", pa.struct([pa.field("l", pa.list_(pa.map_(pa.string(), pa.int8())))]))
+    loader = loader_of(Only({"n": None}), nested, N, vector_bytes=64)
+    column = loader.writer.column("m")
+    for number in range(10):
+        loader.writer.start_row()
+        entry = column.column("l").element
+        entry.key.set_string("x" * 1000)
+        entry.value.set_null()
+        entry.save()
+        column.column("l").save()
+        column.column(column.add_column(S)).append_bytes(b"y" * 1000)
+        loader.writer.column("n").set_int(number)
+        loader.writer.save_row()
+    assert loader.harvest().num_rows == 10
+
+
+def test_single_members_of_maps_and_of_arrays_of_maps_are_projected() -> None:
+    struct = pa.struct([S, N])
+    promised = pa.struct([N])
+    projection = Only({"m": pa.field("m", promised), "l": pa.field("l", pa.list_(promised))}, members=Only({"n": None}))
+    loader = loader_of(projection, pa.field("m", struct), pa.field("l", pa.list_(struct)))
+    loader.writer.set_row({"s": "x", "n": 1}, [{"s": "y", "n": 2}, {"n": 3}])
+    loader.append(pa.table({"m": [{"s": "x", "n": 4}], "l": [[{"n": 5, "s": "z"}]]}))
+    assert loader.harvest().to_pylist() == [
+        {"m": {"n": 1}, "l": [{"n": 2}, {"n": 3}]},
+        {"m": {"n": 4}, "l": [{"n": 5}]},
+    ]
+
+
+def test_a_promised_member_that_the_reader_does_not_have_is_filled_and_may_come_later() -> None:
+    promised = pa.field("m", pa.struct([pa.field("x", pa.int64()), N]))
+    loader = loader_of(Only({"m": promised}), pa.field("m", pa.struct([N])))
+    loader.writer.set_row({"n": 1})
+    member = loader.writer.column("m")
+    loader.writer.start_row()
+    member.column(member.add_column(pa.field("x", pa.int8()))).set_int(5)
+    loader.writer.save_row()
+    assert loader.harvest().to_pylist() == [{"m": {"x": None, "n": 1}}, {"m": {"x": 5, "n": None}}]
+
+
+def test_the_batch_has_the_name_and_the_type_that_were_promised() -> None:
+    loader = loader_of(Only({"n": pa.field("N", pa.int64(), nullable=False)}), N)
+    loader.writer.set_row(1)
+    loader.append(pa.table({"n": pa.array([2], pa.int8())}))
+    batch = loader.harvest()
+    assert batch.schema == pa.schema([pa.field("N", pa.int64(), nullable=False)])
+    assert batch.to_pylist() == [{"N": 1}, {"N": 2}]
+
+
+@pytest.mark.parametrize(("offered", "promised", "value", "shown"), [
+    (pa.string(), pa.int32(), "12", 12),
+    (pa.string(), pa.date32(), "2024-02-29", date(2024, 2, 29)),
+    (pa.int32(), pa.string(), 12, "12"),
+    (pa.int32(), pa.float64(), 12, 12.0),
+    (pa.bool_(), pa.string(), True, "true"),
+    (pa.list_(pa.string()), pa.list_(pa.int8()), ["1", None], [1, None]),
+])  # fmt: skip
+def test_what_a_reader_writes_is_converted_to_the_promised_type(
+    offered: Any, promised: Any, value: Any, shown: Any
+) -> None:
+    loader = loader_of(Only({"c": pa.field("c", promised)}), pa.field("c", offered))
+    loader.writer.set_row(value)
+    loader.writer.set_row(None)
+    loader.append(pa.table({"c": pa.array([value], offered)}))
+    assert loader.harvest().column(0).to_pylist() == [shown, None, shown]
+
+
+def test_a_written_value_that_cannot_be_converted_is_refused_with_its_place() -> None:
+    loader = loader_of(Only({"s": pa.field("s", pa.int32())}), S)
+    loader.context = loader.context.at("line 3")
+    loader.writer.start_row()
+    with pytest.raises(ValueConversionError, match="line 3: column 's' is int32, and 'many' is not"):
+        loader.writer.column("s").set_string("many")
+
+
+def test_an_appended_value_that_cannot_be_converted_is_refused_with_its_row() -> None:
+    loader = loader_of(Only({"s": pa.field("s", pa.int32())}), S)
+    with pytest.raises(ValueConversionError, match="row 2: column 's' is int32, and 'many' is not"):
+        loader.append(pa.table({"s": ["1", "many"]}))
+    loader.append(pa.table({"s": ["1"]}))
+    assert loader.harvest().to_pylist() == [{"s": 1}]
+
+
+def test_a_type_that_can_never_become_the_promised_one_is_refused_when_the_column_is_added() -> None:
+    with pytest.raises(SchemaConflictError, match="column 'n' is int32 here, but date32"):
+        loader_of(Only({"n": pa.field("n", pa.date32())}), N)
+
+
+def test_rows_are_counted_where_no_column_is_projected() -> None:
+    loader = loader_of(PROJECT_NONE, N, rows=4)
+    loader.writer.set_row(1)
+    loader.skip_rows(2)
+    loader.append(pa.table({"n": [1, 2, 3]}))
+    assert loader.is_full
+    sizes = [loader.harvest()]
+    loader.start_batch()
+    sizes.append(loader.harvest())
+    assert [(batch.num_rows, batch.num_columns) for batch in sizes] == [(4, 0), (2, 0)]
+
+
+def test_rows_without_columns_are_counted_in_bulk_over_many_batches() -> None:
+    loader = loader_of(PROJECT_NONE, rows=1000)
+    loader.skip_rows(2500)
+    sizes = [loader.harvest().num_rows]
+    while loader.has_look_ahead:
+        loader.start_batch()
+        sizes.append(loader.harvest().num_rows)
+    assert sizes == [1000, 1000, 500]
+
+
+def test_rows_are_not_skipped_where_columns_are_projected() -> None:
+    with pytest.raises(LoaderStateError, match="columns are projected"):
+        loader_of(PROJECT_ALL, N).skip_rows(1)
+
+
+def test_projection_and_overflow_work_together() -> None:
+    loader = loader_of(Only({"s": None}), N, S, vector_bytes=100)
+    for number in range(3):
+        loader.writer.set_row(number, "x" * 40)
+    assert loader.harvest().to_pylist() == [{"s": "x" * 40}] * 2
+    loader.start_batch()
+    assert loader.harvest().to_pylist() == [{"s": "x" * 40}]
+
+
+def test_an_appended_slice_is_not_copied(loaders: Any) -> None:
+    table = pa.table({"n": pa.array(range(100_000), pa.int64())})
+    loader = loaders.of()
+    loader.append(table)
+    first, second = loaders.rest(loader)
+    address = table.column(0).chunk(0).buffers()[1].address
+    assert first.column(0).buffers()[1].address == address
+    assert second.column(0).buffers()[1].address == address
+    assert [first.num_rows, second.num_rows] == [65_536, 34_464]
+
+
+def test_encodings_that_only_save_space_are_undone(loaders: Any) -> None:
+    loader = loaders.of()
+    loader.append(pa.table({"d": pa.array(["x", "y", "x"]).dictionary_encode()}))
+    batch = loader.harvest()
+    assert batch.schema.field("d").type == pa.string()
+    assert batch.column(0).to_pylist() == ["x", "y", "x"]
+
+
+def test_written_rows_and_appended_arrays_stay_in_their_order(loaders: Any) -> None:
+    loader = loaders.of(N)
+    loader.writer.set_row(1)
+    loader.append(pa.table({"n": [2, 3]}))
+    loader.writer.set_row(4)
+    loader.append(pa.table({"n": [5], "late": ["x"]}))
+    loader.writer.set_row(6, "y")
+    batch = loader.harvest()
+    assert batch.column("n").to_pylist() == [1, 2, 3, 4, 5, 6]
+    assert batch.column("late").to_pylist() == [None] * 4 + ["x", "y"]
+
+
+def test_a_union_is_refused(loaders: Any) -> None:
+    union = pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["x", "y"])])
+    with pytest.raises(SchemaConflictError, match="column 'u'"):
+        loaders.of().append(pa.table({"u": union}))

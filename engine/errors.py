@@ -15,8 +15,9 @@
         ├── NoFilesError         a scan without a schema of its own has no files to find one in
         ├── PathRefusedError     the path, or a link on it, leads to where a scan may not read
         ├── NoReaderError        no reader knows files of this suffix
-        ├── UnreadableFileError  it is there, but the file system does not let it be read as a file
-        └── TextFormatError      the contents are not what the text reader reads
+        └── UnreadableFileError  it is there, but the file system does not let it be read as a file
+
+The readers of formats have more kinds of FileError: :mod:`engine.readers.errors`.
 
 Guarantees:
 
@@ -70,12 +71,21 @@ class ColumnError(EngineError):
 
 
 class DuplicateColumnError(ColumnError):
+    """Two names of one tuple differ by letter case at most.
+
+    Attributes:
+        first: The name that was there before.
+        second: The other one.
+    """
+
     def __init__(self, first: str, second: str, context: ErrorContext = NOWHERE) -> None:
         super().__init__(
             second,
             f"is there twice: {first!r} is the same name, because letter case does not count. Rename one of them.",
             context,
         )
+        self.first = first
+        self.second = second
 
 
 class SchemaConflictError(ColumnError):
@@ -189,15 +199,3 @@ class UnreadableFileError(FileError):
             path,
             f" cannot be read: {reason}. A scan needs regular files and directories that Spark's user may read.",
         )
-
-
-class TextFormatError(FileError):
-    """The contents are not what the text reader reads.
-
-    Attributes:
-        line: Counted from 1 by the line feeds in the file. For a row of several lines, its first.
-    """
-
-    def __init__(self, workspace: str, path: str, line: int, problem: str) -> None:
-        super().__init__(workspace, path, f", line {line}: {problem}.")
-        self.line = line

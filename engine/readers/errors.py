@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from engine.context import ErrorContext
-from engine.errors import FileError
+from engine.errors import DuplicateColumnError, FileError
 
 
 class FormatError(FileError):
@@ -46,9 +46,14 @@ class FileChangedError(FileError):
 
 @contextmanager
 def format_errors(context: ErrorContext, kind: str) -> Iterator[None]:
-    """Turns what pyarrow raises at contents that it cannot read into a FormatError; ``kind`` is such as 'Parquet'."""
+    """Turns what pyarrow raises at contents that it cannot read into a FormatError; ``kind`` is such as 'Parquet'.
+
+    Names of columns that are the same are an error of the file too: it gets the context.
+    """
     try:
         yield
+    except DuplicateColumnError as error:
+        raise DuplicateColumnError(error.first, error.second, context) from None
     except (pa.ArrowException, OSError, MemoryError, ValueError, OverflowError, KeyError) as error:
         raise FormatError(context, f"this is not readable as {kind}: {one_line(error)}") from error
 

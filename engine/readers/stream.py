@@ -216,11 +216,15 @@ class WatchedFile:
         return self._raw.closed
 
     def read(self, limit_bytes: int = -1) -> bytes:
-        """Raises: UnreadableFileError."""
+        """All of the bytes asked for, unless the file ends. Raises: UnreadableFileError."""
+        parts = []
         try:
-            return self._raw.read(limit_bytes)
+            while limit_bytes and (part := self._raw.read(limit_bytes)):
+                parts.append(part)
+                limit_bytes -= len(part) if limit_bytes > 0 else 0
         except OSError as error:
             raise _unreadable(self._file, error) from None
+        return b"".join(parts)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Raises: UnreadableFileError."""

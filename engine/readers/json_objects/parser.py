@@ -160,7 +160,7 @@ class ObjectParser:
 
     def _is_text(self, name: str) -> bool:
         """Whether the column is promised to be text, so that its values cannot conflict."""
-        return bool(TEXT.equals(self._promised(pa.field(name, LATE))))
+        return bool(self._promised(pa.field(name, LATE)) == TEXT)
 
     def _promised(self, field: pa.Field) -> pa.DataType | None:
         return self._demand.promised_type(field.with_type(LATE))

@@ -1,0 +1,233 @@
+"""Parquet, ORC and Arrow IPC: what was written comes back, in the types of a scan, or there is an error."""
+
+import datetime
+import io
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import feather, ipc, orc, parquet
+
+from engine.errors import DuplicateColumnError, EngineError, ValueConversionError
+from engine.readers.errors import FormatError
+
+
+def written(write, table, **how):
+    sink = io.BytesIO()
+    write(table, sink, **how)
+    return sink.getvalue()
+
+
+def write_stream(table, sink, **how):
+    with ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, **how)
+
+
+def in_units(path, table, rows):
+    """A file with units of so many rows."""
+    if path.endswith(".parquet"):
+        return written(parquet.write_table, table, row_group_size=rows)
+    if path.endswith(".orc"):
+        return written(orc.write_table, table, stripe_size=1, batch_size=rows)
+    return written(feather.write_feather, table, chunksize=rows)
+
+
+WRITERS = {
+    "a.parquet": parquet.write_table,
+    "a.orc": orc.write_table,
+    "a.feather": feather.write_feather,
+    "a.arrow": write_stream,
+}
+PATHS = list(WRITERS)
+TABLE = pa.table(
+    {
+        "i": [1, None, 3],
+        "s": ["x", "é", None],
+        "d": pa.array([Decimal("1.10"), None, Decimal("-2.20")], pa.decimal128(10, 2)),
+        "t": pa.array([0, 1, None], pa.date32()),
+        "m": [{"x": 1, "l": ["a"]}, None, {"x": None, "l": []}],
+    }
+)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_what_was_written_comes_back(memory_file, path):
+    file = memory_file(path, written(WRITERS[path], TABLE))
+    assert file.discover().names == TABLE.column_names
+    assert file.rows() == TABLE.to_pylist()
+    assert file.rows(columns=["S", "i"]) == [{"S": s, "i": i} for s, i in [("x", 1), ("é", None), (None, 3)]]
+    assert file.rows(columns=["m"]) == TABLE.select(["m"]).to_pylist()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_rows_are_counted_without_values(memory_file, path):
+    table = pa.table({"a": list(range(1000)), "b": ["x"] * 1000})
+    file = memory_file(path, in_units(path, table, 100) if path != "a.arrow" else written(write_stream, table))
+    assert sum(batch.num_rows for batch in file.batches(columns=[])) == 1000
+    assert sum(batch.num_rows for part in file.splits(100) for batch in file.batches(part=part, columns=[])) == 1000
+
+
+def test_parquet_is_counted_without_reading_a_row_group(memory_file):
+    data = bytearray(written(parquet.write_table, pa.table({"a": list(range(1000))}), compression="none"))
+    data[4:1000] = b"\xff" * 996
+    file = memory_file("a.parquet", bytes(data))
+    assert sum(batch.num_rows for batch in file.batches(columns=[])) == 1000
+    with pytest.raises(FormatError, match="row group 1"):
+        file.rows()
+
+
+@pytest.mark.parametrize("path", ["a.parquet", "a.feather", "a.orc"])
+def test_the_parts_of_a_file_have_each_row_once(memory_file, path):
+    table = pa.table({"a": [number * 0x9E3779B97F4A7C15 % 2**62 for number in range(20_000)]})
+    file = memory_file(path, in_units(path, table, 1024))
+    assert len(file.splits(20_000)) > 3
+    assert file.split_rows(20_000) == file.rows() == table.to_pylist()
+    assert len(file.splits(10_000_000)) == 1
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "rows"),
+    [
+        (pc.field("a") >= 850, range(800, 1000)),
+        ((pc.field("a") < 5) | (pc.field("a") == 999), [*range(100), *range(900, 1000)]),
+        (pc.field("a") > 5000, []),
+        (pc.field("missing") > 5, range(1000)),
+        (pc.field("s") > 5, range(1000)),
+        (None, range(1000)),
+    ],
+)
+def test_row_groups_that_cannot_match_are_not_read(memory_file, row_filter, rows):
+    table = pa.table({"a": list(range(1000)), "s": [str(number) for number in range(1000)]})
+    file = memory_file("a.parquet", in_units("a.parquet", table, 100))
+    assert [row["a"] for row in file.rows(row_filter=row_filter)] == list(rows)
+
+
+def test_a_filter_on_a_column_of_another_type_than_the_file_has_leaves_nothing_out(memory_file):
+    data = in_units("a.parquet", pa.table({"a": [9, 10]}), 1)
+    rows = memory_file("a.parquet", data).rows(row_filter=pc.field("a") < "9", provided={"a": pa.string()})
+    assert {"a": "10"} in rows  # as text it is less than "9", as a number it is not
+
+
+# Guarantees of ``engine.readers.columnar.types``
+
+
+@pytest.mark.parametrize(
+    ("array", "type_"),
+    [
+        (pa.array(["x", None], pa.large_string()), pa.string()),
+        (pa.array(["x", None]).dictionary_encode(), pa.string()),
+        (pa.array([b"ab", None], pa.binary(2)), pa.binary()),
+        (pa.array([2**64 - 1, None], pa.uint64()), pa.decimal128(20, 0)),
+        (pa.array([2**32 - 1, None], pa.uint32()), pa.int64()),
+        (pa.array([255, None], pa.uint8()), pa.int16()),
+        (pa.array([1_000, None], pa.timestamp("ns")), pa.timestamp("us")),
+        (pa.array([1, None], pa.timestamp("s", "UTC")), pa.timestamp("us", "UTC")),
+        (pa.array([[1, 2], None], pa.list_(pa.uint8(), 2)), pa.list_(pa.int16())),
+        (pa.array([["x"], None], pa.large_list(pa.large_string())), pa.list_(pa.string())),
+        (pa.array([{"a": 1}, None], pa.struct([("a", pa.uint64())])), pa.struct([("a", pa.decimal128(20, 0))])),
+        (pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.uint8())), pa.map_(pa.string(), pa.int16())),
+        (pa.array([1.5, None], pa.float16()), pa.float32()),
+        (pa.array([None, None], pa.null()), None),
+    ],
+)
+@pytest.mark.parametrize("path", ["a.parquet", "a.feather"])
+def test_types_become_those_of_a_scan(memory_file, path, array, type_):
+    file = memory_file(path, written(WRITERS[path], pa.table({"c": array})))
+    assert file.discover().find("c").type == (type_ or pa.null())
+    assert [row["c"] for row in file.rows()] == array.to_pylist()
+
+
+def test_nanoseconds_that_would_be_lost_are_an_error(memory_file):
+    table = pa.table({"t": pa.array([1_000, 1_001], pa.timestamp("ns"))})
+    file = memory_file("a.parquet", written(parquet.write_table, table))
+    with pytest.raises(ValueConversionError, match=r"'a.parquet' .*row group 1: column 't' .*'1001'"):
+        file.rows()
+
+
+def test_timestamps_of_any_year_are_read(memory_file):
+    value = datetime.datetime(9999, 12, 31)
+    table = pa.table({"t": pa.array([value], pa.timestamp("us"))})
+    assert memory_file("a.parquet", written(parquet.write_table, table)).rows() == [{"t": value}]
+
+
+def test_names_that_differ_by_letter_case_alone_are_refused_with_both_names(memory_file):
+    for path in PATHS:
+        table = pa.table({"id": [1], "ID": [2]})
+        with pytest.raises(DuplicateColumnError, match=f"'{path}' .*column 'ID' is there twice: 'id'"):
+            memory_file(path, written(WRITERS[path], table)).discover()
+
+
+# What is no such file
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("data", [b"", b"\0", b"a,b\n1,2\n", b"PAR1", b"ARROW1\0\0", b"ORC", b"\xff" * 100])
+def test_what_is_no_such_file_is_an_error_that_names_it(memory_file, path, data):
+    for do in ("discover", "rows"):
+        with pytest.raises(FormatError, match=f"'{path}' in workspace 'dfs'"):
+            getattr(memory_file(path, data), do)()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_truncated_file_is_an_error(memory_file, path):
+    data = written(WRITERS[path], TABLE)
+    with pytest.raises(FormatError, match="not readable as"):
+        memory_file(path, data[: len(data) * 2 // 3]).rows()
+
+
+def test_feather_1_is_refused_with_advice(memory_file):
+    with pytest.raises(FormatError, match="Feather of version 1; write it again"):
+        memory_file("a.feather", b"FEA1" + b"\0" * 40).discover()
+
+
+def test_text_that_is_no_utf_8_is_an_error(memory_file):
+    bad = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
+    for path in PATHS:
+        with pytest.raises(FormatError, match=r"(?i)utf.?8"):
+            memory_file(path, written(WRITERS[path], pa.table({"s": bad}))).rows()
+
+
+edits = st.lists(
+    st.tuples(st.floats(0, 1), st.sampled_from(["set", "cut", "insert", "end"]), st.integers(0, 255)),
+    min_size=1,
+    max_size=4,
+)
+
+
+def edited(data, changes):
+    for place, kind, value in changes:
+        at = int(place * len(data))
+        if kind == "end":
+            data = data[:at]
+        else:
+            new = b"" if kind == "cut" else bytes([value])
+            data = data[:at] + new + data[at + (kind != "insert") :]
+    return data
+
+
+# ORC is not here: Arrow ends the process at a decimal type of too many digits, see ``engine.readers.columnar.orc``.
+@pytest.mark.parametrize("path", ["a.parquet", "a.feather", "a.arrow"])
+@given(changes=edits)
+@settings(max_examples=200, deadline=None)
+def test_changed_files_give_rows_or_an_error_of_the_engine(memory_file, path, changes):
+    file = memory_file(path, edited(written(WRITERS[path], TABLE), changes))
+    try:
+        file.discover()
+        file.batches()
+        file.batches(row_filter=pc.field("i") > 2)
+    except EngineError as error:
+        assert "\n" not in str(error)
+
+
+@given(
+    rows=st.lists(st.fixed_dictionaries({"a": st.none() | st.integers(-9, 9), "b": st.none() | st.text(max_size=3)})),
+    unit_rows=st.integers(1, 5),
+)
+@settings(max_examples=30, deadline=None)
+def test_any_rows_come_back(memory_file, rows, unit_rows):
+    table = pa.Table.from_pylist(rows, pa.schema([("a", pa.int64()), ("b", pa.string())]))
+    for path in ("a.parquet", "a.feather", "a.orc"):
+        assert memory_file(path, in_units(path, table, unit_rows)).rows() == rows

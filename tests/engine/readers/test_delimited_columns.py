@@ -1,0 +1,147 @@
+"""Delimited text with a header: names, types, and rows or values that do not fit."""
+
+import datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.errors import DuplicateColumnError, ValueConversionError
+from engine.readers.errors import FormatError
+
+
+def test_without_promised_types_all_columns_are_text(memory_file):
+    file = memory_file("a.csv", "a,B\n1,\n", header=True)
+    assert file.discover().to_arrow() == pa.schema([("a", pa.string()), ("B", pa.string())])
+    assert file.rows() == [{"a": "1", "B": ""}]
+
+
+def test_names_that_differ_by_letter_case_alone_are_refused_with_both_names(memory_file):
+    with pytest.raises(DuplicateColumnError, match=r"line 2: column 'ID' is there twice: 'id'"):
+        memory_file("a.csv", "# note\nid,ID\n", header=True, comment="#").discover()
+
+
+def test_a_column_without_name_is_named_by_its_number(memory_file):
+    assert memory_file("a.csv", "a,,c\n", header=True).discover().names == ["a", "column_2", "c"]
+
+
+def test_the_header_may_have_quoted_line_ends(memory_file):
+    file = memory_file("a.csv", 'skipped "\n"a\nb",c\n1,2\n', header=True, skip_lines=1)
+    assert file.rows() == [{"a\nb": "1", "c": "2"}]
+
+
+def test_a_file_without_any_line_has_no_columns(memory_file):
+    file = memory_file("a.csv", "\n", header=True)
+    assert (len(file.discover()), file.rows()) == (0, [])
+
+
+def test_promised_types_are_given(memory_file):
+    text = "i,d,b,t,x,e,s\n1,1.5,true,2024-01-02T03:04:05,1.10,2024-01-02,y\n,,,,,,\n"
+    types = {
+        "i": pa.int32(),
+        "d": pa.float64(),
+        "b": pa.bool_(),
+        "t": pa.timestamp("us"),
+        "x": pa.decimal128(5, 2),
+        "e": pa.date32(),
+    }
+    first, second = memory_file("a.csv", text, header=True).rows(provided=types)
+    assert first == {
+        "i": 1,
+        "d": 1.5,
+        "b": True,
+        "t": datetime.datetime(2024, 1, 2, 3, 4, 5),
+        "x": Decimal("1.10"),
+        "e": datetime.date(2024, 1, 2),
+        "s": "y",
+    }
+    assert set(second.values()) == {None, ""}
+
+
+@pytest.mark.parametrize("quoted", ["", '"'])
+def test_a_value_of_another_type_is_an_error_with_line_and_column(memory_file, quoted):
+    text = "a,b\n" + "".join(f"{quoted}{number}{quoted},x\n" for number in range(500)) + "7x,y\n8,z\n"
+    with pytest.raises(ValueConversionError, match=r"'a.csv' .*line 502: column 'a' is int64, and '7x' is not"):
+        memory_file("a.csv", text, header=True).rows(provided={"a": pa.int64()})
+
+
+def test_malformed_rows_are_skipped_or_null_by_policy(memory_file, caplog):
+    text = "a,b\n1,x\nno,y\n3\n4,z\n"
+    types = {"a": pa.int64()}
+    skipped = memory_file("a.csv", text, header=True, malformed="skip").rows(provided=types)
+    assert skipped == [{"a": 1, "b": "x"}, {"a": 4, "b": "z"}]
+    assert "'a.csv' in workspace 'dfs': 2 malformed rows are left out" in caplog.text
+    nulled = memory_file("a.csv", text, header=True, malformed="null").rows(provided=types)
+    assert nulled == [{"a": 1, "b": "x"}, {"a": None, "b": "y"}, {"a": 3, "b": None}, {"a": 4, "b": "z"}]
+    assert "2 malformed values are null" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("ragged", "row", "outcome"),
+    [
+        ("error", "1", "line 2: the row has 1 fields, but the header 2"),
+        ("error", "1,2,3", "line 2: the row has 3 fields, but the header 2"),
+        ("null", "1", {"a": "1", "b": None}),
+        ("null", "1,2,3", "line 2: the row has 3 fields"),
+        ("truncate", "1", {"a": "1", "b": None}),
+        ("truncate", "1,2,3", {"a": "1", "b": "2"}),
+    ],
+)
+def test_ragged_rows_are_as_the_policy_says(memory_file, caplog, ragged, row, outcome):
+    file = memory_file("a.csv", f"a,b\n{row}\n", header=True, ragged=ragged)
+    if isinstance(outcome, str):
+        with pytest.raises(FormatError, match=outcome):
+            file.rows()
+    else:
+        assert file.rows() == [outcome]
+        assert ("1 rows have more fields than the header" in caplog.text) == (row == "1,2,3")
+
+
+@pytest.mark.parametrize(("empty", "value"), [("text", ""), ("null", None)])
+def test_an_empty_text_is_as_the_option_says_beside_any_other_row(memory_file, empty, value):
+    plain = 'a,b\n1,\n2,""\n'
+    for text in (plain, plain + "3\n"):  # the ragged row sends the others another way
+        rows = memory_file("a.csv", text, header=True, empty_value=empty, ragged="null").rows()
+        assert [row["b"] for row in rows[:2]] == [value, value]
+
+
+def test_only_projected_columns_are_converted(memory_file):
+    file = memory_file("a.csv", "a,b\nx,1\n", header=True)
+    assert file.rows(columns=["b"], provided={"a": pa.int64(), "b": pa.int64()}) == [{"b": 1}]
+
+
+def test_names_are_found_in_any_letter_case(memory_file):
+    assert memory_file("a.csv", "Ab,c\n1,2\n", header=True).rows(columns=["aB"]) == [{"aB": "1"}]
+
+
+def test_rows_are_counted_without_values(memory_file):
+    text = "a,b\n1,x\n\n2,y\r\n\r\n3,z"
+    for plain in (text, text + '\n"4",w\n'):
+        batches = memory_file("a.csv", plain, header=True).batches(columns=[])
+        assert sum(batch.num_rows for batch in batches) == len(memory_file("a.csv", plain, header=True).rows())
+
+
+def test_a_thousand_columns_are_read(memory_file):
+    names = [f"c{number}" for number in range(1000)]
+    row = memory_file("a.csv", ",".join(names) + "\n" + ",".join(names) + "\n", header=True).rows()
+    assert row == [dict(zip(names, names, strict=True))]
+
+
+fields = st.sampled_from(["1", "-2", "", "x", "1.5", " 3", "9999999999", "007", '"4"', "true"])
+
+
+@given(values=st.lists(fields, min_size=1, max_size=12), type_=st.sampled_from([pa.int32(), pa.float64(), pa.bool_()]))
+def test_a_block_and_its_rows_one_by_one_convert_alike(memory_file, values, type_):
+    """Guarantee 1 of ``engine.readers.delimited.conversion``: a ragged last row sends the others the slow way."""
+    text = "a,b\n" + "".join(f"{value},\n" for value in values)
+    provided = {"a": type_}
+
+    def outcome(text):
+        try:
+            return memory_file("a.csv", text, header=True, ragged="null").rows(provided=provided)[: len(values)]
+        except ValueConversionError as error:
+            return str(error)
+
+    assert outcome(text) == outcome(text + "\n1\n")

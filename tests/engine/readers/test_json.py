@@ -1,0 +1,274 @@
+"""JSON as rows: layouts, types that conflict, what is no JSON, parts."""
+
+import json
+from decimal import Decimal
+from functools import partial
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.errors import DuplicateColumnError, EngineError, SchemaConflictError, ValueConversionError
+from engine.readers.errors import FormatError
+from engine.readers.json_objects.reader import JsonReader
+
+blocks = st.integers(16, 200).map(lambda size: partial(JsonReader, block_bytes=size))
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
+scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | texts
+
+
+def columns_of_types(names):
+    """Objects whose members of one name have one type; any may be missing."""
+    kinds = [
+        st.none(),
+        st.booleans(),
+        st.integers(-(2**63), 2**63 - 1),
+        st.floats(allow_nan=False, allow_infinity=False),
+        texts,
+        st.sampled_from(["2020-01-01", "2020-01-01T00:00:00Z", ""]),
+        st.lists(st.integers(-9, 9), max_size=3),
+        st.fixed_dictionaries({}, optional={"x": st.integers(-9, 9), "y": texts}),
+        st.lists(st.fixed_dictionaries({}, optional={"x": texts}), max_size=3),
+    ]
+    chosen = st.fixed_dictionaries({name: st.sampled_from(kinds) for name in names})
+    return chosen.flatmap(lambda kind: st.lists(st.fixed_dictionaries({}, optional=kind), max_size=12))
+
+
+def without_nulls(value):
+    """Members that are null are the same as members that are missing."""
+    if isinstance(value, dict):
+        return {name: without_nulls(one) for name, one in value.items() if one is not None}
+    return [without_nulls(one) for one in value] if isinstance(value, list) else value
+
+
+layouts = {
+    "lines": lambda rows: "".join(json.dumps(row) + "\n" for row in rows),
+    "pretty": lambda rows: "\n".join(json.dumps(row, indent=1, ensure_ascii=False) for row in rows),
+    "array": lambda rows: json.dumps(rows, indent=2),
+    "joined": lambda rows: "".join(json.dumps(row) for row in rows),
+}
+
+
+@pytest.mark.parametrize("layout", layouts)
+@given(rows=columns_of_types("abc"), make_reader=blocks)
+@settings(max_examples=60)
+def test_objects_come_back_as_they_were_written(memory_file, layout, rows, make_reader):
+    file = memory_file("a.json", layouts[layout](rows), make_reader)
+    schema = file.discover()
+    provided = {field.name: field.type for field in schema if field.type != pa.null()}
+    found = file.rows(provided=provided)
+    # A struct whose members are all missing, and one that is missing, are told apart; a member that is null is not.
+    assert [without_nulls(row) for row in found] == [without_nulls(row) for row in rows]
+
+
+@given(rows=columns_of_types("ab"), target_bytes=st.integers(1, 200))
+@settings(max_examples=60)
+def test_the_parts_of_a_file_have_each_row_once(memory_file, rows, target_bytes):
+    file = memory_file("a.jsonl", layouts["lines"](rows))
+    provided = {field.name: field.type for field in file.discover() if field.type != pa.null()}
+    found = file.split_rows(target_bytes, provided=provided)
+    assert [without_nulls(row) for row in found] == [without_nulls(row) for row in rows]
+
+
+def test_only_lines_are_split(memory_file):
+    rows = [{"a": number} for number in range(100)]
+    assert len(memory_file("a.json", layouts["lines"](rows)).splits(100)) > 1
+    for layout in ("pretty", "array"):
+        assert len(memory_file("a.json", layouts[layout](rows)).splits(100)) == 1
+
+
+def test_text_is_text_whatever_it_looks_like(memory_file):
+    schema = memory_file("a.json", '{"t":"2020-01-01"}\n{"t":"2020-01-01T00:00:00Z"}\n').discover()
+    assert schema.find("t").type == pa.string()
+
+
+def test_a_column_of_nulls_is_late(memory_file):
+    assert memory_file("a.json", '{"a":null,"l":[]}').discover().to_arrow() == pa.schema(
+        [("a", pa.null()), ("l", pa.list_(pa.null()))]
+    )
+
+
+def test_columns_may_come_late(memory_file):
+    text = '{"a":1}\n' * 3000 + '{"a":2,"b":{"c":[1.5]}}\n'
+    rows = memory_file("a.json", text).rows()
+    assert rows[-1] == {"a": 2, "b": {"c": [1.5]}}
+    assert len(rows) == 3001
+
+
+# Types that conflict
+
+
+@pytest.mark.parametrize(
+    ("values", "policy", "outcome"),
+    [
+        (["1", "1.5"], "widen", [1.0, 1.5]),
+        (["1", "1.5"], "error", "column 'a' is double here, but int64"),
+        (["1.5", "1"], "error", "column 'a' is int64 here, but double"),
+        (["1", '"x"'], "widen", "line 2: column 'a' is string here, but int64"),
+        (["1", '"x"'], "text", ["1", "x"]),
+        (["1.50", '"x"'], "text", ["1.50", "x"]),
+        (["true", "1"], "text", ["true", "1"]),
+        (['{"b": 1.0}', "[2.50, null]"], "text", ['{"b":1.0}', "[2.50,null]"]),
+        (["null", '{"b":1}'], "error", [None, {"b": 1}]),
+        (['{"b":1}', '{"b":1,"c":2}'], "error", [{"b": 1, "c": None}, {"b": 1, "c": 2}]),
+        (['[1, "x"]', "[2]"], "text", [["1", "x"], ["2"]]),
+        (['{"b":[1]}', '{"b":["x"]}'], "widen", "column 'a.b' is string here"),
+        (["1", "18446744073709551615"], "widen", [Decimal(1), Decimal(18446744073709551615)]),
+        (["18446744073709551615", "1.5"], "widen", "column 'a' is double here, but decimal128"),
+    ],
+)
+def test_types_that_conflict_in_one_file_are_as_the_policy_says(memory_file, values, policy, outcome):
+    file = memory_file("a.json", "".join(f'{{"a":{value}}}\n' for value in values), on_type_conflict=policy)
+    if isinstance(outcome, str):
+        with pytest.raises(SchemaConflictError, match=outcome):
+            file.discover()
+    else:
+        assert [row["a"] for row in file.rows()] == outcome
+
+
+def test_an_integer_that_no_double_holds_is_an_error_beside_doubles(memory_file):
+    with pytest.raises(ValueConversionError, match=r"line 1: column 'a' .*9007199254740993"):
+        memory_file("a.json", '{"a":9007199254740993}\n{"a":1.5}\n').discover()
+    assert memory_file("a.json", '{"a":9007199254740992}\n{"a":1.5}\n').rows()[0] == {"a": 2.0**53}
+
+
+def test_all_text_keeps_numbers_as_they_stand(memory_file):
+    text = '{"a":1.10,"b":[1e3,null],"c":{"d":true}}\n'
+    assert memory_file("a.json", text, all_text=True).rows() == [{"a": "1.10", "b": ["1e3", None], "c": {"d": "true"}}]
+
+
+def test_a_promised_text_keeps_numbers_as_they_stand(memory_file):
+    rows = memory_file("a.json", '{"a":1.10}\n{"a":"x"}\n').rows(provided={"a": pa.string()}, columns=["a"])
+    assert [row["a"] for row in rows] == ["1.10", "x"]
+
+
+def test_promised_decimals_keep_all_digits(memory_file):
+    rows = memory_file("a.json", '{"a":1.10}\n{"a":12345678901234567.89}\n').rows(provided={"a": pa.decimal128(20, 2)})
+    assert [row["a"] for row in rows] == [Decimal("1.10"), Decimal("12345678901234567.89")]
+
+
+def test_a_conflict_in_a_column_that_nobody_reads_is_none(memory_file):
+    assert memory_file("a.json", '{"a":1,"b":1}\n{"a":2,"b":"x"}\n').rows(columns=["a"]) == [{"a": 1}, {"a": 2}]
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a":1,"A":2}', "line 1: column 'A' is there twice: 'a'"),
+        ('{"a":1,"a":2}', "line 1: column 'a' is there twice: 'a'"),
+        ('{"a":1}\n{"A":2}', "column 'A' is there twice: 'a'"),
+        ('{"m":{"a":1}}\n{"m":{"A":2}}', "column 'm.A' is there twice: 'm.a'"),
+    ],
+)
+def test_names_that_differ_by_letter_case_alone_are_refused_with_both_names(memory_file, text, message):
+    with pytest.raises(DuplicateColumnError, match=message):
+        memory_file("a.json", text).discover()
+
+
+def test_a_thousand_columns_are_read_and_too_many_names_refused(memory_file):
+    row = {f"c{number}": number for number in range(1000)}
+    assert memory_file("a.json", json.dumps(row)).rows() == [row]
+    unlike = "".join(f'{{"k{number}":{number}}}\n' for number in range(3000))
+    with pytest.raises(FormatError, match="more than 1,000 names of columns"):
+        memory_file("a.json", unlike, max_columns=1000).discover()
+
+
+# What is no JSON
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "problem"),
+    [
+        ('{"a":1}\n{"a":\n', "line 2", "no JSON"),
+        ('{"a":1}\nnull\n', "line 2", "must be an object"),
+        ("null\n", "line 1", "must be an object"),
+        ("7", "line 1", "must be an object"),
+        ('{"a":1}\n\n{"a":1} x\n', "line 3", "no JSON"),
+        ('{"a":"x"}\n{"a":"\\ud800"}\n', "lines 1 to 2", "surrogate"),
+        ('[{"a":1},\n{"a":}]', "object 2", "no JSON"),
+        ('[{"a":1}', "object 2", "ends inside the array"),
+        ('[{"a":1},', "object 2", "ends inside the array"),
+        ('[{"a":1} {"a":2}]', "object 2", "',' is missing"),
+        ('[{"a":1}] x', "object 2", "follows after the array"),
+        ("[1]", "object 1", "must be an object"),
+        ('{"a":\n1}\n{"a":', "object 2", "no JSON"),
+        ('{"a":' + "[" * 5000 + "]" * 5000 + "}", "line 1", "nested deeper"),
+        ('{"a":' + "[" * 150 + "]" * 150 + "}", "line 1", "nested deeper"),
+        ('{"x":"' + "]" * 500 + '","a":' + "[" * 150 + "]" * 150 + "}", "line 1", "nested deeper"),
+        ('[{"a":' + "[" * 5000 + "]" * 5000 + "}]", "object 1", "nested deeper"),
+        ('{"a":1e999}', "line 1", "double"),
+    ],
+)
+def test_what_is_no_json_is_an_error_with_its_place(memory_file, text, position, problem):
+    for do in ("discover", "rows"):
+        with pytest.raises(EngineError, match=problem) as caught:
+            getattr(memory_file("x/a.json", text), do)()
+        assert f"'x/a.json' in workspace 'dfs', {position}:" in str(caught.value)
+
+
+def test_bytes_that_are_not_utf_8_are_an_error_with_the_line(memory_file):
+    with pytest.raises(FormatError, match="line 2: the bytes are not UTF-8"):
+        memory_file("a.json", b'{"a":1}\n{"a":"\xff"}\n').discover()
+
+
+@pytest.mark.parametrize(
+    ("policy", "values", "warning"),
+    [("skip", [1, 3], "2 malformed lines are left out"), ("null", [1, None, None, 3], "2 malformed lines are rows")],
+)
+def test_malformed_lines_are_skipped_or_null_by_policy(memory_file, caplog, policy, values, warning):
+    file = memory_file("a.json", '{"a":1}\n{"a":\nnull\n{"a":3}\n', malformed=policy, layout="lines")
+    assert [row["a"] for row in file.rows()] == values
+    assert warning in caplog.text
+    assert sum(batch.num_rows for batch in file.batches(columns=[])) == len(values)
+
+
+def test_an_object_longer_than_the_option_is_an_error(memory_file):
+    long = '{"a":"' + "x" * 3000 + '"}'
+    for text in ('{"a":""}\n' + long, '[{"a":""},' + long + "]", '{"a":\n""}' + long):
+        with pytest.raises(FormatError, match=r"(line|object) 2: it is longer than 1,024 bytes"):
+            memory_file("a.json", text, max_line_bytes=1024).rows()
+
+
+@pytest.mark.parametrize("text", ["", "\n \n", "[]", " [ ]\n", "\ufeff[]"])
+def test_a_file_without_objects_has_no_rows(memory_file, text):
+    file = memory_file("a.json", text)
+    assert (len(file.discover()), file.rows()) == (0, [])
+
+
+def test_objects_are_counted_without_values(memory_file):
+    for text in ('{"a":1}{"a":2}\n\n{"a":"x"}', '[{"a":1},{"b":2},{}]', '{"a":\n1}{}{}'):
+        assert sum(batch.num_rows for batch in memory_file("a.json", text).batches(columns=[])) == 3
+
+
+seeds = [
+    b'{"a":1,"b":{"c":[1,2.5,null]},"s":"x\\u00e9\\"y"}\n{"a":null,"s":"z"}\n{"b":{"c":[]}}\n',
+    b'[{"a":1,"b":{"c":[1,2.5]}},\n {"a":null,"s":"z"}]',
+    b'{"a":\n1}\n{"a": 2, "b":[{}, null]}',
+]
+edits = st.lists(st.tuples(st.integers(0, 80), st.binary(max_size=3), st.integers(0, 3)), min_size=1, max_size=3)
+
+
+@given(seed=st.sampled_from(seeds), edits=edits, make_reader=blocks)
+@settings(max_examples=300)
+def test_changed_files_give_rows_or_an_error_of_the_engine(memory_file, seed, edits, make_reader):
+    for position, inserted, removed in edits:
+        seed = seed[:position] + inserted + seed[position + removed :]
+    expect_rows_or_engine_error(memory_file("a.json", seed, make_reader))
+
+
+@given(data=st.binary(max_size=80) | st.text('{}[]":,1 \nnul', max_size=40).map(str.encode))
+@settings(max_examples=300)
+def test_any_bytes_give_rows_or_an_error_of_the_engine(memory_file, data):
+    expect_rows_or_engine_error(memory_file("a.json", data))
+
+
+def expect_rows_or_engine_error(file):
+    try:
+        file.discover()
+        file.rows()
+    except EngineError as error:
+        assert "\n" not in str(error)

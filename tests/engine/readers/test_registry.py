@@ -1,0 +1,122 @@
+"""Numbers in comments are the guarantees of ``engine.readers.registry``."""
+
+from importlib.metadata import EntryPoint
+from typing import ClassVar
+
+import pytest
+from pydantic import BaseModel
+
+from engine.errors import NoReaderError, ScanOptionError
+from engine.readers.registry import BUILT_IN, READER_GROUP, ReaderPluginError, ReaderRegistry, reader_format
+from engine.scan.reader import SourceFile
+
+
+class NumbersFormat:
+    """A format of another package."""
+
+    name: ClassVar[str] = "numbers"
+    suffixes: ClassVar[tuple[str, ...]] = (".num",)
+    options: ClassVar[type[BaseModel]] = BaseModel
+
+    def discover(self, file, options): ...
+    def reader(self, file, options): ...
+    def splits(self, file, options, target_bytes): ...
+
+
+def entry_point(name, value="tests_plugin:NumbersFormat"):
+    return EntryPoint(name, value, READER_GROUP)
+
+
+@pytest.fixture
+def plugin_module(monkeypatch):
+    import sys
+    import types
+
+    module = types.ModuleType("tests_plugin")
+    module.NumbersFormat = NumbersFormat
+    monkeypatch.setitem(sys.modules, "tests_plugin", module)
+
+
+def file(path):
+    return SourceFile("dfs", path, 0, lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("a.csv", "text"),
+        ("a.TSV", "text"),
+        ("a.b.psv.gz", "text"),
+        ("a.tbl.ZST", "text"),
+        ("a.json", "json"),
+        ("a.jsonl.bz2", "json"),
+        ("a.ndjson.lz4", "json"),
+        ("a.parquet", "parquet"),
+        ("a.orc", "orc"),
+        ("a.arrow", "arrow"),
+        ("a.feather", "arrow"),
+        ("a.ipc", "arrow"),
+    ],
+)
+def test_the_suffix_chooses_the_format(path, name):  # 1
+    assert reader_format(file(path)).name == name
+
+
+def test_a_format_can_be_named_whatever_the_suffix():
+    assert reader_format(file("a.txt"), "JSON").name == "json"
+
+
+@pytest.mark.parametrize("path", ["a.txt", "a", "a.gz", ".csv", "csv"])
+def test_a_file_of_another_suffix_has_no_reader(path):
+    with pytest.raises(NoReaderError, match=r"\.csv, .*\.parquet"):
+        reader_format(file(path))
+
+
+@pytest.mark.parametrize("name", ["xml", ".csv", ""])
+def test_an_unknown_format_is_refused_with_those_there_are(name):
+    with pytest.raises(ScanOptionError, match="'text', 'json', 'parquet', 'orc', 'arrow'"):
+        reader_format(file("a.csv"), name)
+
+
+def test_a_format_of_another_package_is_found_by_the_names_of_its_entry_points(plugin_module):
+    known = ReaderRegistry.of(BUILT_IN, [entry_point("Numbers"), entry_point(".num")])
+    assert known.named("numbers").name == "numbers"
+    assert known.for_path("a.NUM.gz").name == "numbers"
+    assert ".num" in known.suffixes
+    assert "numbers" in known.names
+
+
+@pytest.mark.parametrize("name", ["text", ".CSV", "json"])
+def test_no_package_can_change_what_a_name_means(name):  # 2
+    with pytest.raises(ReaderPluginError, match=f"entry point '{name}' .*another format has"):
+        ReaderRegistry.of(BUILT_IN, [entry_point(name)])
+
+
+def test_two_packages_cannot_claim_one_name():  # 2
+    with pytest.raises(ReaderPluginError, match="'numbers'"):
+        ReaderRegistry.of(BUILT_IN, [entry_point("numbers"), entry_point("numbers", "other:Format")])
+
+
+def test_the_built_in_formats_may_be_entry_points_too():
+    own = [entry_point(one.name, f"{type(one).__module__}:{type(one).__qualname__}") for one in BUILT_IN]
+    assert not ReaderRegistry.of(BUILT_IN, own).brought
+
+
+def test_a_package_is_imported_only_when_its_format_is_needed():  # 3
+    known = ReaderRegistry.of(BUILT_IN, [entry_point(".num", "no_such_package:Format")])
+    assert known.for_path("a.csv").name == "text"
+    with pytest.raises(ReaderPluginError, match=r"'\.num' .*cannot be loaded: No module named 'no_such_package'"):
+        known.for_path("a.num")
+
+
+@pytest.mark.parametrize("one", BUILT_IN)
+def test_each_option_is_described_and_taken_from_text(one):
+    fields = one.options.model_fields
+    assert all(field.description for field in fields.values())
+    defaults = one.options()
+    as_text = {
+        name: str(getattr(value, "value", value)) for name, value in defaults.model_dump().items() if value is not None
+    }
+    assert one.options.model_validate(as_text) == defaults
+    with pytest.raises(ValueError, match="extra_forbidden"):
+        one.options.model_validate({"no_such_option": "1"})

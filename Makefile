@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup prerequisites demo test check format lock bench-gateway clean
+.PHONY: help setup prerequisites demo test check format lock bench-gateway drift-table clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -42,6 +42,9 @@ lock: setup ## Write constraints.txt anew from pyproject.toml
 
 bench-gateway: setup ## Compare Spark Connect through Lodge with Spark Connect alone
 	@$(BIN)/python benchmarks/gateway.py
+
+drift-table: setup ## Write the table of docs/explanation/schema-drift.md anew: Lodge and others, side by side
+	@$(BIN)/python -m scripts.drift_table
 
 clean: ## Remove everything that the other targets made
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -78,8 +78,8 @@ WAYS: dict[str, Callable[[list[Row], pa.Table], Iterator[pa.RecordBatch]]] = {
 }
 
 
-def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
+def main(arguments: list[str]) -> None:
+    count = int(arguments[0]) if arguments else 200_000
     rows: list[Row] = [
         (n, n / 7 if n % 10 else None, f"name of {n}", list(range(n % 4))) for n in range(count)
     ]  # fmt: skip
@@ -102,4 +102,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -106,6 +106,11 @@ class SchemaConflictError(ColumnError):
         self.offered = offered
         self.promised = promised
 
+    def at(self, position: str) -> "SchemaConflictError":
+        """The same conflict, in that place of the file."""
+        place = self.context.at(position)
+        return SchemaConflictError(self.column, offered=self.offered, promised=self.promised, context=place)
+
 
 class ValueConversionError(ColumnError):
     """One value cannot become the column's type.

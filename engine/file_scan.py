@@ -9,6 +9,7 @@ Guarantees:
    column is lost unasked.
 2. The parts of a scan are together all of its files, each byte once.
 3. A task reads by the schema alone. What a file has beside it is left out, with one warning a name and task.
+4. Where no schema is declared, a column of the files wins over the implicit column of its name, in all files.
 
 Source: seed 002, "Subsequent Readers and Schema Changes"; design, "Engine".
 """
@@ -23,18 +24,21 @@ from typing import Any, Self
 import pyarrow as pa
 
 from engine.context import ErrorContext
-from engine.errors import NoFilesError
+from engine.errors import NOWHERE, NoFilesError, ScanOptionError, SchemaConflictError
 from engine.files import list_files, open_file, size_of
-from engine.packing import Sized, packed
+from engine.packing import Sized, packed, task_bytes
 from engine.projection.path import quoted
-from engine.projection.project_list import ProjectionList
+from engine.projection.project_list import EVERYTHING, ProjectionList
+from engine.readers.delimited.header import COLUMNS
+from engine.readers.delimited.options import DelimitedOptions
 from engine.readers.registry import reader_format
 from engine.scan.implicit import FileLocation, implicit_field, partition_fields
 from engine.scan.missing_columns import named_types
-from engine.scan.reader import ReaderFormat, SourceFile
+from engine.scan.reader import LateTypeFormat, ReaderFormat, SourceFile
+from engine.scan.row_filter import RowFilter
 from engine.scan.scan import Scan, ScanInput, ScanPlan
 from engine.scan_options import ScanOptions, split_options, validated
-from engine.schema import TupleSchema, folded
+from engine.schema import IMPLICIT_MARK, TupleSchema, folded, is_implicit
 from engine.schema_tracker.merging import merge_schemas
 from engine.source import ScanSource, selected_directory
 
@@ -77,9 +81,13 @@ class FileScan:
         asked = self._asked(files)
         with ThreadPoolExecutor(_DISCOVERY_THREADS, thread_name_prefix="discovery") as pool:
             schemas = list(pool.map(self._schema_of, asked))
-        contexts = [file.context for file in asked]
-        merged = named_types(merge_schemas(zip(schemas, contexts, strict=True)), _TYPE_OF_NULLS)
-        return self._needed(merged, [self._location(file) for file in files])
+        try:
+            merged = _merged(asked, schemas)
+        except SchemaConflictError as conflict:
+            number = next(number for number, file in enumerate(asked) if file.context == conflict.context)
+            others = _merged(asked[:number], schemas[:number])
+            raise self._placed(conflict, asked[number], others) from None
+        return self._needed(named_types(merged, _TYPE_OF_NULLS), [self._location(file) for file in files])
 
     def parts(self) -> Sequence[Sequence[SourceFile]]:
         """What each task reads.
@@ -87,16 +95,22 @@ class FileScan:
         Raises:
             EngineError.
         """
-        target_bytes = int(self.options.partition_bytes)
+        files = self._files()
+        target_bytes = int(self.options.partition_bytes or task_bytes(sum(file.size_bytes for file in files)))
         sized = []
-        for file in self._files():
+        for file in files:
             format_, options = self._format(file)
             ranges = format_.splits(file, options, target_bytes)
             sized += [Sized(one, file.size_bytes // len(ranges)) for one in ranges]
         return list(packed(sized, target_bytes, _OPENING_BYTES))
 
     def batches(
-        self, files: Sequence[SourceFile], schema: TupleSchema, *, is_declared: bool
+        self,
+        files: Sequence[SourceFile],
+        schema: TupleSchema,
+        *,
+        is_declared: bool,
+        row_filters: Sequence[RowFilter] = (),
     ) -> Iterator[pa.RecordBatch]:
         """What a task reads.
 
@@ -104,15 +118,57 @@ class FileScan:
             files: One of :meth:`parts`.
             schema: The columns that are wanted, in order.
             is_declared: A user has declared the schema, so text becomes its types, and any type text.
+            row_filters: Rows for which one of these is not true may be left out.
         """
+        if is_declared:
+            self._check_declared(files, schema)
         plan = ScanPlan(
             selected=selected_directory(self.source.path),
-            projection=ProjectionList.parse(quoted(one.name) for one in schema),
+            projection=self._projection(schema),
             defined=schema,
             provided=schema if is_declared else None,
+            row_filters=row_filters,
+            implicit_names=implicit_field if is_declared else partial(_marked_field, schema),
         )
         inputs = [ScanInput(file, partial(self._reader, file)) for file in files]
         return Scan(inputs, plan, ErrorContext(self.source.workspace)).batches()
+
+    def _placed(self, conflict: SchemaConflictError, file: SourceFile, others: TupleSchema) -> SchemaConflictError:
+        """The conflict with its place in the file.
+
+        Args:
+            conflict: Of the file with those before it.
+            file: The one at odds.
+            others: What those before it have.
+        """
+        format_, options = self._format(file)
+        if not isinstance(format_, LateTypeFormat):
+            return conflict.at("schema")
+        place = format_.first_place(file, options, lambda row: _conflicts(others, row, conflict.column))
+        return conflict if place is None else conflict.at(place.position)
+
+    def _check_declared(self, files: Sequence[SourceFile], schema: TupleSchema) -> None:
+        """Refuses a schema whose every value would be null, as of a header that nobody told of.
+
+        Raises:
+            ScanOptionError.
+        """
+        if schema.find(COLUMNS.name) is not None or all(implicit_field(one.name) is not None for one in schema):
+            return
+        for file in files:
+            _, options = self._format(file)
+            if isinstance(options, DelimitedOptions) and not options.header:
+                raise ScanOptionError(
+                    "schema",
+                    f"has no column {COLUMNS.name!r}, and text files without header, as {file.path!r} is taken for, "
+                    "have no other: add the option header = true, or the column",
+                )
+
+    def _projection(self, schema: TupleSchema) -> ProjectionList:
+        """Everything, where a column beside the schema is one that the statement may have wanted."""
+        if self.mentioned is None and len(schema):
+            return EVERYTHING
+        return ProjectionList.parse(quoted(one.name) for one in schema)
 
     def _files(self) -> Sequence[SourceFile]:
         workspace = self.source.workspace
@@ -130,14 +186,14 @@ class FileScan:
         return [files[int(number * step)] for number in range(wanted)]
 
     def _needed(self, schema: TupleSchema, locations: Sequence[FileLocation]) -> TupleSchema:
-        """Without columns that nobody mentions; with implicit columns that somebody does."""
+        """Without columns that nobody mentions; with implicit columns that somebody does, marked as such."""
         if self.mentioned is None:
-            return TupleSchema(
-                [*schema, *(one for one in partition_fields(locations) if schema.find(one.name) is None)]
-            )
-        implicit = (implicit_field(name) for name in sorted(self.mentioned) if schema.find(name) is None)
-        needed = [one for one in schema if folded(one.name) in self.mentioned]
-        return TupleSchema([*needed, *(one for one in implicit if one is not None)])
+            needed, implicit = list(schema), list(partition_fields(locations))
+        else:
+            needed = [one for one in schema if folded(one.name) in self.mentioned]
+            implicit = [one for name in sorted(self.mentioned) if (one := implicit_field(name)) is not None]
+        own = (one.with_metadata(IMPLICIT_MARK) for one in implicit if schema.find(one.name) is None)
+        return TupleSchema([*(one.remove_metadata() for one in needed), *own])
 
     def _location(self, file: SourceFile) -> FileLocation:
         return FileLocation.of(str(PurePosixPath(file.path)), selected_directory(self.source.path))
@@ -153,3 +209,22 @@ class FileScan:
     def _reader(self, file: SourceFile) -> Any:
         format_, options = self._format(file)
         return format_.reader(file, options)
+
+
+def _marked_field(schema: TupleSchema, name: str) -> pa.Field | None:
+    """The implicit column of that name, if the schema has it as one."""
+    field = schema.find(name)
+    return implicit_field(name) if field is not None and is_implicit(field) else None
+
+
+def _merged(files: Sequence[SourceFile], schemas: Sequence[TupleSchema]) -> TupleSchema:
+    return merge_schemas((schema, file.context) for schema, file in zip(schemas, files, strict=True))
+
+
+def _conflicts(one: TupleSchema, other: TupleSchema, column: str) -> bool:
+    """Whether two schemas are at odds about that column."""
+    try:
+        merge_schemas((schema, NOWHERE) for schema in (one, other))
+    except SchemaConflictError as conflict:
+        return folded(conflict.column) == folded(column)
+    return False

@@ -4,6 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+_TASKS = 64
+_LEAST_TASK_BYTES = 8 * 1024 * 1024
+_MOST_TASK_BYTES = 64 * 1024 * 1024
+
 _Item = TypeVar("_Item")
 
 
@@ -13,6 +17,11 @@ class Sized(Generic[_Item]):
 
     item: _Item
     size_bytes: int
+
+
+def task_bytes(total_bytes: int) -> int:
+    """What one task should read of all: a share, so that many can work, but no less than is worth a task."""
+    return min(max(total_bytes // _TASKS, _LEAST_TASK_BYTES), _MOST_TASK_BYTES)
 
 
 def packed(items: Iterable[Sized[_Item]], target_bytes: int, item_bytes: int) -> Iterator[Sequence[_Item]]:

@@ -8,7 +8,6 @@ from pydantic import BaseModel, ByteSize, ConfigDict, Field, PositiveInt, Valida
 from engine.errors import ScanOptionError
 from engine.source import SOURCE_OPTIONS
 
-_PARTITION_BYTES = 64 * 1024 * 1024
 _LEAST_PARTITION_BYTES = 64 * 1024
 
 
@@ -23,10 +22,11 @@ class ScanOptions(BaseModel):
         description="Whose schemas make the scan's schema: those of all files, of a sample or of the first file.",
     )
     sample_files: PositiveInt = Field(10, description="How many files a sample has, spread evenly over the list.")
-    partition_bytes: ByteSize = Field(
-        ByteSize(_PARTITION_BYTES),
+    partition_bytes: ByteSize | None = Field(
+        None,
         ge=_LEAST_PARTITION_BYTES,
-        description="What one task reads: small files together, large ones in parts.",
+        description="What one task reads: small files together, large ones in parts. By default a share of all files, "
+        "between 8 and 64 MiB.",
     )
 
 
@@ -45,7 +45,8 @@ def validated(model: type[BaseModel], options: Mapping[str, str]) -> Any:
     """The options as an instance of their typed class.
 
     Raises:
-        ScanOptionError: One is unknown or not valid; the message names it and, if it is unknown, those there are.
+        ScanOptionError: One is unknown, missing or not valid; the message names it and, if it is unknown, those there
+            are.
     """
     try:
         return model.model_validate(dict(options))
@@ -54,4 +55,6 @@ def validated(model: type[BaseModel], options: Mapping[str, str]) -> Any:
         option = str(first["loc"][0]) if first["loc"] else "options"
         if first["type"] == "extra_forbidden":
             raise ScanOptionError(option, f"is unknown; there are {', '.join(sorted(model.model_fields))}") from None
+        if first["type"] == "missing":
+            raise ScanOptionError(option, "is missing, and files of this format need it") from None
         raise ScanOptionError(option, f"cannot be {first['input']!r}: {first['msg']}") from None

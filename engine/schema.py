@@ -32,6 +32,11 @@ DEFAULT_VALUE_KEY = b"lodge.default"
 """Metadata of a field: the default of a required column, as text in UTF-8."""
 
 
+IMPLICIT_MARK = {b"SPARK::metadata::json": b'{"lodge.implicit": true}'}
+"""Metadata of a field that a scan makes itself, so that it is not taken for the column of that name in the files. The
+key is the only one that comes back from Spark."""
+
+
 class Mode(Enum):
     REQUIRED = "required"
     NULLABLE = "nullable"
@@ -47,6 +52,11 @@ def mode_of(field: pa.Field) -> Mode:
 def is_late(field: pa.Field) -> bool:
     """Whether the type of the column itself, not of one inside it, is still to be named."""
     return bool(field.type.equals(LATE))
+
+
+def is_implicit(field: pa.Field) -> bool:
+    """Whether the field was marked with ``IMPLICIT_MARK``."""
+    return all((field.metadata or {}).get(key) == value for key, value in IMPLICIT_MARK.items())
 
 
 def folded(name: str) -> str:

@@ -12,15 +12,19 @@ Guarantees:
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import entry_points
+from itertools import chain
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Self
 
 from engine.errors import ScanOptionError
 from engine.globs import fixed_directory, is_pattern
+from engine.suffixes import SUFFIXES, TEXT_DELIMITERS, suffix_of
 
 FORMAT = "lodge"
 """The name of the data source in Spark."""
@@ -31,29 +35,22 @@ SOURCE_OPTIONS = frozenset({"workspace", "root", "path", "excluded", "mentioned"
 TEXT_SCHEMA = "columns array<string>"
 """The schema of a scan of text files without header, as Spark DDL (seed 004, the "generic" selection)."""
 
-TEXT_DELIMITERS: Mapping[str, str] = MappingProxyType({".csv": ",", ".tsv": "\t", ".psv": "|", ".tbl": "|"})
-"""Text files by suffix, and what stands between their fields. ``.txt`` is missing: it names no delimiter."""
-
-_OTHER_SUFFIXES = (".json", ".jsonl", ".ndjson", ".parquet", ".orc", ".arrow", ".feather", ".ipc")
-
-COMPRESSIONS: tuple[str, ...] = (".gz", ".bz2", ".zst", ".lz4")
-"""Suffixes that may follow the one that chooses the reader."""
+IMPLICIT_NAME = re.compile(r"fqn|filepath|filename|suffix|dir(?P<directory>0|[1-9]\d*)", re.IGNORECASE)
+"""Names of columns that a scan makes itself: see :mod:`engine.scan.implicit`."""
 
 READER_GROUP = "lodge.readers"
 """Entry points of this group are formats that other packages bring. One whose name begins with a dot is found by that
 suffix, any other by the option ``format``."""
 
 
+@cache
 def supported_suffixes() -> Sequence[str]:
-    """The suffixes that have a reader, of Lodge's own formats and of those that other packages bring."""
-    brought = (name for name in entry_points(group=READER_GROUP).names if name.startswith("."))
-    return sorted({*TEXT_DELIMITERS, *_OTHER_SUFFIXES, *brought})
+    """The suffixes that have a reader, of Lodge's own formats and of those that other packages bring.
 
-
-def suffix_of(path: str) -> str:
-    """The suffix that chooses the reader, in lower case: the last one of the name that is no compression."""
-    name = PurePosixPath(path.lower())
-    return PurePosixPath(name.stem).suffix if name.suffix in COMPRESSIONS else name.suffix
+    Packages are looked through once a process, because that takes milliseconds.
+    """
+    brought = (name.lower() for name in entry_points(group=READER_GROUP).names if name.startswith("."))
+    return sorted({*chain.from_iterable(SUFFIXES.values()), *brought})
 
 
 def has_reader(path: str) -> bool:
@@ -72,7 +69,10 @@ def known_schema(path: str, options: Mapping[str, str], mentioned: frozenset[str
         return None
     if options.get("header", "false").lower() not in ("false", "0", "no", "f", "n"):
         return None
-    return TEXT_SCHEMA if mentioned is None or "columns" in mentioned else None
+    if mentioned is None:
+        return TEXT_SCHEMA
+    has_implicit = any(IMPLICIT_NAME.fullmatch(name) for name in mentioned)
+    return TEXT_SCHEMA if "columns" in mentioned and not has_implicit else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,17 +11,41 @@ Not guaranteed: that a DataFrame or a view that is used again sees files added s
 of a scan once and keeps the answer as long as the scan's relation; a statement that loads the path asks anew.
 """
 
-from collections.abc import Iterator
+import gc
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from engine.file_scan import FileScan
+from engine.scan.row_filter import RowFilter
 from engine.schema import TupleSchema
 from engine.source import FORMAT
+
+_PUSHES_FILTERS = "pyspark.sql.worker.data_source_pushdown_filters"
+"""The module that plans a read where ``spark.sql.python.filterPushdown.enabled`` is set. Everywhere else, Spark refuses
+a reader that takes filters."""
+
+_OPERATORS: Mapping[type[Filter], str] = MappingProxyType(
+    {EqualTo: "=", In: "=", LessThan: "<", LessThanOrEqual: "<=", GreaterThan: ">", GreaterThanOrEqual: ">="}
+)
 
 
 class LodgeDataSource(DataSource):
@@ -41,7 +65,8 @@ class LodgeDataSource(DataSource):
         return found
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return ScanReader(FileScan.from_options(self.options), schema, is_declared=self._is_declared)
+        kind = FilteringScanReader if _PUSHES_FILTERS in sys.modules else ScanReader
+        return kind(FileScan.from_options(self.options), schema, is_declared=self._is_declared)
 
 
 def nullable(type_: Any) -> Any:
@@ -65,12 +90,47 @@ class ScanReader(DataSourceReader):
         self._scan = scan
         self._schema = schema
         self._is_declared = is_declared
+        self._row_filters: Sequence[RowFilter] = ()
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(files) for files in self._scan.parts()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        settle_worker()
         if partition.value is None:  # what Spark makes of no partitions: a directory without files
             return
         schema = TupleSchema.of(to_arrow_schema(self._schema, timezone="UTC"))
-        yield from self._scan.batches(partition.value, schema, is_declared=self._is_declared)
+        yield from self._scan.batches(
+            partition.value, schema, is_declared=self._is_declared, row_filters=self._row_filters
+        )
+
+
+@cache
+def settle_worker() -> None:
+    """Takes what a worker has loaded out of its garbage collection, once.
+
+    After each task, a worker of Spark collects all garbage (``pyspark.daemon``). Looking at every object of the modules
+    that it has loaded takes longer than many a task.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+class FilteringScanReader(ScanReader):
+    """With the filters of the query, for formats that can leave out rows by their statistics."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Returns: All of them, because what is left out is never all that a filter leaves out."""
+        found = (row_filter(one) for one in filters)
+        self._row_filters = [one for one in found if one is not None]
+        return filters
+
+
+def row_filter(spark_filter: Filter) -> RowFilter | None:
+    """A filter of Spark as one of the scan; None if it has none like it."""
+    operator = _OPERATORS.get(type(spark_filter))
+    if operator is None or len(spark_filter.attribute) != 1:  # type: ignore[attr-defined]
+        return None
+    value = spark_filter.value  # type: ignore[attr-defined]
+    values = list(value) if isinstance(spark_filter, In) else [value]
+    return RowFilter(spark_filter.attribute[0], operator, [one for one in values if one is not None])  # type: ignore[attr-defined]

@@ -131,6 +131,9 @@ def _options(directory: Path, driver_memory: str, max_message_bytes: int) -> Map
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": driver_memory,
         "spark.local.dir": str(directory / "tmp"),
+        "spark.python.unix.domain.socket.dir": str(directory / "tmp"),
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.warehouse.dir": (directory / "warehouse").as_uri(),
         "spark.ui.enabled": "false",
     }

@@ -7,6 +7,7 @@ speed of memory; ``bytes`` would have to be copied at each cut, and count freque
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 Codes = np.ndarray[Any, np.dtype[np.uint8]]
 """One number a byte."""
@@ -19,6 +20,11 @@ _STEP_BYTES = 64 * 1024
 
 def codes_of(data: bytes) -> Codes:
     return np.frombuffer(data, np.uint8)
+
+
+def new_codes(size_bytes: int) -> Codes:
+    """Memory to write to, of Arrow's pool: that keeps what was used before at hand, the system takes it back."""
+    return np.frombuffer(pa.allocate_buffer(size_bytes), np.uint8)
 
 
 def count(codes: Codes, code: int) -> int:
@@ -54,6 +60,10 @@ def has(codes: Codes, code: int) -> bool:
 def has_pair(codes: Codes, first: int, second: int) -> bool:
     """Whether the one ever stands before the other."""
     return bool(((codes[:-1] == first) & (codes[1:] == second)).any())
+
+
+def has_zero(codes: Codes) -> bool:
+    return bool(len(codes)) and int(codes.min()) == 0
 
 
 def is_ascii(codes: Codes) -> bool:

@@ -14,13 +14,15 @@ from typing import Self
 import numpy as np
 
 from engine.context import ErrorContext
-from engine.readers.codes import LINE_FEED, Codes, count, find, find_last, is_ascii
+from engine.readers.codes import LINE_FEED, Codes, count, find, find_last, has_zero, is_ascii, new_codes
 from engine.readers.errors import FormatError, RowTooLongError
 from engine.readers.stream import UTF_8, ByteStream, TextStream
 from engine.scan.reader import SourceFile
 
-BLOCK_BYTES = 4 * 1024 * 1024
+BLOCK_BYTES = 2 * 1024 * 1024
 DEFAULT_MAX_LINE_BYTES = 16 * 1024 * 1024
+
+_LOOK_BYTES = 64 * 1024
 
 _TOO_LONG = "look for missing line ends or a quote that is never closed, or raise the option"
 
@@ -74,10 +76,16 @@ class Block:
     Attributes:
         codes: Their bytes: UTF-8, if the file is what it should be.
         line: The number of the first line, see :class:`LinePlace`.
+        line_feeds: How many there are; :meth:`of` counts them.
     """
 
     codes: Codes
     line: int
+    line_feeds: int
+
+    @classmethod
+    def of(cls, codes: Codes, line: int) -> Self:
+        return cls(codes, line, count(codes, LINE_FEED))
 
     @property
     def data(self) -> bytes:
@@ -86,7 +94,8 @@ class Block:
 
     @property
     def last_line(self) -> int:
-        return self.line + count(self.codes[:-1], LINE_FEED)
+        ends_line = len(self.codes) > 0 and self.codes[-1] == LINE_FEED
+        return self.line + self.line_feeds - int(ends_line)
 
     def line_at(self, offset: int) -> int:
         """The line of the byte at an offset."""
@@ -94,17 +103,23 @@ class Block:
 
     def after(self, offset: int) -> "Block":
         """What comes after the first bytes."""
-        return Block(self.codes[offset:], self.line_at(offset))
+        before = count(self.codes[:offset], LINE_FEED)
+        return Block(self.codes[offset:], self.line + before, self.line_feeds - before)
+
+    def until(self, offset: int) -> "Block":
+        """The first bytes."""
+        return self if offset == len(self.codes) else Block.of(self.codes[:offset], self.line)
 
     def halves(self) -> "tuple[Block, Block]":
         """Two parts of whole lines, neither empty. The block must have two lines."""
         middle = find(self.codes, LINE_FEED, len(self.codes) // 2) + 1
         if middle in (0, len(self.codes)):
             middle = find_last(self.codes[: len(self.codes) // 2], LINE_FEED) + 1
-        return Block(self.codes[:middle], self.line), self.after(middle)
+        return self.until(middle), self.after(middle)
 
     def joined(self, following: "Block") -> "Block":
-        return Block(np.concatenate((self.codes, following.codes)), self.line)
+        codes = np.concatenate((self.codes, following.codes))
+        return Block(codes, self.line, self.line_feeds + following.line_feeds)
 
     def text(self, place: LinePlace) -> str:
         """Raises: FormatError, naming the first line that is not UTF-8."""
@@ -115,7 +130,10 @@ class Block:
             raise place.error(self.line_at(error.start), problem) from None
 
     def check_text(self, place: LinePlace) -> None:
-        """Raises: As :meth:`text`."""
+        """Raises: As :meth:`text`; FormatError, naming the line, for a byte that is zero."""
+        if has_zero(self.codes):
+            problem = "it has a byte that is zero, which is no text: the file may be damaged, or in another encoding"
+            raise place.error(self.line_at(find(self.codes, 0)), problem)
         if not is_ascii(self.codes):
             self.text(place)
 
@@ -194,7 +212,7 @@ class LineBlocks:
             self.start_bytes = self._stream.position
             return
         self._stream.skip(start - 1)
-        while data := self._stream.read(self._block_bytes):
+        while data := self._stream.read(min(self._block_bytes, _LOOK_BYTES)):
             if end_of_line := data.find(b"\n") + 1:
                 self._stream.give_back(data[end_of_line:])
                 break
@@ -203,15 +221,15 @@ class LineBlocks:
     def _begun_and_more(self) -> Codes:
         """The begun line and what follows it in the file, in memory of their own."""
         begun = len(self._begun)
-        codes = np.empty(begun + self._block_bytes, np.uint8)
+        codes = new_codes(begun + self._block_bytes)
         codes[:begun] = self._begun
         return codes[: begun + self._stream.read_into(codes[begun:].data)]
 
     def _block(self, codes: Codes, whole: int) -> Block:
         first_bytes = find(codes[:whole], LINE_FEED)
         self._check_length(whole if first_bytes < 0 else first_bytes)
-        block = Block(codes[:whole], self._line)
-        self._line = block.line_at(whole)
+        block = Block.of(codes[:whole], self._line)
+        self._line += block.line_feeds
         self._begun = codes[whole:]
         return block
 

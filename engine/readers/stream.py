@@ -12,10 +12,9 @@ Not guaranteed: that a file which was overwritten with as many bytes is noticed.
 
 import codecs
 import os
-from collections.abc import Mapping
 from io import BufferedIOBase
 from pathlib import PurePosixPath
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import BinaryIO, Self, cast
 
 import pyarrow as pa
@@ -23,9 +22,7 @@ import pyarrow as pa
 from engine.errors import UnreadableFileError
 from engine.readers.errors import FileChangedError, FormatError, one_line
 from engine.scan.reader import SourceFile
-
-CODECS: Mapping[str, str] = MappingProxyType({".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"})
-"""Compression by suffix, with pyarrow's name for it."""
+from engine.suffixes import COMPRESSIONS
 
 UTF_8 = "utf-8"
 
@@ -34,7 +31,7 @@ _SKIP_BYTES = 4 * 1024 * 1024
 
 def codec_of(path: str) -> str | None:
     """The compression that the suffix of a path names, in any letter case."""
-    return CODECS.get(PurePosixPath(path).suffix.lower())
+    return COMPRESSIONS.get(PurePosixPath(path).suffix.lower())
 
 
 def open_checked(file: SourceFile) -> BinaryIO:
@@ -165,9 +162,12 @@ class TextStream:
 
     def read_into(self, target: memoryview) -> int:
         """As :meth:`read`, to memory. Returns: How many bytes."""
-        if self._decoder is not None or self._buffer:
+        if self._decoder is not None:
             return _copied(self.read(len(target)), target)
-        done = self._bytes.read_into(target)
+        done = _copied(self._buffer[: len(target)], target)
+        self._buffer = self._buffer[done:]
+        if done < len(target):
+            done += self._bytes.read_into(target[done:])
         self.position += done
         return done
 

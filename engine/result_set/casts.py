@@ -13,6 +13,9 @@ _INTEGER = r"^-?[0-9]+$"
 _OFFSET = r"[0-9](Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _TIME = r"^[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?$"
 _EXACT_INTEGER_DIGITS = 20
+_EXACT_FLOATS = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
+_DIGIT = r"[0-9]"
+_LONG_INTEGER = r"^\s*-?[0-9]{8,}\s*$"
 
 Cast = Callable[[pa.Array], pa.Array]
 
@@ -31,6 +34,31 @@ def decoded(array: pa.Array) -> pa.Array:
     if pt.is_string_view(type_):
         return array.cast(pa.string())
     return array.cast(pa.binary()) if pt.is_binary_view(type_) else array
+
+
+def checked_floats(result: pa.Array, text: Callable[[], pa.Array]) -> pa.Array:
+    """Floats that were made of text, if each integer among them is one exactly, and none is infinite that is a number.
+
+    Args:
+        result: The floats.
+        text: Gives what they were made of; asked only if one is large.
+
+    Raises:
+        ValueError.
+    """
+    smallest, largest = (one.as_py() for one in pc.min_max(result).values())
+    exact_up_to = _EXACT_FLOATS.get(result.type, 0)
+    if smallest is None or max(abs(smallest), abs(largest)) < exact_up_to:
+        return result
+    texts = text()
+    number = pc.match_substring_regex(texts, _DIGIT)
+    for index in pc.indices_nonzero(pc.and_kleene(number, pc.is_inf(result))):
+        raise ValueError(f"{texts[index.as_py()]} is too large")
+    integer = pc.match_substring_regex(texts, _LONG_INTEGER)
+    for index in pc.indices_nonzero(integer).to_pylist():
+        if int(result[index].as_py()) != int(texts[index].as_py()):
+            raise ValueError(f"{texts[index]} has too many digits")
+    return result
 
 
 def cast_values(array: pa.Array, to: pa.DataType, column: str) -> pa.Array:
@@ -98,7 +126,7 @@ def _from_integer(to: pa.DataType) -> Cast | None:
     if pt.is_integer(to):
         return lambda array: array.cast(to)
     if pt.is_floating(to):
-        return lambda array: array.cast(to, safe=False)
+        return lambda array: _exact_floats(array, to)
     if pt.is_decimal(to):
         wide = pa.decimal256(_EXACT_INTEGER_DIGITS + max(to.scale, 0), max(to.scale, 0))
         return lambda array: array.cast(wide).cast(to)
@@ -111,6 +139,18 @@ def _same_again(array: pa.Array, to: pa.DataType) -> pa.Array:
     back = result.cast(array.type, safe=False)
     same = pc.or_kleene(pc.equal(back, array), pc.is_nan(array))
     return _checked(result, same)
+
+
+def _exact_floats(array: pa.Array, to: pa.DataType) -> pa.Array:
+    """Integers as floats, if each is one exactly."""
+    try:
+        return array.cast(to)
+    except pa.ArrowInvalid:  # one is so large that not every integer near it is a float
+        result = array.cast(to, safe=False)
+        end = 2.0 ** (array.type.bit_width - int(pt.is_signed_integer(array.type)))
+        is_inside = pc.less(result, pa.scalar(end, to))
+        back = pc.if_else(is_inside, result, pa.scalar(0.0, to)).cast(array.type, safe=False)
+        return _checked(result, pc.and_kleene(is_inside, pc.equal(back, array)))
 
 
 def _checked(result: pa.Array, is_good: pa.Array) -> pa.Array:
@@ -147,7 +187,9 @@ def _from_text(to: pa.DataType) -> Cast | None:
         return lambda array: _timestamps(array, to)
     if pt.is_time(to):
         return lambda array: _times(array, to)
-    offered = (pt.is_boolean, pt.is_floating, pt.is_decimal, pt.is_date, _is_bytes)
+    if pt.is_floating(to):
+        return lambda array: checked_floats(array.cast(to), lambda: array)
+    offered = (pt.is_boolean, pt.is_decimal, pt.is_date, _is_bytes)
     return (lambda array: array.cast(to)) if any(kind(to) for kind in offered) else None
 
 

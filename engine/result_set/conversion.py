@@ -3,7 +3,7 @@
 | from | to | rule |
 | --- | --- | --- |
 | any integer | any integer | the number must fit |
-| any integer | float, double | SQL's widening; beyond 2^24 or 2^53 the nearest one, as Spark does |
+| any integer | float, double | the number must be a float or a double exactly |
 | any integer | decimal | the number must fit |
 | float | double | exact |
 | double | float | the number must be a float exactly |
@@ -21,12 +21,13 @@
 | LATE | anything | nulls |
 | dictionary, run-end encoded, views | as their values | |
 
-Text is read strictly: no spaces around, no separators of thousands. Integers are decimal, dates and times ISO 8601
+Text is read strictly: no spaces around, no separators of thousands. Fractions become the nearest float or double, but
+an integer must be one exactly, and no number becomes infinite. Integers are decimal, dates and times ISO 8601
 with two digits each; text without an offset is a timestamp of the wanted zone.
 
 Guarantees:
 
-1. A value becomes an equal value, but for the two lines that say "the nearest one", or there is an error.
+1. A value becomes an equal value, but for the line that says "the nearest one", or there is an error.
 2. An error names column, value and row: the row as ``row 5``, counted from 1 in the array.
 3. A null stays null. Where it may not be one it becomes the declared default; without one it is an error.
 4. An array that has the type already is returned as it is.

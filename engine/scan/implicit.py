@@ -11,7 +11,6 @@ Guarantees:
    lies less deep has nulls in the others.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -22,8 +21,7 @@ import pyarrow as pa
 
 from engine.errors import ProjectionError
 from engine.schema import folded
-
-_PARTITION = re.compile(r"dir(0|[1-9]\d*)", re.IGNORECASE)
+from engine.source import IMPLICIT_NAME
 
 _FILE_COLUMNS: Mapping[str, Callable[[PurePosixPath], str]] = MappingProxyType(
     {
@@ -37,9 +35,8 @@ _FILE_COLUMNS: Mapping[str, Callable[[PurePosixPath], str]] = MappingProxyType(
 
 def implicit_field(name: str) -> pa.Field | None:
     """The column of that name in any letter case, spelled as the query spells it; None if it is none of these."""
-    if folded(name) in _FILE_COLUMNS:
-        return pa.field(name, pa.string(), nullable=False)
-    return pa.field(name, pa.string()) if _PARTITION.fullmatch(name) else None
+    known = IMPLICIT_NAME.fullmatch(name)
+    return None if known is None else pa.field(name, pa.string(), nullable=known["directory"] is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +65,9 @@ class FileLocation:
 
     def value(self, name: str) -> str | None:
         """The value of an implicit column, named in any letter case."""
-        if partition := _PARTITION.fullmatch(name):
-            index = int(partition[1])
+        known = IMPLICIT_NAME.fullmatch(name)
+        if known is not None and known["directory"] is not None:
+            index = int(known["directory"])
             return self.directories[index] if index < len(self.directories) else None
         return _FILE_COLUMNS[folded(name)](self.path)
 

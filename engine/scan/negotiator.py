@@ -1,16 +1,16 @@
 """The scan's side of the agreement with one reader; see :class:`engine.scan.reader.SchemaNegotiator`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from engine.context import ErrorContext
 from engine.errors import LoaderStateError
 from engine.limits import BatchLimits
 from engine.projection.filter import ProjectionFilter
 from engine.result_set.loader import ResultSetLoader
+from engine.scan.row_filter import RowFilter
 from engine.schema import TupleSchema
 
 
@@ -23,7 +23,7 @@ class Wanted:
         projection: Which of the columns that the reader offers become what.
         is_column_wanted: Whether anything of a column of that name is wanted.
         limits: Of each batch, and of the rows that the scan still wants.
-        row_filter: See ``SchemaNegotiator``.
+        row_filters: See ``SchemaNegotiator``.
         apply_early_schema: Takes the schema of a reader that knows all of it before it reads.
     """
 
@@ -31,7 +31,7 @@ class Wanted:
     projection: ProjectionFilter
     is_column_wanted: Callable[[str], bool]
     limits: BatchLimits
-    row_filter: pc.Expression | None
+    row_filters: Sequence[RowFilter]
     apply_early_schema: Callable[[TupleSchema], None]
 
 
@@ -55,8 +55,8 @@ class ScanNegotiator:
         return self._wanted.projection.is_empty
 
     @property
-    def row_filter(self) -> pc.Expression | None:
-        return self._wanted.row_filter
+    def row_filters(self) -> Sequence[RowFilter]:
+        return self._wanted.row_filters
 
     @property
     def context(self) -> ErrorContext:

@@ -22,16 +22,16 @@ Structure": RowBatchReader, SchemaNegotiator).
         def close(self): ...
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, ClassVar, Protocol
+from typing import Any, BinaryIO, ClassVar, Protocol, runtime_checkable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import BaseModel
 
 from engine.context import ErrorContext
 from engine.result_set.loader import ResultSetLoader
+from engine.scan.row_filter import RowFilter
 from engine.schema import TupleSchema
 
 
@@ -75,8 +75,8 @@ class SchemaNegotiator(Protocol):
         ...
 
     @property
-    def row_filter(self) -> pc.Expression | None:
-        """Rows for which this is not true may be left out; none has to be."""
+    def row_filters(self) -> Sequence[RowFilter]:
+        """Rows for which one of these is not true may be left out; none has to be."""
         ...
 
     @property
@@ -145,4 +145,15 @@ class ReaderFormat(Protocol):
 
     def splits(self, file: SourceFile, options: Any, target_bytes: int) -> list[SourceFile]:
         """Ranges that are read apart, together the whole file; the file alone if it cannot be split."""
+        ...
+
+
+@runtime_checkable
+class LateTypeFormat(ReaderFormat, Protocol):
+    """A format whose types come with the rows, so that a type has a place in the file."""
+
+    def first_place(
+        self, file: SourceFile, options: Any, is_meant: Callable[[TupleSchema], bool]
+    ) -> ErrorContext | None:
+        """The first row whose own columns are those that are meant; None if there is none."""
         ...

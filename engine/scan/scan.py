@@ -10,11 +10,11 @@ Guarantees:
 Source: seed 002; seed 004; drill-behaviours, D3.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from engine.context import ErrorContext
 from engine.limits import BatchLimits
@@ -24,8 +24,10 @@ from engine.scan.missing_columns import named_types
 from engine.scan.negotiator import ScanNegotiator, Wanted
 from engine.scan.output import output_batch
 from engine.scan.reader import RowBatchReader, SourceFile
+from engine.scan.row_filter import RowFilter
 from engine.scan.shim import reader_batches
 from engine.schema import TupleSchema
+from engine.schema_tracker.initial import ImplicitNames
 from engine.schema_tracker.tracker import ScanSchemaTracker, schema_tracker
 
 
@@ -55,7 +57,8 @@ class ScanPlan:
         allows_schema_change: Later readers may add columns.
         missing_type: Of a column that no reader has given a type to.
         limits: Of each batch, and of the scan.
-        row_filter: Rows for which this is not true may be left out.
+        row_filters: Rows for which one of these is not true may be left out.
+        implicit_names: Knows the implicit columns by name.
     """
 
     selected: str
@@ -66,7 +69,8 @@ class ScanPlan:
     allows_schema_change: bool = False
     missing_type: pa.DataType = field(default_factory=pa.string)
     limits: BatchLimits = field(default_factory=BatchLimits)
-    row_filter: pc.Expression | None = None
+    row_filters: Sequence[RowFilter] = ()
+    implicit_names: ImplicitNames = implicit_field
 
 
 class Scan:
@@ -95,30 +99,32 @@ class Scan:
     def schema_version(self) -> int:
         return self._tracker.schema_version()
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Raises: EngineError."""
         limit = self._plan.limits.scan_rows
         had_batch = False
         for number, (one, location) in enumerate(zip(self._inputs, self._locations, strict=True)):
             if number and limit is not None and self._rows >= limit:
                 break
-            for batch in self._file_batches(one, location):
-                if batch.num_rows or not had_batch:
-                    had_batch = True
-                    self._rows += batch.num_rows
-                    yield batch
+            with closing(self._file_batches(one, location)) as batches:
+                for batch in batches:
+                    if batch.num_rows or not had_batch:
+                        had_batch = True
+                        self._rows += batch.num_rows
+                        yield batch
         if not had_batch and len(self.schema) and self._tracker.is_resolved():
-            yield self.schema.to_arrow().empty_table().to_batches()[0]
+            yield pa.RecordBatch.from_pylist([], self.schema.to_arrow())
 
-    def _file_batches(self, one: ScanInput, location: FileLocation) -> Iterator[pa.RecordBatch]:
+    def _file_batches(self, one: ScanInput, location: FileLocation) -> Generator[pa.RecordBatch, None, None]:
         context = one.file.context
         negotiator = ScanNegotiator(self._wanted(context), context)
         last: pa.Schema | None = None
-        for batch in reader_batches(one.make_reader(), negotiator):
-            if last is None or not batch.schema.equals(last):
-                last = batch.schema
-                self._resolve(TupleSchema.of(last), context)
-            yield output_batch(self._tracker.output_schema(), batch, self._implicit, location)
+        with closing(reader_batches(one.make_reader, negotiator)) as batches:
+            for batch in batches:
+                if last is None or not batch.schema.equals(last):
+                    last = batch.schema
+                    self._resolve(TupleSchema.of(last), context)
+                yield output_batch(self._tracker.output_schema(), batch, self._implicit, location)
 
     def _resolve(self, given: TupleSchema, context: ErrorContext) -> None:
         """Takes a batch's schema into the scan's."""
@@ -135,7 +141,7 @@ class Scan:
             self._tracker.projection_filter(context),
             lambda name: self._tracker.column_projection(name) is not None,
             limits,
-            self._plan.row_filter,
+            self._plan.row_filters,
             lambda schema: self._tracker.apply_early_reader_schema(schema, context),
         )
 
@@ -148,7 +154,7 @@ def _tracker(plan: ScanPlan, locations: Iterable[FileLocation], context: ErrorCo
         provided=plan.provided,
         is_strict=plan.is_strict,
         allows_schema_change=plan.allows_schema_change,
-        implicit_names=implicit_field,
+        implicit_names=plan.implicit_names,
         context=context,
     )
     if tracker.has_wildcard():

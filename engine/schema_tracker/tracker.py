@@ -18,7 +18,9 @@ Guarantees:
 2. The version grows if, and only if, the output schema changes.
 3. Of several readers, what the first has decides; a later type must become the type that is there, by the rules of
    :mod:`engine.schema_tracker.widening`, or is an error.
-4. A reader's column with the name of an implicit column of this scan is left out, with one warning.
+4. Columns beside a defined schema, and members beside those of its maps, are left out; with one warning for each name
+   where the query wants everything, by a wildcard or as the whole map.
+5. A reader's column with the name of an implicit column of this scan is left out, with one warning.
 
 Not thread-safe: a scan is one task.
 """
@@ -57,7 +59,8 @@ def schema_tracker(
 
     Args:
         project_list: Parsed, or its elements.
-        defined: The output, known beforehand; equal to the project list. Types may be LATE.
+        defined: The output, known beforehand; equal to the project list, or all that its wildcard stands for. Types may
+            be LATE.
         provided: Types that a user declares. With a defined schema it only says which of its columns were declared,
             so that text may become their type, and any type text.
         is_strict: The provided schema has all columns that there are.
@@ -81,9 +84,13 @@ def schema_tracker(
             implicit_names=implicit_names,
             context=context,
         )
-    has_wildcard = defined is None and listed.type is ProjectionType.ALL
     return ScanSchemaTracker(
-        schema, declared, has_wildcard=has_wildcard, allows_schema_change=allows_schema_change, context=context
+        schema,
+        declared,
+        listed,
+        is_defined=defined is not None,
+        allows_schema_change=allows_schema_change,
+        context=context,
     )
 
 
@@ -94,14 +101,16 @@ class ScanSchemaTracker:
         self,
         schema: ScanSchema,
         declared: TupleSchema,
+        listed: ProjectionList,
         *,
-        has_wildcard: bool,
+        is_defined: bool,
         allows_schema_change: bool,
         context: ErrorContext,
     ) -> None:
         self._schema = schema
         self._declared = declared
-        self._has_wildcard = has_wildcard
+        self._listed = listed
+        self._is_defined = is_defined
         self._allows_schema_change = allows_schema_change
         self._context = context
         self._version = 1
@@ -115,7 +124,7 @@ class ScanSchemaTracker:
 
     def has_wildcard(self) -> bool:
         """Whether the query has a wildcard, to be expanded with partition columns."""
-        return self._has_wildcard
+        return not self._is_defined and self._listed.type is ProjectionType.ALL
 
     def is_resolved(self) -> bool:
         """Whether the output schema is complete: each wildcard expanded, and no column LATE."""
@@ -156,7 +165,7 @@ class ScanSchemaTracker:
         Raises:
             ProjectionError: There is no wildcard.
         """
-        if not self._has_wildcard:
+        if not self.has_wildcard():
             raise ProjectionError(f"{self._context}column {field.name!r} cannot be added: the query has no wildcard.")
         if self._schema.output.find(field.name) is None:
             self._become(self._schema.with_partition(field))
@@ -239,16 +248,19 @@ class ScanSchemaTracker:
     def _current_filter(self, context: ErrorContext) -> ColumnFilter:
         schema = self._schema
         if self._filter is None or self._filter[0] is not schema or self._filter[1] != context:
+            # A defined schema is all that is wanted; by the query's own list, what stands beside it can be told of.
+            wanted = self._listed if self._is_defined else schema.wanted
             made = ColumnFilter(
-                schema.reader_input, schema.wanted, self._declared, lambda path: self._admits(path, context), context
+                schema.reader_input, wanted, self._declared, lambda path: self._admits(path, context), context
             )
             self._filter = schema, context, made
         return self._filter[2]
 
     def _admits(self, path: str, context: ErrorContext) -> bool:
-        if not self._may_grow:
+        may_join = self._may_grow and not self._is_defined
+        if not may_join:
             self._warn(path, f"{context}column {path!r} is left out: the schema of the scan was complete before it.")
-        return self._may_grow
+        return may_join
 
     def _is_implicit(self, name: str) -> bool:
         return self._schema.implicit.find(name) is not None

@@ -22,7 +22,7 @@
 
 What is not in the table has none: string with anything else above all, since only a provided schema may say that
 numbers are to be text. Where one of two fields is nullable, so is the common one. Integers become double as in
-every SQL engine: those beyond 2**53 lose digits, unless what converts the values refuses them.
+every SQL engine: those that are no double exactly, beyond 2**53, are refused by what converts the values.
 
 Guarantees:
 

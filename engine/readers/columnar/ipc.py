@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.stream import WatchedFile
+from engine.suffixes import SUFFIXES
 
 _FILE_MAGIC = b"ARROW1"
 _FEATHER_1_MAGIC = b"FEA1"
@@ -48,7 +49,7 @@ class IpcFile:
     def rows_in(self, unit: int) -> None:
         return None
 
-    def may_match(self, units: Sequence[int], row_filter: pc.Expression, comparable: pa.Schema) -> Sequence[int]:
+    def may_match(self, units: Sequence[int], conditions: Sequence[pc.Expression]) -> Sequence[int]:
         """All: there are no statistics."""
         return units
 
@@ -66,6 +67,6 @@ class IpcFile:
 
 class IpcFormat(ColumnarFormat):
     name: ClassVar[str] = "arrow"
-    suffixes: ClassVar[tuple[str, ...]] = (".arrow", ".feather", ".ipc", ".arrows")
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
     options: ClassVar[type[BaseModel]] = IpcOptions
     columnar_file = IpcFile

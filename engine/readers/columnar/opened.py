@@ -38,13 +38,12 @@ class ColumnarFile(Protocol):
         """Without reading it; None if only reading tells."""
         ...
 
-    def may_match(self, units: Sequence[int], row_filter: pc.Expression, comparable: pa.Schema) -> Sequence[int]:
-        """Those of the units in which the filter may be true for a row, by what the file says about them.
+    def may_match(self, units: Sequence[int], conditions: Sequence[pc.Expression]) -> Sequence[int]:
+        """Those of the units in which all conditions may be true for a row, by what the file says about them.
 
         Args:
             units: Numbers of units.
-            row_filter: About columns in the types that the scan has.
-            comparable: The columns whose types in file and scan are the same.
+            conditions: Each about one column of the file, in its type.
         """
         ...
 

@@ -1,4 +1,8 @@
-"""ORC: schema from the footer, stripes as units."""
+"""ORC: schema from the footer, stripes as units.
+
+Not guaranteed: that a corrupt stripe is an error. ORC has no checksums, so a changed value is a value; and a changed
+length may end the process inside Arrow, which then is one task of Spark that failed.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
@@ -9,7 +13,11 @@ from pyarrow import orc
 from pydantic import BaseModel, ConfigDict
 
 from engine.readers.columnar.format import ColumnarFormat
+from engine.readers.columnar.orc_tail import decimal_digits
 from engine.readers.stream import WatchedFile
+from engine.suffixes import SUFFIXES
+
+_MAX_DIGITS = 38
 
 
 class OrcOptions(BaseModel):
@@ -26,6 +34,9 @@ class OrcFile:
 
     def __init__(self, file: WatchedFile) -> None:
         self._file = orc.ORCFile(pa.PythonFile(file, mode="r"))
+        digits = decimal_digits(self._file.reader.serialized_file_tail())
+        if digits > _MAX_DIGITS:
+            raise pa.ArrowInvalid(f"it has decimals of {digits} digits; {_MAX_DIGITS} is the most")
         self.schema: pa.Schema = self._file.schema
 
     @property
@@ -38,7 +49,7 @@ class OrcFile:
     def rows_in(self, unit: int) -> int | None:
         return int(self._file.nrows) if self.unit_count == 1 else None
 
-    def may_match(self, units: Sequence[int], row_filter: pc.Expression, comparable: pa.Schema) -> Sequence[int]:
+    def may_match(self, units: Sequence[int], conditions: Sequence[pc.Expression]) -> Sequence[int]:
         """All: pyarrow does not show the statistics of stripes."""
         return units
 
@@ -48,6 +59,6 @@ class OrcFile:
 
 class OrcFormat(ColumnarFormat):
     name: ClassVar[str] = "orc"
-    suffixes: ClassVar[tuple[str, ...]] = (".orc",)
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
     options: ClassVar[type[BaseModel]] = OrcOptions
     columnar_file = OrcFile

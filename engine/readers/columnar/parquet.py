@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.opened import BATCH_ROWS
 from engine.readers.stream import WatchedFile
+from engine.suffixes import SUFFIXES
 
 _READ_AHEAD_BYTES = 64 * 1024 * 1024
 _BUFFER_BYTES = 1024 * 1024
@@ -59,13 +60,11 @@ class ParquetFile:
     def rows_in(self, unit: int) -> int:
         return int(self._metadata.row_group(unit).num_rows)
 
-    def may_match(self, units: Sequence[int], row_filter: pc.Expression, comparable: pa.Schema) -> Sequence[int]:
+    def may_match(self, units: Sequence[int], conditions: Sequence[pc.Expression]) -> Sequence[int]:
         fragment = dataset.ParquetFileFormat().make_fragment(self._source, row_groups=list(units))
-        try:
-            matching = fragment.subset(filter=row_filter, schema=comparable)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # it is about columns that cannot be compared here
-            return units
-        return [group.id for group in matching.row_groups]
+        for condition in conditions:
+            fragment = fragment.subset(filter=condition, schema=self.schema)
+        return [group.id for group in fragment.row_groups]
 
     def batches(self, unit: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         yield from self._file.iter_batches(BATCH_ROWS, row_groups=[unit], columns=list(columns))
@@ -73,6 +72,6 @@ class ParquetFile:
 
 class ParquetFormat(ColumnarFormat):
     name: ClassVar[str] = "parquet"
-    suffixes: ClassVar[tuple[str, ...]] = (".parquet", ".pq")
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
     options: ClassVar[type[BaseModel]] = ParquetOptions
     columnar_file = ParquetFile

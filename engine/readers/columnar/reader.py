@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.context import ErrorContext
 from engine.errors import LoaderStateError
@@ -23,6 +24,7 @@ from engine.readers.errors import FormatError, format_errors
 from engine.readers.stream import WatchedFile, check_size, open_checked
 from engine.result_set.loader import ResultSetLoader
 from engine.scan.reader import SchemaNegotiator, SourceFile
+from engine.schema import folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +98,8 @@ class ColumnarReader:
     def _units(self, columns: ColumnarFile, negotiator: SchemaNegotiator) -> Sequence[int]:
         end = columns.unit_count if self._file.end is None else min(self._file.end, columns.unit_count)
         units = range(self._file.start, end)
-        if negotiator.row_filter is None or not units:
-            return units
-        comparable = [
-            field for field in columns.schema if negotiator.promised_type(_plain(field)) in (None, field.type)
-        ]
-        return columns.may_match(units, negotiator.row_filter, pa.schema(comparable))
+        conditions = _conditions(columns.schema, negotiator)
+        return columns.may_match(units, conditions) if units and conditions else units
 
     def _reads(
         self, columns: ColumnarFile, units: Sequence[int], wanted: list[str]
@@ -125,6 +123,18 @@ class ColumnarReader:
 
     def _place(self, columns: ColumnarFile, unit: int) -> ErrorContext:
         return self._file.context.at(f"{columns.unit} {unit + 1}")
+
+
+def _conditions(schema: pa.Schema, negotiator: SchemaNegotiator) -> Sequence[pc.Expression]:
+    """The scan's filters about columns whose values become nothing else in the scan."""
+    fields = {folded(field.name): field for field in schema}
+    found = [(fields.get(folded(one.column)), one) for one in negotiator.row_filters]
+    conditions = [
+        one.expression(field)
+        for field, one in found
+        if field is not None and negotiator.promised_type(_plain(field)) in (None, field.type)
+    ]
+    return [condition for condition in conditions if condition is not None]
 
 
 def _plain(field: pa.Field) -> pa.Field:

@@ -27,6 +27,10 @@ class Contents(Protocol):
         """Of the columns that the file has."""
         ...
 
+    def attempt(self, rows: PlainRows | ParsedRows) -> pa.Table | None:
+        """The columns, if they are to be had at once. For another thread: it changes nothing."""
+        ...
+
     def table(self, rows: PlainRows | ParsedRows) -> pa.Table:
         """Raises: FormatError, ValueConversionError."""
         ...
@@ -56,18 +60,25 @@ class NamedContents:
     def names(self) -> Sequence[str]:
         return self._plan.names
 
+    def attempt(self, rows: PlainRows | ParsedRows) -> pa.Table | None:
+        if isinstance(rows, ParsedRows):
+            return None
+        try:
+            return convert_block(rows.block.codes, self._plan, has_quotes=rows.has_quotes)
+        except pa.ArrowInvalid:
+            return None
+
     def table(self, rows: PlainRows | ParsedRows) -> pa.Table:
+        """What was not to be had at once, row by row."""
         if isinstance(rows, PlainRows):
-            try:
-                return convert_block(rows.block.codes, self._plan, has_quotes=rows.has_quotes)
-            except pa.ArrowInvalid:
-                rows, _ = parse(rows.block, self._plan.dialect, self._place)
+            rows, _ = parse(rows.block, self._plan.dialect, self._place)
         return self._repair.table(rows)
 
     def count(self, rows: PlainRows | ParsedRows) -> int:
         if isinstance(rows, PlainRows) and not rows.has_quotes and self._may_count_lines:
             return _count_lines(rows.block.codes)
-        return int(self.table(rows).num_rows)
+        table = self.attempt(rows)
+        return int((self.table(rows) if table is None else table).num_rows)
 
     def place_of(self, rows: PlainRows | ParsedRows) -> ErrorContext:
         return _place_of(rows, self._place)
@@ -85,9 +96,13 @@ class GenericContents:
         self._dialect = dialect
         self._place = place
 
-    def table(self, rows: PlainRows | ParsedRows) -> pa.Table:
+    def attempt(self, rows: PlainRows | ParsedRows) -> pa.Table | None:
         if isinstance(rows, PlainRows) and not rows.has_quotes:
             return _of_lists(_split(rows.block.data.decode(), self._dialect.delimiter))
+        return None
+
+    def table(self, rows: PlainRows | ParsedRows) -> pa.Table:
+        """What was not to be had at once, by Python's parser."""
         if isinstance(rows, PlainRows):
             rows, _ = parse(rows.block, self._dialect, self._place)
         return _of_lists(pa.array(rows.rows, COLUMNS.type))

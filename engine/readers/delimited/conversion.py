@@ -5,11 +5,13 @@ Guarantees:
 1. A block that pyarrow converts as a whole, and the same rows converted value by value, give the same.
 2. Where a value is not of its type, its line and column are found, and the policy ``malformed`` decides.
 3. ``true``, ``True``, ``TRUE`` and ``1`` are true, and likewise false; numbers and ISO 8601 dates and timestamps are as
-   pyarrow reads them. Other types than those of ``is_direct`` stay text, for the loader to convert.
+   pyarrow reads them, but a decimal has at most the digits of its type, and an integer is a float or a double exactly.
+   Other types than those of ``is_direct`` stay text, for the loader to convert.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +19,8 @@ from pyarrow import csv
 
 from engine.readers.codes import CARRIAGE_RETURN, LINE_FEED, Codes
 from engine.readers.delimited.options import Dialect
+from engine.result_set.casts import checked_floats
 
-_PARALLEL_BYTES = 1024 * 1024
 _NULLS = [""]
 _LINE_END = (LINE_FEED, CARRIAGE_RETURN)
 
@@ -63,10 +65,7 @@ def convert_block(codes: Codes, plan: Plan, *, has_quotes: bool) -> pa.Table:
     """
     if codes[0] in _LINE_END and np.isin(codes, _LINE_END).all():
         return plan.wanted.empty_table()
-    try:
-        return _read(codes, plan, has_quotes, _PARALLEL_BYTES)
-    except pa.ArrowInvalid:  # perhaps only because a row is longer than a part
-        return _read(codes, plan, has_quotes, len(codes) + 1)
+    return _read(codes, plan, has_quotes)
 
 
 def convert_values(values: Sequence[str | None], type_: pa.DataType, *, is_empty_null: bool) -> pa.Array:
@@ -82,7 +81,7 @@ def convert_values(values: Sequence[str | None], type_: pa.DataType, *, is_empty
     plan = Plan(["value"], pa.schema([("value", type_)]), is_empty_null, Dialect(",", '"', "", ""))
     if not values:
         return pa.array([], type_)
-    return _read(lines.encode(), plan, True, len(lines.encode()) + 1).column(0).combine_chunks()
+    return _read(lines.encode(), plan, True).column(0).combine_chunks()
 
 
 def failing_values(values: Sequence[str | None], type_: pa.DataType) -> list[int]:
@@ -109,10 +108,10 @@ def _are_convertible(values: Sequence[str | None], type_: pa.DataType) -> bool:
     return True
 
 
-def _read(data: bytes | Codes, plan: Plan, has_quotes: bool, block_bytes: int) -> pa.Table:
-    return csv.read_csv(
+def _read(data: bytes | Codes, plan: Plan, has_quotes: bool) -> pa.Table:
+    table = csv.read_csv(
         pa.BufferReader(pa.py_buffer(data)),
-        csv.ReadOptions(column_names=list(plan.names), block_size=block_bytes),
+        csv.ReadOptions(column_names=list(plan.names), block_size=len(data) + 1, use_threads=False),
         csv.ParseOptions(
             delimiter=plan.dialect.delimiter,
             quote_char=plan.dialect.quote or False,
@@ -127,3 +126,22 @@ def _read(data: bytes | Codes, plan: Plan, has_quotes: bool, block_bytes: int) -
             check_utf8=False,
         ),
     )
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if pa.types.is_decimal(field.type):
+            column.validate(full=True)  # pyarrow fills up the scale without a look at the precision
+        elif pa.types.is_floating(field.type):
+            _check_floats(column, partial(_text, data, plan, field.name, has_quotes))
+    return table
+
+
+def _check_floats(column: pa.ChunkedArray, text: Callable[[], pa.Array]) -> None:
+    try:
+        checked_floats(column.combine_chunks(), text)
+    except ValueError as error:
+        raise pa.ArrowInvalid(str(error)) from None
+
+
+def _text(data: bytes | Codes, plan: Plan, name: str, has_quotes: bool) -> pa.Array:
+    """One column as it stands there."""
+    as_text = replace(plan, wanted=pa.schema([(name, pa.string())]), is_empty_null=True)
+    return _read(data, as_text, has_quotes).column(0).combine_chunks()

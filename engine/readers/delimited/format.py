@@ -5,23 +5,26 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
+from engine.errors import FileError
 from engine.readers.delimited.header import read_header
-from engine.readers.delimited.options import DELIMITERS, DelimitedOptions, Dialect, is_splittable
+from engine.readers.delimited.options import DelimitedOptions, Dialect, is_splittable
 from engine.readers.delimited.reader import DelimitedReader
-from engine.readers.lines import BLOCK_BYTES
+from engine.readers.delimited.rows import ParsedRows, RowBlocks
+from engine.readers.lines import BLOCK_BYTES, LineBlocks
 from engine.readers.ranges import byte_ranges
 from engine.readers.stream import ByteStream
 from engine.scan.reader import RowBatchReader, SourceFile
 from engine.schema import TupleSchema
+from engine.suffixes import SUFFIXES
 
-_QUICK_LOOK_BYTES = 1024 * 1024 * 1024
+_LOOK_THROUGH_BYTES = 1024 * 1024 * 1024
 
 
 class DelimitedFormat:
     """CSV, TSV, PSV, TBL."""
 
     name: ClassVar[str] = "text"
-    suffixes: ClassVar[tuple[str, ...]] = tuple(DELIMITERS)
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
     options: ClassVar[type[BaseModel]] = DelimitedOptions
 
     def discover(self, file: SourceFile, options: DelimitedOptions) -> TupleSchema:
@@ -34,26 +37,49 @@ class DelimitedFormat:
     def splits(self, file: SourceFile, options: DelimitedOptions, target_bytes: int) -> list[SourceFile]:
         """Ranges of about ``target_bytes``.
 
-        A file is split where no quoted field can hold a line end: if it has no quotes, if the option ``multiline``
-        says so, or if it is at most 1 GiB and has no quote character in it, which is looked up. An escaped line end
-        is as a quoted one. Compressed files and other encodings than UTF-8 are never split.
+        Rows of one line each are cut anywhere: those of files without a quote, and of all files if the option
+        ``multiline`` says so. Other files of at most 1 GiB are looked through for the ends of rows. Compressed files,
+        other encodings than UTF-8, and rows that are not plain (see :mod:`engine.readers.delimited.rows`) are never
+        split.
         """
         if file.size_bytes <= target_bytes or not is_splittable(options, file.path):
             return [file]
-        if options.multiline and not _has_only_lines(file, Dialect.of(options, file.path)):
+        try:
+            if not options.multiline or _has_only_lines(file, options):
+                ranges = byte_ranges(file.size_bytes, target_bytes)
+                return [replace(file, start=start, end=end) for start, end in ranges]
+            return [file] if file.size_bytes > _LOOK_THROUGH_BYTES else _row_ranges(file, options, target_bytes)
+        except FileError:  # whoever reads it tells
             return [file]
-        return [replace(file, start=start, end=end) for start, end in byte_ranges(file.size_bytes, target_bytes)]
 
 
-def _has_only_lines(file: SourceFile, dialect: Dialect) -> bool:
-    """Whether no row has more than one line."""
-    special = [character.encode() for character in (dialect.quote, dialect.escape) if character]
+def _has_only_lines(file: SourceFile, options: DelimitedOptions) -> bool:
+    """Whether no row but the header has more than one line. Raises: FileError."""
+    special = [character.encode() for character in (options.quote, options.escape) if character]
     if not special:
         return True
-    if file.size_bytes > _QUICK_LOOK_BYTES:
+    if file.size_bytes > _LOOK_THROUGH_BYTES:
         return False
+    header = read_header(file, options)
     with ByteStream(file) as stream:
+        stream.skip(header.start)
         while data := stream.read(BLOCK_BYTES):
             if any(character in data for character in special):
                 return False
     return True
+
+
+def _row_ranges(file: SourceFile, options: DelimitedOptions, target_bytes: int) -> list[SourceFile]:
+    """Raises: FileError."""
+    header = read_header(file, options)
+    cuts = [0]
+    rest, block_bytes = replace(file, start=header.start), min(BLOCK_BYTES, target_bytes)
+    with LineBlocks(rest, max_line_bytes=options.max_line_bytes, block_bytes=block_bytes) as lines:
+        end = max(header.start, lines.start_bytes)
+        for rows in RowBlocks(lines, Dialect.of(options, file.path), options.max_line_bytes):
+            if isinstance(rows, ParsedRows):
+                return [file]
+            end += len(rows.block.codes)
+            if end - cuts[-1] >= target_bytes and end < file.size_bytes:
+                cuts.append(end)
+    return [replace(file, start=start, end=stop) for start, stop in zip(cuts, [*cuts[1:], None], strict=True)]

@@ -70,7 +70,7 @@ class _Start:
     def __init__(self, blocks: LineBlocks) -> None:
         self.lines = 0
         self._blocks = blocks
-        self._block = blocks.next() or Block(codes_of(b""), 1)
+        self._block = blocks.next() or Block.of(codes_of(b""), 1)
         self.offset = blocks.start_bytes
 
     def skip(self, lines: int) -> None:

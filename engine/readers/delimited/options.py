@@ -1,20 +1,15 @@
 """The options of delimited text, and what they mean for one file."""
 
 import codecs
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from types import MappingProxyType
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from engine.readers.lines import DEFAULT_MAX_LINE_BYTES
 from engine.readers.stream import UTF_8, codec_of
-from engine.source import suffix_of
-
-DELIMITERS: Mapping[str, str] = MappingProxyType({".csv": ",", ".tsv": "\t", ".psv": "|", ".tbl": "|"})
-"""By suffix, what stands between fields."""
+from engine.suffixes import TEXT_DELIMITERS, suffix_of
 
 _OF_LINES = "\r\n\0"
 _BYTE_ENCODINGS_ONLY = "is no encoding of text that this Python knows"
@@ -79,8 +74,8 @@ class DelimitedOptions(BaseModel):
     )
     multiline: bool = Field(
         True,
-        description="A quoted field may hold line ends. If not, large files are always split; else only those that a "
-        "quick look finds without quotes.",
+        description="A quoted field may hold line ends. If not, files are cut anywhere; else those with quotes are "
+        "looked through for the ends of rows first, up to 1 GiB, and larger ones are read by one task.",
     )
     max_line_bytes: int = Field(
         DEFAULT_MAX_LINE_BYTES, ge=1024, le=1 << 30, description="The longest row; longer ones are an error."
@@ -133,7 +128,7 @@ class Dialect:
 
     @classmethod
     def of(cls, options: DelimitedOptions, path: str) -> Self:
-        delimiter = options.delimiter or DELIMITERS.get(suffix_of(path), ",")
+        delimiter = options.delimiter or TEXT_DELIMITERS.get(suffix_of(path), ",")
         return cls(delimiter, options.quote, options.escape, options.comment)
 
 

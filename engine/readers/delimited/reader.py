@@ -12,16 +12,18 @@ Not guaranteed: that a ragged row or a malformed value of a column that nobody r
 that only counts rows.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from engine.errors import LoaderStateError
+from engine.readers.ahead import worked_ahead
 from engine.readers.delimited.contents import Contents, GenericContents, NamedContents
 from engine.readers.delimited.conversion import Plan, is_direct
 from engine.readers.delimited.header import COLUMNS, Header, read_header
 from engine.readers.delimited.options import DelimitedOptions, Dialect, EmptyValue
-from engine.readers.delimited.rows import RowBlocks
+from engine.readers.delimited.rows import ParsedRows, PlainRows, RowBlocks
 from engine.readers.lines import BLOCK_BYTES, LineBlocks
 from engine.result_set.loader import ResultSetLoader
 from engine.scan.reader import SchemaNegotiator, SourceFile
@@ -53,7 +55,8 @@ class DelimitedReader:
             negotiator.table_schema(schema, is_complete=True)
             contents = NamedContents(self._plan(schema, negotiator), self._options, self._lines.place)
         rows = RowBlocks(self._lines, self._dialect, self._options.max_line_bytes)
-        self._open = _Open(rows, contents, negotiator.build(), is_count=_is_count(contents, negotiator))
+        attempts = worked_ahead(rows, contents.attempt)
+        self._open = _Open(rows, attempts, contents, negotiator.build(), is_count=_is_count(contents, negotiator))
         return True
 
     def next(self) -> bool:
@@ -89,28 +92,33 @@ class _Open:
 
     Attributes:
         rows: What is still to be read.
+        attempts: The same, with what was made of it ahead.
         contents: What becomes of rows.
         loader: Where they go to.
         is_count: No column is wanted.
     """
 
     rows: RowBlocks
+    attempts: Iterator[tuple[PlainRows | ParsedRows, pa.Table | None]]
     contents: Contents
     loader: ResultSetLoader
     is_count: bool
 
     def next(self) -> bool:
-        rows = self.rows.next()
-        if rows is None:
-            self.contents.finish()
-            return False
         if self.is_count:
-            self.loader.skip_rows(self.contents.count(rows))
-            return True
-        table = self.contents.table(rows)
-        self.loader.context = self.contents.place_of(rows)
-        self.loader.append(table)
-        return True
+            rows = self.rows.next()
+            if rows is not None:
+                self.loader.skip_rows(self.contents.count(rows))
+                return True
+        else:
+            rows, table = next(self.attempts, (None, None))
+            if rows is not None:
+                table = self.contents.table(rows) if table is None else table
+                self.loader.context = self.contents.place_of(rows)
+                self.loader.append(table)
+                return True
+        self.contents.finish()
+        return False
 
 
 def _promised(schema: TupleSchema, negotiator: SchemaNegotiator) -> TupleSchema:

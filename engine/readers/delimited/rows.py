@@ -8,8 +8,8 @@ Guarantees:
    about them. This is checked, not assumed: a quote with even number must stand at the start of a field or double
    the one before it, one with odd number at the end of a field or before another. By induction from the start of
    the block, it is then inside or outside of quotes as its number says.
-3. What is not this format is an error that names the line: bytes that are not UTF-8, a quote that is never closed,
-   text after a closing quote, a carriage return outside quotes within a row.
+3. What is not this format is an error that names the line: bytes that are not UTF-8, or zero; a quote that is never
+   closed; text after a closing quote; a carriage return outside quotes within a row.
 """
 
 import csv
@@ -68,6 +68,10 @@ class RowBlocks:
         self._max_row_bytes = max_row_bytes
         self._rest: Block | None = None
 
+    def __iter__(self) -> Iterator[PlainRows | ParsedRows]:
+        while (rows := self.next()) is not None:
+            yield rows
+
     def next(self) -> PlainRows | ParsedRows | None:
         """Raises: FormatError."""
         while (block := self._more()) is not None:
@@ -83,7 +87,7 @@ class RowBlocks:
         plain = plain_bytes(block.codes, self._dialect)
         if plain is None:
             return parse(block, self._dialect, self._lines.place)
-        return PlainRows(Block(block.codes[: plain.whole], block.line), plain.has_quotes), plain.whole
+        return PlainRows(block.until(plain.whole), plain.has_quotes), plain.whole
 
     def _more(self) -> Block | None:
         """The begun row, if there is one, and the next lines."""

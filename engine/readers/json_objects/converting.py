@@ -2,7 +2,8 @@
 
 Guarantees:
 
-1. An integer in a column of doubles is exactly that integer as a double, or there is a ValueConversionError.
+1. An integer in a column of doubles is exactly that integer as a double, or there is a ValueConversionError; likewise
+   in a column of floats. No number becomes infinite.
 2. A value in a column of text is its text in the file, without white space if it is an array or an object.
 """
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 from engine.context import ErrorContext
 from engine.errors import ValueConversionError
 from engine.readers.json_objects.place import Place
-from engine.readers.json_objects.types import DOUBLE, INTEGER, TEXT, join_names
+from engine.readers.json_objects.types import DOUBLE, FLOAT, TEXT, join_names
 from engine.readers.json_objects.values import Number, Row, text_of
 
 
@@ -67,20 +68,21 @@ class Converting:
         raise self._refused(path, text_of(value), type_)
 
     def _number_value(self, value: Number, type_: pa.DataType, path: str) -> Any:
-        if type_.equals(INTEGER) and value.is_integer:
+        if pa.types.is_integer(type_) and value.is_integer and _holds(type_, int(value)):
             return int(value)
         if pa.types.is_decimal128(type_):
             return self._decimal(value, type_, path)
         if type_.equals(DOUBLE):
-            return self._double(value, path)
+            return self._floating(value, float(value), "double", path)
+        if type_.equals(FLOAT):
+            return self._floating(value, pa.scalar(float(value), FLOAT).as_py(), "float", path)
         raise self._refused(path, str(value), type_)
 
-    def _double(self, value: Number, path: str) -> float:
-        number = float(value)
+    def _floating(self, value: Number, number: float, type_: str, path: str) -> float:
         if math.isinf(number) and not value.endswith("Infinity"):
-            raise self._refused(path, str(value), "at most the largest double")
+            raise self._refused(path, str(value), f"at most the largest {type_}")
         if value.is_integer and int(number) != int(value):
-            raise self._refused(path, str(value), "exact as a double")
+            raise self._refused(path, str(value), f"exact as a {type_}")
         return number
 
     def _decimal(self, value: str, type_: pa.Decimal128Type, path: str) -> Decimal:
@@ -97,3 +99,9 @@ class Converting:
     @property
     def _context(self) -> ErrorContext:
         return self._place.at(self._number)
+
+
+def _holds(type_: pa.DataType, value: int) -> bool:
+    """Whether a signed integer is not too large for the type."""
+    bits: int = type_.bit_width - 1
+    return -(1 << bits) <= value < 1 << bits

@@ -1,4 +1,4 @@
-"""Whether pyarrow may have rounded integers when it made doubles of them."""
+"""Whether pyarrow may have rounded integers when it made floats or doubles of them."""
 
 import re
 
@@ -7,31 +7,31 @@ import pyarrow.compute as pc
 
 from engine.readers.codes import Codes
 
-_EXACT_UP_TO = 2.0**53
+_EXACT_UP_TO = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
 _LONG_INTEGER = re.compile(rb"[:\[,]\s*-?\d{16,}\s*[,}\]]")
 
 
 def may_lose_digits(table: pa.Table, data: Codes) -> bool:
-    """Whether ``data``, from which ``table`` was parsed, may have an integer that no double can hold.
+    """Whether ``data``, from which ``table`` was parsed, may have a number that its column cannot hold.
 
-    Never False if there is one in a column of doubles; True perhaps without need.
+    Never False if there is an integer that is no double in a column of doubles, or likewise of floats, or a number
+    that is too large for a float; True perhaps without need.
     """
-    return any(_has_large(column) for column in table.columns) and _LONG_INTEGER.search(data.data) is not None
+    if any(_has_large(column, pa.float32()) for column in table.columns):
+        return True
+    has_doubles = any(_has_large(column, pa.float64()) for column in table.columns)
+    return has_doubles and _LONG_INTEGER.search(data.data) is not None
 
 
-def _has_large(column: pa.ChunkedArray) -> bool:
-    """Whether a double in the column, or inside it, is so large that not every integer near it is a double."""
+def _has_large(column: pa.ChunkedArray, of: pa.DataType) -> bool:
+    """Whether a number of that type, in the column or inside it, is so large that not every integer near it is one."""
     type_ = column.type
     if pa.types.is_struct(type_):
         flat = column.flatten()
-        return any(_has_large(member) for member in flat)
+        return any(_has_large(member, of) for member in flat)
     if pa.types.is_list(type_):
-        return _has_large(pc.list_flatten(column))
-    if not pa.types.is_float64(type_):
+        return _has_large(pc.list_flatten(column), of)
+    if not type_.equals(of):
         return False
     smallest, largest = pc.min_max(column).values()
-    return _is_large(smallest.as_py()) or _is_large(largest.as_py())
-
-
-def _is_large(value: float | None) -> bool:
-    return value is not None and not abs(value) < _EXACT_UP_TO
+    return any(one is not None and not abs(one) < _EXACT_UP_TO[of] for one in (smallest.as_py(), largest.as_py()))

@@ -136,7 +136,7 @@ class SequenceOfObjects:
             self._number += 1
         if not found:
             return None
-        return Block(codes_of(("\n".join(found) + "\n").encode()), first)
+        return Block.of(codes_of(("\n".join(found) + "\n").encode()), first)
 
     def _next_object(self) -> str | None:
         """The next object as a line; None at the end."""

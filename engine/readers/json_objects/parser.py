@@ -9,7 +9,8 @@ Guarantees:
 1. Both parsers give the same rows. What they know of the file only grows.
 2. Names of one tuple never differ by letter case alone: that is a DuplicateColumnError that names both.
 3. Columns that were only null so far are LATE.
-4. Memory stays bounded when each row has names of its own: what is parsed at once has at most ``_MAX_CELLS`` cells,
+4. A conflict of types, or of names, is told with its line.
+5. Memory stays bounded when each row has names of its own: what is parsed at once has at most ``_MAX_CELLS`` cells,
    and a file with more than ``max_columns`` names is a FormatError.
 """
 
@@ -20,6 +21,7 @@ import pyarrow as pa
 from pyarrow import json
 
 from engine.context import ErrorContext
+from engine.errors import DuplicateColumnError, SchemaConflictError
 from engine.readers.codes import LINE_FEED, Codes, count, find
 from engine.readers.errors import FormatError
 from engine.readers.json_objects.converting import Converting
@@ -43,7 +45,6 @@ from engine.readers.lines import Block
 from engine.schema import LATE
 
 _MAX_CELLS = 8 * 1024 * 1024
-_PARALLEL_BYTES = 1024 * 1024
 _LOOK_BYTES = 16 * 1024
 _NO_COLUMNS = pa.struct([])
 
@@ -54,6 +55,19 @@ class Demand:
 
     is_projected: Callable[[str], bool]
     promised_type: Callable[[pa.Field], pa.DataType | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What a block was parsed to ahead.
+
+    Attributes:
+        wanted: The columns by which it was parsed.
+        table: None if it needs a closer look.
+    """
+
+    wanted: pa.StructType
+    table: pa.Table | None
 
 
 EVERYTHING = Demand(lambda _: True, lambda _: None)
@@ -73,7 +87,7 @@ class ObjectParser:
         self._options = options
         self._demand = demand
         self._lines = LineParser(place, options.malformed)
-        self._typing = Typing(options.on_type_conflict, demand.is_projected, self._is_text, all_text=options.all_text)
+        self._typing = self._new_typing()
         self._known: pa.StructType = _NO_COLUMNS
         self._wanted: pa.StructType = _NO_COLUMNS
         self._is_for_python = options.all_text
@@ -83,12 +97,29 @@ class ObjectParser:
         """The names and types that the file has, as far as it was parsed."""
         return self._known
 
-    def tables(self, block: Block) -> Iterator[pa.Table]:
+    def attempt(self, block: Block) -> "Attempt":
+        """Parses a block by what is known now. For another thread: it changes nothing."""
+        wanted = self._wanted
+        if self._is_for_python or not wanted.num_fields or self._has_too_many_cells(block.line_feeds):
+            return Attempt(wanted, None)
+        data = safe_lines(block.codes)
+        table = None if data is None else _parsed(data, pa.schema(list(wanted)), "error")
+        is_exact = table is not None and data is not None and not may_lose_digits(table, data)
+        return Attempt(wanted, table if is_exact else None)
+
+    def tables(self, block: Block, attempt: "Attempt | None" = None) -> Iterator[pa.Table]:
         """The rows of a block, in parts.
+
+        Args:
+            block: The next one.
+            attempt: What was made of it ahead. It counts if nothing was learnt since.
 
         Raises:
             EngineError.
         """
+        if attempt is not None and attempt.table is not None and attempt.wanted is self._wanted:
+            yield attempt.table
+            return
         data = None if self._is_for_python else safe_lines(block.codes)
         if data is None:
             yield from self._by_python(block)
@@ -112,9 +143,18 @@ class ObjectParser:
         table = None if data is None else _parsed(data, pa.schema([]), "ignore")
         return sum(1 for _ in self._lines.rows(block)) if table is None else int(table.num_rows)
 
+    def first_place(self, block: Block, is_meant: Callable[[pa.StructType], bool]) -> ErrorContext | None:
+        """The first row of a block whose own names and types are those that are meant."""
+        types = self._new_typing().new_types(list(self._lines.rows(block)), self._place)
+        return next((self._place.at(number) for type_, number in types if is_meant(type_)), None)
+
     def finish(self, context: ErrorContext) -> None:
         """Says in the log what was left out."""
         self._lines.warn(context)
+
+    def _new_typing(self) -> Typing:
+        options = self._options
+        return Typing(options.on_type_conflict, self._demand.is_projected, self._is_text, all_text=options.all_text)
 
     def _has_too_many_cells(self, rows: int) -> bool:
         return rows * max(leaf_count(self._known), 1) > _MAX_CELLS
@@ -134,7 +174,10 @@ class ObjectParser:
             if table is None or may_lose_digits(table, piece) or self._may_hide_integers(table.schema):
                 return False
             found = pa.struct([field.with_type(inferred(field.type)) for field in table.schema])
-            self._merge(found, self._place.near(block.line, block.last_line))
+            try:
+                self._merge(found, self._place.near(block.line, block.last_line))
+            except (SchemaConflictError, DuplicateColumnError):  # Python's parser tells the line
+                return False
         return not self._known.equals(before)
 
     def _may_hide_integers(self, schema: pa.Schema) -> bool:
@@ -184,15 +227,11 @@ class ObjectParser:
 def _parsed(data: Codes, schema: pa.Schema | None, unexpected: str) -> pa.Table | None:
     """What pyarrow makes of lines; None if it refuses them."""
     options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected)
-    for block_bytes in (_PARALLEL_BYTES, len(data) + 1):
-        try:
-            return json.read_json(
-                pa.BufferReader(pa.py_buffer(data)), json.ReadOptions(block_size=block_bytes), options
-            )
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            if "straddl" not in str(error):  # a line is longer than a part
-                return None
-    return None
+    reading = json.ReadOptions(block_size=len(data) + 1, use_threads=False)
+    try:
+        return json.read_json(pa.BufferReader(pa.py_buffer(data)), reading, options)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
 
 
 def _pieces(data: Codes) -> Iterator[tuple[int, int]]:

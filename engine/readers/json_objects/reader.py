@@ -9,15 +9,16 @@ Guarantees:
 Not guaranteed: that values of columns that nobody reads are JSON of one type.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from engine.errors import LoaderStateError
+from engine.errors import LoaderStateError, SchemaConflictError
+from engine.readers.ahead import worked_ahead
 from engine.readers.json_objects.objects import Objects, open_objects
 from engine.readers.json_objects.options import JsonOptions
-from engine.readers.json_objects.parser import Demand, ObjectParser
-from engine.readers.lines import BLOCK_BYTES
+from engine.readers.json_objects.parser import Attempt, Demand, ObjectParser
+from engine.readers.lines import BLOCK_BYTES, Block
 from engine.result_set.loader import ResultSetLoader
 from engine.scan.reader import SchemaNegotiator, SourceFile
 
@@ -32,16 +33,21 @@ class JsonReader:
         self._objects: Objects | None = None
         self._parser: ObjectParser | None = None
         self._loader: ResultSetLoader | None = None
+        self._attempts: Iterator[tuple[Block, Attempt | None]] = iter(())
         self._tables: Iterator[pa.Table] = iter(())
         self._place = file.context
+        self._block: Block | None = None
+        self._promised_type: Callable[[pa.Field], pa.DataType | None] = lambda _: None
         self._is_count = False
 
     def open(self, negotiator: SchemaNegotiator) -> bool:
         self._objects = open_objects(self._file, self._options, self._block_bytes)
+        self._promised_type = negotiator.promised_type
         demand = Demand(negotiator.is_projected, negotiator.promised_type)
         self._parser = ObjectParser(self._objects.place, self._options, demand)
         self._is_count = negotiator.is_projection_empty
         self._loader = negotiator.build()
+        self._attempts = self._blocks(self._objects, self._parser)
         return True
 
     def next(self) -> bool:
@@ -50,7 +56,7 @@ class JsonReader:
         table = next(self._tables, None)
         if table is not None:
             self._loader.context = self._place
-            self._loader.append(table)
+            self._append(table, self._parser, self._loader)
             return True
         return self._next_block(self._objects, self._parser, self._loader)
 
@@ -58,14 +64,42 @@ class JsonReader:
         if self._objects is not None:
             self._objects.close()
 
+    @staticmethod
+    def _blocks(objects: Objects, parser: ObjectParser) -> Iterator[tuple[Block, Attempt | None]]:
+        """The blocks, from the second one on with what was made of them ahead: before that, nothing is known."""
+        first = objects.next()
+        if first is not None:
+            yield first, None
+            yield from worked_ahead(iter(objects.next, None), parser.attempt)
+
+    def _append(self, table: pa.Table, parser: ObjectParser, loader: ResultSetLoader) -> None:
+        """Tells the line of a type that cannot become the promised one."""
+        try:
+            loader.append(table)
+        except SchemaConflictError as conflict:
+            place = None if self._block is None else parser.first_place(self._block, self._conflicts)
+            raise conflict.at((place or self._place).position) from None
+
+    def _conflicts(self, row: pa.StructType) -> bool:
+        try:
+            for field in row:
+                self._promised_type(field)
+        except SchemaConflictError:
+            return True
+        return False
+
     def _next_block(self, objects: Objects, parser: ObjectParser, loader: ResultSetLoader) -> bool:
-        block = objects.next()
-        if block is None:
-            parser.finish(self._file.context)
-            return False
         if self._is_count:
-            loader.skip_rows(parser.count(block))
+            block = objects.next()
+            if block is not None:
+                loader.skip_rows(parser.count(block))
+                return True
         else:
-            self._place = objects.place.near(block.line, block.last_line)
-            self._tables = parser.tables(block)
-        return True
+            block, attempt = next(self._attempts, (None, None))
+            if block is not None:
+                self._block = block
+                self._place = objects.place.near(block.line, block.last_line)
+                self._tables = parser.tables(block, attempt)
+                return True
+        parser.finish(self._file.context)
+        return False

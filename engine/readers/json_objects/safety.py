@@ -15,6 +15,7 @@ from engine.readers.codes import CARRIAGE_RETURN, LINE_FEED, Codes, codes_of, co
 from engine.readers.json_objects.values import MAX_DEPTH
 
 _OPENING = ord("{")
+_BRACE_BIT = np.uint8(ord("{") ^ ord("["))  # makes a brace of a bracket
 _STRUCTURE = b'{}[]"\n'
 _OTHERS = bytes(set(range(256)) - set(_STRUCTURE))
 _STRING = re.compile(rb'"[^"\n]*"')
@@ -34,23 +35,23 @@ def safe_lines(codes: Codes) -> Codes | None:
     if not is_ascii(codes) and not _is_utf_8(codes.tobytes()):
         return None
     rows = _object_lines(codes)
-    if rows != count(codes, LINE_FEED):
+    if rows is None:
         lines = map(bytes.strip, codes.tobytes().split(b"\n"))
         codes = codes_of(b"".join(line + b"\n" for line in lines if line))
         rows = _object_lines(codes)
-        if rows != count(codes, LINE_FEED):
+        if rows is None:
             return None
     # Each line has one opening at its start, so no line has more than the others together, and one.
-    others = count(codes, _OPENING) + count(codes, ord("[")) - rows
+    others = count(np.bitwise_or(codes, _BRACE_BIT), _OPENING) - rows
     return codes if others < MAX_DEPTH or _depth(codes.tobytes()) <= MAX_DEPTH else None
 
 
-def _object_lines(codes: Codes) -> int:
-    """How many lines begin with an opening brace."""
-    if not len(codes):
-        return 0
-    starts = (codes[:-1] == LINE_FEED) & (codes[1:] == _OPENING)
-    return int(np.count_nonzero(starts)) + int(codes[0] == _OPENING)
+def _object_lines(codes: Codes) -> int | None:
+    """How many lines there are; None if one does not begin with an opening brace."""
+    ends = np.flatnonzero(codes == LINE_FEED)
+    if len(codes) and not (codes[0] == _OPENING and (codes[ends[:-1] + 1] == _OPENING).all()):
+        return None
+    return len(ends)
 
 
 def _depth(data: bytes) -> int:

@@ -25,6 +25,7 @@ from engine.schema import LATE, TupleSchema, folded
 
 INTEGER: Final = pa.int64()
 LONG_INTEGER: Final = pa.decimal128(38, 0)
+FLOAT: Final = pa.float32()
 DOUBLE: Final = pa.float64()
 TEXT: Final = pa.string()
 
@@ -117,7 +118,9 @@ def with_promise(found: pa.DataType, promised: pa.DataType | None) -> pa.DataTyp
         return pa.list_(with_promise(found.value_type, promised.value_type))
     if promised.equals(TEXT) or (found in _NUMBERS and pa.types.is_decimal128(promised)):
         return promised
-    return DOUBLE if found.equals(INTEGER) and promised.equals(DOUBLE) else found
+    is_narrower = found.equals(INTEGER) and pa.types.is_signed_integer(promised)
+    is_floating = found in (INTEGER, DOUBLE) and (promised.equals(DOUBLE) or promised.equals(FLOAT))
+    return promised if is_narrower or is_floating else found
 
 
 def _members_with_promise(found: pa.StructType, promised: TupleSchema) -> pa.StructType:

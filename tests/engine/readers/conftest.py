@@ -50,7 +50,7 @@ class MemoryFile:
     def splits(self, target_bytes: int) -> list[SourceFile]:
         return self.format.splits(self.source, self.typed_options, target_bytes)
 
-    def batches(self, *, part=None, columns=None, provided=None, row_filter=None) -> list[pa.RecordBatch]:
+    def batches(self, *, part=None, columns=None, provided=None, row_filters=()) -> list[pa.RecordBatch]:
         """What a scan gives; ``columns`` are names, ``provided`` is a dictionary of types."""
         file = part or self.source
         make = partial(self.make_reader or self.format.reader, file, self.typed_options)
@@ -58,7 +58,7 @@ class MemoryFile:
             selected=self.path,
             projection=EVERYTHING if columns is None else ProjectionList.parse(columns),
             provided=None if provided is None else TupleSchema(pa.field(*item) for item in provided.items()),
-            row_filter=row_filter,
+            row_filters=row_filters,
         )
         return list(Scan([ScanInput(file, make)], plan, file.context).batches())
 

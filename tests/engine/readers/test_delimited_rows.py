@@ -12,7 +12,8 @@ from engine.errors import EngineError
 from engine.readers.delimited.reader import DelimitedReader
 from engine.readers.errors import FormatError
 
-values = st.text(st.sampled_from("ab,|\t\"'\r\n \0é€😀\u2028\x85") | st.characters(codec="utf-8"), max_size=6)
+characters = st.characters(codec="utf-8", exclude_characters="\0")
+values = st.text(st.sampled_from("ab,|\t\"'\r\n é€😀\u2028\x85") | characters, max_size=6)
 tables = st.lists(st.lists(values, min_size=1, max_size=4), max_size=20)
 blocks = st.integers(16, 60).map(lambda size: partial(DelimitedReader, block_bytes=size))
 
@@ -134,6 +135,8 @@ def test_other_encodings_are_read(memory_file, encoding):
     ("data", "line", "problem"),
     [
         (b"a,b\n\xff,b\n", 2, "not UTF-8"),
+        (b"a,b\nc,\0\n", 2, "a byte that is zero"),
+        ("a,b\n".encode("utf-16-le"), 1, "a byte that is zero"),
         (b'a,b\n\n"c\nd', 3, "never closed"),
         (b'a\n"b"c\n', 2, "goes on after its closing quote"),
         (b"a\nb\rc\n", 2, "carriage return"),
@@ -175,9 +178,22 @@ def test_the_parts_of_a_file_have_each_row_once(memory_file, header, lines, targ
     assert file.split_rows(target_bytes) == file.rows()
 
 
+@pytest.mark.parametrize("header", [True, False])
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+def test_files_with_line_ends_in_quotes_are_split_between_rows(memory_file, header, start):
+    content = start + 'a,"b"\n' + "".join(f'{number},"line\n""{number}""\n,"\n' for number in range(200))
+    file = memory_file("a.csv", content, header=header)
+    for target_bytes in (32, 100, 1000, 10_000):
+        parts = file.splits(target_bytes)
+        assert len(parts) == 1 or len(parts) > len(content) / target_bytes / 4
+        assert file.split_rows(target_bytes) == file.rows()
+    assert len(file.splits(100)) > 10
+
+
 def test_a_file_is_split_only_where_no_quoted_field_can_hold_a_line_end(memory_file):
     assert len(memory_file("a.csv", "a,b\n" * 100).splits(40)) == 10
-    assert len(memory_file("a.csv", '"a",b\n' * 100).splits(40)) == 1
+    assert len(memory_file("a.csv", '"a",b\n' * 100).splits(40)) == 10
+    assert len(memory_file("a.csv", 'a 2" pipe,b\n' * 100).splits(40)) == 1
     assert len(memory_file("a.csv", '"a",b\n' * 100, multiline=False).splits(60)) == 10
     assert len(memory_file("a.csv", '"a",b\n' * 100, quote="").splits(60)) == 10
     assert len(memory_file("a.csv", "a\\\nb\n" * 100, escape="\\").splits(40)) == 1

@@ -230,3 +230,33 @@ def test_errors_say_where_the_reader_is(loaders: Any) -> None:
     loader.writer.start_row()
     with pytest.raises(ValueConversionError, match=r"^line 7: column 'n'"):
         loader.writer.column("n").set_string("x")
+
+
+def test_an_array_of_maps_that_is_written_again_before_its_row_is_saved_is_replaced(loaders: Any) -> None:
+    loader = loaders.of(pa.field("m", pa.list_(pa.struct([("x", pa.int8())]))))
+    for number in (1, 2):
+        loader.writer.start_row()
+        loader.writer.column("m").set_value([{"x": number}] * number)
+    loader.writer.column("m").set_value([{"x": 3}])
+    loader.writer.save_row()
+    assert loader.harvest().to_pylist() == [{"m": [{"x": 3}]}]
+
+
+def test_members_that_are_left_out_of_maps_in_an_array_are_null_there(loaders: Any, written: Any) -> None:
+    loader = loaders.of(pa.field("m", pa.list_(pa.struct([("x", pa.int8()), ("y", pa.string())]))))
+    loader.writer.start_row()
+    written.row(loader, {"m": [{"x": 1, "y": ...}, {"x": ..., "y": "b"}, {"x": ..., "y": ...}]})
+    loader.writer.save_row()
+    assert loader.harvest().column(0).to_pylist() == [
+        [{"x": 1, "y": None}, {"x": None, "y": "b"}, {"x": None, "y": None}]
+    ]
+
+
+def test_arrays_of_dicts_are_written_element_by_element(loaders: Any, written: Any) -> None:
+    loader = loaders.of(pa.field("l", pa.list_(pa.map_(pa.string(), pa.int8()))))
+    rows = [[[("a", 1), ("b", None)], []], [], [[("a", 2)]]]
+    for row in rows:
+        loader.writer.start_row()
+        written.row(loader, {"l": row})
+        loader.writer.save_row()
+    assert loader.harvest().column(0).to_pylist() == rows

@@ -304,3 +304,23 @@ def test_only_the_values_of_the_overflow_row_are_copied(loaders: Any) -> None:
     batch = loader.harvest()
     assert pa.total_allocated_bytes() == before
     assert batch.column("b").buffers()[2].size == batch.num_rows * len(BIG)
+
+
+def test_nulls_that_were_written_before_and_after_the_overflow_stay_nulls_in_both_batches(loaders: Any) -> None:
+    loader = loaders.of(
+        pa.field("n", pa.int32()), pa.field("b", pa.string()), pa.field("after", pa.int32()), vector_bytes=VECTOR_BYTES
+    )
+    for number in range(3):
+        loader.writer.set_row(None if number != 1 else 1, BIG, None if number else 0)
+    first, second = loaders.rest(loader)
+    assert [(row["n"], row["after"]) for row in first.to_pylist()] == [(None, 0), (1, None)]
+    assert [(row["n"], row["after"]) for row in second.to_pylist()] == [(None, None)]
+
+
+def test_arrays_of_dicts_overflow_with_their_row(loaders: Any) -> None:
+    loader = loaders.of(pa.field("l", pa.list_(pa.map_(pa.string(), pa.int8()))), vector_bytes=VECTOR_BYTES)
+    rows = [[[("k" * 60, 1)], []], [None, [("l", None), ("m" * 60, 3)]]]
+    for row in rows:
+        loader.writer.set_row(row)
+    shown = [batch.column(0).to_pylist() for batch in loaders.rest(loader)]
+    assert shown == [rows[:1], rows[1:]]

@@ -7,11 +7,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from engine.context import ErrorContext
 from engine.errors import LoaderStateError, SchemaConflictError, ValueConversionError
 from engine.limits import BatchLimits
 from engine.projection.filter import PROJECT_ALL, PROJECT_NONE, Projected, ProjectionFilter
+from engine.projection.list_filter import ListFilter
+from engine.projection.project_list import ProjectionList
 from engine.result_set.loader import ResultSetLoader
 from engine.schema import TupleSchema
+from engine.schema_tracker.tracker import schema_tracker
 
 
 @dataclass(frozen=True)
@@ -210,3 +214,59 @@ def test_a_union_is_refused(loaders: Any) -> None:
     union = pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["x", "y"])])
     with pytest.raises(SchemaConflictError, match="column 'u'"):
         loaders.of().append(pa.table({"u": union}))
+
+
+KINDS = {
+    "scalar": (pa.string(), "x"),
+    "array": (pa.list_(pa.int32()), [1, None]),
+    "array_of_arrays": (pa.list_(pa.list_(pa.int32())), [[1], []]),
+    "map": (pa.struct([S, N]), {"s": "x", "n": 1}),
+    "array_of_maps": (pa.list_(pa.struct([S])), [{"s": "x"}]),
+    "dict": (pa.map_(pa.string(), pa.int32()), [("k", 1)]),
+    "array_of_dicts": (pa.list_(pa.map_(pa.string(), pa.int32())), [[("k", 1)]]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_unprojected_column_of_any_kind_takes_rows_and_arrays(kind: str, is_late: bool) -> None:
+    type_, value = KINDS[kind]
+    column = pa.field("c", type_)
+    loader = loader_of(Only({"n": None}), *([N] if is_late else [N, column]))
+    loader.writer.set_row(0, *([] if is_late else [value]))
+    if is_late:
+        loader.writer.add_column(column)
+    loader.writer.set_row(1, value)
+    loader.append(pa.table({"n": pa.array([2], pa.int32()), "c": pa.array([value], type_)}))
+    assert loader.harvest().to_pylist() == [{"n": 0}, {"n": 1}, {"n": 2}]
+
+
+def test_a_query_that_wants_other_columns_than_there_are_counts_rows() -> None:
+    wanted = ListFilter(ProjectionList.parse(["x", "y.z"]))
+    loader = loader_of(wanted, N, pa.field("m", pa.struct([S])), rows=2)
+    loader.writer.set_row(1, {"s": "x"})
+    loader.append(pa.table({"n": pa.array([1, 2], pa.int32())}))
+    assert (loader.harvest().num_rows, loader.has_look_ahead) == (2, True)
+    loader.start_batch()
+    loader.skip_rows(1)
+    batch = loader.harvest()
+    assert (batch.num_rows, batch.num_columns) == (2, 0)
+
+
+def test_a_query_that_wants_other_members_than_there_are_has_the_map_without_any() -> None:
+    loader = loader_of(ListFilter(ProjectionList.parse(["m.x"])), pa.field("m", pa.struct([S])))
+    loader.writer.set_row({"s": "x"})
+    loader.append(pa.table({"m": [{"s": "y"}, None]}))
+    batch = loader.harvest()
+    assert batch.schema.field("m").type == pa.struct([])
+    assert batch.column(0).to_pylist() == [{}, {}, None]
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_a_strict_schema_leaves_out_columns_and_members_and_a_lenient_one_does_not(is_strict: bool) -> None:
+    provided = TupleSchema([N, pa.field("m", pa.struct([S]))])
+    tracker = schema_tracker(["*"], provided=provided, is_strict=is_strict)
+    loader = loader_of(tracker.projection_filter(ErrorContext("dfs", "1.json")), N)
+    loader.append(pa.table({"n": pa.array([1], pa.int32()), "m": [{"s": "x", "o": 2}], "z": [3]}))
+    strict = {"n": 1, "m": {"s": "x"}}
+    assert loader.harvest().to_pylist() == [strict if is_strict else {"n": 1, "m": {"s": "x", "o": 2}, "z": 3}]

@@ -1,7 +1,12 @@
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from engine.errors import ProjectionError
+from engine.file_scan import FileScan
 from engine.scan.implicit import FileLocation, implicit_field, partition_fields
+from engine.schema import IMPLICIT_MARK
+from engine.source import IMPLICIT_NAME, known_schema
 
 
 @pytest.mark.parametrize(
@@ -46,3 +51,84 @@ def test_a_wildcard_has_as_many_partitions_as_the_deepest_file():
 def test_a_file_outside_of_the_selection_is_refused(path):
     with pytest.raises(ProjectionError, match="does not lie below 'x'"):
         FileLocation.of(path, "x")
+
+
+def test_the_gateway_and_the_scan_know_the_same_names():
+    names = ["fqn", "FILEPATH", "filename", "suffix", "dir0", "Dir10", "dir01", "dir", "x", "columns"]
+    assert [IMPLICIT_NAME.fullmatch(name) is not None for name in names] == [
+        implicit_field(name) is not None for name in names
+    ]
+
+
+def test_implicit_columns_of_each_file_stand_beside_those_of_the_table(scans):
+    readers = [scans.reader(scans.batch(a=[number])) for number in range(3)]
+    paths = ["x/1.x", "x/b/2.x", "x/b/c/3.x"]
+    assert scans.read(*readers, selected="x", paths=paths, columns=["filename", "*"]) == [
+        {"filename": "1.x", "a": 0, "dir0": None, "dir1": None},
+        {"filename": "2.x", "a": 1, "dir0": "b", "dir1": None},
+        {"filename": "3.x", "a": 2, "dir0": "b", "dir1": "c"},
+    ]
+
+
+def test_an_explicit_list_has_the_directories_that_it_names_and_no_others(scans):
+    rows = scans.read(scans.reader(scans.batch(a=[1])), paths=["b/1.x"], columns=["dir1", "a", "DIR0"])
+    assert rows == [{"dir1": None, "a": 1, "DIR0": "b"}]
+
+
+@pytest.mark.parametrize("columns", [["filename"], ["filename", "*"]])
+def test_a_file_without_rows_has_no_implicit_values_but_their_columns(scans, columns):
+    reader = scans.reader(schema=pa.schema([("a", pa.int64())]))
+    (batch,) = scans.of(reader, columns=columns).batches()
+    assert (batch.num_rows, batch.schema.names[0]) == (0, "filename")
+
+
+def test_only_implicit_columns_come_once_for_each_row(scans):
+    assert scans.read(scans.reader(scans.batch(a=[1, 2])), columns=["suffix"]) == [{"suffix": "x"}] * 2
+
+
+def test_a_column_of_the_table_with_the_name_of_an_implicit_one_is_left_out_with_a_warning(scans, caplog):
+    rows = scans.read(scans.reader(scans.batch(a=[1], FileName=["mine"])), columns=["*", "filename"])
+    assert rows == [{"a": 1, "filename": "0.x"}]
+    assert "'0.x' in workspace 'dfs': column 'FileName' is left out" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["filename.x", "filename[0]"])
+def test_a_name_that_is_used_as_a_map_or_an_array_is_the_tables(scans, path):
+    value = {"x": 1} if path.endswith("x") else [1]
+    assert scans.read(scans.reader(scans.batch(filename=[value])), columns=[path]) == [{"filename": value}]
+
+
+def scanned(workspace, path=".", *, mentioned=None):
+    """The rows of a scan of files, as Spark runs it."""
+    scan = FileScan.from_options(workspace.scan(path).to_options(mentioned=mentioned))
+    schema = scan.discover()
+    batches = [batch for files in scan.parts() for batch in scan.batches(files, schema, is_declared=False)]
+    return pa.Table.from_batches(batches).to_pylist()
+
+
+@pytest.mark.parametrize("mentioned", [None, frozenset({"suffix", "dir0"})])
+def test_a_column_of_the_files_wins_over_the_implicit_one_of_its_name_in_all_files(workspace, mentioned):
+    workspace.write("x/1.jsonl", '{"Suffix":"Jr.","dir0":7}\n')
+    workspace.write("x/2.jsonl", '{"dir0":8}\n')
+    assert scanned(workspace, mentioned=mentioned) == [{"Suffix": "Jr.", "dir0": 7}, {"Suffix": None, "dir0": 8}]
+
+
+def test_implicit_columns_come_if_the_statement_mentions_them(workspace):
+    workspace.write("x/1.jsonl", '{"a":1,"b":2}\n')
+    assert scanned(workspace, mentioned=frozenset({"a", "suffix", "dir0"})) == [
+        {"a": 1, "dir0": "x", "suffix": "jsonl"}
+    ]
+    assert scanned(workspace) == [{"a": 1, "b": 2, "dir0": "x"}]
+
+
+def test_text_without_header_has_implicit_columns_beside_its_own(workspace):
+    workspace.write("a.csv", "1,2\n")
+    mentioned = frozenset({"columns", "filename"})
+    assert known_schema("a.csv", {}, mentioned) is None
+    assert scanned(workspace, "a.csv", mentioned=mentioned) == [{"columns": ["1", "2"], "filename": "a.csv"}]
+
+
+def test_metadata_of_a_file_makes_no_column_implicit(workspace):
+    field = pa.field("suffix", pa.string(), metadata=IMPLICIT_MARK)
+    parquet.write_table(pa.table([["mine"]], schema=pa.schema([field])), workspace.write("a.parquet"))
+    assert scanned(workspace) == [{"suffix": "mine"}]

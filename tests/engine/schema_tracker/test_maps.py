@@ -185,12 +185,13 @@ def test_the_first_reader_may_add_members_to_a_lenient_map(schema, read, caplog)
     assert len(caplog.records) == 1
 
 
-@pytest.mark.parametrize("form", ["strict", "defined"])
-def test_no_reader_adds_members_to_a_strict_or_defined_map(schema, read, form, caplog):
+@pytest.mark.parametrize(("form", "warnings"), [("strict", 0), ("defined", 1)])
+def test_no_reader_adds_members_to_a_strict_or_defined_map(schema, read, form, warnings, caplog):
     tracker = tracker_in(form, ["m"], schema(m=struct(a=INT)))
     assert tracker.is_resolved()
-    assert read(tracker, {"m": struct(x=INT, a=INT)}) == schema(m=struct(a=INT))
-    assert not caplog.records
+    for _ in range(2):
+        assert read(tracker, {"m": struct(x=INT, a=INT)}) == schema(m=struct(a=INT))
+    assert len(caplog.records) == warnings
 
 
 def test_a_late_map_or_array_of_maps_is_still_limited_to_its_members(schema, read):

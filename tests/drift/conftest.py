@@ -1,0 +1,18 @@
+"""A gateway, and one session with it for all cases."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql.connect.session import SparkSession
+
+
+@pytest.fixture(scope="session")
+def lodge(start_lodge, spark_server):
+    return start_lodge(backend=spark_server)
+
+
+@pytest.fixture(scope="session")
+def spark(lodge) -> Iterator[SparkSession]:
+    session = SparkSession.builder.remote(lodge.address).create()
+    yield session
+    session.stop()

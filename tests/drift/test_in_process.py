@@ -1,0 +1,47 @@
+"""Each case of drift, and its reversed order, as one process reads it; what is warned of is seen only here."""
+
+import pyarrow as pa
+import pytest
+
+from engine import errors
+from engine.file_scan import FileScan
+from engine.readers.errors import FormatError
+from engine.schema import TupleSchema
+from engine.source import ScanSource
+from tests.drift.cases import CASES, in_any_order
+
+ERRORS = {**vars(errors), "FormatError": FormatError}
+
+
+def scanned(directory, case):
+    """What all parts of a scan give."""
+    source = ScanSource("dfs", str(directory), ".", None)
+    scan = FileScan.from_options(source.to_options(reader=case.options))
+    is_declared = case.declared is not None
+    schema = TupleSchema(pa.field(*one) for one in case.declared.items()) if is_declared else scan.discover()
+    batches = [batch for files in scan.parts() for batch in scan.batches(files, schema, is_declared=is_declared)]
+    return pa.Table.from_batches(batches, schema.to_arrow())
+
+
+@pytest.mark.parametrize(
+    ("case", "is_reversed"),
+    [
+        pytest.param(case, is_reversed, id=f"{case}{'-reversed' * is_reversed}")
+        for case in CASES
+        for is_reversed in ([False] if case.has_order else [False, True])
+    ],
+)
+def test_drift_is_read_right_or_told(tmp_path, case, is_reversed, caplog):
+    case.write(tmp_path, is_reversed=is_reversed)
+    if case.refused is None:
+        table = scanned(tmp_path, case)
+        table.validate(full=True)
+        assert in_any_order(table.to_pylist()) == in_any_order(case.rows)
+        assert {name: table.schema.field(name).type for name in case.types} == dict(case.types)
+        assert case.warning in caplog.text
+        assert bool(case.warning) == bool(caplog.records)
+        return
+    with pytest.raises(ERRORS[case.refused.error]) as raised:
+        scanned(tmp_path, case)
+    for part in case.error_parts(is_reversed=is_reversed):
+        assert part in str(raised.value)

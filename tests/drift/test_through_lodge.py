@@ -1,0 +1,84 @@
+"""Cases of drift as an unmodified client sees them: ``select *`` of a directory, through Lodge and Spark.
+
+A statement costs most of a second, in which Spark starts Python several times. So what others were measured by is seen
+in all formats, most other drifts in one, the next one each time; and the statements run side by side in one session.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_type
+
+from tests.drift.cases import CASES, in_any_order
+
+STATEMENTS_AT_ONCE = 4
+OF_OTHERS = tuple(dict.fromkeys(case.drift for case in CASES))[:9]
+"""The rows of the table that other systems were measured by: these in all their formats."""
+
+SIMILAR = (
+    *("a column vanishes and returns wider", "each of three", "a header without rows", "nothing but nulls"),
+    *("null, then list", "empty list", "list of nulls", "a struct in a struct", "letter case of a member"),
+    *("doubles written", "words for null", "bool, then int", "list, then int", "a member in a list", "an array, then"),
+    *("declared: 1", "declared: 2026-01-02", "declared: 2147483648", "declared: 9007", "discovery sample"),
+)
+"""What Spark sees no other way than one of the others."""
+
+
+def representatives():
+    by_drift = {}
+    for case in CASES:
+        by_drift.setdefault(case.drift, []).append(case)
+    for number, (drift, cases) in enumerate(by_drift.items()):
+        if drift in OF_OTHERS:
+            yield from (case for case in cases if case.format not in ("orc", "arrow"))
+        elif not drift.startswith(SIMILAR):
+            yield cases[number % len(cases)]
+
+
+SENT = list(representatives())
+
+
+def statement(case, folder):
+    """The options and the declared types stand behind the name."""
+    given = dict(case.options)
+    if case.declared is not None:
+        given["schema"] = ", ".join(f"`{name}` {ddl(type_)}" for name, type_ in case.declared.items())
+    options = ", ".join(f"{name} = '{value}'" for name, value in given.items())
+    return f"select * from dfs.`{folder.name}`{f' with ({options})' * bool(options)}"
+
+
+def ddl(type_):
+    return from_arrow_type(type_).simpleString()
+
+
+@pytest.fixture(scope="module")
+def sent(request, lodge, spark, tmp_path_factory):
+    """By case: its folder, and the result that is on its way; of those cases whose tests run."""
+    cases = {item.callspec.params["case"] for item in request.session.items if item.module is request.module}
+    with ThreadPoolExecutor(STATEMENTS_AT_ONCE, thread_name_prefix="statements") as pool:
+        results = {}
+        for number in sorted(cases):
+            folder = lodge.files / tmp_path_factory.mktemp("drift").name
+            folder.mkdir()
+            SENT[number].write(folder)
+            text = statement(SENT[number], folder)
+            results[number] = folder, pool.submit(lambda text=text: spark.sql(text).toArrow())
+        yield results
+
+
+@pytest.mark.parametrize("case", range(len(SENT)), ids=[str(case) for case in SENT])
+def test_drift_is_read_right_or_told(sent, case):
+    folder, result = sent[case]
+    case = SENT[case]
+    if case.refused is None:
+        table = result.result()
+        assert in_any_order(table.to_pylist()) == in_any_order(case.rows)
+        assert {name: ddl(table.schema.field(name).type) for name in case.types} == {
+            name: ddl(type_) for name, type_ in case.types.items()
+        }
+        return
+    with pytest.raises(PySparkException) as raised:
+        result.result()
+    for part in (case.refused.error, *case.error_parts(folder=f"{folder.name}/")):
+        assert part in str(raised.value)

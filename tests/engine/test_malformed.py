@@ -1,0 +1,455 @@
+"""Files that are not what they should be: each is an error that names it, or what a policy says; nothing hangs."""
+
+import gzip
+import io
+import json
+import os
+from functools import partial
+
+import pyarrow as pa
+import pytest
+from pyarrow import feather, ipc, orc, parquet
+
+from engine.errors import EngineError, NoReaderError, PathNotFoundError, UnreadableFileError, ValueConversionError
+from engine.file_scan import FileScan
+from engine.readers.errors import FileChangedError, FormatError, RowTooLongError
+from engine.schema import TupleSchema
+
+TABLE = pa.table({"a": [1, 2, 3], "s": ["x", "y", None]})
+CSV = b"a,s\n1,x\n2,y\n3,\n"
+JSON = b'{"a":1,"s":"x"}\n{"a":2,"s":"y"}\n{"a":3}\n'
+
+
+def written(write, table=TABLE, **how):
+    sink = io.BytesIO()
+    write(table, sink, **how)
+    return sink.getvalue()
+
+
+def write_stream(table, sink):
+    with ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def compressed(codec, data):
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec) as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()
+
+
+BINARY = {
+    "a.parquet": written(parquet.write_table),
+    "a.orc": written(orc.write_table),
+    "a.feather": written(feather.write_feather),
+    "a.arrow": written(write_stream),
+}
+COMPRESSED = {
+    "a.csv.gz": gzip.compress(CSV),
+    "a.csv.bz2": compressed("bz2", CSV),
+    "a.csv.zst": compressed("zstd", CSV),
+    "a.jsonl.lz4": compressed("lz4", JSON),
+}
+TEXT = {"a.csv": CSV, "a.tsv": CSV, "a.jsonl": JSON, "a.json": b"[" + JSON.replace(b"\n", b",")[:-1] + b"]"}
+
+
+def refused(workspace, path, **options):
+    """The error of a scan, which must be one of the engine and name the file."""
+    with pytest.raises(EngineError) as raised:
+        workspace.rows(path, **options)
+    message = str(raised.value)
+    assert message.startswith(f"{path!r} in workspace 'dfs'")
+    assert "\n" not in message
+    return raised.value
+
+
+# Nothing, and nothing but zeros
+
+
+@pytest.mark.parametrize("path", [*TEXT, *COMPRESSED, "a.ndjson", "a.psv", "a.tbl"])
+@pytest.mark.parametrize("header", [False, True])
+def test_a_text_file_of_0_bytes_has_no_rows(workspace, path, header):
+    workspace.write(path, b"")
+    assert workspace.rows(path, **({"header": "true"} if header and "json" not in path else {})) == []
+
+
+@pytest.mark.parametrize("path", BINARY)
+def test_a_binary_file_of_0_bytes_is_an_error(workspace, path):
+    workspace.write(path, b"")
+    assert isinstance(refused(workspace, path), FormatError)
+
+
+@pytest.mark.parametrize("path", [*TEXT, *BINARY, *COMPRESSED])
+@pytest.mark.parametrize("header", ["false", "true"])
+def test_a_file_of_zeros_is_an_error(workspace, path, header):
+    workspace.write(path, bytes(5000))
+    error = refused(workspace, path, **({"header": header} if ".csv" in path else {}))
+    assert isinstance(error, FormatError)
+    assert error.position == ("" if path in BINARY or path in COMPRESSED else "line 1")
+
+
+@pytest.mark.parametrize("header", ["false", "true"])
+def test_a_hole_in_the_middle_of_text_is_an_error_with_its_line(workspace, header):
+    workspace.write("a.csv", CSV + bytes(100) + b"\n" + CSV)
+    assert refused(workspace, "a.csv", header=header).position == "line 5"
+
+
+# Truncated and corrupt
+
+
+@pytest.mark.parametrize("path", [*BINARY, *COMPRESSED])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_truncated_file_is_an_error(workspace, path, share):
+    data = (BINARY | COMPRESSED)[path]
+    workspace.write(path, data[: int(len(data) * share)])
+    assert isinstance(refused(workspace, path), FormatError)
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "position"),
+    [
+        ("a.csv", b'a,s\n1,"x', "line 2"),
+        ("a.jsonl", JSON[:-4], "line 3"),
+        ("a.json", b'[{"a":1},{"a":', "object 2"),
+        ("a.json", b'{"a":\n1}\n{"a":', "object 2"),
+    ],
+)
+def test_truncated_text_is_an_error_with_its_place(workspace, path, data, position):
+    workspace.write(path, data)
+    assert refused(workspace, path).position == position
+
+
+def test_a_truncated_last_row_has_too_few_fields(workspace):
+    workspace.write("a.csv", b"a,s\n1,x\n2")
+    assert refused(workspace, "a.csv", header="true").position == "line 3"
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_corrupt_page_is_an_error_with_its_row_group(workspace, compression):
+    table = pa.table({"a": list(range(2000))})
+    data = written(
+        parquet.write_table,
+        table,
+        row_group_size=1000,
+        use_dictionary=False,
+        compression=compression,
+        write_page_checksum=True,
+    )
+    offset = parquet.read_metadata(io.BytesIO(data)).row_group(1).column(0).data_page_offset
+    workspace.write("a.parquet", data[:offset] + b"\xff" * 200 + data[offset + 200 :])
+    assert refused(workspace, "a.parquet").position == "row group 2"
+
+
+def test_a_corrupt_footer_is_an_error(workspace):
+    data = BINARY["a.parquet"]
+    length = int.from_bytes(data[-8:-4], "little")
+    for damaged in (
+        data[: -8 - length] + b"\xff" * length + data[-8:],
+        data[:-8] + b"\xff\xff\xff\x7f" + data[-4:],
+        data[:-4] + b"PARX",
+    ):
+        workspace.write("a.parquet", damaged)
+        assert isinstance(refused(workspace, "a.parquet"), FormatError)
+
+
+@pytest.mark.parametrize("path", COMPRESSED)
+def test_a_corrupt_compression_is_an_error(workspace, path):
+    data = COMPRESSED[path]
+    middle = len(data) // 2
+    workspace.write(path, data[:middle] + bytes(255 - byte for byte in data[middle:]))
+    assert isinstance(refused(workspace, path), FormatError)
+
+
+def test_text_that_is_compressed_twice_is_an_error(workspace):
+    workspace.write("a.csv.gz", gzip.compress(gzip.compress(CSV)))
+    assert refused(workspace, "a.csv.gz").position == "line 1"
+
+
+# In another encoding, or under another name
+
+
+@pytest.mark.parametrize("path", ["a.csv", "a.jsonl", "a.json"])
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_text_in_another_encoding_is_an_error_with_its_line(workspace, path, encoding):
+    text = TEXT[path].decode().replace("y", "é")
+    workspace.write(path, text.encode(encoding))
+    last = "line 3" if encoding == "latin-1" and path == "a.csv" else ("line 2" if path == "a.jsonl" else "line 1")
+    expected = last if encoding == "latin-1" else "line 1"
+    assert refused(workspace, path).position in (expected, "object 1", "object 2")
+
+
+def test_the_encoding_may_be_named_and_is_checked(workspace):
+    workspace.write("a.csv", "é,b\n".encode("latin-1"))
+    assert workspace.rows("a.csv", encoding="latin-1") == [{"columns": ["é", "b"]}]
+    assert "not utf-16" in str(refused(workspace, "a.csv", encoding="utf-16"))
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        *[(f"x{suffix}", BINARY[path]) for path in BINARY for suffix in (".csv", ".tsv", ".jsonl", ".json")],
+        *[(path, CSV) for path in BINARY],
+        *[(path, JSON) for path in BINARY],
+        *[(path, BINARY[other]) for path in BINARY for other in ("a.parquet", "a.orc") if path != other],
+        ("x.csv", gzip.compress(CSV)),
+        ("x.jsonl", compressed("zstd", JSON)),
+        ("x.csv.gz", CSV),
+        ("x.csv.zst", gzip.compress(CSV)),
+        ("x.jsonl.lz4", JSON),
+        ("x.jsonl", CSV),
+        ("x.parquet.gz", gzip.compress(BINARY["a.parquet"])),
+    ],
+)
+def test_a_file_of_another_format_than_its_suffix_says_is_an_error(workspace, path, data):
+    workspace.write(path, data)
+    assert isinstance(refused(workspace, path), FormatError)
+
+
+@pytest.mark.parametrize("path", ["x", "x.gz", "x.txt", "x.CSV.old"])
+def test_a_file_whose_name_tells_nothing_has_no_reader(workspace, path):
+    workspace.write(path, gzip.compress(CSV))
+    assert isinstance(refused(workspace, path), NoReaderError)
+
+
+def test_a_file_without_a_telling_suffix_is_read_as_the_named_format_and_not_guessed(workspace):
+    workspace.write("x", gzip.compress(CSV))
+    workspace.write("y.gz", gzip.compress(CSV))
+    assert isinstance(refused(workspace, "x", format="text"), FormatError)
+    assert len(workspace.rows("y.gz", format="text")) == 4
+
+
+# Wide, deep and long
+
+
+@pytest.mark.parametrize(
+    ("columns", "format_"),
+    [(1000, "feather"), *[(count, name) for count in (1000, 3000) for name in ("csv", "jsonl", "parquet")]],
+)
+def test_many_columns_are_read(workspace, columns, format_):
+    row = {f"c{number}": number for number in range(columns)}
+    table = pa.table({name: [value] for name, value in row.items()})
+    content = {
+        "csv": lambda: (",".join(row) + "\n" + ",".join(map(str, row.values()))).encode(),
+        "jsonl": lambda: json.dumps(row).encode(),
+        "parquet": partial(written, parquet.write_table, table),
+        "feather": partial(written, feather.write_feather, table),
+    }[format_]()
+    workspace.write(f"a.{format_}", content)
+    (found,) = workspace.rows(f"a.{format_}", **({"header": "true"} if format_ == "csv" else {}))
+    assert {name: int(value) for name, value in found.items()} == row
+
+
+@pytest.mark.parametrize("begin", ["[", '{"a":'])
+@pytest.mark.parametrize("is_closed", [True, False])
+@pytest.mark.parametrize("around", [b'{"a":%b}\n', b'{"a":1}\n{"a":%b}\n', b"[%b]"])
+def test_json_that_is_nested_10000_deep_is_an_error_with_its_place(workspace, begin, is_closed, around):
+    value = begin * 10_000 + "1" + {"[": "]", '{"a":': "}"}[begin] * 10_000 * is_closed
+    workspace.write("a.json", around % value.encode())
+    error = refused(workspace, "a.json")
+    assert isinstance(error, FormatError)
+    assert error.position in ("line 1", "line 2", "object 1", "object 2")
+
+
+LINE_BYTES = 200 << 20
+MOST_BYTES_FOR_A_LINE = 160 << 20
+
+
+@pytest.mark.parametrize(
+    ("path", "begin", "problem"),
+    [
+        ("a.csv", b"", "line 1: it is longer than 16,777,216 bytes"),
+        ("header.csv", b"a,b\n", "line 2: it is longer than 16,777,216 bytes"),
+        ("header.csv", b'a,b\n"', "line 2: it is longer than 16,777,216 bytes"),
+        ("a.jsonl", b'{"a":"', "line 1: it is longer than 16,777,216 bytes"),
+        ("a.json", b'[{"a":"', "object 1: this is no JSON: Invalid control character"),
+        ("a.json", b'{"a":\n1}\n{"a":"', "object 2: this is no JSON: Invalid control character"),
+    ],
+)
+def test_a_line_of_200_mb_is_an_error_in_bounded_memory(workspace, new_scan_process, path, begin, problem):
+    """Beside what the process has anyway; the line itself is a hole in the file, which JSON sees at once."""
+    options = {"header": "true"} if path == "header.csv" else {}
+    workspace.write(f"small{path}", b"" if path.endswith("csv") else b"{}")
+    base = new_scan_process.scan(workspace.scan(f"small{path}"), **options)
+    assert base.error is None
+    with workspace.write(path, begin).open("r+b") as file:
+        file.truncate(LINE_BYTES)
+    outcome = new_scan_process.scan(workspace.scan(path), **options)
+    assert outcome.error is not None
+    assert outcome.error[1].startswith(f"{path!r} in workspace 'dfs', ")
+    assert problem in outcome.error[1]
+    assert outcome.most_bytes - base.most_bytes < MOST_BYTES_FOR_A_LINE
+
+
+@pytest.mark.parametrize("path", ["a.csv", "a.jsonl"])
+def test_the_longest_line_is_an_option(workspace, path):
+    line = b"x" * 2000 if path == "a.csv" else b'{"a":"' + b"x" * 2000 + b'"}'
+    workspace.write(path, line)
+    assert len(workspace.rows(path)) == 1
+    assert isinstance(refused(workspace, path, max_line_bytes="1024"), RowTooLongError)
+
+
+# Policies
+
+
+def test_malformed_rows_of_text_fail_are_skipped_or_null(workspace):
+    workspace.write("a.csv", b"a,s\n1,x\nno,y\n3\n4,z\n")
+    scan = partial(_declared, workspace, "a.csv", TupleSchema([pa.field("a", pa.int64()), pa.field("s", pa.string())]))
+    with pytest.raises(FormatError, match=r"^'a.csv' in workspace 'dfs', line 4: the row has 1 fields"):
+        scan(header="true")
+    with pytest.raises(ValueConversionError, match=r"^'a.csv' in workspace 'dfs', line 3: column 'a' is int64, .*'no'"):
+        scan(header="true", ragged="null")
+    assert scan(header="true", malformed="skip") == [{"a": 1, "s": "x"}, {"a": 4, "s": "z"}]
+    assert scan(header="true", malformed="null") == [
+        {"a": 1, "s": "x"},
+        {"a": None, "s": "y"},
+        {"a": 3, "s": None},
+        {"a": 4, "s": "z"},
+    ]
+
+
+def test_malformed_lines_of_json_fail_are_skipped_or_null(workspace):
+    workspace.write("a.jsonl", b'{"a":1}\n{"a":\n[2]\n{"a":4}\n')
+    assert refused(workspace, "a.jsonl").position == "line 2"
+    assert workspace.rows("a.jsonl", malformed="skip", layout="lines") == [{"a": 1}, {"a": 4}]
+    assert workspace.rows("a.jsonl", malformed="null", layout="lines") == [{"a": 1}, {"a": None}, {"a": None}, {"a": 4}]
+
+
+@pytest.mark.parametrize("path", ["a.csv", "a.jsonl"])
+def test_an_unknown_policy_is_refused(workspace, path):
+    workspace.write(path, b"")
+    with pytest.raises(EngineError, match="Option 'malformed' of a scan cannot be 'ignore'"):
+        workspace.rows(path, malformed="ignore")
+
+
+def _declared(workspace, path, schema, **options):
+    scan = FileScan.from_options(workspace.scan(path).to_options(reader=options))
+    batches = [batch for files in scan.parts() for batch in scan.batches(files, schema, is_declared=True)]
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+# Files that change under the scan
+
+
+LARGE = {
+    "a.csv": b"1234567,x\n" * 2_000_000,
+    "a.jsonl": b'{"a":12345,"s":"x"}\n' * 1_000_000,
+    "a.parquet": written(
+        parquet.write_table,
+        pa.table({"a": range(3_000_000)}),
+        row_group_size=300_000,
+        use_dictionary=False,
+        compression="none",
+    ),
+}
+SMALL = pa.table({"a": range(300_000)})
+
+
+def scanned_in_batches(workspace, path):
+    scan = FileScan.from_options(workspace.scan(path).to_options())
+    schema, parts = scan.discover(), scan.parts()
+    return len(parts), (batch for files in parts for batch in scan.batches(files, schema, is_declared=False))
+
+
+@pytest.fixture(params=LARGE)
+def begun(workspace, request):
+    """A file of several parts, and a scan of it that has given one batch: the path, and the batches left."""
+    path = workspace.write(request.param, LARGE[request.param])
+    parts, batches = scanned_in_batches(workspace, request.param)
+    assert parts > 1
+    next(batches)
+    return path, batches
+
+
+@pytest.mark.parametrize("path", LARGE)
+def test_a_part_whose_file_vanishes_is_read_to_its_end(workspace, path):
+    data = LARGE[path][: 500_000 * 10] if path != "a.parquet" else written(parquet.write_table, SMALL)
+    file = workspace.write(path, data)
+    parts, batches = scanned_in_batches(workspace, path)
+    assert parts == 1
+    first = next(batches).num_rows
+    file.unlink()
+    rows = {"a.csv": 500_000, "a.jsonl": 250_000, "a.parquet": SMALL.num_rows}[path]
+    assert first + sum(batch.num_rows for batch in batches) == rows
+
+
+def test_a_file_that_vanishes_before_all_of_its_parts_are_begun_is_an_error(begun):
+    path, batches = begun
+    path.unlink()
+    with pytest.raises(PathNotFoundError, match=f"^'{path.name}' in workspace 'dfs' does not exist"):
+        list(batches)
+
+
+def test_a_file_that_grows_in_the_middle_is_an_error(begun):
+    path, batches = begun
+    with path.open("ab") as file:
+        file.write(b"\n")
+    with pytest.raises(FileChangedError, match=f"^'{path.name}' in workspace 'dfs' changed while it was scanned"):
+        list(batches)
+
+
+def test_a_file_that_shrinks_in_the_middle_is_an_error(begun):
+    path, batches = begun
+    os.truncate(path, path.stat().st_size // 2)
+    with pytest.raises((FileChangedError, FormatError), match=f"^'{path.name}' in workspace 'dfs'"):
+        list(batches)
+
+
+@pytest.mark.parametrize("path", ["a.csv", "a.jsonl", "a.parquet"])
+@pytest.mark.parametrize("moment", ["after discovery", "after planning"])
+def test_a_file_that_is_gone_before_it_is_read_is_an_error(workspace, path, moment):
+    file = workspace.write(path, (TEXT | BINARY)[path])
+    scan = FileScan.from_options(workspace.scan(path).to_options())
+    schema = scan.discover()
+    if moment == "after discovery":
+        file.unlink()
+    with pytest.raises(PathNotFoundError, match=f"^'{path}' in workspace 'dfs' does not exist"):
+        for files in scan.parts():
+            file.unlink()
+            list(scan.batches(files, schema, is_declared=False))
+
+
+@pytest.mark.parametrize("path", ["a.csv", "a.jsonl", "a.parquet"])
+def test_a_file_that_is_replaced_after_planning_is_an_error(workspace, path):
+    file = workspace.write(path, (TEXT | BINARY)[path])
+    other = workspace.write("other", LARGE[path])
+    scan = FileScan.from_options(workspace.scan(path).to_options())
+    schema = scan.discover()
+    (files,) = scan.parts()
+    other.rename(file)
+    with pytest.raises(FileChangedError, match="Run the statement again"):
+        list(scan.batches(files, schema, is_declared=False))
+
+
+@pytest.mark.parametrize("path", ["a.jsonl", "a.parquet"])
+def test_a_file_that_is_replaced_after_discovery_by_one_of_another_type_is_an_error(workspace, path):
+    workspace.write(path, (TEXT | BINARY)[path])
+    scan = FileScan.from_options(workspace.scan(path).to_options())
+    schema = scan.discover()
+    workspace.write(
+        path, b'{"a":"no number"}' if path == "a.jsonl" else written(parquet.write_table, pa.table({"a": ["no"]}))
+    )
+    with pytest.raises(EngineError, match=f"'{path}' in workspace 'dfs'.*column 'a' is string here, but int64"):
+        list(scan.batches(scan.parts()[0], schema, is_declared=False))
+
+
+@pytest.mark.parametrize("path", [*TEXT, *BINARY])
+def test_a_file_that_may_not_be_read_is_an_error(workspace, path, monkeypatch):
+    workspace.write(path, (TEXT | BINARY)[path])
+    system_open = os.open
+
+    def refuses(name, *how, **more):
+        if str(name).endswith(path):
+            raise PermissionError(13, "Permission denied")
+        return system_open(name, *how, **more)
+
+    monkeypatch.setattr(os, "open", refuses)
+    with pytest.raises(UnreadableFileError, match=f"'{path}' in workspace 'dfs' cannot be read: Permission denied"):
+        workspace.rows(path)
+
+
+def test_one_bad_file_among_many_is_the_one_that_is_named(workspace):
+    for number in range(20):
+        workspace.write(f"{number}.parquet", BINARY["a.parquet"])
+    workspace.write("13.parquet", BINARY["a.parquet"][:-1])
+    with pytest.raises(FormatError, match=r"^'13.parquet' in workspace 'dfs'"):
+        workspace.rows(".")

@@ -1,0 +1,84 @@
+"""Files that are not what they should be, from a client's side: an error that names the file, or what a policy says."""
+
+import gzip
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+
+MALFORMED = {
+    "truncated.parquet": lambda path: path.write_bytes(path.read_bytes()[:-20]),
+    "text.parquet": lambda path: path.write_text("a,b\n1,2\n"),
+    "empty.orc": lambda path: path.write_bytes(b""),
+    "zeros.csv": lambda path: path.write_bytes(bytes(1000)),
+    "latin.csv": lambda path: path.write_bytes("ä,b\n".encode("latin-1")),
+    "parquet.csv": lambda path: pq.write_table(pa.table({"a": [1]}), path),
+    "plain.csv.gz": lambda path: path.write_text("a,b\n"),
+    "truncated.csv.gz": lambda path: path.write_bytes(gzip.compress(b"a,b\n" * 1000)[:-10]),
+    "deep.json": lambda path: path.write_text('{"a":' + "[" * 10_000 + "]" * 10_000 + "}\n"),
+    "broken.jsonl": lambda path: path.write_text('{"a":1}\n{"a":\n'),
+}
+
+
+@pytest.fixture
+def folder(lodge, tmp_path_factory):
+    """A directory of its own in the workspace ``dfs``."""
+    path = lodge.files / tmp_path_factory.mktemp("malformed").name
+    path.mkdir()
+    return path
+
+
+def rows(frame):
+    return [tuple(row) for row in frame.collect()]
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_file_is_an_error_that_names_it_and_the_session_goes_on(spark, folder, name):
+    path = folder / name
+    pq.write_table(pa.table({"a": [1, 2]}), path)
+    MALFORMED[name](path)
+    with pytest.raises(PySparkException, match=rf"FormatError: '{folder.name}/{name}' in workspace 'dfs'"):
+        spark.sql(f"select * from dfs.`{folder.name}/{name}`").collect()
+    assert rows(spark.sql("select 1")) == [(1,)]
+
+
+def test_malformed_rows_fail_are_skipped_or_null_as_the_statement_says(spark, folder):
+    (folder / "a.csv").write_text("id,s\n1,x\nno,y\n3,z\n")
+    table = f"dfs.`{folder.name}/a.csv` with (header = true, schema = 'id int, s string', malformed = '%s')"
+    with pytest.raises(PySparkException, match=rf"'{folder.name}/a.csv' .*line 3: column 'id' is int32, and 'no'"):
+        spark.sql(f"select * from {table % 'fail'}").collect()
+    assert rows(spark.sql(f"select * from {table % 'skip'}")) == [(1, "x"), (3, "z")]
+    assert rows(spark.sql(f"select * from {table % 'null'}")) == [(1, "x"), (None, "y"), (3, "z")]
+
+
+def test_one_bad_file_in_a_directory_is_the_one_that_is_named(spark, folder):
+    for number in range(5):
+        pq.write_table(pa.table({"a": [number]}), folder / f"{number}.parquet")
+    (folder / "3.parquet").write_bytes(b"PAR1")
+    with pytest.raises(PySparkException, match=rf"'{folder.name}/3.parquet' in workspace 'dfs'"):
+        spark.sql(f"select * from dfs.`{folder.name}`").collect()
+
+
+def test_a_file_that_changes_between_two_statements_is_read_anew(spark, folder):
+    file = folder / "a.jsonl"
+    file.write_text('{"a":1}\n')
+    table = f"dfs.`{folder.name}/a.jsonl`"
+    assert rows(spark.sql(f"select * from {table}")) == [(1,)]
+    file.write_text('{"b":"x"}\n{"b":"y"}\n')
+    assert rows(spark.sql(f"select * from {table}")) == [("x",), ("y",)]
+    file.unlink()
+    with pytest.raises(PySparkException, match=r"no file or directory"):
+        spark.sql(f"select * from {table}").collect()
+
+
+def test_a_column_with_the_name_of_an_implicit_one_is_the_files_own(spark, folder):
+    (folder / "a.jsonl").write_text('{"suffix":"Jr.","n":1}\n')
+    table = f"dfs.`{folder.name}/a.jsonl`"
+    assert rows(spark.sql(f"select * from {table}")) == [("Jr.", 1)]
+    assert rows(spark.sql(f"select suffix, filename from {table}")) == [("Jr.", "a.jsonl")]
+
+
+def test_text_without_a_header_has_implicit_columns(spark, folder):
+    (folder / "a.csv").write_text("1,x\n")
+    assert rows(spark.sql(f"select columns[1], filename from dfs.`{folder.name}/a.csv`")) == [("x", "a.csv")]

@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup prerequisites demo test check format lock bench-gateway drift-table clean
+.PHONY: help setup prerequisites demo test check format lock bench-gateway drift-table format-docs clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -45,6 +45,9 @@ bench-gateway: setup ## Compare Spark Connect through Lodge with Spark Connect a
 
 drift-table: setup ## Write the table of docs/explanation/schema-drift.md anew: Lodge and others, side by side
 	@$(BIN)/python -m scripts.drift_table
+
+format-docs: setup ## Write the options in docs/reference/formats.md anew from the code
+	@$(BIN)/python -m scripts.format_docs
 
 clean: ## Remove everything that the other targets made
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

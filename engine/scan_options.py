@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ByteSize, ConfigDict, Field, PositiveInt, ValidationError
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
 from engine.errors import ScanOptionError
 from engine.source import SOURCE_OPTIONS
@@ -17,6 +19,11 @@ class ScanOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: str | None = Field(None, description="The reader of all files; by default each file's suffix chooses.")
+    time_zone: str = Field(
+        "UTC",
+        description="Of text that a declared schema makes a timestamp, where it names no offset of its own. Through "
+        "Lodge it is the session's, as it is when the statement begins.",
+    )
     discovery: Literal["all", "sample", "first"] = Field(
         "all",
         description="Whose schemas make the scan's schema: those of all files, of a sample or of the first file.",
@@ -28,6 +35,15 @@ class ScanOptions(BaseModel):
         description="What one task reads: small files together, large ones in parts. By default a share of all files, "
         "between 8 and 64 MiB.",
     )
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        try:
+            pc.assume_timezone(pa.scalar(0, pa.timestamp("us")), value)
+        except pa.ArrowInvalid:
+            raise ValueError("is no time zone, such as Europe/Berlin or +02:00") from None
+        return value
 
 
 def split_options(options: Mapping[str, str]) -> tuple[ScanOptions, dict[str, str]]:

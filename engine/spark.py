@@ -39,6 +39,9 @@ from engine.scan.row_filter import RowFilter
 from engine.schema import TupleSchema
 from engine.source import FORMAT
 
+_SPARKS_ZONE = "UTC"
+"""Of every timestamp that Spark takes."""
+
 _PUSHES_FILTERS = "pyspark.sql.worker.data_source_pushdown_filters"
 """The module that plans a read where ``spark.sql.python.filterPushdown.enabled`` is set. Everywhere else, Spark refuses
 a reader that takes filters."""
@@ -99,10 +102,16 @@ class ScanReader(DataSourceReader):
         settle_worker()
         if partition.value is None:  # what Spark makes of no partitions: a directory without files
             return
-        schema = TupleSchema.of(to_arrow_schema(self._schema, timezone="UTC"))
-        yield from self._scan.batches(
+        zone = self._scan.options.time_zone
+        schema = TupleSchema.of(to_arrow_schema(self._schema, timezone=zone))
+        batches = self._scan.batches(
             partition.value, schema, is_declared=self._is_declared, row_filters=self._row_filters
         )
+        if zone == _SPARKS_ZONE:
+            yield from batches
+        else:
+            wanted = to_arrow_schema(self._schema, timezone=_SPARKS_ZONE)
+            yield from (batch.cast(wanted) for batch in batches)
 
 
 @cache

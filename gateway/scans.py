@@ -88,8 +88,17 @@ def scan_relation(
     *,
     options: Mapping[str, str],
     mentioned: frozenset[str] | None,
+    time_zone: str | None = None,
 ) -> relations_pb2.Relation:
     """A scan of a file, a directory or the files that a pattern selects.
+
+    Args:
+        workspaces: All workspaces.
+        workspace: That of the path.
+        path: In the workspace.
+        options: As the user gives them.
+        mentioned: See :func:`gateway.sql.mentioned.mentioned_names`.
+        time_zone: The session's, for text that becomes a timestamp; None if that may not be.
 
     Raises:
         LodgeError: There is no such path, it may not be read, or it has no reader.
@@ -108,6 +117,8 @@ def scan_relation(
     read = relation.read.data_source
     read.format = FORMAT
     given = {key.lower(): value for key, value in options.items()}
+    if time_zone is not None:
+        given.setdefault("time_zone", time_zone)
     read.schema = given.pop("schema", "") or known_schema(path, given, mentioned) or ""
     try:
         read.options.update(source.to_options(reader=given, mentioned=mentioned))

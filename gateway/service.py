@@ -10,8 +10,10 @@ Source: design, "Gateway"; Spark's ``base.proto``.
 """
 
 import asyncio
+import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -21,6 +23,7 @@ from google.protobuf.message import DecodeError
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
+from engine.source import FORMAT
 from gateway.backend_session import BackendSession
 from gateway.backends import SERVICE, Backend
 from gateway.config import GatewayConfig
@@ -47,9 +50,12 @@ from gateway.requests import SessionKey, head, message_field
 from gateway.sessions import Session, Sessions
 from gateway.sql.statements import CreateTemporaryTable, DropTable, StatementError, query_only, recognise
 from gateway.temporary_tables import Creation, TemporaryTables
+from gateway.workspace_names import Names
 from workspace.records import ClientSessionId
 
+_USER_CONTEXT = 2
 _PLAN = 3
+_TIMESTAMP = re.compile(rb"timestamp", re.IGNORECASE)
 _OPERATION_ID = {"ExecutePlan": 6, "ReattachExecute": 3, "ReleaseExecute": 3}
 _INLINE_BYTES = 1024 * 1024
 _MAX_PLAN_BYTES = 512 * 1024 * 1024  # Spark: spark.connect.maxPlanSize
@@ -73,7 +79,8 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         self._releases = Releases()
         self._tables = tables
         self._log_query_text = config.log_query_text
-        self._workspace_roots = tuple(name.partition(".")[0].lower().encode() for name in config.workspaces.by_name)
+        roots = (name.partition(".")[0].lower() for name in config.workspaces.by_name)
+        self._looked_for = tuple(text.encode() for text in (*roots, FORMAT))
         own: dict[str, Handler] = {
             "AnalyzePlan": self._analyze_plan,
             "Interrupt": self._interrupt,
@@ -196,7 +203,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             if operation is not None:
                 await self._send(operation, "", context)
                 return
-            if self._may_name_workspace(request) and (await self._tables.names(call.existing)).resolve(plan):
+            if self._may_name_workspace(request) and (await self._names(call.existing, request, context)).resolve(plan):
                 full = base_pb2.ExecutePlanRequest.FromString(request)
                 full.plan.CopyFrom(plan)
                 request = full.SerializeToString()
@@ -221,20 +228,30 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 return None
             self._operations.start(operation, lambda _: self._tables.drop(session, statement, backend))
         else:
-            query = await self._query(session, plan, statement)
+            query = await self._query(plan, statement, await self._names(session, data, context))
             creation = Creation(statement, query, operation, backend)
             self._operations.start(operation, lambda _: self._tables.create(session, creation))
         return operation
 
+    async def _names(self, session: Session, request: bytes, context: Context) -> Names:
+        """What names mean in the session now, for one request with a plan."""
+        names = await self._tables.names(session)
+        if _TIMESTAMP.search(request) is None:
+            return names
+        client = base_pb2.ExecutePlanRequest(session_id=session.key.client_session_id)
+        client.user_context.ParseFromString(bytes(message_field(request, _USER_CONTEXT) or b""))
+        backend = BackendSession(session.backend, client, forwardable(context.invocation_metadata() or ()))
+        return replace(names, time_zone=await backend.config("spark.sql.session.timeZone", "UTC"))
+
     async def _query(
-        self, session: Session, plan: base_pb2.Plan, statement: CreateTemporaryTable
+        self, plan: base_pb2.Plan, statement: CreateTemporaryTable, names: Names
     ) -> relations_pb2.Relation:
         """The client's own relation, with the text of the statement's query alone, and its names resolved."""
         query = base_pb2.Plan(root=_input_of(plan))
         root = query.root
         text = root.sql if root.HasField("sql") else root.with_relations.root.sql
         text.query = query_only(text.query, statement)
-        (await self._tables.names(session)).resolve(query)
+        names.resolve(query)
         return query.root
 
     async def _send(self, operation: Operation, last_response_id: str, context: Context) -> None:
@@ -252,7 +269,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 message = base_pb2.AnalyzePlanRequest.FromString(request)
             except DecodeError:
                 return await self._pass_unary(call, request, context)
-            if (await self._tables.names(call.existing)).resolve(message):
+            if (await self._names(call.existing, request, context)).resolve(message):
                 request = message.SerializeToString()
         return await self._pass_unary(call, request, context)
 
@@ -319,7 +336,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     def _may_name_workspace(self, request: bytes) -> bool:
         """Whether a request can refer to a workspace at all: one cheap look at its bytes."""
         lowered = request.lower() if len(request) <= _INLINE_BYTES else request
-        return any(root in lowered for root in self._workspace_roots)
+        return any(text in lowered for text in self._looked_for)
 
 
 class _Call:

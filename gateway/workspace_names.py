@@ -22,13 +22,22 @@ from dataclasses import dataclass
 from google.protobuf.message import Message
 from pyspark.sql.connect.proto import relations_pb2
 
-from gateway.errors import LodgeError, table_not_found
+from engine.errors import ScanOptionError
+from engine.source import FORMAT, SOURCE_OPTIONS, ScanSource
+from gateway.errors import LodgeError, SyntaxRefusedError, table_not_found
 from gateway.scans import NO_OPTIONS, NamedScan, Statement, scan_alias, scan_relation
 from gateway.sql.lexer import tokens
 from gateway.sql.names import quoted
 from gateway.sql.references import Reference, find_references, replace_spans
+from gateway.sql.table_options import TableOptionsError
+from gateway.sql.using_clause import using_clauses, written_options
 from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspace, Workspaces
+
+_ONE_PATH = (
+    f"Data source [{FORMAT}] reads one path of a workspace, as text: load('dfs.`a.csv`'), or in SQL "
+    "OPTIONS (path 'dfs.`a.csv`'). It cannot be read as a stream."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +47,13 @@ class Names:
     Attributes:
         workspaces: All workspaces.
         tables: The session's temporary tables.
+        time_zone: The session's time zone, where it may matter.
         double_quoted_identifiers: Whether the session reads ``"t"`` as a name.
     """
 
     workspaces: Workspaces
     tables: Sequence[TemporaryTable]
+    time_zone: str | None = None
     double_quoted_identifiers: bool = False
 
     def resolve(self, message: Message) -> bool:
@@ -75,6 +86,8 @@ class Names:
             return self._flatten(relation.with_relations)
         if kind == "read" and relation.read.HasField("named_table"):
             return self._resolve_named_table(relation)
+        if kind == "read" and relation.read.data_source.format.lower() == FORMAT:
+            return self._resolve_data_source(relation)
         return False
 
     @staticmethod
@@ -100,11 +113,59 @@ class Names:
         else:
             if relation.read.is_streaming:
                 raise LodgeError("LODGE_STREAMING_SCAN", "0A000", f"[{text}] is a file and cannot be read as a stream.")
-            relation.read.CopyFrom(self._scan(workspace, rest).read)
+            relation.read.CopyFrom(self._scan(workspace, rest, options=relation.read.named_table.options).read)
         return True
+
+    def _resolve_data_source(self, relation: relations_pb2.Relation) -> bool:
+        """A scan by the name of Lodge's data source: its path is a reference like those in SQL.
+
+        A client that got a resolved scan as the result of its SQL sends that back. It is resolved anew, so nothing
+        depends on what stands in it.
+        """
+        source = relation.read.data_source
+        options = {key.lower(): value for key, value in source.options.items()}
+        if "workspace" in options and not source.paths:
+            return self._resolve_again(relation, options)
+        paths = [*source.paths, *filter(None, [options.pop("path", "")])]
+        if relation.read.is_streaming or len(paths) != 1:
+            raise LodgeError("LODGE_SCAN_OPTIONS", "0A000", _ONE_PATH)
+        if source.schema:
+            options["schema"] = source.schema
+        workspace, rest = self._path(paths[0])
+        relation.read.CopyFrom(self._scan(workspace, rest, options=options).read)
+        return True
+
+    def _resolve_again(self, relation: relations_pb2.Relation, options: dict[str, str]) -> bool:
+        workspace = self.workspaces.by_name.get(options["workspace"])
+        path = options.get("path")
+        if workspace is None or path is None:
+            raise LodgeError("LODGE_SCAN_OPTIONS", "0A000", _ONE_PATH)
+        schema = relation.read.data_source.schema
+        own = {key: value for key, value in options.items() if key not in SOURCE_OPTIONS}
+        try:
+            mentioned = ScanSource.mentioned_in(options)
+        except ScanOptionError as error:
+            raise LodgeError("LODGE_SCAN_OPTIONS", "22023", str(error)) from error
+        relation.read.CopyFrom(
+            self._scan(
+                workspace, [path], options={**own, **({"schema": schema} if schema else {})}, mentioned=mentioned
+            ).read
+        )
+        return True
+
+    def _path(self, text: str) -> tuple[Workspace, Sequence[str]]:
+        """The workspace and the rest of a name that stands alone in a text."""
+        found = [one for one in self._references(text) if one.start == 0 and one.end == len(text)]
+        if not found:
+            names = ", ".join(self.workspaces.by_name)
+            raise LodgeError(
+                "LODGE_PATH_REFUSED", "42501", f"[{text}] is no path of a workspace ({names}). {_ONE_PATH}"
+            )
+        return self._split(found[0])
 
     def _resolved_text(self, text: str) -> tuple[str, Sequence[relations_pb2.Relation]]:
         """The text with its references replaced, and the scans that it then refers to."""
+        text = self._with_sources(text)
         references = self._references(text)
         if not references:
             return text, ()
@@ -118,6 +179,30 @@ class Names:
         if scans:
             _refuse_view(text)
         return replace_spans(text, sorted(spans)), [scan.relation() for scan in scans.values()]
+
+    def _with_sources(self, text: str) -> str:
+        """The text with the options of Lodge's data source made whole, as in ``CREATE VIEW … USING lodge OPTIONS``."""
+        if FORMAT not in text.lower():
+            return text
+        found = tokens(text, double_quoted_identifiers=self.double_quoted_identifiers)
+        try:
+            clauses = using_clauses(found, FORMAT)
+        except TableOptionsError as error:
+            raise SyntaxRefusedError("PARSE_SYNTAX_ERROR", "42601", f"{error} (pos {error.start})") from error
+        return replace_spans(text, [(one.start, one.end, self._source_options(one.values)) for one in clauses])
+
+    def _source_options(self, values: Mapping[str, str]) -> str:
+        options = dict(values)
+        paths = [options.pop(key) for key in list(options) if key.lower() == "path"]
+        if len(paths) != 1:
+            raise LodgeError("LODGE_SCAN_OPTIONS", "0A000", _ONE_PATH)
+        workspace, rest = self._path(paths[0])
+        source = self._scan(workspace, rest, options=options).read.data_source
+        if "schema" in map(str.lower, options):
+            raise LodgeError(
+                "LODGE_SCAN_OPTIONS", "0A000", "Option [schema] is for queries. Put the columns behind the view's name."
+            )
+        return written_options(source.options)
 
     def _replacement(
         self, reference: Reference, statement: Statement, scans: dict[tuple[str, str], NamedScan]
@@ -186,7 +271,9 @@ class Names:
                 self.workspaces,
                 hint=f" A file's name stands in backquotes: {workspace.name}.`{'.'.join(rest)}`.",
             )
-        return scan_relation(self.workspaces, workspace, rest[0], options=options, mentioned=mentioned)
+        return scan_relation(
+            self.workspaces, workspace, rest[0], options=options, mentioned=mentioned, time_zone=self.time_zone
+        )
 
 
 def invalid_schema(name: str, workspaces: Workspaces, hint: str = "") -> LodgeError:

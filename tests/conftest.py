@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -47,6 +48,9 @@ def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
         "spark.local.dir": str(directory),
+        "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.ui.enabled": "false",

@@ -47,7 +47,16 @@ def table_options(tokens: Sequence[Token], position: int) -> TableOptions | None
     """
     if not (position + 1 < len(tokens) and tokens[position].keyword == "WITH" and tokens[position + 1].is_symbol("(")):
         return None
-    reader = _Reader(tokens, position + 2)
+    return property_list(tokens, position + 1)
+
+
+def property_list(tokens: Sequence[Token], position: int) -> TableOptions:
+    """What stands in brackets, the first of which is this token.
+
+    Raises:
+        TableOptionsError.
+    """
+    reader = _Reader(tokens, position + 1)
     values: dict[str, str] = {}
     while True:
         key = reader.key()

@@ -1,12 +1,13 @@
 import subprocess
 import sys
+from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import ScanOptionError
-from engine.source import ScanSource, has_reader, supported_suffixes
+from engine.source import READER_GROUP, ScanSource, has_reader, supported_suffixes
 
 paths = st.text().map("/".__add__)
 sources = st.builds(ScanSource, st.text(), paths, st.text(), st.none() | paths)
@@ -39,7 +40,19 @@ def test_a_directory_that_is_not_absolute_is_refused(option, root, excluded):
 
 
 @pytest.mark.parametrize(
-    "path", ["a.csv", "dir.d/a.tsv", "A.PSV", "lineitem.tbl", "two.dots.csv", "a.csv.gz", "a.json.ZST", "a.parquet"]
+    "path",
+    [
+        "a.csv",
+        "dir.d/a.tsv",
+        "A.PSV",
+        "lineitem.tbl",
+        "two.dots.csv",
+        "a.csv.gz",
+        "a.json.ZST",
+        "a.parquet",
+        "a.pq",
+        "a.arrows",
+    ],
 )
 def test_files_of_known_formats_have_a_reader(path):
     assert has_reader(path)
@@ -54,7 +67,17 @@ def test_every_supported_suffix_has_a_reader():
     assert all(has_reader(f"a{suffix}") for suffix in supported_suffixes())
 
 
+def test_the_suffix_of_a_package_is_found_in_any_letter_case(monkeypatch):
+    brought = EntryPoints([EntryPoint(".Num", "no_such_package:Format", READER_GROUP)])
+    monkeypatch.setattr("engine.source.entry_points", lambda group: brought.select(group=group))
+    supported_suffixes.cache_clear()
+    try:
+        assert has_reader("a.NUM")
+    finally:
+        supported_suffixes.cache_clear()
+
+
 def test_the_gateway_can_name_a_scan_without_spark_and_arrow():
-    code = "import sys, engine.source; print([m for m in ('pyspark', 'pyarrow') if m in sys.modules])"
+    code = "import sys, engine.source, engine.suffixes; print([m for m in ('pyspark', 'pyarrow') if m in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.strip() == "[]"

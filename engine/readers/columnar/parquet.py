@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import dataset, parquet
+from pyarrow import parquet
 from pydantic import BaseModel, ConfigDict
 
 from engine.readers.columnar.format import ColumnarFormat
@@ -61,6 +61,8 @@ class ParquetFile:
         return int(self._metadata.row_group(unit).num_rows)
 
     def may_match(self, units: Sequence[int], conditions: Sequence[pc.Expression]) -> Sequence[int]:
+        from pyarrow import dataset  # noqa: PLC0415 - loads pandas, which nothing else here needs
+
         fragment = dataset.ParquetFileFormat().make_fragment(self._source, row_groups=list(units))
         for condition in conditions:
             fragment = fragment.subset(filter=condition, schema=self.schema)

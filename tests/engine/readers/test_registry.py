@@ -1,6 +1,6 @@
 """Numbers in comments are the guarantees of ``engine.readers.registry``."""
 
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar
 
 import pytest
@@ -9,6 +9,8 @@ from pydantic import BaseModel
 from engine.errors import NoReaderError, ScanOptionError
 from engine.readers.registry import BUILT_IN, READER_GROUP, ReaderPluginError, ReaderRegistry, reader_format
 from engine.scan.reader import SourceFile
+from engine.source import supported_suffixes
+from engine.suffixes import SUFFIXES
 
 
 class NumbersFormat:
@@ -52,14 +54,22 @@ def file(path):
         ("a.jsonl.bz2", "json"),
         ("a.ndjson.lz4", "json"),
         ("a.parquet", "parquet"),
+        ("a.pq", "parquet"),
         ("a.orc", "orc"),
         ("a.arrow", "arrow"),
         ("a.feather", "arrow"),
         ("a.ipc", "arrow"),
+        ("a.arrows", "arrow"),
     ],
 )
 def test_the_suffix_chooses_the_format(path, name):  # 1
     assert reader_format(file(path)).name == name
+
+
+def test_the_gateway_and_the_formats_have_the_same_suffixes():
+    assert {one.name: one.suffixes for one in BUILT_IN} == SUFFIXES
+    brought = [name.lower() for name in entry_points(group=READER_GROUP).names if name.startswith(".")]
+    assert sorted({*(suffix for one in BUILT_IN for suffix in one.suffixes), *brought}) == supported_suffixes()
 
 
 def test_a_format_can_be_named_whatever_the_suffix():

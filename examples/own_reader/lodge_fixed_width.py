@@ -1,0 +1,146 @@
+"""Fixed-width text for Lodge: each column stands at the same place of every line.
+
+    select name, amount from dfs.`stock.fwf` with (columns = 'id int 4, name string 10, amount int 6')
+
+Guarantees:
+
+1. Each line that is not blank is a row. Spaces around a value are no part of it; nothing but spaces is null.
+2. A value that is no integer where one must be, and text behind the last column, are errors that name the line.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from engine.context import ErrorContext
+from engine.errors import ValueConversionError
+from engine.readers.errors import FormatError
+from engine.readers.lines import LineBlocks
+from engine.result_set.writer import ColumnWriter
+from engine.scan.reader import RowBatchReader, SchemaNegotiator, SourceFile
+from engine.schema import TupleSchema
+
+TYPES: Mapping[str, pa.DataType] = MappingProxyType({"int": pa.int64(), "string": pa.string()})
+
+_COLUMN = re.compile(r"\s*(?P<name>\w+)\s+(?P<type>int|string)\s+(?P<width>[1-9]\d{0,3})\s*")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+class FixedWidthOptions(BaseModel):
+    """Options of fixed-width text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    columns: str = Field(
+        description="Name, type (`int` or `string`) and width in characters of each column, in order, with commas "
+        "between them: `id int 4, name string 10`."
+    )
+
+    @field_validator("columns")
+    @classmethod
+    def _readable(cls, value: str) -> str:
+        columns_of(value)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Where a column stands in each line: from character ``start`` to ``end``, exclusive."""
+
+    field: pa.Field
+    start: int
+    end: int
+
+
+def columns_of(text: str) -> list[Column]:
+    """The columns that the option names.
+
+    Raises: ValueError, which becomes an error of the option.
+    """
+    columns: list[Column] = []
+    start = 0
+    for part in text.split(","):
+        found = _COLUMN.fullmatch(part)
+        if found is None:
+            raise ValueError(f"{part.strip()!r} is no name, type and width, such as 'id int 4'")
+        end = start + int(found["width"])
+        columns.append(Column(pa.field(found["name"], TYPES[found["type"]]), start, end))
+        start = end
+    return columns
+
+
+class FixedWidthFormat:
+    """What the entry points name: implements ``engine.scan.reader.ReaderFormat``."""
+
+    name: ClassVar[str] = "fixed_width"
+    suffixes: ClassVar[tuple[str, ...]] = (".fwf",)
+    options: ClassVar[type[BaseModel]] = FixedWidthOptions
+
+    def discover(self, file: SourceFile, options: FixedWidthOptions) -> TupleSchema:
+        return TupleSchema(column.field for column in columns_of(options.columns))
+
+    def reader(self, file: SourceFile, options: FixedWidthOptions) -> RowBatchReader:
+        return FixedWidthReader(file, options)
+
+    def splits(self, file: SourceFile, options: FixedWidthOptions, target_bytes: int) -> list[SourceFile]:
+        return [file]
+
+
+class FixedWidthReader:
+    """Implements ``engine.scan.reader.RowBatchReader``."""
+
+    def __init__(self, file: SourceFile, options: FixedWidthOptions) -> None:
+        self._file = file
+        self._columns = columns_of(options.columns)
+        self._open_files = ExitStack()
+
+    def open(self, negotiator: SchemaNegotiator) -> bool:
+        negotiator.table_schema(TupleSchema(column.field for column in self._columns), is_complete=True)
+        self._loader = negotiator.build()
+        self._blocks = self._open_files.enter_context(LineBlocks(self._file))
+        self._lines = _numbered_lines(self._blocks)
+        return True
+
+    def next(self) -> bool:
+        row = self._loader.writer
+        while not row.is_full:
+            number, line = next(self._lines, (0, ""))
+            if not number:
+                return False
+            place = self._loader.context = self._blocks.place.at(number)
+            row.start_row()
+            for index, column in enumerate(self._columns):
+                _write(row.column(index), column.field, line[column.start : column.end].strip(" "), place)
+            if len(line) > self._columns[-1].end:
+                raise FormatError(place, "there is text behind the last column; correct the widths or the line")
+            row.save_row()
+        return True
+
+    def close(self) -> None:
+        self._open_files.close()
+
+
+def _write(writer: ColumnWriter, field: pa.Field, text: str, place: ErrorContext) -> None:
+    if not text:
+        writer.set_null()
+    elif field.type == TYPES["string"]:
+        writer.set_string(text)
+    elif _INTEGER.fullmatch(text):
+        writer.set_int(int(text))
+    else:
+        raise ValueConversionError(field.name, text, field.type, place)
+
+
+def _numbered_lines(blocks: LineBlocks) -> Iterator[tuple[int, str]]:
+    """The lines of a file that are not blank, each with its number and without spaces at its end."""
+    while (block := blocks.next()) is not None:
+        for number, line in enumerate(block.text(blocks.place).split("\n"), block.line):
+            text = line.rstrip(" \r")
+            if text:
+                yield number, text

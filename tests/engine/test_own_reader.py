@@ -1,0 +1,148 @@
+"""The package of examples/own_reader, built and installed as its users do, and the page that goes through it."""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from engine.source import has_reader
+
+REPOSITORY = Path(__file__).parents[2]
+PACKAGE = REPOSITORY / "examples" / "own_reader"
+PAGE = REPOSITORY / "docs" / "how-to" / "own-reader.md"
+EXCERPT = re.compile(r"^```\w+ (?P<file>\S+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+COLUMNS: Mapping[str, str] = MappingProxyType({"columns": "id int 4, name string 10, amount int 6"})
+STOCK = "   1bolt          12\r\n   2nut\n\n   3washer        -7"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the package in it, installed from a copy because a build leaves files behind."""
+    directory = tmp_path_factory.mktemp("own_reader")
+    source, target = directory / "source", directory / "installed"
+    shutil.copytree(PACKAGE, source)
+    command = [sys.executable, "-m", "pip", "install", "--isolated", "--disable-pip-version-check", "--no-index"]
+    command += ["--no-deps", "--no-build-isolation", "--target", str(target), str(source)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return target
+
+
+@pytest.fixture
+def scan(workspace, installed):
+    """Scans a path in a process that has the package."""
+
+    def run(path: str, mentioned: frozenset[str] | None = None, **options: str) -> dict[str, Any]:
+        request = workspace.scan(path).to_options(reader=options, mentioned=mentioned)
+        search = os.pathsep.join([str(installed), str(REPOSITORY)])
+        command = [sys.executable, str(Path(__file__).with_name("own_reader_in_process.py"))]
+        ran = subprocess.run(
+            command,
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"PYTHONPATH": search},
+        )
+        assert ran.returncode == 0, ran.stderr
+        answer: dict[str, Any] = json.loads(ran.stdout)
+        return answer
+
+    return run
+
+
+def test_an_installed_package_brings_a_suffix_and_its_rows(workspace, scan):
+    workspace.write("stock.fwf", STOCK)
+    found = scan("stock.fwf", **COLUMNS)
+    assert found["schema"] == {"id": "int64", "name": "string", "amount": "int64"}
+    assert found["columns"] == {"id": [1, 2, 3], "name": ["bolt", "nut", "washer"], "amount": [12, None, -7]}
+
+
+@pytest.mark.parametrize("path", ["stock.fwf", "STOCK.FWF", "stock.fwf.gz"])
+def test_the_gateway_accepts_the_suffix_without_importing_the_package(workspace, scan, path):
+    workspace.write(path, gzip.compress(STOCK.encode()) if path.endswith(".gz") else STOCK)
+    found = scan(path, **COLUMNS)
+    assert (found["is_accepted"], found["loaded_to_accept"], found.get("rows")) == (True, [], 3)
+    assert not has_reader(path)  # this process is without the package
+
+
+def test_files_of_another_suffix_can_be_read_by_the_name_of_the_format(workspace, scan):
+    workspace.write("stock.txt", STOCK)
+    found = scan("stock.txt", format="fixed_width", **COLUMNS)
+    assert (found["is_accepted"], found["rows"]) == (False, 3)
+
+
+def test_discovery_finds_the_files_of_the_suffix_below_a_directory(workspace, scan):
+    workspace.write("all/a.fwf", STOCK)
+    workspace.write("all/below/b.fwf", "   4bolt           1")
+    found = scan("all", **COLUMNS)
+    assert found["columns"]["id"] == [1, 2, 3, 4]
+    assert found["columns"]["dir0"] == [None, None, None, "below"]
+
+
+def test_a_column_that_nobody_wants_is_not_in_the_output(workspace, scan):
+    workspace.write("stock.fwf", STOCK)
+    found = scan("stock.fwf", mentioned=frozenset({"amount", "filename"}), **COLUMNS)
+    assert found["columns"] == {"amount": [12, None, -7], "filename": ["stock.fwf"] * 3}
+
+
+def test_rows_can_be_counted_without_any_column(workspace, scan):
+    workspace.write("stock.fwf", STOCK)
+    found = scan("stock.fwf", mentioned=frozenset(), **COLUMNS)
+    assert (found["columns"], found["rows"]) == ({}, 3)
+
+
+def test_a_file_that_is_not_split_is_read_once_by_one_task_however_small_its_parts_should_be(workspace, scan):
+    rows = 20_000
+    workspace.write("long.fwf", "".join(f"{number:20}\n" for number in range(rows)))
+    found = scan("long.fwf", columns="n int 20", partition_bytes="65536")
+    assert (found["parts"], found["columns"]["n"]) == (1, list(range(rows)))
+
+
+@pytest.mark.parametrize(
+    ("lines", "error", "message"),
+    [
+        ("   1bolt\n\n   x", "ValueConversionError", "column 'id' is int64, and 'x' is not"),
+        ("   1bolt\n\n   ²nut", "ValueConversionError", "column 'id' is int64, and '²' is not"),
+        ("   1bolt\n\n   2nut               9", "FormatError", "there is text behind the last column"),
+    ],
+)
+def test_what_is_wrong_is_an_error_with_file_and_line(workspace, scan, lines, error, message):
+    workspace.write("sub/stock.fwf", lines)
+    kind, text = scan("sub/stock.fwf", **COLUMNS)["error"]
+    assert kind == error
+    assert text.startswith(f"'sub/stock.fwf' in workspace 'dfs', line 3: {message}")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({}, "is missing"),
+        ({"columns": "id int"}, "cannot be 'id int': .* 'id int' is no name, type and width"),
+        ({"columns": "id int 0"}, "'id int 0' is no name, type and width"),
+        ({"columns": "id int 4", "width": "4"}, "is unknown; there are columns"),
+    ],
+)
+def test_a_wrong_option_is_named(workspace, scan, options, problem):
+    workspace.write("stock.fwf", STOCK)
+    kind, text = scan("stock.fwf", **options)["error"]
+    assert kind == "ScanOptionError"
+    assert re.search(problem, text)
+
+
+def test_the_page_shows_what_the_files_have():
+    excerpts = list(EXCERPT.finditer(PAGE.read_text()))
+    shown = {found["file"] for found in excerpts}
+    assert shown == {f"examples/own_reader/{name}" for name in ("pyproject.toml", "lodge_fixed_width.py")}
+    for found in excerpts:
+        assert found["text"] in (REPOSITORY / found["file"]).read_text(), found["text"]

@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup prerequisites demo test check format lock bench-gateway drift-table format-docs clean
+.PHONY: help setup prerequisites demo test check format lock bench-engine bench-gateway drift-table format-docs clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -39,6 +39,9 @@ format: setup ## Put the source into shape
 
 lock: setup ## Write constraints.txt anew from pyproject.toml
 	@$(BIN)/python -m pip freeze --exclude-editable | sed '/^pip==/d;/^setuptools==/d' > constraints.txt
+
+bench-engine: setup ## Compare scans of files with other readers, in process and through Spark
+	@$(BIN)/python benchmarks/scans.py
 
 bench-gateway: setup ## Compare Spark Connect through Lodge with Spark Connect alone
 	@$(BIN)/python benchmarks/gateway.py

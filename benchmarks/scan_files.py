@@ -43,14 +43,22 @@ def rows(count: int, first: int = 0) -> pa.Table:
         pa.array(random.integers(1, 100, count), pa.int32()),
         pa.array(random.uniform(1, 1000, count).round(2)),
         pa.array(random.uniform(0, 0.5, count).round(3), mask=random.random(count) < 0.2),
-        pc.binary_join_element_wise("customer ", pa.array(random.integers(0, 100_000, count)).cast(pa.string()), ""),
+        _joined("customer.", random.integers(0, 100_000, count), "@example.org"),
         pa.array(CITIES[random.integers(0, len(CITIES), count)]),
         pa.array(random.random(count) < 0.7),
         pa.array(at),
-        pc.if_else(pa.array(random.random(count) < 0.5), pa.scalar(None, pa.string()), "left at the door"),
+        pc.if_else(
+            pa.array(random.random(count) < 0.2),
+            pa.scalar(None, pa.string()),
+            _joined("order ", random.integers(0, 10**9, count), " was left at the door of the neighbours"),
+        ),
         pa.array(random.integers(1, 6, count), mask=random.random(count) < 0.3),
     ]
     return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def _joined(before: str, numbers: np.ndarray, after: str) -> pa.Array:
+    return pc.binary_join_element_wise(before, pa.array(numbers).cast(pa.string()), after, "")
 
 
 def write_csv(table: pa.Table, path: Path) -> None:

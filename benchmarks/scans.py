@@ -8,7 +8,6 @@ counts. Ratios are what matters: these are times of one machine, with whatever r
 
 import argparse
 import contextlib
-import resource
 import subprocess
 import sys
 import tempfile
@@ -16,11 +15,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+import bare_source
 import duckdb
 import polars as pl
 import pyarrow as pa
 import row_writer
 from pyarrow import csv, dataset, json, parquet
+from pyspark import cloudpickle
 from pyspark.sql.connect.session import SparkSession
 from scan_files import DDL, SCHEMA, WRITERS, write_drifting, write_formats
 from scan_files import rows as rows_of
@@ -146,6 +147,9 @@ def bench_drift(directory: Path, rounds: int) -> None:
 
 
 def bench_through_spark(directory: Path, rounds: int, spark: SparkSession) -> None:
+    cloudpickle.register_pickle_by_value(bare_source)
+    spark.dataSource.register(bare_source.BareSource)
+
     def to_noop(frame: "Callable[[], object]") -> Route:
         def run() -> int:
             frame().write.format("noop").mode("overwrite").save()  # type: ignore[attr-defined]
@@ -164,9 +168,13 @@ def bench_through_spark(directory: Path, rounds: int, spark: SparkSession) -> No
         def native(ddl: str, options: dict[str, str] = options, format_: str = format_, at: str = folder) -> Route:
             return to_noop(lambda: spark.read.format(format_).options(**options).schema(ddl).load(at))
 
-        times = in_turns({"Spark": native(DDL), "Lodge": lodge(DDL)}, rounds)
+        def bare(ddl: str, format_: str = format_, at: str = folder) -> Route:
+            source = {"directory": at, "format": format_}
+            return to_noop(lambda: spark.read.format("bare").options(**source).schema(ddl).load())
+
+        times = in_turns({"Spark": native(DDL), "Lodge": lodge(DDL), "bare pyarrow": bare(DDL)}, rounds)
         show(f"{format_}, through Spark, all columns", times, "Spark")
-        times = in_turns({"Spark": native(TWO_DDL), "Lodge": lodge(TWO_DDL)}, rounds)
+        times = in_turns({"Spark": native(TWO_DDL), "Lodge": lodge(TWO_DDL), "bare pyarrow": bare(TWO_DDL)}, rounds)
         show(f"{format_}, through Spark, 2 of 10 columns", times, "Spark")
 
 
@@ -209,7 +217,8 @@ def main() -> None:
     if arguments.peak_of:
         directory, format_ = arguments.peak_of
         engine_route(Path(directory), **in_process_options(format_))()
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        status = Path("/proc/self/status").read_text()
+        print(int(status.partition("VmHWM:")[2].split()[0]) / 1024)
         return
     with tempfile.TemporaryDirectory(prefix="lodge-bench-") as temporary:
         directory = Path(temporary)

@@ -124,7 +124,7 @@ class FileScan:
             self._check_declared(files, schema)
         plan = ScanPlan(
             selected=selected_directory(self.source.path),
-            projection=self._projection(schema),
+            projection=self._projection(schema, is_declared=is_declared),
             defined=schema,
             provided=schema if is_declared else None,
             row_filters=row_filters,
@@ -164,9 +164,9 @@ class FileScan:
                     "have no other: add the option header = true, or the column",
                 )
 
-    def _projection(self, schema: TupleSchema) -> ProjectionList:
+    def _projection(self, schema: TupleSchema, *, is_declared: bool) -> ProjectionList:
         """Everything, where a column beside the schema is one that the statement may have wanted."""
-        if self.mentioned is None and len(schema):
+        if self.mentioned is None and not is_declared and len(schema):
             return EVERYTHING
         return ProjectionList.parse(quoted(one.name) for one in schema)
 

@@ -1,11 +1,12 @@
 """What one task of a scan reads: small files together, large ones in parts."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-_TASKS = 64
-_LEAST_TASK_BYTES = 8 * 1024 * 1024
+_TASKS_A_CORE = 4
+_LEAST_TASK_BYTES = 16 * 1024 * 1024
 _MOST_TASK_BYTES = 64 * 1024 * 1024
 
 _Item = TypeVar("_Item")
@@ -20,8 +21,13 @@ class Sized(Generic[_Item]):
 
 
 def task_bytes(total_bytes: int) -> int:
-    """What one task should read of all: a share, so that many can work, but no less than is worth a task."""
-    return min(max(total_bytes // _TASKS, _LEAST_TASK_BYTES), _MOST_TASK_BYTES)
+    """What one task should read of all: a share, so that many can work, but no less than is worth a task.
+
+    A task costs Spark about 20 ms of a core before it reads anything. How many cores the executors have is not known
+    where a scan is planned; those of this machine stand for them.
+    """
+    share = total_bytes // (_TASKS_A_CORE * (os.cpu_count() or 1))
+    return min(max(share, _LEAST_TASK_BYTES), _MOST_TASK_BYTES)
 
 
 def packed(items: Iterable[Sized[_Item]], target_bytes: int, item_bytes: int) -> Iterator[Sequence[_Item]]:

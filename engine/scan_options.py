@@ -33,7 +33,7 @@ class ScanOptions(BaseModel):
         None,
         ge=_LEAST_PARTITION_BYTES,
         description="What one task reads: small files together, large ones in parts. By default a share of all files, "
-        "between 8 and 64 MiB.",
+        "between 16 and 64 MiB.",
     )
 
     @field_validator("time_zone")

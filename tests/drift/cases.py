@@ -729,7 +729,6 @@ DECLARED: Sequence[Case] = [
         lines({"a": 1, "b": 2}, right=[{"a": 1}]),
         lines({"a": 2}),
         declared={"a": INT, "c": TEXT},
-        warning="column 'b' is left out",
     ),
     Case(
         "declared: a column, of text without header",

@@ -37,6 +37,7 @@ _STOP_SECONDS = 30
 _POLL_SECONDS = 0.1
 _TAIL_BYTES = 3000
 _STARTED = re.compile(rb"Spark Connect server started at: (\S+):(\d+)")
+_MAX_SOCKET_DIRECTORY = 55  # what is left of the 107 bytes of a socket's path, less Spark's name for it
 _FOREIGN = ("SPARK_", "PYSPARK_", "LODGE_")
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -131,8 +132,9 @@ def _options(directory: Path, driver_memory: str, max_message_bytes: int) -> Map
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": driver_memory,
         "spark.local.dir": str(directory / "tmp"),
+        # Over TCP, each task with Python waits twice 40 ms for its worker.
         "spark.python.unix.domain.socket.dir": str(directory / "tmp"),
-        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.enabled": str(len(str(directory)) <= _MAX_SOCKET_DIRECTORY).lower(),
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.warehouse.dir": (directory / "warehouse").as_uri(),
         "spark.ui.enabled": "false",

@@ -15,7 +15,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
 
-BLOCKS_AHEAD = 2
+BLOCKS_AHEAD = 3
+_THREADS = 2
 
 _Block = TypeVar("_Block")
 _Result = TypeVar("_Result")
@@ -54,4 +55,4 @@ def worked_ahead(blocks: Iterable[_Block], work: Callable[[_Block], _Result]) ->
 @cache
 def _workers() -> ThreadPoolExecutor:
     """Of this process; made after Spark has forked it."""
-    return ThreadPoolExecutor(BLOCKS_AHEAD, thread_name_prefix="blocks")
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="blocks")

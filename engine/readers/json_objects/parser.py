@@ -12,10 +12,12 @@ Guarantees:
 4. A conflict of types, or of names, is told with its line.
 5. Memory stays bounded when each row has names of its own: what is parsed at once has at most ``_MAX_CELLS`` cells,
    and a file with more than ``max_columns`` names is a FormatError.
+6. Where a few columns are read of many, the others are not looked at, as long as each row has a value in each column
+   that is read: then none can have hidden under a name in another letter case.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyarrow import json
@@ -42,7 +44,7 @@ from engine.readers.json_objects.types import (
 )
 from engine.readers.json_objects.values import Row
 from engine.readers.lines import Block
-from engine.schema import LATE
+from engine.schema import LATE, TupleSchema, folded
 
 _MAX_CELLS = 8 * 1024 * 1024
 _LOOK_BYTES = 16 * 1024
@@ -55,6 +57,7 @@ class Demand:
 
     is_projected: Callable[[str], bool]
     promised_type: Callable[[pa.Field], pa.DataType | None]
+    input_schema: TupleSchema = field(default_factory=TupleSchema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ class ObjectParser:
         self._typing = self._new_typing()
         self._known: pa.StructType = _NO_COLUMNS
         self._wanted: pa.StructType = _NO_COLUMNS
+        self._pruned: pa.Schema | None = None
         self._is_for_python = options.all_text
 
     @property
@@ -103,8 +107,15 @@ class ObjectParser:
         if self._is_for_python or not wanted.num_fields or self._has_too_many_cells(block.line_feeds):
             return Attempt(wanted, None)
         data = safe_lines(block.codes)
-        table = None if data is None else _parsed(data, pa.schema(list(wanted)), "error")
-        is_exact = table is not None and data is not None and not may_lose_digits(table, data)
+        if data is None:
+            return Attempt(wanted, None)
+        if self._pruned is not None:
+            table = _parsed(data, self._pruned, "ignore")
+            if table is None or any(column.null_count for column in table.columns):
+                return Attempt(wanted, None)
+        else:
+            table = _parsed(data, pa.schema(list(wanted)), "error")
+        is_exact = table is not None and not may_lose_digits(table, data)
         return Attempt(wanted, table if is_exact else None)
 
     def tables(self, block: Block, attempt: "Attempt | None" = None) -> Iterator[pa.Table]:
@@ -120,6 +131,10 @@ class ObjectParser:
         if attempt is not None and attempt.table is not None and attempt.wanted is self._wanted:
             yield attempt.table
             return
+        if (
+            attempt is not None and attempt.table is None
+        ):  # a null stood perhaps for a name that was not seen, and may again
+            self._pruned = None
         data = None if self._is_for_python else safe_lines(block.codes)
         if data is None:
             yield from self._by_python(block)
@@ -195,11 +210,20 @@ class ObjectParser:
             return
         self._known = known
         self._wanted = pa.struct([field.with_type(with_promise(field.type, self._promised(field))) for field in known])
+        self._pruned = self._without_unread()
         self._is_for_python = (
             self._options.all_text
             or needs_python(self._known, self._wanted)
             or (self._options.on_type_conflict is TypeConflict.ERROR and has_double(self._known))
         )
+
+    def _without_unread(self) -> pa.Schema | None:
+        """The columns that are read, if others need not even be looked at: see guarantee 6."""
+        read = [one for one in self._wanted if self._demand.is_projected(one.name)]
+        names = {folded(one.name) for one in read}
+        is_complete = all(folded(name) in names for name in self._demand.input_schema.names)
+        is_flat = not any(pa.types.is_nested(one.type) or one.type.equals(LATE) for one in read)
+        return pa.schema(read) if 0 < len(read) < len(self._wanted) and is_complete and is_flat else None
 
     def _is_text(self, name: str) -> bool:
         """Whether the column is promised to be text, so that its values cannot conflict."""

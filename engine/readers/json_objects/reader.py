@@ -6,7 +6,8 @@ Guarantees:
 2. Rows come in the order of the file, and memory is bounded by block and limits.
 3. A promised type is met without loss where pyarrow can parse to it, or its text is kept for the loader to convert.
 
-Not guaranteed: that values of columns that nobody reads are JSON of one type.
+Not guaranteed: that values of columns that nobody reads are JSON of one type, and that an object which has a column
+twice, in different letter case, is noticed where other columns are not read.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,7 +44,7 @@ class JsonReader:
     def open(self, negotiator: SchemaNegotiator) -> bool:
         self._objects = open_objects(self._file, self._options, self._block_bytes)
         self._promised_type = negotiator.promised_type
-        demand = Demand(negotiator.is_projected, negotiator.promised_type)
+        demand = Demand(negotiator.is_projected, negotiator.promised_type, negotiator.input_schema)
         self._parser = ObjectParser(self._objects.place, self._options, demand)
         self._is_count = negotiator.is_projection_empty
         self._loader = negotiator.build()

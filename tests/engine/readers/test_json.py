@@ -272,3 +272,30 @@ def expect_rows_or_engine_error(file):
         file.rows()
     except EngineError as error:
         assert "\n" not in str(error)
+
+
+LINE = '{"a": 1, "b": "x", "c": [1]}\n'
+SMALL_BLOCKS = partial(JsonReader, block_bytes=64)
+
+
+@pytest.mark.parametrize(
+    "late",
+    ['{"b": "y", "c": [2]}\n', '{"a": null, "b": "y"}\n', '{"a": 2}\n', '{"a": 2, "b": 5, "c": "not an array"}\n'],
+)
+def test_a_few_columns_of_many_are_read_right_whatever_the_others_become(memory_file, late):
+    file = memory_file("a.json", LINE * 20 + late + LINE * 20, SMALL_BLOCKS)
+    rows = [{"a": 1}] * 20 + [{"a": json.loads(late).get("a")}] + [{"a": 1}] * 20
+    assert file.rows(columns=["a"], provided={"a": pa.int64()}) == rows
+
+
+def test_a_few_columns_of_many_are_not_lost_under_another_letter_case(memory_file):
+    file = memory_file("a.json", LINE * 20 + '{"A": 2, "b": "y"}\n' + LINE * 20, SMALL_BLOCKS)
+    with pytest.raises(DuplicateColumnError, match="line 21: column 'A' is there twice: 'a'"):
+        file.rows(columns=["a"], provided={"a": pa.int64()})
+
+
+def test_a_column_that_comes_late_is_read_where_others_are_not(memory_file):
+    file = memory_file("a.json", LINE * 20 + '{"a": 2, "b": "y", "D": 5}\n' + LINE * 20, SMALL_BLOCKS)
+    rows = file.rows(columns=["a", "d"], provided={"a": pa.int64(), "d": pa.int64()})
+    assert [row for row in rows if row["d"] is not None] == [{"a": 2, "d": 5}]
+    assert len(rows) == 41

@@ -8,7 +8,8 @@ Guarantees:
 
 1. Nothing is read, and no directory listed, that lies outside the real directory of the workspace or inside
    the excluded directory when its descriptor is checked, however links and directories are exchanged
-   meanwhile. Links that stay inside are followed.
+   meanwhile. Links that stay inside are followed. A workspace that is itself the excluded directory has each
+   directory in it for itself: a path may name one, and no link in that leads to another.
 2. Only regular files are read. Opening never waits: a FIFO without writer is an error, not a hanging task.
 3. A directory gives the same files in the same order each time. Names that start with ``.`` or ``_`` are left
    out, as Spark does, and so is the excluded directory. Nothing else is left out: a file without a reader is
@@ -194,12 +195,23 @@ def _checked(source: ScanSource, path: PurePosixPath, descriptor: int) -> _Opene
         raise PathRefusedError(
             source.workspace, str(path), "a link on it leads out of the workspace; copy the data into it"
         )
-    if _excluded(source) in location.parents:
+    if not _may_read(source, path, location):
         raise _excluded_error(source, path)
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise UnreadableFileError(source.workspace, str(path), "it is neither a file nor a directory")
     return _Opened(descriptor, location, stat.S_ISDIR(mode))
+
+
+def _may_read(source: ScanSource, path: PurePosixPath, location: Path) -> bool:
+    """Whether a place is outside of the excluded directory, or in what a path of a workspace inside of it names."""
+    excluded = _excluded(source)
+    if excluded is None or excluded not in location.parents:
+        return True
+    root = Path(source.root).resolve()
+    named = root / path
+    is_own = root.is_relative_to(excluded) and excluded in named.parents
+    return is_own and location.is_relative_to(excluded / named.relative_to(excluded).parts[0])
 
 
 def _excluded(source: ScanSource) -> Path | None:

@@ -1,5 +1,6 @@
 """How a scan is to be read: the options of the scan itself, apart from those of its reader."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from engine.errors import ScanOptionError
 from engine.source import SOURCE_OPTIONS
 
 _LEAST_PARTITION_BYTES = 64 * 1024
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?P<hours>\d\d?)(?::?(?P<minutes>\d\d))?", re.ASCII)
 
 
 class ScanOptions(BaseModel):
@@ -39,11 +41,16 @@ class ScanOptions(BaseModel):
     @field_validator("time_zone")
     @classmethod
     def _known_zone(cls, value: str) -> str:
+        """As Arrow writes it: a session's may be any that Java understands, such as ``GMT+2`` and ``Z``."""
+        offset = _OFFSET.fullmatch(value)
+        if offset is not None:
+            value = f"{offset['sign']}{int(offset['hours']):02}:{offset['minutes'] or '00'}"
+        zone = "UTC" if value == "Z" else value
         try:
-            pc.assume_timezone(pa.scalar(0, pa.timestamp("us")), value)
+            pc.assume_timezone(pa.scalar(0, pa.timestamp("us")), zone)
         except pa.ArrowInvalid:
             raise ValueError("is no time zone, such as Europe/Berlin or +02:00") from None
-        return value
+        return zone
 
 
 def split_options(options: Mapping[str, str]) -> tuple[ScanOptions, dict[str, str]]:

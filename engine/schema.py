@@ -18,7 +18,6 @@ Guarantees:
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from enum import Enum
 from typing import Self
 
 import pyarrow as pa
@@ -31,22 +30,9 @@ LATE: pa.DataType = pa.null()
 DEFAULT_VALUE_KEY = b"lodge.default"
 """Metadata of a field: the default of a required column, as text in UTF-8."""
 
-
 IMPLICIT_MARK = {b"SPARK::metadata::json": b'{"lodge.implicit": true}'}
 """Metadata of a field that a scan makes itself, so that it is not taken for the column of that name in the files. The
 key is the only one that comes back from Spark."""
-
-
-class Mode(Enum):
-    REQUIRED = "required"
-    NULLABLE = "nullable"
-    REPEATED = "repeated"
-
-
-def mode_of(field: pa.Field) -> Mode:
-    if field.nullable:
-        return Mode.NULLABLE
-    return Mode.REPEATED if pa.types.is_list(field.type) else Mode.REQUIRED
 
 
 def is_late(field: pa.Field) -> bool:

@@ -64,7 +64,7 @@ def selected_directory(path: str) -> str:
 
 
 def known_schema(path: str, options: Mapping[str, str], mentioned: frozenset[str] | None) -> str | None:
-    """The schema of a scan that needs no look into its files, as Spark DDL; None if it needs one."""
+    """The schema of a scan of a file that needs no look into it, as Spark DDL; None if it needs one."""
     if suffix_of(path) not in TEXT_DELIMITERS or is_pattern(path) or "format" in options:
         return None
     if options.get("header", "false").lower() not in ("false", "0", "no", "f", "n"):
@@ -84,7 +84,8 @@ class ScanSource:
         root: The workspace's directory, absolute; the same on the driver and on every executor.
         path: The file or directory, relative to ``root``; ``.`` is the root itself.
         excluded: An absolute directory that no scan may read, whatever leads there, or None. Walking a
-            directory leaves it out; naming it is an error.
+            directory leaves it out; naming it is an error. If it is the root itself, a scan may read what its path
+            names in it, and no link leads from there to something else in it.
 
     Raises:
         ScanOptionError: ``root`` or ``excluded`` is not absolute.

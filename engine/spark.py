@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -34,10 +35,15 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
+from engine.errors import ColumnError
 from engine.file_scan import FileScan
+from engine.projection.nested import inner_fields
 from engine.scan.row_filter import RowFilter
 from engine.schema import TupleSchema
 from engine.source import FORMAT
+
+_MAX_DIGITS = 38
+"""Of a decimal of Spark."""
 
 _SPARKS_ZONE = "UTC"
 """Of every timestamp that Spark takes."""
@@ -64,12 +70,33 @@ class LodgeDataSource(DataSource):
         """Called only if the user gives no schema."""
         schema = FileScan.from_options(self.options).discover()
         self._is_declared = False
+        for field in schema:
+            if not has_spark_type(field.type):
+                raise NoSparkTypeError(field.name, field.type)
         found: StructType = nullable(from_arrow_schema(schema.to_arrow()))
         return found
 
     def reader(self, schema: StructType) -> DataSourceReader:
         kind = FilteringScanReader if _PUSHES_FILTERS in sys.modules else ScanReader
         return kind(FileScan.from_options(self.options), schema, is_declared=self._is_declared)
+
+
+class NoSparkTypeError(ColumnError):
+    """A column of the files is of a type that Spark does not have."""
+
+    def __init__(self, column: str, type_: pa.DataType) -> None:
+        super().__init__(
+            column, f"is {type_}, for which Spark has no type. Declare a schema, in which it is string or left out."
+        )
+
+
+def has_spark_type(type_: pa.DataType) -> bool:
+    """Whether Spark has a type for these values, and for all that are in them."""
+    if pt.is_union(type_) or pt.is_interval(type_):
+        return False
+    if pt.is_decimal(type_) and type_.precision > _MAX_DIGITS:
+        return False
+    return all(has_spark_type(field.type) for field in inner_fields(type_))
 
 
 def nullable(type_: Any) -> Any:
@@ -102,15 +129,14 @@ class ScanReader(DataSourceReader):
         settle_worker()
         if partition.value is None:  # what Spark makes of no partitions: a directory without files
             return
-        zone = self._scan.options.time_zone
-        schema = TupleSchema.of(to_arrow_schema(self._schema, timezone=zone))
+        schema = to_arrow_schema(self._schema, timezone=self._scan.options.time_zone)
         batches = self._scan.batches(
-            partition.value, schema, is_declared=self._is_declared, row_filters=self._row_filters
+            partition.value, TupleSchema.of(schema), is_declared=self._is_declared, row_filters=self._row_filters
         )
-        if zone == _SPARKS_ZONE:
+        wanted = to_arrow_schema(self._schema, timezone=_SPARKS_ZONE)
+        if schema.equals(wanted):  # also without columns, where a cast would lose the number of rows
             yield from batches
         else:
-            wanted = to_arrow_schema(self._schema, timezone=_SPARKS_ZONE)
             yield from (batch.cast(wanted) for batch in batches)
 
 

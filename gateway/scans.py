@@ -104,22 +104,22 @@ def scan_relation(
         LodgeError: There is no such path, it may not be read, or it has no reader.
     """
     real = _resolved(workspaces, workspace, path)
-    if "format" not in options and real.is_file() and not has_reader(real.name):
+    given = {key.lower(): value for key, value in options.items()}
+    if "format" not in given and real.is_file() and not has_reader(path):
         raise LodgeError(
             "LODGE_NO_READER",
             "0A000",
             f"File [{path}] of workspace [{workspace.name}] has no reader for its suffix. Supported are: "
             f"{', '.join(supported_suffixes())}.",
         )
-    excluded = None if real.is_relative_to(workspaces.temporary.root) else str(workspaces.temporary.root)
-    source = ScanSource(workspace.name, str(workspace.root), path, excluded)
+    source = ScanSource(workspace.name, str(workspace.root), path, excluded=str(workspaces.temporary.root))
     relation = relations_pb2.Relation()
     read = relation.read.data_source
     read.format = FORMAT
-    given = {key.lower(): value for key, value in options.items()}
     if time_zone is not None:
         given.setdefault("time_zone", time_zone)
-    read.schema = given.pop("schema", "") or known_schema(path, given, mentioned) or ""
+    known = known_schema(path, given, mentioned) if real.is_file() else None
+    read.schema = given.pop("schema", "") or known or ""
     try:
         read.options.update(source.to_options(reader=given, mentioned=mentioned))
     except ScanOptionError as error:

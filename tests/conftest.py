@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from hypothesis import settings
+
+settings.register_profile("lodge", deadline=None)  # how long an example takes says what else the machine does
+settings.load_profile("lodge")
 
 REPOSITORY = Path(__file__).parents[1]
 START_SECONDS = 120

@@ -14,11 +14,11 @@ import pyarrow.types as pt
 
 from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError
+from engine.projection.nested import is_any_list
 from engine.result_set.conversion import converted_field
 from engine.result_set.defaults import missing_values
 from engine.result_set.maps import MapWriter
 from engine.result_set.members import Members
-from engine.result_set.nested import is_list
 from engine.result_set.storable import storable
 from engine.result_set.writer import VectorWriter
 from engine.schema import TupleSchema, folded, is_late
@@ -89,7 +89,7 @@ def _add_column(members: Members, field: pa.Field) -> None:
 
 def _maps_in(vector: VectorWriter, offered: pa.DataType) -> Iterator[tuple[MapWriter, pa.StructType]]:
     """The map that a column is, or that it is an array of, together with what is offered for it."""
-    while is_list(offered):
+    while is_any_list(offered):
         held = vector.held
         if held is None:
             return

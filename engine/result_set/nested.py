@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from engine.errors import ColumnError
+from engine.projection.nested import is_any_list
 from engine.result_set import defaults
 from engine.result_set.refusal import NotOfferedError, RefusedError
 from engine.schema import TupleSchema
@@ -20,19 +21,9 @@ def converted_nested(array: pa.Array, to: pa.DataType, column: str, convert: Con
         return _converted_struct(array, to, column, convert)
     if pt.is_map(array.type) and pt.is_map(to):
         return _converted_dict(array, to, column, convert)
-    if is_list(array.type) and (pt.is_list(to) or pt.is_large_list(to)):
+    if is_any_list(array.type) and (pt.is_list(to) or pt.is_large_list(to)):
         return _converted_list(array, to, column, convert)
     raise NotOfferedError(column, array.type, to)
-
-
-def is_list(type_: pa.DataType) -> bool:
-    return bool(
-        pt.is_list(type_)
-        or pt.is_large_list(type_)
-        or pt.is_fixed_size_list(type_)
-        or pt.is_list_view(type_)
-        or pt.is_large_list_view(type_)
-    )
 
 
 def without_nulls(array: pa.Array, to: pa.Field, column: str, within: pa.Array | None = None) -> pa.Array:

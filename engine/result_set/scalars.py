@@ -127,14 +127,16 @@ class FixedWriter(ScalarWriter):
         self._values.append(raw)
 
 
-class IntWriter(FixedWriter):
+class NumberWriter(FixedWriter):
+    """Python's numbers, as they are."""
+
     __slots__ = ()
 
     @staticmethod
     def _raw(default: pa.Scalar) -> Any:
         return default.as_py()
 
-    def set_int(self, value: int) -> None:
+    def _set(self, value: Any) -> None:
         values = self._values
         if len(values) != self._level.position:
             self._seek()
@@ -149,7 +151,13 @@ class IntWriter(FixedWriter):
         elif value is True or value is False:
             self._refuse(value)
         else:
-            self.set_int(value)
+            self._set(value)
+
+
+class IntWriter(NumberWriter):
+    __slots__ = ()
+
+    set_int = NumberWriter._set
 
 
 def int_writer(type_: pa.DataType) -> type[IntWriter]:
@@ -163,48 +171,30 @@ _INT_WRITERS = {
 }
 
 
-class DoubleWriter(FixedWriter):
+class DoubleWriter(NumberWriter):
     """Integers are written as the nearest number, as SQL widens them."""
 
     __slots__ = ()
     type_code = "d"
 
-    @staticmethod
-    def _raw(default: pa.Scalar) -> Any:
-        return default.as_py()
-
-    def set_double(self, value: float) -> None:
-        values = self._values
-        if len(values) != self._level.position:
-            self._seek()
-        try:
-            values.append(value)
-        except (OverflowError, TypeError):
-            self._refuse(value)
-
-    def set_int(self, value: int) -> None:
-        self.set_double(value)
-
-    def set_value(self, value: Any) -> None:
-        if value is None:
-            self.set_null()
-        elif value is True or value is False:
-            self._refuse(value)
-        else:
-            self.set_double(value)
+    set_int = NumberWriter._set
+    set_double = NumberWriter._set
 
 
-class FloatWriter(DoubleWriter):
+class FloatWriter(NumberWriter):
     """Python's numbers are doubles: they are rounded, but never to infinity."""
 
     __slots__ = ()
     type_code = "f"
 
-    def set_double(self, value: float) -> None:
-        super().set_double(value)
+    def _set(self, value: Any) -> None:
+        super()._set(value)
         if math.isinf(self._values[-1]) and not math.isinf(value):
             self._values.pop()
             self._refuse(value)
+
+    set_int = _set
+    set_double = _set
 
 
 class BooleanWriter(FixedWriter):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from engine.limits import BatchLimits
-from engine.result_set.nested import is_list
+from engine.projection.nested import is_any_list
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ def add_array(sizes: Sizes, column: str, array: pa.Array, first: int, end: int) 
         sizes.add_bits(f"{column}[]", "validity", stop - start)
         add_array(sizes, f"{column}[].key", array.keys, start, stop)
         add_array(sizes, f"{column}[].value", array.items, start, stop)
-    elif is_list(type_):
+    elif is_any_list(type_):
         start, stop = _ends(sizes, column, array, first, end)
         add_array(sizes, f"{column}[]", array.values, start, stop)
     elif pt.is_boolean(type_):

@@ -25,6 +25,9 @@ COMPARISONS: Mapping[str, Comparison] = MappingProxyType(
     }
 )
 
+_MAX_COMPARISONS = 32
+"""Of more values, only the range counts. Arrow follows an expression by recursion, so a long one ends the process."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
@@ -46,6 +49,10 @@ class RowFilter:
         if not scalars or None in scalars:
             return None
         compare, column = COMPARISONS[self.operator], pc.field(field.name)
+        if len(scalars) > _MAX_COMPARISONS:
+            return (column >= pa.scalar(min(self.values), field.type)) & (
+                column <= pa.scalar(max(self.values), field.type)
+            )
         expression = compare(column, scalars[0])
         for scalar in scalars[1:]:
             expression |= compare(column, scalar)

@@ -147,6 +147,30 @@ def test_a_link_into_the_excluded_directory_is_refused_in_a_walk(workspace):
         list_files(workspace.scan(".", excluded=workspace.root / "tmp"))
 
 
+def test_in_an_excluded_workspace_no_link_leads_from_one_directory_to_another(workspace):
+    workspace.write("theirs/t/secret.csv")
+    workspace.write("mine/a.csv", "1\n")
+    workspace.link("mine/same.csv", workspace.write("mine/b/b.csv", "2\n"))
+    source = workspace.scan("mine", excluded=workspace.root)
+    assert read(source, "mine/a.csv") == b"1\n"
+    assert read(source, "mine/same.csv") == b"2\n"
+    workspace.link("mine/link", workspace.root / "theirs")
+    workspace.link("link", workspace.root / "theirs")
+    for path in (
+        "mine",
+        "mine/link",
+        "mine/*/t/*.csv",
+        "mine/link/t/secret.csv",
+        "link",
+        "link/t/secret.csv",
+        "*/t/*.csv",
+    ):
+        with pytest.raises((PathRefusedError, PathNotFoundError)):
+            list_files(workspace.scan(path, excluded=workspace.root))
+    with pytest.raises(PathRefusedError, match="no scan may read"):
+        read(source, "mine/link/t/secret.csv")
+
+
 def test_an_excluded_directory_elsewhere_does_not_matter(workspace):
     workspace.write("a.csv")
     assert list_files(workspace.scan(".", excluded=workspace.outside)) == ["a.csv"]

@@ -6,7 +6,6 @@ are the same in each run.
 
 import datetime
 import gzip
-import io
 import json
 from decimal import Decimal
 
@@ -14,7 +13,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyarrow import feather, ipc, orc, parquet
+from pyarrow import feather, orc, parquet
+
+from tests.engine.file_bytes import compressed, write_stream, written
 
 TABLE = pa.table(
     {
@@ -29,35 +30,22 @@ CSV = b"a,b\n" + '1,"x, y"\n2,é\n3,"two\nlines"\n'.encode() * 5
 JSON = [{"a": 1, "b": {"c": [1, 2.5, None]}, "s": "x"}, {"a": None, "s": '"é'}, {"b": {"c": []}}] * 5
 
 
-def written(write, **how):
-    sink = io.BytesIO()
-    write(TABLE, sink, **how)
-    return sink.getvalue()
-
-
-def write_stream(table, sink):
-    with ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-
-
-def compressed(codec, data):
-    sink = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(sink, codec) as stream:
-        stream.write(data)
-    return sink.getvalue().to_pybytes()
-
-
 LINES = "".join(json.dumps(row) + "\n" for row in JSON).encode()
 FILES = {
-    "a.parquet": written(parquet.write_table, row_group_size=5),
+    "a.parquet": written(parquet.write_table, TABLE, row_group_size=5),
     "plain.parquet": written(
-        parquet.write_table, compression="none", use_dictionary=False, data_page_version="2.0", write_page_index=True
+        parquet.write_table,
+        TABLE,
+        compression="none",
+        use_dictionary=False,
+        data_page_version="2.0",
+        write_page_index=True,
     ),
-    "a.orc": written(orc.write_table),
-    "zlib.orc": written(orc.write_table, compression="zlib"),
-    "a.feather": written(feather.write_feather),
-    "plain.feather": written(feather.write_feather, compression="uncompressed"),
-    "a.arrow": written(write_stream),
+    "a.orc": written(orc.write_table, TABLE),
+    "zlib.orc": written(orc.write_table, TABLE, compression="zlib"),
+    "a.feather": written(feather.write_feather, TABLE),
+    "plain.feather": written(feather.write_feather, TABLE, compression="uncompressed"),
+    "a.arrow": written(write_stream, TABLE),
     "a.csv": CSV,
     "a.csv.gz": gzip.compress(CSV, mtime=0),
     "a.csv.bz2": compressed("bz2", CSV),

@@ -8,41 +8,24 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
-from pyarrow import feather, ipc, orc, parquet
+from pyarrow import feather, orc, parquet
 
 from engine.errors import EngineError, NoReaderError, PathNotFoundError, UnreadableFileError, ValueConversionError
 from engine.file_scan import FileScan
 from engine.readers.errors import FileChangedError, FormatError, RowTooLongError
 from engine.schema import TupleSchema
+from tests.engine.file_bytes import compressed, write_stream, written
 
 TABLE = pa.table({"a": [1, 2, 3], "s": ["x", "y", None]})
 CSV = b"a,s\n1,x\n2,y\n3,\n"
 JSON = b'{"a":1,"s":"x"}\n{"a":2,"s":"y"}\n{"a":3}\n'
 
 
-def written(write, table=TABLE, **how):
-    sink = io.BytesIO()
-    write(table, sink, **how)
-    return sink.getvalue()
-
-
-def write_stream(table, sink):
-    with ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-
-
-def compressed(codec, data):
-    sink = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(sink, codec) as stream:
-        stream.write(data)
-    return sink.getvalue().to_pybytes()
-
-
 BINARY = {
-    "a.parquet": written(parquet.write_table),
-    "a.orc": written(orc.write_table),
-    "a.feather": written(feather.write_feather),
-    "a.arrow": written(write_stream),
+    "a.parquet": written(parquet.write_table, TABLE),
+    "a.orc": written(orc.write_table, TABLE),
+    "a.feather": written(feather.write_feather, TABLE),
+    "a.arrow": written(write_stream, TABLE),
 }
 COMPRESSED = {
     "a.csv.gz": gzip.compress(CSV),

@@ -1,11 +1,14 @@
 """Scans from end to end: a client, a Spark server, and Python workers that run the engine."""
 
 import os
+from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
 from engine.source import FORMAT, TEXT_SCHEMA
+from tests.engine.file_bytes import write_stream, written
 
 AMOUNT = '"1","Bob","200","false"\n"2","Sarah","150","true"\n"3","Tim","20","false"\n"4","Roger","500","true"\n'
 
@@ -115,3 +118,16 @@ def test_a_missing_file_and_a_missing_option_are_named(spark, scan, workspace):
     assert "'gone.csv' in workspace 'dfs' does not exist" in failure_of(scan(workspace.scan("gone.csv")))
     failure = failure_of(spark.read.format(FORMAT).option("root", "/data").option("path", "a.csv").load())
     assert "engine.errors.ScanOptionError: Option 'workspace' of a scan is missing" in failure
+
+
+def test_a_type_that_spark_does_not_have_is_named_with_its_column_and_can_be_declared(spark, scan, workspace):
+    many_digits = pa.array([Decimal("12345678901234567890123456789012345678901.5")], pa.decimal256(50, 1))
+    data = written(write_stream, pa.table({"a": [1], "m": [{"d": many_digits[0].as_py()}], "d": many_digits}))
+    workspace.write("a.arrows", data)
+    source = workspace.scan("a.arrows")
+    with pytest.raises(PySparkException, match="column 'm' is struct<d: decimal256"):
+        scan(source).collect()
+    reader = spark.read.format(FORMAT).options(**source.to_options())
+    assert [tuple(row) for row in reader.schema("a bigint, d string").load().collect()] == [
+        (1, "12345678901234567890123456789012345678901.5")
+    ]

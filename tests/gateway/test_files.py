@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -66,6 +67,14 @@ def test_session_locations_and_records_are_not_reached_by_path(lodge, spark, con
     for path in paths:
         with pytest.raises(AnalysisException, match="belongs to Lodge"):
             spark.sql(f"select * from dfs.tmp.`{path}`")
+    directory = lodge.root / "links"
+    directory.mkdir()
+    for number, location in enumerate(lodge.locations()):
+        (directory / str(number)).symlink_to(location)
+    for path in ("links", "links/*/*/*.parquet", "links/0"):
+        with pytest.raises(PySparkException, match=r"no scan may read|belongs to Lodge|PathNotFoundError"):
+            spark.sql(f"select * from dfs.tmp.`{path}`").collect()
+    shutil.rmtree(directory)
 
 
 def test_what_does_not_exist_or_has_no_reader_is_named(spark, folder):
@@ -187,6 +196,29 @@ def test_local_times_are_those_of_the_session(spark, folder):
         assert [row[0] for row in frame.selectExpr("unix_seconds(at)").collect()] == moments
     in_zone = f"{name} with (header = true, schema = 'at timestamp', time_zone = 'UTC')"
     assert rows(spark.sql(f"select min(hour(at)) from {in_zone}")) == [(19,)]
+
+
+def test_rows_are_counted_without_columns_in_any_time_zone(spark, folder):
+    pq.write_table(pa.table({"a": range(7)}), folder / "a.parquet")
+    query = f"select count(*) from dfs.`{folder.name}/a.parquet` where current_timestamp() is not null"
+    for zone in ("Asia/Tokyo", "GMT+2"):
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        assert rows(spark.sql(query)) == [(7,)]
+
+
+def test_the_format_of_a_file_without_suffix_is_named_in_any_letter_case(spark, folder):
+    (folder / "a").write_text('{"n": 1}\n')
+    for option in ("format", "FORMAT"):
+        assert rows(spark.sql(f"select n from dfs.`{folder.name}/a` with ({option} = 'json')")) == [(1,)]
+
+
+def test_a_directory_with_the_suffix_of_text_has_the_columns_of_its_files(spark, folder):
+    (folder / "a.csv").mkdir()
+    (folder / "a.csv" / "0.json").write_text('{"n": 1}\n')
+    (folder / "b.csv" / "in").mkdir(parents=True)
+    (folder / "b.csv" / "in" / "0.csv").write_text("x\n")
+    assert rows(spark.sql(f"select * from dfs.`{folder.name}/a.csv`")) == [(1,)]
+    assert rows(spark.sql(f"select * from dfs.`{folder.name}/b.csv`")) == [(["x"], "in")]
 
 
 def test_filters_leave_out_row_groups(spark, folder):

@@ -126,13 +126,13 @@ class ColumnarReader:
 
 
 def _conditions(schema: pa.Schema, negotiator: SchemaNegotiator) -> Sequence[pc.Expression]:
-    """The scan's filters about columns whose values become nothing else in the scan."""
+    """The scan's filters about columns that it wants as they are: none about an implicit column of the same name."""
     fields = {folded(field.name): field for field in schema}
     found = [(fields.get(folded(one.column)), one) for one in negotiator.row_filters]
     conditions = [
         one.expression(field)
         for field, one in found
-        if field is not None and negotiator.promised_type(_plain(field)) in (None, field.type)
+        if field is not None and negotiator.promised_type(_plain(field)) == field.type
     ]
     return [condition for condition in conditions if condition is not None]
 

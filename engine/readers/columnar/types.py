@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from engine.context import ErrorContext
 from engine.errors import ValueConversionError
+from engine.projection.nested import is_any_list
 from engine.readers.errors import FormatError, one_line
 from engine.schema import TupleSchema
 
@@ -86,16 +87,6 @@ def _plain_field(field: pa.Field) -> pa.Field:
     return field.with_type(plain_type(field.type))
 
 
-def _is_any_list(type_: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(type_)
-        or pa.types.is_large_list(type_)
-        or pa.types.is_fixed_size_list(type_)
-        or pa.types.is_list_view(type_)
-        or pa.types.is_large_list_view(type_)
-    )
-
-
 _PLAIN: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], pa.DataType]]]] = [
     (lambda one: isinstance(one, pa.BaseExtensionType), lambda one: plain_type(one.storage_type)),
     (pa.types.is_dictionary, lambda one: plain_type(one.value_type)),
@@ -105,7 +96,7 @@ _PLAIN: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], 
     (pa.types.is_decimal, _plain_decimal),
     (pa.types.is_map, _plain_map),
     (pa.types.is_struct, _plain_struct),
-    (_is_any_list, _plain_list),
+    (is_any_list, _plain_list),
 ]
 
 

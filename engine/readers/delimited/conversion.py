@@ -5,7 +5,8 @@ Guarantees:
 1. A block that pyarrow converts as a whole, and the same rows converted value by value, give the same.
 2. Where a value is not of its type, its line and column are found, and the policy ``malformed`` decides.
 3. ``true``, ``True``, ``TRUE`` and ``1`` are true, and likewise false; numbers and ISO 8601 dates and timestamps are as
-   pyarrow reads them, but a decimal has at most the digits of its type, and an integer is a float or a double exactly.
+   pyarrow reads them, which takes spaces around numbers and dates, and ``0x1F`` for an integer. But a decimal has at
+   most the digits of its type, and an integer is a float or a double exactly.
    Other types than those of ``is_direct`` stay text, for the loader to convert.
 """
 

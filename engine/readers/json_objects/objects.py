@@ -33,27 +33,16 @@ class Objects(Protocol):
     @property
     def place(self) -> Place: ...
 
-    @property
-    def has_lines(self) -> bool:
-        """Whether each line stands for itself."""
-        ...
-
     def next(self) -> Block | None: ...
 
     def close(self) -> None: ...
-
-
-class ObjectLines(LineBlocks):
-    """Lines that each have their own objects."""
-
-    has_lines = True
 
 
 def open_objects(file: SourceFile, options: JsonOptions, block_bytes: int = BLOCK_BYTES) -> Objects:
     """Raises: FileError."""
     layout = layout_of(file, options)
     if layout is Layout.LINES:
-        return ObjectLines(file, max_line_bytes=options.max_line_bytes, block_bytes=block_bytes)
+        return LineBlocks(file, max_line_bytes=options.max_line_bytes, block_bytes=block_bytes)
     return SequenceOfObjects(file, options, is_array=layout is Layout.ARRAY, block_bytes=block_bytes)
 
 
@@ -106,8 +95,6 @@ _SCANNER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 class SequenceOfObjects:
     """The objects of an array, or objects that follow each other with any white space. Raises FileError throughout."""
 
-    has_lines = False
-
     def __init__(
         self, file: SourceFile, options: JsonOptions, *, is_array: bool, block_bytes: int = BLOCK_BYTES
     ) -> None:
@@ -123,7 +110,11 @@ class SequenceOfObjects:
         self._position = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._stream = TextStream(file)
-        self._stream.skip_byte_order_mark()
+        try:
+            self._stream.skip_byte_order_mark()
+        except BaseException:
+            self._stream.close()
+            raise
 
     def close(self) -> None:
         self._stream.close()

@@ -17,7 +17,7 @@ Guarantees:
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyarrow import json
@@ -73,6 +73,23 @@ class Attempt:
     table: pa.Table | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Aim:
+    """How blocks are parsed. Replaced as a whole: attempts in other threads never see one half old and half new.
+
+    Attributes:
+        known: The names and types that the file has, as far as it was parsed.
+        wanted: The same with the types that were promised.
+        read: The columns that are read, if others need not be looked at: see guarantee 6.
+        is_for_python: pyarrow is not exact about these types.
+    """
+
+    known: pa.StructType
+    wanted: pa.StructType
+    read: pa.Schema | None
+    is_for_python: bool
+
+
 EVERYTHING = Demand(lambda _: True, lambda _: None)
 
 
@@ -91,34 +108,31 @@ class ObjectParser:
         self._demand = demand
         self._lines = LineParser(place, options.malformed)
         self._typing = self._new_typing()
-        self._known: pa.StructType = _NO_COLUMNS
-        self._wanted: pa.StructType = _NO_COLUMNS
-        self._pruned: pa.Schema | None = None
-        self._is_for_python = options.all_text
+        self._aim = _Aim(_NO_COLUMNS, _NO_COLUMNS, None, options.all_text)
 
     @property
     def known(self) -> pa.StructType:
         """The names and types that the file has, as far as it was parsed."""
-        return self._known
+        return self._aim.known
 
-    def attempt(self, block: Block) -> "Attempt":
+    def attempt(self, block: Block) -> Attempt:
         """Parses a block by what is known now. For another thread: it changes nothing."""
-        wanted = self._wanted
-        if self._is_for_python or not wanted.num_fields or self._has_too_many_cells(block.line_feeds):
-            return Attempt(wanted, None)
+        aim = self._aim
+        if aim.is_for_python or not aim.wanted.num_fields or _has_too_many_cells(block.line_feeds, aim):
+            return Attempt(aim.wanted, None)
         data = safe_lines(block.codes)
         if data is None:
-            return Attempt(wanted, None)
-        if self._pruned is not None:
-            table = _parsed(data, self._pruned, "ignore")
+            return Attempt(aim.wanted, None)
+        if aim.read is not None:
+            table = _parsed(data, aim.read, "ignore")
             if table is None or any(column.null_count for column in table.columns):
-                return Attempt(wanted, None)
+                return Attempt(aim.wanted, None)
         else:
-            table = _parsed(data, pa.schema(list(wanted)), "error")
+            table = _parsed(data, pa.schema(list(aim.wanted)), "error")
         is_exact = table is not None and not may_lose_digits(table, data)
-        return Attempt(wanted, table if is_exact else None)
+        return Attempt(aim.wanted, table if is_exact else None)
 
-    def tables(self, block: Block, attempt: "Attempt | None" = None) -> Iterator[pa.Table]:
+    def tables(self, block: Block, attempt: Attempt | None = None) -> Iterator[pa.Table]:
         """The rows of a block, in parts.
 
         Args:
@@ -128,19 +142,18 @@ class ObjectParser:
         Raises:
             EngineError.
         """
-        if attempt is not None and attempt.table is not None and attempt.wanted is self._wanted:
+        if attempt is not None and attempt.table is not None and attempt.wanted is self._aim.wanted:
             yield attempt.table
             return
-        if (
-            attempt is not None and attempt.table is None
-        ):  # a null stood perhaps for a name that was not seen, and may again
-            self._pruned = None
-        data = None if self._is_for_python else safe_lines(block.codes)
+        if attempt is not None and attempt.table is None:
+            # A null stood perhaps for a name that was not seen, and may again.
+            self._aim = replace(self._aim, read=None)
+        data = None if self._aim.is_for_python else safe_lines(block.codes)
         if data is None:
             yield from self._by_python(block)
             return
         self._learn(data[: find(data, LINE_FEED, _LOOK_BYTES) + 1 or len(data)], block)
-        if self._has_too_many_cells(count(data, LINE_FEED)) and block.last_line > block.line:
+        if _has_too_many_cells(count(data, LINE_FEED), self._aim) and block.last_line > block.line:
             for half in block.halves():
                 yield from self.tables(half)
             return
@@ -171,16 +184,13 @@ class ObjectParser:
         options = self._options
         return Typing(options.on_type_conflict, self._demand.is_projected, self._is_text, all_text=options.all_text)
 
-    def _has_too_many_cells(self, rows: int) -> bool:
-        return rows * max(leaf_count(self._known), 1) > _MAX_CELLS
-
     def _by_arrow(self, data: Codes) -> pa.Table | None:
         """None if the block has other names or types than the known ones, or is no JSON."""
-        return None if self._is_for_python else _parsed(data, pa.schema(list(self._wanted)), "error")
+        return None if self._aim.is_for_python else _parsed(data, pa.schema(list(self._aim.wanted)), "error")
 
     def _learn(self, data: Codes, block: Block) -> bool:
         """Learns the names and types of lines. Returns: Whether any was new, and none is for Python's parser."""
-        before = self._known
+        before = self._aim.known
         for start, end in _pieces(data):
             piece = data[start:end]
             if self._by_arrow(piece) is not None:
@@ -193,7 +203,7 @@ class ObjectParser:
                 self._merge(found, self._place.near(block.line, block.last_line))
             except (SchemaConflictError, DuplicateColumnError):  # Python's parser tells the line
                 return False
-        return not self._known.equals(before)
+        return not self._aim.known.equals(before)
 
     def _may_hide_integers(self, schema: pa.Schema) -> bool:
         """Whether the policy wants to know of an integer that pyarrow may have made a double."""
@@ -202,28 +212,27 @@ class ObjectParser:
 
     def _merge(self, found: pa.StructType, context: ErrorContext) -> None:
         columns = [field.with_type(TEXT) if self._is_text(field.name) else field for field in found]
-        known = Merging(self._options.on_type_conflict, context).objects(self._known, pa.struct(columns))
+        known = Merging(self._options.on_type_conflict, context).objects(self._aim.known, pa.struct(columns))
         if leaf_count(known) > self._options.max_columns:
             problem = f"the file has more than {self._options.max_columns:,} names of columns (option 'max_columns'), "
             raise FormatError(context, problem + "those inside of objects included")
-        if known.equals(self._known):
+        if known.equals(self._aim.known):
             return
-        self._known = known
-        self._wanted = pa.struct([field.with_type(with_promise(field.type, self._promised(field))) for field in known])
-        self._pruned = self._without_unread()
-        self._is_for_python = (
+        wanted = pa.struct([field.with_type(with_promise(field.type, self._promised(field))) for field in known])
+        is_for_python = (
             self._options.all_text
-            or needs_python(self._known, self._wanted)
-            or (self._options.on_type_conflict is TypeConflict.ERROR and has_double(self._known))
+            or needs_python(known, wanted)
+            or (self._options.on_type_conflict is TypeConflict.ERROR and has_double(known))
         )
+        self._aim = _Aim(known, wanted, self._read_alone(wanted), is_for_python)
 
-    def _without_unread(self) -> pa.Schema | None:
+    def _read_alone(self, wanted: pa.StructType) -> pa.Schema | None:
         """The columns that are read, if others need not even be looked at: see guarantee 6."""
-        read = [one for one in self._wanted if self._demand.is_projected(one.name)]
+        read = [one for one in wanted if self._demand.is_projected(one.name)]
         names = {folded(one.name) for one in read}
         is_complete = all(folded(name) in names for name in self._demand.input_schema.names)
         is_flat = not any(pa.types.is_nested(one.type) or one.type.equals(LATE) for one in read)
-        return pa.schema(read) if 0 < len(read) < len(self._wanted) and is_complete and is_flat else None
+        return pa.schema(read) if 0 < len(read) < len(wanted) and is_complete and is_flat else None
 
     def _is_text(self, name: str) -> bool:
         """Whether the column is promised to be text, so that its values cannot conflict."""
@@ -243,9 +252,13 @@ class ObjectParser:
         for found, line in self._typing.new_types(rows, self._place):
             self._merge(found, self._place.at(line))
         converting = Converting(self._place)
-        step = max(_MAX_CELLS // max(leaf_count(self._known), 1), 1)
+        step = max(_MAX_CELLS // max(leaf_count(self._aim.known), 1), 1)
         for start in range(0, len(rows), step):
-            yield converting.table(rows[start : start + step], self._wanted)
+            yield converting.table(rows[start : start + step], self._aim.wanted)
+
+
+def _has_too_many_cells(rows: int, aim: _Aim) -> bool:
+    return rows * max(leaf_count(aim.known), 1) > _MAX_CELLS
 
 
 def _parsed(data: Codes, schema: pa.Schema | None, unexpected: str) -> pa.Table | None:

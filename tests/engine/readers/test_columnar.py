@@ -1,7 +1,6 @@
 """Parquet, ORC and Arrow IPC: what was written comes back, in the types of a scan, or there is an error."""
 
 import datetime
-import io
 import math
 from decimal import Decimal
 
@@ -9,22 +8,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import feather, ipc, orc, parquet
+from pyarrow import feather, orc, parquet
 
 from engine.errors import DuplicateColumnError, EngineError, ValueConversionError
 from engine.readers.errors import FormatError
 from engine.scan.row_filter import COMPARISONS, RowFilter
-
-
-def written(write, table, **how):
-    sink = io.BytesIO()
-    write(table, sink, **how)
-    return sink.getvalue()
-
-
-def write_stream(table, sink, **how):
-    with ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table, **how)
+from tests.engine.file_bytes import write_stream, written
 
 
 def in_units(path, table, rows):
@@ -97,6 +86,7 @@ def test_the_parts_of_a_file_have_each_row_once(memory_file, path):
         ([RowFilter("a", ">=", [150]), RowFilter("missing", ">", [5]), RowFilter("a", "<", [250])], range(100, 300)),
         ([RowFilter("a", ">", [5000])], []),
         ([RowFilter("a", "=", [])], range(1000)),
+        ([RowFilter("a", "=", range(850, 100_000))], range(800, 1000)),
         ([RowFilter("s", "=", ["7"])], range(100)),
         ([RowFilter("s", ">", [5])], range(1000)),
         ([RowFilter("d", "<", [0.5])], range(100)),
@@ -154,6 +144,12 @@ def spark_compares(value, operator, wanted):
         ">": value > wanted,
         ">=": value >= wanted,
     }[operator]
+
+
+def test_a_filter_on_an_implicit_column_leaves_nothing_out_for_a_column_of_its_name(memory_file):
+    data = in_units("a.parquet", pa.table({"a": [1], "filename": ["b.parquet"]}), 1)
+    how = {"columns": ["a", "filename"], "row_filters": [RowFilter("filename", "=", ["a.parquet"])]}
+    assert memory_file("a.parquet", data).rows(**how) == [{"a": 1, "filename": "a.parquet"}]
 
 
 def test_a_filter_on_a_column_of_another_type_than_the_file_has_leaves_nothing_out(memory_file):

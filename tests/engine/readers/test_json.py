@@ -1,5 +1,6 @@
 """JSON as rows: layouts, types that conflict, what is no JSON, parts."""
 
+import io
 import json
 from decimal import Decimal
 from functools import partial
@@ -10,8 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import DuplicateColumnError, EngineError, SchemaConflictError, ValueConversionError
+from engine.readers.codes import codes_of
 from engine.readers.errors import FormatError
+from engine.readers.json_objects.objects import open_objects
+from engine.readers.json_objects.options import JsonOptions
+from engine.readers.json_objects.parser import Demand, ObjectParser
+from engine.readers.json_objects.place import ObjectPlace
 from engine.readers.json_objects.reader import JsonReader
+from engine.readers.lines import Block
+from engine.scan.reader import SourceFile
+from engine.schema import LATE, TupleSchema
 
 blocks = st.integers(16, 200).map(lambda size: partial(JsonReader, block_bytes=size))
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
@@ -275,6 +284,7 @@ def expect_rows_or_engine_error(file):
 
 
 LINE = '{"a": 1, "b": "x", "c": [1]}\n'
+MEMORY = SourceFile("dfs", "a.json", 0, io.BytesIO)
 SMALL_BLOCKS = partial(JsonReader, block_bytes=64)
 
 
@@ -299,3 +309,33 @@ def test_a_column_that_comes_late_is_read_where_others_are_not(memory_file):
     rows = file.rows(columns=["a", "d"], provided={"a": pa.int64(), "d": pa.int64()})
     assert [row for row in rows if row["d"] is not None] == [{"a": 2, "d": 5}]
     assert len(rows) == 41
+
+
+def test_an_attempt_while_something_is_learnt_is_by_what_was_known_before_or_after():
+    attempts = []
+
+    def is_projected(name):
+        attempts.append(parser.attempt(block_of('{"a": 1, "b": "x"}\n')))
+        return name == "a"
+
+    demand = Demand(is_projected, lambda _: None, TupleSchema([pa.field("a", LATE)]))
+    parser = ObjectParser(ObjectPlace(MEMORY), JsonOptions(), demand)
+    for text in ('{"a": 1, "b": "y"}\n', '{"a": 1.5, "b": "y"}\n'):
+        assert sum(table.num_rows for table in parser.tables(block_of(text))) == 1
+    tables = [(one.wanted, one.table) for one in attempts if one.table is not None]
+    assert tables
+    assert all(
+        table.schema.field(name) == wanted.field(name) for wanted, table in tables for name in table.schema.names
+    )
+
+
+def test_a_file_that_cannot_be_read_from_its_start_is_closed():
+    raw = io.BytesIO(b"{}")
+    file = SourceFile("dfs", "a.json.gz", 2, lambda: raw)
+    with pytest.raises(FormatError, match="cannot be decompressed"):
+        open_objects(file, JsonOptions(layout="array"))
+    assert raw.closed
+
+
+def block_of(text):
+    return Block.of(codes_of(text.encode()), 1)

@@ -1,0 +1,28 @@
+"""Files as bytes."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import ipc
+
+
+def written(write: Callable[..., None], table: pa.Table, **how: Any) -> bytes:
+    """What one of pyarrow's writers makes of a table."""
+    sink = io.BytesIO()
+    write(table, sink, **how)
+    return sink.getvalue()
+
+
+def write_stream(table: pa.Table, sink: io.BytesIO, **how: Any) -> None:
+    """A writer of Arrow IPC streams."""
+    with ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, **how)
+
+
+def compressed(codec: str, data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec) as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()

@@ -97,11 +97,9 @@ class FileScan:
         """
         files = self._files()
         target_bytes = int(self.options.partition_bytes or task_bytes(sum(file.size_bytes for file in files)))
-        sized = []
-        for file in files:
-            format_, options = self._format(file)
-            ranges = format_.splits(file, options, target_bytes)
-            sized += [Sized(one, file.size_bytes // len(ranges)) for one in ranges]
+        with ThreadPoolExecutor(_DISCOVERY_THREADS, thread_name_prefix="splits") as pool:
+            split = pool.map(lambda file: self._ranges(file, target_bytes), files)
+            sized = [one for ranges in split for one in ranges]
         return list(packed(sized, target_bytes, _OPENING_BYTES))
 
     def batches(
@@ -163,6 +161,11 @@ class FileScan:
                     f"has no column {COLUMNS.name!r}, and text files without header, as {file.path!r} is taken for, "
                     "have no other: add the option header = true, or the column",
                 )
+
+    def _ranges(self, file: SourceFile, target_bytes: int) -> Sequence[Sized[SourceFile]]:
+        format_, options = self._format(file)
+        ranges = format_.splits(file, options, target_bytes)
+        return [Sized(one, file.size_bytes // len(ranges)) for one in ranges]
 
     def _projection(self, schema: TupleSchema, *, is_declared: bool) -> ProjectionList:
         """Everything, where a column beside the schema is one that the statement may have wanted."""

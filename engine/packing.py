@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-_TASKS_A_CORE = 4
+_TASKS_A_CORE = 2
 _LEAST_TASK_BYTES = 16 * 1024 * 1024
 _MOST_TASK_BYTES = 64 * 1024 * 1024
 

@@ -4,8 +4,11 @@ from collections.abc import Iterator, Sequence
 
 
 def byte_ranges(size_bytes: int, target_bytes: int) -> list[tuple[int, int | None]]:
-    """Ranges of nearly equal length, near ``target_bytes``; the last one is open."""
-    count = max(-(-size_bytes // max(target_bytes, 1)), 1)
+    """Ranges of nearly equal length, between two thirds and one and a half of ``target_bytes``; the last one is open.
+
+    So a file that is a little larger than the target does not become two tasks.
+    """
+    count = max((2 * size_bytes + target_bytes) // (2 * max(target_bytes, 1)), 1)
     starts = [size_bytes * number // count for number in range(count)]
     return list(zip(starts, [*starts[1:], None], strict=True))
 

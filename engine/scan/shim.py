@@ -20,7 +20,7 @@ from engine.result_set.loader import ResultSetLoader
 from engine.scan.negotiator import ScanNegotiator
 from engine.scan.reader import RowBatchReader
 
-_ENOUGH_ROWS = 16_384
+_ENOUGH_ROWS = 8_192
 """A batch of so many rows is handed on: to fill it up, appended arrays would have to be joined, and so copied."""
 
 

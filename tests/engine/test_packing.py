@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.packing import Sized, packed
+from engine.packing import Sized, packed, task_bytes
 
 
 @given(st.lists(st.integers(0, 1000)), st.integers(1, 2000), st.integers(0, 100))
@@ -14,3 +14,9 @@ def test_every_item_is_in_one_group_in_order_and_no_two_groups_fit_into_one(size
     assert all(total <= target or len(group) == 1 for total, group in zip(totals, groups, strict=True))
     for before, after in pairwise(groups):
         assert sum(size + cost for _, size in before) + after[0][1] + cost > target
+
+
+@given(st.integers(0, 10**15))
+def test_a_task_reads_a_share_that_is_worth_it_and_not_too_large(total_bytes):
+    assert 16 * 2**20 <= task_bytes(total_bytes) <= 64 * 2**20
+    assert task_bytes(total_bytes) <= task_bytes(total_bytes + 1)

@@ -63,8 +63,9 @@ def _has_only_lines(file: SourceFile, options: DelimitedOptions) -> bool:
     header = read_header(file, options)
     with ByteStream(file) as stream:
         stream.skip(header.start)
-        while data := stream.read(BLOCK_BYTES):
-            if any(character in data for character in special):
+        data = bytearray(BLOCK_BYTES)
+        while size_bytes := stream.read_into(memoryview(data)):
+            if any(data.find(character, 0, size_bytes) >= 0 for character in special):
                 return False
     return True
 
@@ -80,6 +81,6 @@ def _row_ranges(file: SourceFile, options: DelimitedOptions, target_bytes: int) 
             if isinstance(rows, ParsedRows):
                 return [file]
             end += len(rows.block.codes)
-            if end - cuts[-1] >= target_bytes and end < file.size_bytes:
+            if end - cuts[-1] >= target_bytes and file.size_bytes - end >= target_bytes // 2:
                 cuts.append(end)
     return [replace(file, start=start, end=stop) for start, stop in zip(cuts, [*cuts[1:], None], strict=True)]

@@ -328,7 +328,7 @@ SMALL = pa.table({"a": range(300_000)})
 
 
 def scanned_in_batches(workspace, path):
-    scan = FileScan.from_options(workspace.scan(path).to_options())
+    scan = FileScan.from_options(workspace.scan(path).to_options(reader={"partition_bytes": "8MiB"}))
     schema, parts = scan.discover(), scan.parts()
     return len(parts), (batch for files in parts for batch in scan.batches(files, schema, is_declared=False))
 

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import PurePosixPath
 from typing import Any, Self
 
 import pyarrow as pa
@@ -199,7 +198,7 @@ class FileScan:
         return TupleSchema([*(one.remove_metadata() for one in needed), *own])
 
     def _location(self, file: SourceFile) -> FileLocation:
-        return FileLocation.of(str(PurePosixPath(file.path)), selected_directory(self.source.path))
+        return FileLocation.of(file.path, selected_directory(self.source.path))
 
     def _format(self, file: SourceFile) -> tuple[ReaderFormat, Any]:
         format_ = reader_format(file, self.options.format)

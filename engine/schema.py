@@ -27,6 +27,9 @@ from engine.errors import DuplicateColumnError
 LATE: pa.DataType = pa.null()
 """The type of a column whose type is to be named later, by a reader or by what stands in for a missing column."""
 
+MAX_DECIMAL_DIGITS = 38
+"""Of Arrow's decimals of 128 bits, and of Spark's."""
+
 DEFAULT_VALUE_KEY = b"lodge.default"
 """Metadata of a field: the default of a required column, as text in UTF-8."""
 

@@ -39,11 +39,8 @@ from engine.errors import ColumnError
 from engine.file_scan import FileScan
 from engine.projection.nested import inner_fields
 from engine.scan.row_filter import RowFilter
-from engine.schema import TupleSchema
+from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 from engine.source import FORMAT
-
-_MAX_DIGITS = 38
-"""Of a decimal of Spark."""
 
 _SPARKS_ZONE = "UTC"
 """Of every timestamp that Spark takes."""
@@ -94,7 +91,7 @@ def has_spark_type(type_: pa.DataType) -> bool:
     """Whether Spark has a type for these values, and for all that are in them."""
     if pt.is_union(type_) or pt.is_interval(type_):
         return False
-    if pt.is_decimal(type_) and type_.precision > _MAX_DIGITS:
+    if pt.is_decimal(type_) and type_.precision > MAX_DECIMAL_DIGITS:
         return False
     return all(has_spark_type(field.type) for field in inner_fields(type_))
 

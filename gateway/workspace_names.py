@@ -18,6 +18,7 @@ Source: seed 001, 5.1.8, 5.1.10 and 5.1.11; Spark: SparkConnectPlanner.executeSQ
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from google.protobuf.message import Message
 from pyspark.sql.connect.proto import relations_pb2
@@ -26,7 +27,7 @@ from engine.errors import ScanOptionError
 from engine.source import FORMAT, SOURCE_OPTIONS, ScanSource
 from gateway.errors import LodgeError, SyntaxRefusedError, table_not_found
 from gateway.scans import NO_OPTIONS, NamedScan, Statement, scan_alias, scan_relation
-from gateway.sql.lexer import tokens
+from gateway.sql.lexer import iterate_tokens, tokens
 from gateway.sql.names import quoted
 from gateway.sql.references import Reference, find_references, replace_spans
 from gateway.sql.table_options import TableOptionsError
@@ -103,10 +104,10 @@ class Names:
 
     def _resolve_named_table(self, relation: relations_pb2.Relation) -> bool:
         text = relation.read.named_table.unparsed_identifier
-        found = [r for r in self._references(text) if r.start == 0 and r.end == len(text.rstrip())]
-        if not found:
+        reference = self._whole(text.rstrip())
+        if reference is None:
             return False
-        workspace, rest = self._split(found[0])
+        workspace, rest = self._split(reference)
         table = self._temporary_table(workspace, rest)
         if table is not None:
             relation.read.named_table.unparsed_identifier = f"system.session.{quoted(table.name)}"
@@ -124,13 +125,13 @@ class Names:
         """
         source = relation.read.data_source
         options = {key.lower(): value for key, value in source.options.items()}
+        if source.schema:
+            options["schema"] = source.schema
         if "workspace" in options and not source.paths:
             return self._resolve_again(relation, options)
         paths = [*source.paths, *filter(None, [options.pop("path", "")])]
         if relation.read.is_streaming or len(paths) != 1:
             raise LodgeError("LODGE_SCAN_OPTIONS", "0A000", _ONE_PATH)
-        if source.schema:
-            options["schema"] = source.schema
         workspace, rest = self._path(paths[0])
         relation.read.CopyFrom(self._scan(workspace, rest, options=options).read)
         return True
@@ -140,28 +141,27 @@ class Names:
         path = options.get("path")
         if workspace is None or path is None:
             raise LodgeError("LODGE_SCAN_OPTIONS", "0A000", _ONE_PATH)
-        schema = relation.read.data_source.schema
         own = {key: value for key, value in options.items() if key not in SOURCE_OPTIONS}
         try:
             mentioned = ScanSource.mentioned_in(options)
         except ScanOptionError as error:
             raise LodgeError("LODGE_SCAN_OPTIONS", "22023", str(error)) from error
-        relation.read.CopyFrom(
-            self._scan(
-                workspace, [path], options={**own, **({"schema": schema} if schema else {})}, mentioned=mentioned
-            ).read
-        )
+        relation.read.CopyFrom(self._scan(workspace, [path], options=own, mentioned=mentioned).read)
         return True
 
     def _path(self, text: str) -> tuple[Workspace, Sequence[str]]:
         """The workspace and the rest of a name that stands alone in a text."""
-        found = [one for one in self._references(text) if one.start == 0 and one.end == len(text)]
-        if not found:
+        reference = self._whole(text)
+        if reference is None:
             names = ", ".join(self.workspaces.by_name)
             raise LodgeError(
                 "LODGE_PATH_REFUSED", "42501", f"[{text}] is no path of a workspace ({names}). {_ONE_PATH}"
             )
-        return self._split(found[0])
+        return self._split(reference)
+
+    def _whole(self, text: str) -> Reference | None:
+        """The reference that the whole text is; None if it is none."""
+        return next((one for one in self._references(text) if (one.start, one.end) == (0, len(text))), None)
 
     def _resolved_text(self, text: str) -> tuple[str, Sequence[relations_pb2.Relation]]:
         """The text with its references replaced, and the scans that it then refers to."""
@@ -300,7 +300,7 @@ def _children(message: Message) -> Iterator[Message]:
 
 def _refuse_view(text: str) -> None:
     """A view keeps its text, and would look for the scan's name long after the statement."""
-    words = [token.value.lower() for token in tokens(text)[:8]]
+    words = [token.value.lower() for token in islice(iterate_tokens(text), 8)]
     if words[:1] in (["create"], ["alter"]) and "view" in words:
         raise LodgeError(
             "LODGE_VIEW_OVER_FILE",

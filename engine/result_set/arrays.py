@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from engine.errors import ColumnError, ValueConversionError, ValueTooLargeError
+from engine.errors import ColumnError, ValueTooLargeError
 from engine.projection.filter import PROJECT_ALL, ProjectionFilter
 from engine.result_set import building, maps
 from engine.result_set.levels import ElementLevel, InnerLevel, Level
@@ -130,7 +130,7 @@ class ArrayWriter(VectorWriter):
 
     def set_null(self) -> None:
         if not self._is_nullable:
-            raise ValueConversionError(self.path, None, f"{self.field.type} and never null", self._batch.context)
+            self._refuse_null()
         position = self._level.enter()
         self._forget_element()
         self.resize(position)

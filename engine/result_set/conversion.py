@@ -33,8 +33,6 @@ Guarantees:
 4. An array that has the type already is returned as it is.
 """
 
-from collections.abc import Callable
-
 import pyarrow as pa
 import pyarrow.types as pt
 
@@ -44,25 +42,27 @@ from engine.result_set import casts, nested
 from engine.result_set.refusal import NotOfferedError, RefusedError
 
 
-def converted(array: pa.Array, to: pa.DataType, column: str, context: ErrorContext = NOWHERE) -> pa.Array:
-    """The array as one of the other type.
+def converted_field(array: pa.Array, to: pa.Field, column: str, context: ErrorContext = NOWHERE) -> pa.Array:
+    """The array as one of the field's type, without nulls if it is required.
 
     Raises:
         SchemaConflictError: No value of the array's type can become one of the other type.
         ValueConversionError: A value cannot.
     """
-    return _located(lambda: converted_values(array, to, column), array, column, context)
-
-
-def converted_field(array: pa.Array, to: pa.Field, column: str, context: ErrorContext = NOWHERE) -> pa.Array:
-    """As :func:`converted`, for a column that may be required."""
-    return _located(
-        lambda: nested.without_nulls(converted_values(array, to.type, column), to, column), array, column, context
-    )
+    try:
+        return nested.without_nulls(converted_values(array, to.type, column), to, column)
+    except NotOfferedError as error:
+        raise SchemaConflictError(
+            error.column, offered=error.offered, promised=error.promised, context=context
+        ) from None
+    except RefusedError as error:
+        row = f"row {error.index + 1}"
+        place = context.at(f"{context.position}, {row}" if context.position else row)
+        raise ValueConversionError(error.column, error.value, error.wanted, place) from None
 
 
 def converted_values(array: pa.Array, to: pa.DataType, column: str) -> pa.Array:
-    """As :func:`converted`, for the values inside others: raises what :mod:`engine.result_set.refusal` has."""
+    """As :func:`converted_field`, for the values inside others: raises what :mod:`engine.result_set.refusal` has."""
     if array.type.equals(to):
         return array
     if pt.is_null(array.type):
@@ -82,16 +82,3 @@ def is_convertible(offered: pa.DataType, to: pa.DataType) -> bool:
     except (NotOfferedError, pa.ArrowNotImplementedError):
         return False
     return True
-
-
-def _located(convert: Callable[[], pa.Array], array: pa.Array, column: str, context: ErrorContext) -> pa.Array:
-    try:
-        return convert()
-    except NotOfferedError as error:
-        raise SchemaConflictError(
-            error.column, offered=error.offered, promised=error.promised, context=context
-        ) from None
-    except RefusedError as error:
-        row = f"row {error.index + 1}"
-        place = context.at(f"{context.position}, {row}" if context.position else row)
-        raise ValueConversionError(error.column, error.value, error.wanted, place) from None

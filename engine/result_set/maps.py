@@ -5,7 +5,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.errors import ValueConversionError
 from engine.projection.filter import ProjectionFilter
 from engine.result_set.levels import CLOSED, InnerLevel
 from engine.result_set.members import Members
@@ -90,7 +89,7 @@ class MapWriter(VectorWriter):
 
     def set_null(self) -> None:
         if not self.field.nullable:
-            raise ValueConversionError(self.path, None, f"{self.field.type} and never null", self._batch.context)
+            self._refuse_null()
         position = self._level.enter()
         self._inner.abandon()
         self.resize(position)

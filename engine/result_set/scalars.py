@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from engine.errors import ValueConversionError
 from engine.result_set.defaults import declared_default, has_natural_default, no_default
 from engine.result_set.levels import ElementLevel
 from engine.result_set.sizes import Sizes
@@ -61,7 +60,7 @@ class ScalarWriter(VectorWriter):
                 count = self.count
             self.resize(count + 1)
         else:
-            raise ValueConversionError(self.path, None, f"{self.field.type} and never null", self._batch.context)
+            self._refuse_null()
 
     def _seek(self) -> None:
         """Makes ready for a value at the position of the level."""

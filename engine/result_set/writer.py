@@ -138,6 +138,9 @@ class ColumnWriter:
     def _refuse(self, value: object) -> NoReturn:
         raise ValueConversionError(self.path, value, self.field.type, self._batch.context)
 
+    def _refuse_null(self) -> NoReturn:
+        raise ValueConversionError(self.path, None, f"{self.field.type} and never null", self._batch.context)
+
     def _refuse_part(self, part: str) -> NoReturn:
         raise ValueConversionError(self.path, part, f"{self.field.type}, and has no {part}", self._batch.context)
 

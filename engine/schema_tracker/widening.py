@@ -39,7 +39,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from engine.projection.nested import inner_fields, with_element
-from engine.schema import TupleSchema
+from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 
 _NUMBERS: Sequence[pa.DataType] = (
     *(pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()),
@@ -48,7 +48,6 @@ _NUMBERS: Sequence[pa.DataType] = (
 """Each before those that hold more."""
 
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
-_MAX_PRECISION = 38
 _UNITS = ("s", "ms", "us", "ns")
 
 
@@ -144,7 +143,7 @@ def _decimal(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return None
     scale = max(fraction for _, fraction in filter(None, digits))
     precision = scale + max(whole for whole, _ in filter(None, digits))
-    return pa.decimal128(precision, scale) if precision <= _MAX_PRECISION else None
+    return pa.decimal128(precision, scale) if precision <= MAX_DECIMAL_DIGITS else None
 
 
 def _digits(type_: pa.DataType) -> tuple[int, int] | None:

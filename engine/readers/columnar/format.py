@@ -4,6 +4,8 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from pydantic import BaseModel, ConfigDict
+
 from engine.readers.columnar.opened import ColumnarFile
 from engine.readers.columnar.reader import ColumnarReader, open_columnar
 from engine.readers.columnar.types import plain_schema
@@ -13,9 +15,16 @@ from engine.scan.reader import RowBatchReader, SourceFile
 from engine.schema import TupleSchema
 
 
-class ColumnarFormat:
-    """Implements all of ``ReaderFormat`` but names and options."""
+class NoOptions(BaseModel):
+    """Columnar files have no options: what they are is in the file."""
 
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ColumnarFormat:
+    """Implements all of ``ReaderFormat`` but its names."""
+
+    options: ClassVar[type[BaseModel]] = NoOptions
     columnar_file: ClassVar[type[ColumnarFile]]
 
     def discover(self, file: SourceFile, options: Any) -> TupleSchema:

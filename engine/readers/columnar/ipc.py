@@ -6,7 +6,6 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import ipc
-from pydantic import BaseModel, ConfigDict
 
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.stream import WatchedFile
@@ -14,12 +13,6 @@ from engine.suffixes import SUFFIXES
 
 _FILE_MAGIC = b"ARROW1"
 _FEATHER_1_MAGIC = b"FEA1"
-
-
-class IpcOptions(BaseModel):
-    """Arrow IPC files have no options: what they are is in the file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class IpcFile:
@@ -68,5 +61,4 @@ class IpcFile:
 class IpcFormat(ColumnarFormat):
     name: ClassVar[str] = "arrow"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
-    options: ClassVar[type[BaseModel]] = IpcOptions
     columnar_file = IpcFile

@@ -10,20 +10,12 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
-from pydantic import BaseModel, ConfigDict
 
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.orc_tail import decimal_digits
 from engine.readers.stream import WatchedFile
+from engine.schema import MAX_DECIMAL_DIGITS
 from engine.suffixes import SUFFIXES
-
-_MAX_DIGITS = 38
-
-
-class OrcOptions(BaseModel):
-    """ORC files have no options: what they are is in the file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class OrcFile:
@@ -35,8 +27,8 @@ class OrcFile:
     def __init__(self, file: WatchedFile) -> None:
         self._file = orc.ORCFile(pa.PythonFile(file, mode="r"))
         digits = decimal_digits(self._file.reader.serialized_file_tail())
-        if digits > _MAX_DIGITS:
-            raise pa.ArrowInvalid(f"it has decimals of {digits} digits; {_MAX_DIGITS} is the most")
+        if digits > MAX_DECIMAL_DIGITS:
+            raise pa.ArrowInvalid(f"it has decimals of {digits} digits; {MAX_DECIMAL_DIGITS} is the most")
         self.schema: pa.Schema = self._file.schema
 
     @property
@@ -60,5 +52,4 @@ class OrcFile:
 class OrcFormat(ColumnarFormat):
     name: ClassVar[str] = "orc"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
-    options: ClassVar[type[BaseModel]] = OrcOptions
     columnar_file = OrcFile

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
-from pydantic import BaseModel, ConfigDict
 
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.opened import BATCH_ROWS
@@ -16,12 +15,6 @@ from engine.suffixes import SUFFIXES
 
 _READ_AHEAD_BYTES = 64 * 1024 * 1024
 _BUFFER_BYTES = 1024 * 1024
-
-
-class ParquetOptions(BaseModel):
-    """Parquet files have no options: what they are is in the file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ParquetFile:
@@ -75,5 +68,4 @@ class ParquetFile:
 class ParquetFormat(ColumnarFormat):
     name: ClassVar[str] = "parquet"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
-    options: ClassVar[type[BaseModel]] = ParquetOptions
     columnar_file = ParquetFile

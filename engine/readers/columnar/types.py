@@ -27,10 +27,9 @@ from engine.context import ErrorContext
 from engine.errors import ValueConversionError
 from engine.projection.nested import is_any_list
 from engine.readers.errors import FormatError, one_line
-from engine.schema import TupleSchema
+from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 
 _UINT64_AS: Final = pa.decimal128(20, 0)
-_MAX_DIGITS = 38
 
 _SIMPLE: Final[dict[pa.DataType, pa.DataType]] = {
     pa.large_string(): pa.string(),
@@ -80,7 +79,7 @@ def _plain_struct(type_: pa.DataType) -> pa.DataType:
 
 
 def _plain_decimal(type_: pa.DataType) -> pa.DataType:
-    return pa.decimal128(type_.precision, type_.scale) if type_.precision <= _MAX_DIGITS else type_
+    return pa.decimal128(type_.precision, type_.scale) if type_.precision <= MAX_DECIMAL_DIGITS else type_
 
 
 def _plain_field(field: pa.Field) -> pa.Field:

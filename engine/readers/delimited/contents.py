@@ -11,10 +11,11 @@ from engine.context import ErrorContext
 from engine.readers.codes import CARRIAGE_RETURN, LINE_FEED, Codes, codes_of, has
 from engine.readers.delimited.conversion import Plan, convert_block
 from engine.readers.delimited.header import COLUMNS
-from engine.readers.delimited.options import DelimitedOptions, Dialect, Malformed
+from engine.readers.delimited.options import DelimitedOptions, Dialect
 from engine.readers.delimited.repair import Repair
 from engine.readers.delimited.rows import ParsedRows, PlainRows, parse
 from engine.readers.lines import LinePlace
+from engine.readers.malformed import Malformed
 
 _SCHEMA = pa.schema([COLUMNS])
 

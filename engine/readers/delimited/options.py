@@ -8,6 +8,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from engine.readers.lines import DEFAULT_MAX_LINE_BYTES
+from engine.readers.malformed import Malformed
 from engine.readers.stream import UTF_8, codec_of
 from engine.suffixes import TEXT_DELIMITERS, suffix_of
 
@@ -21,14 +22,6 @@ class Ragged(Enum):
     ERROR = "error"
     NULL = "null"
     TRUNCATE = "truncate"
-
-
-class Malformed(Enum):
-    """What becomes of a row that cannot be read."""
-
-    FAIL = "fail"
-    SKIP = "skip"
-    NULL = "null"
 
 
 class EmptyValue(Enum):

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from engine.errors import ValueConversionError
 from engine.readers.delimited.conversion import Plan, convert_values, failing_values
-from engine.readers.delimited.options import DelimitedOptions, Malformed, Ragged
+from engine.readers.delimited.options import DelimitedOptions, Ragged
 from engine.readers.delimited.rows import ParsedRows
 from engine.readers.errors import FormatError
 from engine.readers.lines import LinePlace
+from engine.readers.malformed import Malformed
 
 _log = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from typing import Any
 from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError
 from engine.readers.errors import FormatError
-from engine.readers.json_objects.options import MalformedJson
 from engine.readers.json_objects.place import Place
 from engine.readers.json_objects.values import Row, text_of, values_in
 from engine.readers.lines import Block
+from engine.readers.malformed import Malformed
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class LineParser:
         malformed: What becomes of a line without object.
     """
 
-    def __init__(self, place: Place, malformed: MalformedJson) -> None:
+    def __init__(self, place: Place, malformed: Malformed) -> None:
         self._place = place
         self._malformed = malformed
         self._left_out = 0
@@ -41,17 +41,17 @@ class LineParser:
             try:
                 objects = _objects_in(line, self._place, number)
             except (FormatError, DuplicateColumnError):
-                if self._malformed is MalformedJson.FAIL:
+                if self._malformed is Malformed.FAIL:
                     raise
                 self._left_out += 1
-                objects = [{}] if self._malformed is MalformedJson.NULL else []
+                objects = [{}] if self._malformed is Malformed.NULL else []
             for one in objects:
                 yield one, number
 
     def warn(self, context: ErrorContext) -> None:
         """Says in the log what was left out of the file, if anything was."""
         if self._left_out:
-            what = "rows of null" if self._malformed is MalformedJson.NULL else "left out"
+            what = "rows of null" if self._malformed is Malformed.NULL else "left out"
             _log.warning("%s%d malformed lines are %s, as the options say.", context, self._left_out, what)
 
 

@@ -5,6 +5,7 @@ from enum import Enum
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.readers.lines import DEFAULT_MAX_LINE_BYTES
+from engine.readers.malformed import Malformed
 
 
 class Layout(Enum):
@@ -24,14 +25,6 @@ class TypeConflict(Enum):
     TEXT = "text"
 
 
-class MalformedJson(Enum):
-    """What becomes of a line that is no JSON object."""
-
-    FAIL = "fail"
-    SKIP = "skip"
-    NULL = "null"
-
-
 class JsonOptions(BaseModel):
     """Options of JSON files."""
 
@@ -48,8 +41,8 @@ class JsonOptions(BaseModel):
         "doubles beside doubles and anything else is an error; `text`, so that they become text as it stands there.",
     )
     all_text: bool = Field(False, description="Every number and truth value is text, as it stands in the file.")
-    malformed: MalformedJson = Field(
-        MalformedJson.FAIL,
+    malformed: Malformed = Field(
+        Malformed.FAIL,
         description="A line that is no JSON object, in a file of lines: `fail`; `skip` it; or a row of `null`. The "
         "last two warn, once a file, with a number.",
     )

@@ -29,7 +29,7 @@ from engine.readers.errors import FormatError
 from engine.readers.json_objects.converting import Converting
 from engine.readers.json_objects.exactness import may_lose_digits
 from engine.readers.json_objects.lines import LineParser
-from engine.readers.json_objects.options import JsonOptions, MalformedJson, TypeConflict
+from engine.readers.json_objects.options import JsonOptions, TypeConflict
 from engine.readers.json_objects.place import Place
 from engine.readers.json_objects.safety import safe_lines
 from engine.readers.json_objects.shapes import Typing
@@ -44,6 +44,7 @@ from engine.readers.json_objects.types import (
 )
 from engine.readers.json_objects.values import Row
 from engine.readers.lines import Block
+from engine.readers.malformed import Malformed
 from engine.schema import LATE, TupleSchema, folded
 
 _MAX_CELLS = 8 * 1024 * 1024
@@ -167,7 +168,7 @@ class ObjectParser:
 
     def count(self, block: Block) -> int:
         """How many rows :meth:`tables` would give. Raises: FormatError."""
-        data = None if self._options.malformed is MalformedJson.SKIP else safe_lines(block.codes)
+        data = None if self._options.malformed is Malformed.SKIP else safe_lines(block.codes)
         table = None if data is None else _parsed(data, pa.schema([]), "ignore")
         return sum(1 for _ in self._lines.rows(block)) if table is None else int(table.num_rows)
 

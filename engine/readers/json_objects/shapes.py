@@ -15,9 +15,8 @@ from engine.readers.json_objects.options import TypeConflict
 from engine.readers.json_objects.place import Place
 from engine.readers.json_objects.types import DOUBLE, INTEGER, LONG_INTEGER, TEXT, Merging, join_names
 from engine.readers.json_objects.values import MAX_DEPTH, Number, Row, too_deep
-from engine.schema import LATE
+from engine.schema import LATE, MAX_DECIMAL_DIGITS
 
-_MAX_DIGITS = 38
 _SHORT_DIGITS = 18
 
 
@@ -87,8 +86,8 @@ class Typing:
         digits = value.lstrip("-").lstrip("0")
         if len(digits) <= _SHORT_DIGITS or (len(digits) == _SHORT_DIGITS + 1 and -(2**63) <= int(value) < 2**63):
             return INTEGER
-        if len(digits) > _MAX_DIGITS:
-            raise ValueConversionError(path, value, f"an integer of at most {_MAX_DIGITS} digits", context)
+        if len(digits) > MAX_DECIMAL_DIGITS:
+            raise ValueConversionError(path, value, f"an integer of at most {MAX_DECIMAL_DIGITS} digits", context)
         return LONG_INTEGER
 
 

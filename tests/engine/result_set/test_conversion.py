@@ -10,14 +10,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.context import ErrorContext
-from engine.errors import SchemaConflictError, ValueConversionError
+from engine.errors import NOWHERE, SchemaConflictError, ValueConversionError
 from engine.limits import BatchLimits
 from engine.projection.filter import PROJECT_ALL, Projected
-from engine.result_set.conversion import converted
+from engine.result_set.conversion import converted_field
 from engine.result_set.loader import ResultSetLoader
 from engine.schema import DEFAULT_VALUE_KEY, TupleSchema
 
 BERLIN = timezone(timedelta(hours=2))
+
+
+def converted(array: pa.Array, to: pa.DataType, column: str, context: ErrorContext = NOWHERE) -> pa.Array:
+    return converted_field(array, pa.field(column, to), column, context)
 
 
 @pytest.mark.parametrize(("offered", "value", "to", "wanted"), [

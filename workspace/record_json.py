@@ -20,12 +20,12 @@ from pydantic import TypeAdapter
 from workspace.names import checked_uuid
 from workspace.records import SessionRecord
 
-_FORMAT: Literal[1] = 1
+_FORMAT: Literal[2] = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    format: Literal[1]
+    format: Literal[2]
     record: SessionRecord
 
 
@@ -46,5 +46,6 @@ def decoded(content: bytes) -> SessionRecord:
     record = _DOCUMENT.validate_json(content).record
     checked_uuid(record.session_uuid)
     for table in record.tables:
-        checked_uuid(table.uuid)
+        for directory in table.directories:
+            checked_uuid(directory)
     return record

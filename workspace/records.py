@@ -60,20 +60,65 @@ class TableState(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class PendingWrite:
+    """A backend's write into a directory of its own, under way for one statement.
+
+    Attributes:
+        directory: Where it writes, in the session location.
+        operation_id: The statement's operation.
+        replica: Who follows the write to its end; if that replica is lost, another may take over, or it is undone.
+        overwrites: Whether the table has only these rows afterwards.
+    """
+
+    directory: TableUuid
+    operation_id: str
+    replica: ReplicaId
+    overwrites: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TemporaryTable:
     """One temporary table of a session.
 
     Attributes:
         name: As the user wrote it; compared without letter case (seed 001, 5.1.2).
-        uuid: Its directory in the session location.
+        uuid: Its own, and the name of the first directory of its data.
         state: Whether its data is complete.
         storage_format: The data source name of its files, for instance ``parquet``.
+        parts: The directories in the session location that hold its rows; each insertion adds one.
+        rows: The number of rows in them.
+        size_bytes: The size of the files in them.
+        created_at: Wall clock, ISO 8601 with zone, for people to read.
+        writes: What is being written: the creation, or insertions.
     """
 
     name: str
     uuid: TableUuid
     state: TableState
     storage_format: str
+    parts: tuple[TableUuid, ...] = ()
+    rows: int = 0
+    size_bytes: int = 0
+    created_at: str = ""
+    writes: tuple[PendingWrite, ...] = ()
+
+    @property
+    def directories(self) -> frozenset[TableUuid]:
+        """All directories of the session location that are its own."""
+        return frozenset((self.uuid, *self.parts, *(write.directory for write in self.writes)))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a statement was answered, kept for a client that asks again.
+
+    Attributes:
+        operation_id: The statement's operation.
+        values: The one row of the answer, by column; empty if the answer has none.
+    """
+
+    operation_id: str
+    values: tuple[tuple[str, bool | int | str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +134,7 @@ class SessionRecord:
         holders: The gateway replicas that serve the session now. Empty while ``ACTIVE`` means an orphan that a
             replica may still adopt.
         tables: The session's temporary tables, in order of creation.
+        answers: The last statements that changed them, oldest first.
         created_at: Wall clock, ISO 8601 with zone, for people to read; never used to decide anything.
     """
 
@@ -100,6 +146,7 @@ class SessionRecord:
     created_at: str
     holders: frozenset[ReplicaId] = frozenset()
     tables: tuple[TemporaryTable, ...] = field(default=())
+    answers: tuple[Answer, ...] = field(default=())
 
     @property
     def name(self) -> RecordName:

@@ -27,6 +27,8 @@ import tenacity
 
 from workspace.locations import SessionLocations, is_whole_location
 from workspace.records import (
+    Answer,
+    PendingWrite,
     Phase,
     RecordConflictError,
     RecordError,
@@ -37,10 +39,12 @@ from workspace.records import (
     SessionRecords,
     SessionUuid,
     StoredRecord,
+    TableState,
     TemporaryTable,
 )
 
 _UPDATE_ATTEMPTS = 50
+_KEPT_ANSWERS = 32
 
 
 class SessionEndingError(RecordError):
@@ -94,6 +98,21 @@ def without_table(record: SessionRecord, name: str) -> SessionRecord:
     """Takes a temporary table out, regardless of letter case; one that is not there is no error."""
     tables = _active(record).tables
     return replace(record, tables=tuple(table for table in tables if not _same_name(table.name, name)))
+
+
+def with_answer(record: SessionRecord, answer: Answer) -> SessionRecord:
+    """Keeps what a statement was answered; of many, the last ones."""
+    return replace(record, answers=(*record.answers, answer)[-_KEPT_ANSWERS:])
+
+
+def without_writes(record: SessionRecord, replicas: Set[ReplicaId]) -> SessionRecord:
+    """Takes out what these replicas were writing: tables that they were creating, and insertions."""
+    kept = [replace(table, writes=_writes_of_others(table, replicas)) for table in _active(record).tables]
+    return replace(record, tables=tuple(table for table in kept if table.state is TableState.READY or table.writes))
+
+
+def answer_of(record: SessionRecord, operation_id: str) -> Answer | None:
+    return next((answer for answer in record.answers if answer.operation_id == operation_id), None)
 
 
 def table_named(record: SessionRecord, name: str) -> TemporaryTable | None:
@@ -197,6 +216,10 @@ def _active(record: SessionRecord) -> SessionRecord:
     if record.phase is Phase.ENDING:
         raise SessionEndingError(record)
     return record
+
+
+def _writes_of_others(table: TemporaryTable, replicas: Set[ReplicaId]) -> tuple[PendingWrite, ...]:
+    return tuple(write for write in table.writes if write.replica not in replicas)
 
 
 def _same_name(one: str, other: str) -> bool:

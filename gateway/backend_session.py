@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from gateway.backends import SERVICE, Backend
 from gateway.errors import BackendError, LodgeError, Metadata
+from gateway.session_settings import SETTINGS_ASKED_FOR, SessionSettings
 
 OnProgress = Callable[[base_pb2.ExecutePlanResponse], Awaitable[None]]
 
@@ -84,13 +85,15 @@ class BackendSession:
         plan.root.catalog.drop_temp_view.view_name = name
         await self.execute(plan)
 
-    async def config(self, key: str, default: str) -> str:
-        """A setting of the session."""
+    async def settings(self) -> SessionSettings:
+        """The settings of the session that change what its statements mean."""
         request = base_pb2.ConfigRequest(session_id=self._request.session_id, user_context=self._request.user_context)
-        pair = request.operation.get_with_default.pairs.add()
-        pair.key, pair.value = key, default
+        for key, default in SETTINGS_ASKED_FOR.items():
+            pair = request.operation.get_with_default.pairs.add()
+            pair.key, pair.value = key, default
         data = await self._call("Config", request.SerializeToString())
-        return base_pb2.ConfigResponse.FromString(data).pairs[0].value
+        pairs = base_pb2.ConfigResponse.FromString(data).pairs
+        return SessionSettings.from_values({pair.key: pair.value for pair in pairs})
 
     async def execute(
         self, plan: base_pb2.Plan, *, operation_id: str = "", on_progress: OnProgress | None = None

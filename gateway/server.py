@@ -11,6 +11,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from gateway.backends import SERVICE, Backends
 from gateway.config import GatewayConfig
 from gateway.operations import Operations
+from gateway.own_statements import OwnStatements
 from gateway.service import SparkConnectService
 from gateway.sessions import Sessions, Storage, keep_lease, watch_idle
 from gateway.temporary_tables import TemporaryTables
@@ -67,6 +68,7 @@ class Gateway:
         )
         await self._sessions.renew_lease()
         tables = TemporaryTables(self._storage, self._sessions, config.workspaces)
+        statements = OwnStatements(self._operations, tables, log_query_text=config.log_query_text)
         self._server = aio.server(
             options=[
                 ("grpc.max_receive_message_length", config.max_message_bytes),
@@ -74,7 +76,7 @@ class Gateway:
                 ("grpc.so_reuseport", 0),
             ]
         )
-        self._service = SparkConnectService(self._sessions, self._operations, tables, config)
+        self._service = SparkConnectService(self._sessions, self._operations, statements, config)
         self._server.add_generic_rpc_handlers((self._service,))
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)

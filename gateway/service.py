@@ -9,19 +9,14 @@ Every failure leaves here as a gRPC status; this is one of the top loops that ca
 Source: design, "Gateway"; Spark's ``base.proto``.
 """
 
-import asyncio
-import re
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import grpc
 import structlog
-import zstandard
 from google.protobuf.message import DecodeError
 from grpc import aio
-from pyspark.sql.connect.proto import base_pb2, relations_pb2
+from pyspark.sql.connect.proto import base_pb2
 
 from engine.source import FORMAT
 from gateway.backend_session import BackendSession
@@ -30,7 +25,6 @@ from gateway.config import GatewayConfig
 from gateway.errors import (
     STATUS_DETAILS_KEY,
     LodgeError,
-    SyntaxRefusedError,
     forwardable,
     has_details,
     invalid_request,
@@ -45,20 +39,16 @@ from gateway.forwarding import (
     forward_upload,
 )
 from gateway.operations import Operation, Operations
+from gateway.own_statements import OwnStatements
+from gateway.plans import INLINE_BYTES, plan_of
 from gateway.releases import Releases
 from gateway.requests import SessionKey, head, message_field
 from gateway.sessions import Session, Sessions
-from gateway.sql.statements import CreateTemporaryTable, DropTable, StatementError, query_only, recognise
-from gateway.temporary_tables import Creation, TemporaryTables
 from gateway.workspace_names import Names
 from workspace.records import ClientSessionId
 
 _USER_CONTEXT = 2
-_PLAN = 3
-_TIMESTAMP = re.compile(rb"timestamp", re.IGNORECASE)
 _OPERATION_ID = {"ExecutePlan": 6, "ReattachExecute": 3, "ReleaseExecute": 3}
-_INLINE_BYTES = 1024 * 1024
-_MAX_PLAN_BYTES = 512 * 1024 * 1024  # Spark: spark.connect.maxPlanSize
 _SESSION_GONE = b"INVALID_HANDLE.SESSION_"
 _STARTS_NO_SESSION = frozenset(
     {"ReattachExecute", "ReleaseExecute", "ReleaseSession", "FetchErrorDetails", "GetStatus", "CloneSession"}
@@ -72,13 +62,12 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     """Handles every method below ``/spark.connect.SparkConnectService/``, known or not."""
 
     def __init__(
-        self, sessions: Sessions, operations: Operations, tables: TemporaryTables, config: GatewayConfig
+        self, sessions: Sessions, operations: Operations, statements: OwnStatements, config: GatewayConfig
     ) -> None:
         self._sessions = sessions
         self._operations = operations
         self._releases = Releases()
-        self._tables = tables
-        self._log_query_text = config.log_query_text
+        self._statements = statements
         roots = (name.partition(".")[0].lower() for name in config.workspaces.by_name)
         self._looked_for = tuple(text.encode() for text in (*roots, FORMAT))
         own: dict[str, Handler] = {
@@ -197,9 +186,10 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return await forward_unary(call.backend, call.method, request, context)
 
     async def _execute_plan(self, call: "_Call", request: bytes, context: Context) -> None:
-        plan = await self._plan_of(request)
+        plan = await plan_of(request)
         if plan is not None:
-            operation = await self._operation(call, request, plan, context)
+            metadata = forwardable(context.invocation_metadata() or ())
+            operation = await self._statements.start(call.existing, request, plan, metadata)
             if operation is not None:
                 await self._send(operation, "", context)
                 return
@@ -209,50 +199,12 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 request = full.SerializeToString()
         await forward_responses(call.backend, call.method, request, context)
 
-    async def _operation(self, call: "_Call", data: bytes, plan: base_pb2.Plan, context: Context) -> Operation | None:
-        """The started operation, if the plan is a statement of Lodge's own; None if it is Spark's."""
-        sql = _sql_of(plan)
-        statement = None if sql is None else _recognised(sql.query)
-        if sql is None or statement is None:
-            return None
-        session = call.existing
-        request = base_pb2.ExecutePlanRequest.FromString(data)
-        request.ClearField("plan")
-        request.operation_id = request.operation_id or str(uuid.uuid4())
-        backend = BackendSession(session.backend, request, forwardable(context.invocation_metadata() or ()))
-        operation = Operation(request)
-        if self._log_query_text:
-            log.info("statement_recognised", query=sql.query)
-        if isinstance(statement, DropTable):
-            if await self._tables.is_for_spark(session, statement, backend):
-                return None
-            self._operations.start(operation, lambda _: self._tables.drop(session, statement, backend))
-        else:
-            query = await self._query(plan, statement, await self._names(session, data, context))
-            creation = Creation(statement, query, operation, backend)
-            self._operations.start(operation, lambda _: self._tables.create(session, creation))
-        return operation
-
     async def _names(self, session: Session, request: bytes, context: Context) -> Names:
         """What names mean in the session now, for one request with a plan."""
-        names = await self._tables.names(session)
-        if _TIMESTAMP.search(request) is None:
-            return names
         client = base_pb2.ExecutePlanRequest(session_id=session.key.client_session_id)
         client.user_context.ParseFromString(bytes(message_field(request, _USER_CONTEXT) or b""))
         backend = BackendSession(session.backend, client, forwardable(context.invocation_metadata() or ()))
-        return replace(names, time_zone=await backend.config("spark.sql.session.timeZone", "UTC"))
-
-    async def _query(
-        self, plan: base_pb2.Plan, statement: CreateTemporaryTable, names: Names
-    ) -> relations_pb2.Relation:
-        """The client's own relation, with the text of the statement's query alone, and its names resolved."""
-        query = base_pb2.Plan(root=_input_of(plan))
-        root = query.root
-        text = root.sql if root.HasField("sql") else root.with_relations.root.sql
-        text.query = query_only(text.query, statement)
-        names.resolve(query)
-        return query.root
+        return await self._statements.names(session, backend)
 
     async def _send(self, operation: Operation, last_response_id: str, context: Context) -> None:
         try:
@@ -264,7 +216,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 self._operations.release(operation)
 
     async def _analyze_plan(self, call: "_Call", request: bytes, context: Context) -> bytes:
-        if len(request) <= _INLINE_BYTES and self._may_name_workspace(request):
+        if len(request) <= INLINE_BYTES and self._may_name_workspace(request):
             try:
                 message = base_pb2.AnalyzePlanRequest.FromString(request)
             except DecodeError:
@@ -323,19 +275,9 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             await self._sessions.open_clone(SessionKey(call.key.principal, ClientSessionId(clone)), call.session)
         return response
 
-    async def _plan_of(self, request: bytes) -> base_pb2.Plan | None:
-        """The plan of an ``ExecutePlan`` request; None if this decoder cannot follow it, and Spark must judge it."""
-        field = message_field(request, _PLAN)
-        if field is None:
-            return None
-        data = bytes(field)
-        if len(data) > _INLINE_BYTES:
-            return await asyncio.to_thread(_decoded, data)
-        return _decoded(data)
-
     def _may_name_workspace(self, request: bytes) -> bool:
         """Whether a request can refer to a workspace at all: one cheap look at its bytes."""
-        lowered = request.lower() if len(request) <= _INLINE_BYTES else request
+        lowered = request.lower() if len(request) <= INLINE_BYTES else request
         return any(text in lowered for text in self._looked_for)
 
 
@@ -369,54 +311,6 @@ def _bind_log(key: SessionKey, operation_id: str = "") -> None:
 
 
 _UNREADABLE = frozenset({grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})
-
-
-def _decoded(data: bytes) -> base_pb2.Plan | None:
-    """A plan, decompressed if it may be a SQL command; None if it is nested deeper than this decoder follows."""
-    try:
-        plan = base_pb2.Plan.FromString(data)
-        operation = plan.compressed_operation
-        if (
-            plan.WhichOneof("op_type") == "compressed_operation"
-            and operation.op_type == base_pb2.Plan.CompressedOperation.OP_TYPE_COMMAND
-        ):
-            command = zstandard.ZstdDecompressor().decompress(operation.data, max_output_size=_MAX_PLAN_BYTES)
-            plan.command.ParseFromString(command)
-    except (DecodeError, zstandard.ZstdError):
-        return None
-    return plan
-
-
-def _input_of(plan: base_pb2.Plan) -> relations_pb2.Relation:
-    """The relation of a SQL command; older clients send the text alone."""
-    command = plan.command.sql_command
-    if command.HasField("input"):
-        return command.input
-    relation = relations_pb2.Relation()
-    relation.sql.query = command.sql
-    relation.sql.pos_args.extend(command.pos_args)
-    relation.sql.pos_arguments.extend(command.pos_arguments)
-    for name, literal in command.args.items():
-        relation.sql.args[name].CopyFrom(literal)
-    for name, expression in command.named_arguments.items():
-        relation.sql.named_arguments[name].CopyFrom(expression)
-    return relation
-
-
-def _sql_of(plan: base_pb2.Plan) -> relations_pb2.SQL | None:
-    if not plan.HasField("command") or not plan.command.HasField("sql_command"):
-        return None
-    relation = _input_of(plan)
-    if relation.HasField("with_relations"):
-        relation = relation.with_relations.root
-    return relation.sql if relation.HasField("sql") else None
-
-
-def _recognised(sql: str) -> CreateTemporaryTable | DropTable | None:
-    try:
-        return recognise(sql)
-    except StatementError as error:
-        raise SyntaxRefusedError("PARSE_SYNTAX_ERROR", "42601", str(error)) from error
 
 
 def _says_session_gone(trailing: Any) -> bool:

@@ -30,6 +30,7 @@ from pyspark.sql.types import StructType
 from gateway.backend_session import BackendSession, schema_json
 from gateway.errors import LodgeError, session_closed, table_not_found
 from gateway.operations import Operation
+from gateway.session_settings import SessionSettings
 from gateway.sessions import Session, Sessions, Storage
 from gateway.sql.names import quoted
 from gateway.sql.statements import CreateTemporaryTable, DropTable
@@ -87,10 +88,10 @@ class TemporaryTables:
         self._sessions = sessions
         self._workspaces = workspaces
 
-    async def names(self, session: Session) -> Names:
+    async def names(self, session: Session, settings: SessionSettings) -> Names:
         """What names mean in the session now."""
         record = await self._record(session)
-        return Names(self._workspaces, record.tables)
+        return Names(self._workspaces, record.tables, settings)
 
     async def create(self, session: Session, creation: Creation) -> SqlCommandResult:
         """Raises: LodgeError, after everything that was begun is undone."""

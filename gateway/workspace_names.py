@@ -27,6 +27,7 @@ from engine.errors import ScanOptionError
 from engine.source import FORMAT, SOURCE_OPTIONS, ScanSource
 from gateway.errors import LodgeError, SyntaxRefusedError, table_not_found
 from gateway.scans import NO_OPTIONS, NamedScan, Statement, scan_alias, scan_relation
+from gateway.session_settings import SessionSettings
 from gateway.sql.lexer import iterate_tokens, tokens
 from gateway.sql.names import quoted
 from gateway.sql.references import Reference, find_references, replace_spans
@@ -48,14 +49,12 @@ class Names:
     Attributes:
         workspaces: All workspaces.
         tables: The session's temporary tables.
-        time_zone: The session's time zone, where it may matter.
-        double_quoted_identifiers: Whether the session reads ``"t"`` as a name.
+        settings: The session's.
     """
 
     workspaces: Workspaces
     tables: Sequence[TemporaryTable]
-    time_zone: str | None = None
-    double_quoted_identifiers: bool = False
+    settings: SessionSettings
 
     def resolve(self, message: Message) -> bool:
         """Resolves all references in a request or plan, in place.
@@ -169,7 +168,9 @@ class Names:
         references = self._references(text)
         if not references:
             return text, ()
-        statement = Statement(tokens(text, double_quoted_identifiers=self.double_quoted_identifiers), references)
+        statement = Statement(
+            tokens(text, double_quoted_identifiers=self.settings.double_quoted_identifiers), references
+        )
         spans: list[tuple[int, int, str]] = []
         scans: dict[tuple[str, str], NamedScan] = {}
         for reference in sorted(references, key=lambda reference: not reference.is_table):
@@ -184,7 +185,7 @@ class Names:
         """The text with the options of Lodge's data source made whole, as in ``CREATE VIEW … USING lodge OPTIONS``."""
         if FORMAT not in text.lower():
             return text
-        found = tokens(text, double_quoted_identifiers=self.double_quoted_identifiers)
+        found = tokens(text, double_quoted_identifiers=self.settings.double_quoted_identifiers)
         try:
             clauses = using_clauses(found, FORMAT)
         except TableOptionsError as error:
@@ -232,7 +233,9 @@ class Names:
         return end, scans[key].alias
 
     def _references(self, text: str) -> Sequence[Reference]:
-        return find_references(text, self._workspace_parts, double_quoted_identifiers=self.double_quoted_identifiers)
+        return find_references(
+            text, self._workspace_parts, double_quoted_identifiers=self.settings.double_quoted_identifiers
+        )
 
     def _workspace_parts(self, parts: Sequence[str]) -> int:
         match = self.workspaces.match(parts)
@@ -272,7 +275,7 @@ class Names:
                 hint=f" A file's name stands in backquotes: {workspace.name}.`{'.'.join(rest)}`.",
             )
         return scan_relation(
-            self.workspaces, workspace, rest[0], options=options, mentioned=mentioned, time_zone=self.time_zone
+            self.workspaces, workspace, rest[0], options=options, mentioned=mentioned, time_zone=self.settings.time_zone
         )
 
 

@@ -45,7 +45,6 @@ def decoded(content: bytes) -> SessionRecord:
     """Raises: ValueError saying what is wrong with the content."""
     record = _DOCUMENT.validate_json(content).record
     checked_uuid(record.session_uuid)
-    for table in record.tables:
-        for directory in table.directories:
-            checked_uuid(directory)
+    for directory in record.directories:
+        checked_uuid(directory)
     return record

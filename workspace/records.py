@@ -67,12 +67,14 @@ class PendingWrite:
         directory: Where it writes, in the session location.
         operation_id: The statement's operation.
         replica: Who follows the write to its end; if that replica is lost, another may take over, or it is undone.
+        schema: Of the table, as Spark's JSON: what a replica that takes over needs to make it visible.
         overwrites: Whether the table has only these rows afterwards.
     """
 
     directory: TableUuid
     operation_id: str
     replica: ReplicaId
+    schema: str = ""
     overwrites: bool = False
 
 
@@ -89,6 +91,8 @@ class TemporaryTable:
         rows: The number of rows in them.
         size_bytes: The size of the files in them.
         created_at: Wall clock, ISO 8601 with zone, for people to read.
+        partition_columns: The columns that its directories are named by.
+        options: Of its storage format, by key.
         writes: What is being written: the creation, or insertions.
     """
 
@@ -100,6 +104,8 @@ class TemporaryTable:
     rows: int = 0
     size_bytes: int = 0
     created_at: str = ""
+    partition_columns: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
     writes: tuple[PendingWrite, ...] = ()
 
     @property
@@ -147,6 +153,19 @@ class SessionRecord:
     holders: frozenset[ReplicaId] = frozenset()
     tables: tuple[TemporaryTable, ...] = field(default=())
     answers: tuple[Answer, ...] = field(default=())
+    writes: tuple[PendingWrite, ...] = field(default=())
+
+    @property
+    def directories(self) -> frozenset[TableUuid]:
+        """All directories of the session location that it names."""
+        own = frozenset(write.directory for write in self.writes)
+        return own.union(*(table.directories for table in self.tables))
+
+    @property
+    def writers(self) -> frozenset[ReplicaId]:
+        """The replicas that follow a write to its end."""
+        tables = (write.replica for table in self.tables for write in table.writes)
+        return frozenset(tables) | {write.replica for write in self.writes}
 
     @property
     def name(self) -> RecordName:

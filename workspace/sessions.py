@@ -107,8 +107,9 @@ def with_answer(record: SessionRecord, answer: Answer) -> SessionRecord:
 
 def without_writes(record: SessionRecord, replicas: Set[ReplicaId]) -> SessionRecord:
     """Takes out what these replicas were writing: tables that they were creating, and insertions."""
-    kept = [replace(table, writes=_writes_of_others(table, replicas)) for table in _active(record).tables]
-    return replace(record, tables=tuple(table for table in kept if table.state is TableState.READY or table.writes))
+    kept = [replace(table, writes=_of_others(table.writes, replicas)) for table in _active(record).tables]
+    tables = tuple(table for table in kept if table.state is TableState.READY or table.writes)
+    return replace(record, tables=tables, writes=_of_others(record.writes, replicas))
 
 
 def answer_of(record: SessionRecord, operation_id: str) -> Answer | None:
@@ -218,8 +219,8 @@ def _active(record: SessionRecord) -> SessionRecord:
     return record
 
 
-def _writes_of_others(table: TemporaryTable, replicas: Set[ReplicaId]) -> tuple[PendingWrite, ...]:
-    return tuple(write for write in table.writes if write.replica not in replicas)
+def _of_others(writes: tuple[PendingWrite, ...], replicas: Set[ReplicaId]) -> tuple[PendingWrite, ...]:
+    return tuple(write for write in writes if write.replica not in replicas)
 
 
 def _same_name(one: str, other: str) -> bool:

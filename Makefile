@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup prerequisites demo test check format lock bench-engine bench-gateway drift-table format-docs clean
+.PHONY: help setup prerequisites demo test check format lock bench-engine bench-gateway bench-temp-tables drift-table format-docs clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -44,7 +44,10 @@ bench-engine: setup ## Compare scans of files with other readers, in process and
 	@$(BIN)/python benchmarks/scans.py
 
 bench-gateway: setup ## Compare Spark Connect through Lodge with Spark Connect alone
-	@$(BIN)/python benchmarks/gateway.py
+	@$(BIN)/python benchmarks/pass_through.py
+
+bench-temp-tables: setup ## Compare temporary tables with the same done by hand
+	@$(BIN)/python benchmarks/temporary_tables.py
 
 drift-table: setup ## Write the table of docs/explanation/schema-drift.md anew: Lodge and others, side by side
 	@$(BIN)/python -m scripts.drift_table

@@ -62,7 +62,7 @@ def count(batches: Iterable[pa.RecordBatch]) -> int:
 
 
 def file_scan(directory: Path, **options: str) -> FileScan:
-    source = ScanSource("bench", str(directory.parent), directory.name, None)
+    source = ScanSource("bench", str(directory.parent), directory.name)
     return FileScan.from_options(source.to_options(reader=options))
 
 

@@ -78,7 +78,7 @@ def _selected_files(source: ScanSource) -> list[str]:
     path = PurePosixPath(source.path)
     try:
         with _opened(source, path) as opened:
-            if opened.location == _excluded(source):
+            if opened.location in _excluded(source):
                 raise _excluded_error(source, path)
             if not opened.is_directory:
                 return [str(path)]
@@ -121,7 +121,7 @@ class _Walk:
 
     def _list(self, directory: PurePosixPath) -> None:
         with _opened(self._source, directory) as opened:
-            if opened.location == self._excluded:
+            if opened.location in self._excluded:
                 return
             self._reach(opened.location, directory)
             with os.scandir(opened.descriptor) as entries:
@@ -204,18 +204,18 @@ def _checked(source: ScanSource, path: PurePosixPath, descriptor: int) -> _Opene
 
 
 def _may_read(source: ScanSource, path: PurePosixPath, location: Path) -> bool:
-    """Whether a place is outside of the excluded directory, or in what a path of a workspace inside of it names."""
-    excluded = _excluded(source)
-    if excluded is None or excluded not in location.parents:
-        return True
+    """Whether a place is outside of the excluded directories, or in what a path of a workspace inside of one names."""
     root = Path(source.root).resolve()
     named = root / path
-    is_own = root.is_relative_to(excluded) and excluded in named.parents
-    return is_own and location.is_relative_to(excluded / named.relative_to(excluded).parts[0])
+    for excluded in _excluded(source) & frozenset(location.parents):
+        is_own = root.is_relative_to(excluded) and excluded in named.parents
+        if not is_own or not location.is_relative_to(excluded / named.relative_to(excluded).parts[0]):
+            return False
+    return True
 
 
-def _excluded(source: ScanSource) -> Path | None:
-    return None if source.excluded is None else Path(source.excluded).resolve()
+def _excluded(source: ScanSource) -> frozenset[Path]:
+    return frozenset(Path(directory).resolve() for directory in source.excluded)
 
 
 def _excluded_error(source: ScanSource, path: PurePosixPath) -> PathRefusedError:

@@ -83,22 +83,22 @@ class ScanSource:
         workspace: The workspace's name, such as ``dfs``, for messages.
         root: The workspace's directory, absolute; the same on the driver and on every executor.
         path: The file or directory, relative to ``root``; ``.`` is the root itself.
-        excluded: An absolute directory that no scan may read, whatever leads there, or None. Walking a
-            directory leaves it out; naming it is an error. If it is the root itself, a scan may read what its path
-            names in it, and no link leads from there to something else in it.
+        excluded: Absolute directories that no scan may read, whatever leads there. Walking a directory leaves them
+            out; naming one is an error. If one is the root itself, a scan may read what its path names in it, and no
+            link leads from there to something else in it.
 
     Raises:
-        ScanOptionError: ``root`` or ``excluded`` is not absolute.
+        ScanOptionError: ``root``, or one of ``excluded``, is not absolute.
     """
 
     workspace: str
     root: str
     path: str
-    excluded: str | None
+    excluded: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for option, directory in (("root", self.root), ("excluded", self.excluded)):
-            if directory is not None and not PurePosixPath(directory).is_absolute():
+        for option, directory in (("root", self.root), *(("excluded", each) for each in self.excluded)):
+            if not PurePosixPath(directory).is_absolute():
                 raise ScanOptionError(option, "must be an absolute directory")
 
     def to_options(
@@ -114,8 +114,8 @@ class ScanSource:
             ScanOptionError: One of the reader's options has the name of one that only the gateway gives.
         """
         options = {"workspace": self.workspace, "root": self.root, "path": self.path}
-        if self.excluded is not None:
-            options["excluded"] = self.excluded
+        if self.excluded:
+            options["excluded"] = json.dumps(self.excluded)
         if mentioned is not None:
             options["mentioned"] = json.dumps(sorted(mentioned))
         for option in reader:
@@ -130,13 +130,8 @@ class ScanSource:
         Raises:
             ScanOptionError: The option is no JSON array.
         """
-        given = {key.lower(): value for key, value in options.items()}.get("mentioned")
-        if given is None:
-            return None
-        try:
-            return frozenset(str(name) for name in json.loads(given))
-        except (ValueError, TypeError):
-            raise ScanOptionError("mentioned", "must be a JSON array of names") from None
+        given = {key.lower(): value for key, value in options.items()}
+        return frozenset(_array(given, "mentioned")) if "mentioned" in given else None
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
@@ -151,4 +146,12 @@ class ScanSource:
                 raise ScanOptionError(
                     option, f"is missing; format {FORMAT!r} needs the options 'workspace', 'root' and 'path'"
                 )
-        return cls(given["workspace"], given["root"], given["path"], given.get("excluded"))
+        excluded = _array(given, "excluded") if "excluded" in given else ()
+        return cls(given["workspace"], given["root"], given["path"], tuple(excluded))
+
+
+def _array(options: Mapping[str, str], option: str) -> Sequence[str]:
+    try:
+        return [str(name) for name in json.loads(options[option])]
+    except (ValueError, TypeError):
+        raise ScanOptionError(option, "must be a JSON array of texts") from None

@@ -9,19 +9,22 @@ Source: Spark: ExecuteGrpcResponseSender (a stream that ends without ``result_co
 
 import asyncio
 import contextlib
-import json
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 
+import pyarrow as pa
+from google.protobuf.message import Message
 from grpc import aio
-from pyspark.sql.connect.proto import base_pb2, relations_pb2
+from pyspark.sql.connect.proto import base_pb2, relations_pb2, types_pb2
 from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
 from pyspark.sql.types import StructType
 
 from gateway.backends import SERVICE, Backend
 from gateway.errors import BackendError, LodgeError, Metadata
 from gateway.session_settings import SETTINGS_ASKED_FOR, SessionSettings
+
+_HOUSEKEEPING_SECONDS = 10.0
 
 OnProgress = Callable[[base_pb2.ExecutePlanResponse], Awaitable[None]]
 
@@ -33,10 +36,14 @@ class ExecutionResult:
     Attributes:
         observed: Observed metrics by name: the first value of each.
         server_side_session_id: The backend's own name of the session.
+        first_value: That of the first row and column; None if there are no rows.
+        answer: The result of a SQL command; empty for others.
     """
 
     observed: dict[str, int]
     server_side_session_id: str
+    first_value: object = None
+    answer: base_pb2.ExecutePlanResponse = field(default_factory=base_pb2.ExecutePlanResponse)
 
 
 class BackendSession:
@@ -55,17 +62,27 @@ class BackendSession:
 
     async def schema(self, relation: relations_pb2.Relation) -> StructType:
         """The schema of a relation. Raises: BackendError with the analysis error."""
-        request = base_pb2.AnalyzePlanRequest(
-            session_id=self._request.session_id,
-            user_context=self._request.user_context,
-            client_type=self._request.client_type,
-        )
+        request = self._analysis()
         request.schema.plan.root.CopyFrom(relation)
-        data = await self._call("AnalyzePlan", request.SerializeToString())
-        schema = proto_schema_to_pyspark_data_type(base_pb2.AnalyzePlanResponse.FromString(data).schema.schema)
+        found = (await self._analyze(request)).schema.schema
+        _refuse_user_defined(found)
+        schema = proto_schema_to_pyspark_data_type(found)
         if not isinstance(schema, StructType):
             raise TypeError(f"A relation's schema is a struct, not {schema.typeName()}.")
         return schema
+
+    async def explained(self, relation: relations_pb2.Relation) -> str:
+        """All plans of a relation, as ``EXPLAIN EXTENDED`` writes them. Raises: BackendError."""
+        request = self._analysis()
+        request.explain.plan.root.CopyFrom(relation)
+        request.explain.explain_mode = base_pb2.AnalyzePlanRequest.Explain.EXPLAIN_MODE_EXTENDED
+        return (await self._analyze(request)).explain.explain_string
+
+    async def input_files(self, relation: relations_pb2.Relation) -> Sequence[str]:
+        """The URIs of the files that a relation reads. Raises: BackendError."""
+        request = self._analysis()
+        request.input_files.plan.root.CopyFrom(relation)
+        return (await self._analyze(request)).input_files.files
 
     async def table_exists(self, unparsed_identifier: str) -> bool:
         """Whether Spark finds a table or view of this name now."""
@@ -78,6 +95,21 @@ class BackendSession:
                 return False
             raise
         return True
+
+    async def database_exists(self, name: str) -> bool:
+        """Whether Spark knows a schema of this name, as Spark parses it."""
+        plan = base_pb2.Plan()
+        plan.root.catalog.database_exists.db_name = name
+        try:
+            return bool((await self.execute(plan)).first_value)
+        except BackendError:
+            return False
+
+    async def sql_answer(self, relation: relations_pb2.Relation) -> base_pb2.ExecutePlanResponse:
+        """What Spark answers to a SQL command. Raises: BackendError."""
+        plan = base_pb2.Plan()
+        plan.command.sql_command.input.CopyFrom(relation)
+        return (await self.execute(plan)).answer
 
     async def drop_temp_view(self, name: str) -> None:
         """Drops a temporary view; that there is none is no error."""
@@ -96,7 +128,12 @@ class BackendSession:
         return SessionSettings.from_values({pair.key: pair.value for pair in pairs})
 
     async def execute(
-        self, plan: base_pb2.Plan, *, operation_id: str = "", on_progress: OnProgress | None = None
+        self,
+        plan: base_pb2.Plan,
+        *,
+        operation_id: str = "",
+        on_progress: OnProgress | None = None,
+        keep: bool = False,
     ) -> ExecutionResult:
         """Runs a plan to its end.
 
@@ -104,6 +141,7 @@ class BackendSession:
             plan: What to run.
             operation_id: The id under which the client may interrupt it; a new one if empty.
             on_progress: Gets each progress message.
+            keep: Whether the backend keeps the result for one who follows it later, until :meth:`release`.
 
         Raises: BackendError.
         """
@@ -116,19 +154,43 @@ class BackendSession:
             plan=plan,
         )
         request.request_options.add().reattach_options.reattachable = True
+        result = self._result(request.operation_id, "ExecutePlan", request.SerializeToString(), on_progress)
+        if keep:
+            return await result
+        try:
+            return await result
+        finally:
+            await self.release(request.operation_id)
+
+    async def follow(self, operation_id: str, *, on_progress: OnProgress | None = None) -> ExecutionResult:
+        """Follows an operation to its end that another replica began, and keeps its result. Raises: BackendError."""
+        return await self._result(operation_id, "ReattachExecute", self._reattach(operation_id, ""), on_progress)
+
+    async def _result(
+        self, operation_id: str, method: str, data: bytes, on_progress: OnProgress | None
+    ) -> ExecutionResult:
         observed: dict[str, int] = {}
         server_side_session_id = ""
-        async for response in self._responses(request):
+        first_value: object = None
+        answer = base_pb2.ExecutePlanResponse()
+        async for response in self._responses(operation_id, method, data):
             server_side_session_id = response.server_side_session_id or server_side_session_id
             for metrics in response.observed_metrics:
                 if metrics.values:
                     observed[metrics.name] = metrics.values[0].long
+            if first_value is None and response.arrow_batch.row_count:
+                with pa.ipc.open_stream(response.arrow_batch.data) as reader:
+                    first_value = reader.read_all().column(0)[0].as_py()
+            if response.HasField("sql_command_result"):
+                answer.sql_command_result.CopyFrom(response.sql_command_result)
             if on_progress is not None and response.HasField("execution_progress"):
                 await on_progress(response)
-        return ExecutionResult(observed, server_side_session_id)
+        return ExecutionResult(observed, server_side_session_id, first_value, answer)
 
-    async def _responses(self, request: base_pb2.ExecutePlanRequest) -> AsyncIterator[base_pb2.ExecutePlanResponse]:
-        method, data, last_response_id = "ExecutePlan", request.SerializeToString(), ""
+    async def _responses(
+        self, operation_id: str, method: str, data: bytes
+    ) -> AsyncIterator[base_pb2.ExecutePlanResponse]:
+        last_response_id = ""
         try:
             while True:
                 async for response in self._stream(method, data):
@@ -136,19 +198,31 @@ class BackendSession:
                     yield response
                     if response.HasField("result_complete"):
                         return
-                reattach = base_pb2.ReattachExecuteRequest(
-                    session_id=request.session_id,
-                    user_context=request.user_context,
-                    operation_id=request.operation_id,
-                )
-                if last_response_id:
-                    reattach.last_response_id = last_response_id
-                method, data = "ReattachExecute", reattach.SerializeToString()
+                method, data = "ReattachExecute", self._reattach(operation_id, last_response_id)
         except (asyncio.CancelledError, GeneratorExit):
-            await self._interrupt(request.operation_id)
+            await self._interrupt(operation_id)
             raise
-        finally:
-            await self._release(request)
+
+    def _reattach(self, operation_id: str, last_response_id: str) -> bytes:
+        request = base_pb2.ReattachExecuteRequest(
+            session_id=self._request.session_id,
+            user_context=self._request.user_context,
+            operation_id=operation_id,
+        )
+        if last_response_id:
+            request.last_response_id = last_response_id
+        return request.SerializeToString()
+
+    def _analysis(self) -> base_pb2.AnalyzePlanRequest:
+        return base_pb2.AnalyzePlanRequest(
+            session_id=self._request.session_id,
+            user_context=self._request.user_context,
+            client_type=self._request.client_type,
+        )
+
+    async def _analyze(self, request: base_pb2.AnalyzePlanRequest) -> base_pb2.AnalyzePlanResponse:
+        data = await self._call("AnalyzePlan", request.SerializeToString())
+        return base_pb2.AnalyzePlanResponse.FromString(data)
 
     async def _stream(self, method: str, data: bytes) -> AsyncIterator[base_pb2.ExecutePlanResponse]:
         call = self._backend.unary_stream(SERVICE + method)(data, metadata=self._metadata)
@@ -169,26 +243,39 @@ class BackendSession:
             operation_id=operation_id,
         )
         with contextlib.suppress(LodgeError):
-            await self._call("Interrupt", request.SerializeToString())
+            await self._call("Interrupt", request.SerializeToString(), timeout_seconds=_HOUSEKEEPING_SECONDS)
 
-    async def _release(self, request: base_pb2.ExecutePlanRequest) -> None:
+    async def release(self, operation_id: str) -> None:
+        """Lets the backend forget an operation."""
         release = base_pb2.ReleaseExecuteRequest(
-            session_id=request.session_id,
-            user_context=request.user_context,
-            operation_id=request.operation_id,
+            session_id=self._request.session_id,
+            user_context=self._request.user_context,
+            operation_id=operation_id,
         )
         release.release_all.SetInParent()
         with contextlib.suppress(LodgeError):  # the backend forgets an operation that nobody releases
-            await self._call("ReleaseExecute", release.SerializeToString())
+            await self._call("ReleaseExecute", release.SerializeToString(), timeout_seconds=_HOUSEKEEPING_SECONDS)
 
-    async def _call(self, method: str, data: bytes) -> bytes:
+    async def _call(self, method: str, data: bytes, *, timeout_seconds: float | None = None) -> bytes:
+        call = self._backend.unary(SERVICE + method)
         try:
-            response: bytes = await self._backend.unary(SERVICE + method)(data, metadata=self._metadata)
+            response: bytes = await call(data, metadata=self._metadata, timeout=timeout_seconds)
         except aio.AioRpcError as error:
             raise BackendError(error, self._backend.address) from error
         return response
 
 
-def schema_json(schema: StructType) -> str:
-    """A schema as Spark reads it back."""
-    return json.dumps(schema.jsonValue())
+def _refuse_user_defined(data_type: types_pb2.DataType) -> None:
+    """A client names the Python class of a user-defined type, and converting the type would import that."""
+    pending: list[Message] = [data_type]
+    while pending:
+        message = pending.pop()
+        if isinstance(message, types_pb2.DataType) and message.HasField("udt"):
+            raise LodgeError(
+                "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE",
+                "0A000",
+                "Tables cannot hold columns of user-defined types. Convert them to the types that they are made of.",
+            )
+        for descriptor, value in message.ListFields():
+            if descriptor.message_type is not None:
+                pending += [value] if isinstance(value, Message) else list(value)

@@ -1,12 +1,13 @@
 """Backends: the Spark Connect servers behind a gateway, and which of them a new session gets."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from grpc import aio
 
-from workspace.records import RecordName
+from workspace.records import Principal, RecordName, SessionRecord
 
 SERVICE = "/spark.connect.SparkConnectService/"
 
@@ -80,21 +81,48 @@ class Backend:
 
 
 class Backends:
-    """All backends of a gateway, by address."""
+    """All backends of a gateway.
 
-    def __init__(self, addresses: Sequence[str]) -> None:
-        self._by_address = {address: Backend(address) for address in addresses}
+    Guarantees:
 
-    def named(self, address: str) -> Backend | None:
-        """The backend of that address; None if it is no longer configured."""
-        return self._by_address.get(address)
+    1. A principal with a backend of its own gets that one for a new session, any other a shared one.
+    2. If principals run on their own backends only, no session ever gets another, whatever its record says.
 
-    def choose(self, session: RecordName) -> Backend:
-        """The backend of a new session: the same on every replica (rendezvous hashing)."""
-        return max(
-            self._by_address.values(),
-            key=lambda backend: hashlib.sha256(f"{session} {backend.address}".encode()).digest(),
+    Args:
+        shared: The addresses of those for all principals.
+        own: The address of a principal's own backend, by principal.
+        own_only: Whether the shared ones are for nobody.
+
+    Raises:
+        BackendAddressError: An address is of no known form.
+    """
+
+    def __init__(
+        self, shared: Sequence[str], own: Mapping[Principal, str] = MappingProxyType({}), *, own_only: bool = False
+    ) -> None:
+        self._own = own
+        self._own_only = own_only
+        self._shared = () if own_only else tuple(shared)
+        self._by_address = {address: Backend(address) for address in (*self._shared, *own.values())}
+
+    def choose(self, session: RecordName, principal: Principal) -> Backend | None:
+        """The backend of a new session: the same on every replica (rendezvous hashing). None if there is none for the
+        principal."""
+        own = self._own.get(principal)
+        if own is not None:
+            return self._by_address[own]
+        best = max(
+            self._shared,
+            key=lambda address: hashlib.sha256(f"{session} {address}".encode()).digest(),
+            default=None,
         )
+        return None if best is None else self._by_address[best]
+
+    def of_record(self, record: SessionRecord) -> Backend | None:
+        """The backend that has a session; None if the principal may not use it, or it is no longer configured."""
+        if self._own_only and self._own.get(record.principal) != record.backend:
+            return None
+        return self._by_address.get(record.backend)
 
     async def close(self) -> None:
         for backend in self._by_address.values():

@@ -146,6 +146,17 @@ def storage_unavailable(reason: str) -> LodgeError:
     )
 
 
+def not_impersonated(principal: str, reason: str) -> LodgeError:
+    """Seed 001, 5.1.10.2: files are made under the OS user who is logged in, or not at all."""
+    return LodgeError(
+        "LODGE_IMPERSONATION", "28000", f"Principal [{principal}] cannot be served as an OS user: {reason}."
+    )
+
+
+def no_backend() -> LodgeError:
+    return LodgeError("LODGE_NO_BACKEND", "08001", "No backend is configured for this principal. Ask for one.")
+
+
 def fenced() -> LodgeError:
     """This replica was paused or cut off past its lease, so another may own its sessions now."""
     return LodgeError(

@@ -10,25 +10,33 @@ Guarantees:
    refused as Spark refuses it.
 2. A reattaching client gets every response after the last one it saw, and the result as the last.
 3. An interrupt of the operation, of its tag or of all ends it with Spark's own error, and what it had begun is undone.
-4. A finished operation that nobody watches is forgotten after the same time as at Spark (five minutes).
+4. An operation that nobody watches for the detached timeout is ended if it still runs, and forgotten, as at Spark.
+5. An operation id that was used is refused for as long as Spark would know it, also after its release.
 
 Source: Spark: SparkConnectReattachExecuteHandler, ExecuteGrpcResponseSender; design, "Gateway".
 """
 
 import asyncio
+import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 
+import structlog
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import CanceledError, LodgeError
 from gateway.requests import SessionKey
 
-ABANDONED_AFTER_SECONDS = 300.0
 _KEPT_PROGRESS_RESPONSES = 16
+_CLOCK_SLACK_SECONDS = 0.1  # a timer of the loop may be early
+_REMEMBERED_IDS = 10_000  # Spark: spark.connect.execute.manager.abandonedTombstonesSize
 
-Work = Callable[["Operation"], Awaitable[base_pb2.ExecutePlanResponse.SqlCommandResult]]
-"""Does what the statement says. Cancelling it must undo what it has begun."""
+log = structlog.get_logger(__name__)
+
+Work = Callable[["Operation"], Awaitable[base_pb2.ExecutePlanResponse]]
+"""Does what the statement says, and gives its answer. Cancelling it must undo what it has begun."""
 
 
 class Operation:
@@ -47,10 +55,28 @@ class Operation:
         self.server_side_session_id = server_side_session_id
         self._responses: list[base_pb2.ExecutePlanResponse] = []
         self._error: LodgeError | None = None
+        self._is_answered = False
         self._is_finished = False
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._interrupted = False
+        self._watchers = 0
+        self._unwatched_since_seconds = time.monotonic()
+
+    @property
+    def unwatched_seconds(self) -> float:
+        """For how long no client's stream followed it."""
+        return 0.0 if self._watchers else time.monotonic() - self._unwatched_since_seconds
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """While a client's stream follows it."""
+        self._watchers += 1
+        try:
+            yield
+        finally:
+            self._watchers -= 1
+            self._unwatched_since_seconds = time.monotonic()
 
     @property
     def is_finished(self) -> bool:
@@ -58,6 +84,7 @@ class Operation:
 
     def start(self, work: Work) -> asyncio.Task[None]:
         self._task = asyncio.create_task(self._run(work))
+        self._task.add_done_callback(self._finish)
         return self._task
 
     async def progress(self, response: base_pb2.ExecutePlanResponse) -> None:
@@ -69,8 +96,9 @@ class Operation:
         """Ends the operation if it still runs, and waits until what it had begun is undone."""
         if self._is_finished or self._task is None:
             return False
-        self._interrupted = True
-        self._task.cancel()
+        if not self._interrupted:  # once more would end what undoes it
+            self._interrupted = True
+            self._task.cancel()
         await asyncio.wait([self._task])
         return True
 
@@ -106,10 +134,12 @@ class Operation:
 
     async def _run(self, work: Work) -> None:
         try:
-            result = await work(self)
+            answer = await work(self)
+            self._is_answered = True
             response = self._response()
-            response.sql_command_result.CopyFrom(result)
-            self._add(response)
+            response.MergeFrom(answer)
+            if answer.ListFields():
+                self._add(response)
             if self.is_reattachable:
                 complete = self._response()
                 complete.result_complete.SetInParent()
@@ -120,9 +150,18 @@ class Operation:
             self._error = CanceledError()
             if not self._interrupted:
                 raise
-        finally:
-            self._is_finished = True
-            self._wake()
+        except Exception:
+            log.exception("statement_broke", operation=self.id)
+            self._error = LodgeError(
+                "LODGE_STATEMENT_FAILED", "58000", "The statement failed in the gateway, whose log has the reason."
+            )
+
+    def _finish(self, _: "asyncio.Task[None]") -> None:
+        """Also of a task that was cancelled before its first step."""
+        if not self._is_answered and self._error is None:
+            self._error = CanceledError()
+        self._is_finished = True
+        self._wake()
 
     def _add(self, response: base_pb2.ExecutePlanResponse) -> None:
         self._responses.append(response)
@@ -143,15 +182,21 @@ class Operation:
 
 
 class Operations:
-    """The operations that Lodge answers at this replica."""
+    """The operations that Lodge answers at this replica.
 
-    def __init__(self) -> None:
+    Args:
+        detached_timeout_seconds: How long an operation that nobody watches runs on, and its answer is kept.
+    """
+
+    def __init__(self, detached_timeout_seconds: float) -> None:
+        self._detached_timeout_seconds = detached_timeout_seconds
         self._by_key: dict[tuple[str, str, str], Operation] = {}
+        self._used: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, operation: Operation, work: Work) -> None:
         """Raises: LodgeError if the client used the operation id before."""
-        if operation.key in self._by_key:
+        if operation.key in self._by_key or operation.key in self._used:
             raise LodgeError(
                 "INVALID_HANDLE.OPERATION_ALREADY_EXISTS",
                 "HY000",
@@ -161,7 +206,20 @@ class Operations:
         task = operation.start(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: self._forget_later(operation))
+        self._look_after(operation)
+
+    @asynccontextmanager
+    async def followed(self, operation: Operation) -> AsyncIterator[None]:
+        """While a client's stream follows an operation; one that cannot be reattached ends with its stream."""
+        try:
+            with operation.watched():
+                yield
+        finally:
+            if not operation.is_reattachable:
+                await operation.interrupt()
+                self.release(operation)
+            else:
+                self._look_after(operation)
 
     def find(self, key: SessionKey, operation_id: str) -> Operation | None:
         return self._by_key.get((key.principal, key.client_session_id, operation_id))
@@ -169,7 +227,7 @@ class Operations:
     def release(self, operation: Operation) -> None:
         """The client needs nothing of the operation any more; a running one is forgotten when it ends."""
         if operation.is_finished:
-            self._by_key.pop(operation.key, None)
+            self._forget(operation)
 
     async def interrupt(self, key: SessionKey, request: base_pb2.InterruptRequest) -> Sequence[str]:
         """Ends the running operations that a client's interrupt means.
@@ -183,7 +241,7 @@ class Operations:
         """Ends all operations of a session, and waits until what they had begun is undone."""
         for operation in self._of(key):
             await operation.interrupt()
-            self._by_key.pop(operation.key, None)
+            self._forget(operation)
 
     async def end_all(self) -> None:
         for operation in list(self._by_key.values()):
@@ -196,8 +254,29 @@ class Operations:
             if operation.key[:2] == (key.principal, key.client_session_id)
         ]
 
-    def _forget_later(self, operation: Operation) -> None:
-        asyncio.get_running_loop().call_later(ABANDONED_AFTER_SECONDS, lambda: self._by_key.pop(operation.key, None))
+    def _look_after(self, operation: Operation) -> None:
+        """Ends and forgets an operation if nobody watches it by then."""
+        asyncio.get_running_loop().call_later(self._detached_timeout_seconds, self._abandon, operation)
+
+    def _abandon(self, operation: Operation) -> None:
+        is_known = self._by_key.get(operation.key) is operation
+        if not is_known or operation.unwatched_seconds < self._detached_timeout_seconds - _CLOCK_SLACK_SECONDS:
+            return
+        self._forget(operation)
+        if not operation.is_finished:
+            ending = asyncio.create_task(self._end(operation))
+            self._tasks.add(ending)
+            ending.add_done_callback(self._tasks.discard)
+
+    @staticmethod
+    async def _end(operation: Operation) -> None:
+        await operation.interrupt()
+
+    def _forget(self, operation: Operation) -> None:
+        if self._by_key.pop(operation.key, None) is not None:
+            self._used[operation.key] = None
+            if len(self._used) > _REMEMBERED_IDS:
+                self._used.popitem(last=False)
 
 
 def _is_meant(operation: Operation, request: base_pb2.InterruptRequest) -> bool:

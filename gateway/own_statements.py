@@ -1,22 +1,39 @@
 """Which statements Lodge answers itself, and how each becomes an operation.
 
 Why it exists: a plan is Spark's to run unless it creates, changes or removes a temporary table, or would change what a
-temporary table's name means. All of that is decided here, for SQL text and for the other commands alike.
+temporary table's name means. All of that is decided from here, for SQL text and for the other commands alike.
 """
 
+import asyncio
+import time
 import uuid
 
 import structlog
-from pyspark.sql.connect.proto import base_pb2, relations_pb2
+from pyspark.sql.connect.proto import base_pb2
 
+from gateway.answers import Response, Values, row
+from gateway.asked import Asked
 from gateway.backend_session import BackendSession
+from gateway.config import GatewayConfig
+from gateway.current_workspaces import CurrentWorkspaces
+from gateway.data_frame_commands import DataFrameCommands, concerns_tables
 from gateway.errors import Metadata, SyntaxRefusedError
-from gateway.operations import Operation, Operations
-from gateway.plans import sql_input, sql_of
-from gateway.sessions import Session
-from gateway.sql.statements import CreateTemporaryTable, DropTable, StatementError, query_only, recognise
-from gateway.temporary_tables import Creation, TemporaryTables
+from gateway.operations import Operation, Operations, Work
+from gateway.permanent_tables import PermanentTables
+from gateway.plans import sql_input, sql_of, without_plan
+from gateway.session_settings import SessionSettings
+from gateway.sessions import Session, Sessions, Storage
+from gateway.sql.statements import Statement, StatementError, recognise
+from gateway.sql_commands import SqlCommands, SqlStatement
+from gateway.table_records import TableRecords
+from gateway.table_writes import Execution, TableWrites, statement_lost
+from gateway.temporary_tables import TemporaryTables
 from gateway.workspace_names import Names
+from workspace.leases import LeaseObserver
+from workspace.records import Answer, PendingWrite, ReplicaId, SessionRecord, TemporaryTable
+from workspace.sessions import answer_of
+
+_LONGEST_POLL_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -25,19 +42,51 @@ class OwnStatements:
     """Starts the operations of the statements that Lodge answers.
 
     Args:
-        operations: Where they run.
-        tables: What they do.
-        log_query_text: Whether their text may stand in log lines.
+        replica: This replica.
+        storage: Records, leases and locations.
+        sessions: All sessions of the replica.
+        operations: Where the statements run.
+        workspaces: As they are now.
+        config: The replica's settings.
     """
 
-    def __init__(self, operations: Operations, tables: TemporaryTables, *, log_query_text: bool) -> None:
+    def __init__(
+        self,
+        *,
+        replica: ReplicaId,
+        storage: Storage,
+        sessions: Sessions,
+        operations: Operations,
+        workspaces: CurrentWorkspaces,
+        config: GatewayConfig,
+    ) -> None:
+        self._replica = replica
+        self._storage = storage
         self._operations = operations
-        self._tables = tables
-        self._log_query_text = log_query_text
+        self._workspaces = workspaces
+        self._config = config
+        self._records = TableRecords(storage)
+        self._writes = TableWrites(replica, storage, sessions)
+        self._tables = TemporaryTables(
+            replica=replica,
+            storage=storage,
+            sessions=sessions,
+            writes=self._writes,
+            workspaces=workspaces,
+            limits=config.limits,
+        )
+        permanent = PermanentTables(replica, storage, self._writes)
+        self._sql = SqlCommands(self._tables, permanent)
+        self._commands = DataFrameCommands(self._tables)
+
+    async def stop(self) -> None:
+        """Waits for what goes on in the background."""
+        await self._writes.stop()
 
     async def names(self, session: Session, backend: BackendSession) -> Names:
         """What names mean in the session now."""
-        return await self._tables.names(session, await backend.settings())
+        record = await self._records.read(session)
+        return Names(self._workspaces.now, record.tables, await backend.settings())
 
     async def start(
         self, session: Session, request: bytes, plan: base_pb2.Plan, metadata: Metadata
@@ -47,43 +96,149 @@ class OwnStatements:
         Raises: LodgeError, if the plan may not run.
         """
         relation = sql_input(plan)
-        if relation is None:
+        sql = None if relation is None else sql_of(relation)
+        if sql is None and not concerns_tables(plan):
             return None
-        sql = sql_of(relation)
-        statement = None if sql is None else _recognised(sql.query)
-        if sql is None or statement is None:
+        if sql is not None and not _is_readable(sql.query):
             return None
-        client_request = base_pb2.ExecutePlanRequest.FromString(request)
-        client_request.ClearField("plan")
-        client_request.operation_id = client_request.operation_id or str(uuid.uuid4())
-        backend = BackendSession(session.backend, client_request, metadata)
-        operation = Operation(client_request)
-        if self._log_query_text:
+        operation = _operation(request)
+        backend = BackendSession(session.backend, operation.request, metadata)
+        settings = await backend.settings()
+        statement = None if sql is None else _recognised(sql.query, settings)
+        if sql is not None and statement is None:
+            return None
+        if sql is not None and self._config.log_query_text:
             log.info("statement_recognised", query=sql.query)
-        if isinstance(statement, DropTable):
-            if await self._tables.is_for_spark(session, statement, backend):
-                return None
-            self._operations.start(operation, lambda _: self._tables.drop(session, statement, backend))
+        execution = Execution(session, operation, backend, settings)
+        record = await self._records.read(session)
+        if _knows(record, operation.id):
+            self._operations.start(operation, lambda _: self._followed(execution))
+            return operation
+        if await self._tables.settle(execution, record):
+            record = await self._records.read(session)
+        asked = Asked(execution, record, Names(self._workspaces.now, record.tables, settings))
+        work: Work | None
+        if relation is not None and statement is not None:
+            work = await self._sql.work(statement, SqlStatement(asked, relation))
         else:
-            query = _query(relation, statement, await self.names(session, backend))
-            creation = Creation(statement, query, operation, backend)
-            self._operations.start(operation, lambda _: self._tables.create(session, creation))
+            work = await self._commands.work(asked, plan)
+        if work is None:
+            return None
+        self._operations.start(operation, work)
         return operation
 
+    async def follow(
+        self, session: Session, request: base_pb2.ReattachExecuteRequest, metadata: Metadata
+    ) -> Operation | None:
+        """The operation of a statement that another replica began; None if it is none of Lodge's."""
+        record = await self._records.read(session)
+        if not _knows(record, request.operation_id):
+            return None
+        client_request = base_pb2.ExecutePlanRequest(
+            session_id=request.session_id,
+            user_context=request.user_context,
+            operation_id=request.operation_id,
+            client_type=request.client_type,
+        )
+        client_request.request_options.add().reattach_options.reattachable = True
+        operation = Operation(client_request)
+        backend = BackendSession(session.backend, client_request, metadata)
+        execution = Execution(session, operation, backend, SessionSettings())
+        self._operations.start(operation, lambda _: self._followed(execution))
+        return operation
 
-def _query(relation: relations_pb2.Relation, statement: CreateTemporaryTable, names: Names) -> relations_pb2.Relation:
-    """The client's own relation, with the text of the statement's query alone, and its names resolved."""
-    query = base_pb2.Plan(root=relation)
-    text = sql_of(query.root)
-    if text is None:
-        raise TypeError("The relation is not SQL.")
-    text.query = query_only(text.query, statement)
-    names.resolve(query)
-    return query.root
+    async def before_clone(self, session: Session) -> SessionRecord:
+        """What :meth:`copy_to_clone` needs to know from before the backend makes a clone."""
+        return await self._records.read(session)
+
+    async def copy_to_clone(
+        self,
+        before: SessionRecord,
+        parent: Session,
+        clone: Session,
+        request: base_pb2.CloneSessionRequest,
+        metadata: Metadata,
+    ) -> None:
+        """Gives a session that the backend made as a clone tables of its own. Raises: LodgeError, OSError."""
+        if not before.tables:
+            return
+        client_request = base_pb2.ExecutePlanRequest(
+            session_id=clone.key.client_session_id,
+            user_context=request.user_context,
+            operation_id=str(uuid.uuid4()),
+            client_type=request.client_type,
+        )
+        backend = BackendSession(clone.backend, client_request, metadata)
+        execution = Execution(clone, Operation(client_request), backend, SessionSettings())
+        await self._tables.copy_to_clone(before.tables, parent, execution)
+
+    async def _followed(self, execution: Execution) -> Response:
+        """The answer of a statement that another replica began, or that this one completes in its place.
+
+        Raises: LodgeError if nothing is left of it.
+        """
+        lease_seconds = self._config.lease_duration_seconds
+        observer = LeaseObserver(lease_seconds)
+        while True:
+            record = await self._records.read(execution.session)
+            answer = answer_of(record, execution.operation.id)
+            if answer is not None:
+                return row(_values(answer))
+            pending = _pending(record, execution.operation.id)
+            if pending is None:
+                raise statement_lost()
+            table, write = pending
+            if write.is_published and table is not None:
+                await self._writes.complete(execution, table, write)
+                continue
+            if await self._is_lost(write.replica, observer):
+                if table is None:
+                    raise statement_lost()
+                return await self._tables.take_over(execution, table, write)
+            await asyncio.sleep(min(lease_seconds / 5, _LONGEST_POLL_SECONDS))
+
+    async def _is_lost(self, replica: ReplicaId, observer: LeaseObserver) -> bool:
+        """Whether nobody follows a write any more; of this replica's own, one that no operation runs for."""
+        if replica == self._replica:
+            return True
+        leases = await self._storage.run_lease(self._storage.leases.list)
+        observer.observe(leases, {replica}, time.monotonic())
+        return replica in observer.lost(time.monotonic())
 
 
-def _recognised(sql: str) -> CreateTemporaryTable | DropTable | None:
+def _operation(request: bytes) -> Operation:
+    client_request = without_plan(request)
+    client_request.operation_id = client_request.operation_id or str(uuid.uuid4())
+    return Operation(client_request)
+
+
+def _is_readable(sql: str) -> bool:
+    """Whether a text is a statement that may be Lodge's, however the session reads quotes."""
     try:
-        return recognise(sql)
+        return recognise(sql) is not None or ('"' in sql and recognise(sql, double_quoted_identifiers=True) is not None)
+    except StatementError:
+        return True
+
+
+def _recognised(sql: str, settings: SessionSettings) -> Statement | None:
+    try:
+        return recognise(sql, double_quoted_identifiers=settings.double_quoted_identifiers)
     except StatementError as error:
         raise SyntaxRefusedError("PARSE_SYNTAX_ERROR", "42601", str(error)) from error
+
+
+def _knows(record: SessionRecord, operation_id: str) -> bool:
+    return answer_of(record, operation_id) is not None or _pending(record, operation_id) is not None
+
+
+def _pending(record: SessionRecord, operation_id: str) -> tuple[TemporaryTable | None, PendingWrite] | None:
+    """What an operation is writing, and the temporary table that it is for; None if it writes nothing."""
+    for table in record.tables:
+        for write in table.writes:
+            if write.operation_id == operation_id:
+                return table, write
+    return next(((None, write) for write in record.writes if write.operation_id == operation_id), None)
+
+
+def _values(answer: Answer) -> Values:
+    return dict(answer.values)

@@ -1,51 +1,147 @@
-"""Plans as Lodge reads them: decoded, and the SQL text of a command found in them.
+"""Plans as Lodge reads them: decoded, decompressed, and the SQL text of a command found in them.
 
-Source: Spark: ``base.proto`` (Plan, CompressedOperation), ``commands.proto`` (SqlCommand).
+Guarantees:
+
+1. A plan that was compressed is looked at like others, and compressed again if it was changed.
+2. What this decoder does not follow is told apart from what is no plan (:class:`UnreadablePlanError`): a plan may be
+   nested deeper than a decoder follows, and Spark still takes it.
+
+Source: Spark: ``base.proto`` (Plan, CompressedOperation), ``commands.proto`` (SqlCommand), CompressionUtils.
 """
 
 import asyncio
+from collections.abc import Sequence
+from typing import TypeVar
 
 import zstandard
-from google.protobuf.message import DecodeError
-from pyspark.sql.connect.proto import base_pb2, relations_pb2
+from google.protobuf.message import DecodeError, Message
+from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
 
-from gateway.requests import message_field
+from gateway.errors import LodgeError
+from gateway.requests import field_spans, message_field
+from gateway.sql.parameters import Parameters
 
 INLINE_BYTES = 1024 * 1024
 """A larger message is looked at in a thread of its own, so that other sessions do not wait for it."""
 
 _PLAN = 3
 _MAX_PLAN_BYTES = 512 * 1024 * 1024  # Spark: spark.connect.maxPlanSize
+_FIELD_OF_OPERATION = {
+    base_pb2.Plan.CompressedOperation.OP_TYPE_RELATION: "root",
+    base_pb2.Plan.CompressedOperation.OP_TYPE_COMMAND: "command",
+}
+
+_Request = TypeVar("_Request", bound=Message)
+
+
+class UnreadablePlanError(Exception):
+    """This decoder does not follow the plan.
+
+    Attributes:
+        data: Its bytes, decompressed.
+        was_compressed: Whether they came otherwise.
+    """
+
+    def __init__(self, data: bytes, *, was_compressed: bool = False) -> None:
+        super().__init__("The plan is nested deeper than the decoder follows, or it is no plan.")
+        self.data = data
+        self.was_compressed = was_compressed
 
 
 async def plan_of(request: bytes) -> base_pb2.Plan | None:
-    """The plan of an ``ExecutePlan`` request; None if this decoder cannot follow it, and Spark must judge it."""
+    """The plan of an ``ExecutePlan`` request, decompressed; None if it has none.
+
+    Raises:
+        UnreadablePlanError.
+        LodgeError: It is compressed, and cannot be decompressed.
+    """
     field = message_field(request, _PLAN)
     if field is None:
         return None
     data = bytes(field)
-    if len(data) > INLINE_BYTES:
+    if len(data) > INLINE_BYTES or zstandard.FRAME_HEADER in data:
         return await asyncio.to_thread(_decoded, data)
     return _decoded(data)
 
 
+def with_plan(request: bytes, plan: base_pb2.Plan) -> bytes:
+    """An ``ExecutePlan`` request with another plan, compressed if the first one was."""
+    for number, tag_start, _, start, end in field_spans(memoryview(request), 0, len(request)):
+        if number == _PLAN:
+            first = base_pb2.Plan.FromString(request[start:end])
+            if first.HasField("compressed_operation"):
+                compress_again(first, plan)
+                plan = first
+            rest = request[:tag_start] + request[end:]
+            return rest + base_pb2.ExecutePlanRequest(plan=plan).SerializeToString()
+    raise LookupError("The request has no plan.")
+
+
+def without_plan(request: bytes) -> base_pb2.ExecutePlanRequest:
+    """All else that an ``ExecutePlan`` request says; its plan may be as deep as the decoder follows, and no deeper."""
+    for number, tag_start, _, _, end in field_spans(memoryview(request), 0, len(request)):
+        if number == _PLAN:
+            return base_pb2.ExecutePlanRequest.FromString(request[:tag_start] + request[end:])
+    return base_pb2.ExecutePlanRequest.FromString(request)
+
+
+def decoded(kind: type[_Request], request: bytes) -> _Request:
+    """A request of another kind.
+
+    Raises: UnreadablePlanError.
+    """
+    try:
+        return kind.FromString(request)
+    except DecodeError as error:
+        raise UnreadablePlanError(request) from error
+
+
+def decompressed(plan: base_pb2.Plan) -> base_pb2.Plan:
+    """A plan whose operation was compressed.
+
+    Raises:
+        UnreadablePlanError.
+        LodgeError: It cannot be decompressed.
+    """
+    operation = plan.compressed_operation
+    data = _decompressed(operation.data)
+    field = _FIELD_OF_OPERATION.get(operation.op_type)
+    if field is None:
+        raise UnreadablePlanError(data, was_compressed=True)
+    result = base_pb2.Plan()
+    try:
+        getattr(result, field).ParseFromString(data)
+    except DecodeError as error:
+        raise UnreadablePlanError(data, was_compressed=True) from error
+    return result
+
+
+def compress_again(plan: base_pb2.Plan, changed: base_pb2.Plan) -> None:
+    """Puts what was decompressed and changed in the place of a plan's compressed operation."""
+    plan.compressed_operation.data = _compressed(changed)
+
+
 def sql_input(plan: base_pb2.Plan) -> relations_pb2.Relation | None:
-    """A copy of the relation of a SQL command, with its text and parameters; None if it is no SQL command."""
+    """The relation of a SQL command, with its text and parameters, not to be changed; None if it is no SQL command."""
     if not plan.HasField("command") or not plan.command.HasField("sql_command"):
         return None
-    relation = relations_pb2.Relation()
-    command = plan.command.sql_command
-    if command.HasField("input"):
-        relation.CopyFrom(command.input)
-    else:  # older clients send the text alone
-        relation.sql.query = command.sql
-        relation.sql.pos_args.extend(command.pos_args)
-        relation.sql.pos_arguments.extend(command.pos_arguments)
-        for name, literal in command.args.items():
-            relation.sql.args[name].CopyFrom(literal)
-        for name, expression in command.named_arguments.items():
-            relation.sql.named_arguments[name].CopyFrom(expression)
+    relation = input_of(plan.command.sql_command)
     return relation if sql_of(relation) is not None else None
+
+
+def input_of(command: commands_pb2.SqlCommand) -> relations_pb2.Relation:
+    """The relation of a SQL command; older clients send the text alone."""
+    if command.HasField("input"):
+        return command.input
+    relation = relations_pb2.Relation()
+    relation.sql.query = command.sql
+    relation.sql.pos_args.extend(command.pos_args)
+    relation.sql.pos_arguments.extend(command.pos_arguments)
+    for name, literal in command.args.items():
+        relation.sql.args[name].CopyFrom(literal)
+    for name, expression in command.named_arguments.items():
+        relation.sql.named_arguments[name].CopyFrom(expression)
+    return relation
 
 
 def sql_of(relation: relations_pb2.Relation) -> relations_pb2.SQL | None:
@@ -55,17 +151,45 @@ def sql_of(relation: relations_pb2.Relation) -> relations_pb2.SQL | None:
     return relation.sql if relation.HasField("sql") else None
 
 
-def _decoded(data: bytes) -> base_pb2.Plan | None:
-    """A plan, decompressed if it may be a SQL command; None if it is nested deeper than this decoder follows."""
+def parameters_of(sql: relations_pb2.SQL) -> Parameters:
+    """The parameters of a text that are strings."""
+    named = {name: _string(expression.literal) for name, expression in sql.named_arguments.items()}
+    named |= {name: _string(literal) for name, literal in sql.args.items()}
+    positional = [_string(expression.literal) for expression in sql.pos_arguments]
+    positional += [_string(literal) for literal in sql.pos_args]
+    return Parameters({name: value for name, value in named.items() if value is not None}, positional)
+
+
+def remove_positions(sql: relations_pb2.SQL, positions: Sequence[int]) -> None:
+    """Takes away the positional parameters whose places the text has no more."""
+    values = sql.pos_arguments or sql.pos_args
+    for position in sorted(positions, reverse=True):
+        del values[position]
+
+
+def _string(literal: expressions_pb2.Expression.Literal) -> str | None:
+    return literal.string if literal.WhichOneof("literal_type") == "string" else None
+
+
+def _decoded(data: bytes) -> base_pb2.Plan:
+    plan = decoded(base_pb2.Plan, data)
+    return decompressed(plan) if plan.HasField("compressed_operation") else plan
+
+
+def _decompressed(data: bytes) -> bytes:
     try:
-        plan = base_pb2.Plan.FromString(data)
-        operation = plan.compressed_operation
-        if (
-            plan.WhichOneof("op_type") == "compressed_operation"
-            and operation.op_type == base_pb2.Plan.CompressedOperation.OP_TYPE_COMMAND
-        ):
-            command = zstandard.ZstdDecompressor().decompress(operation.data, max_output_size=_MAX_PLAN_BYTES)
-            plan.command.ParseFromString(command)
-    except (DecodeError, zstandard.ZstdError):
-        return None
-    return plan
+        if zstandard.frame_content_size(data) > _MAX_PLAN_BYTES:
+            raise zstandard.ZstdError("it says that it is larger")
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_PLAN_BYTES, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise LodgeError(
+            "CONNECT_INVALID_PLAN.CANNOT_PARSE",
+            "56K00",
+            f"The compressed plan cannot be decompressed ({error}), or is larger than {_MAX_PLAN_BYTES:,} bytes. Set "
+            "spark.connect.session.planCompression.threshold to -1, or make the plan smaller.",
+        ) from error
+
+
+def _compressed(plan: base_pb2.Plan) -> bytes:
+    operation = plan.root if plan.HasField("root") else plan.command
+    return zstandard.ZstdCompressor().compress(operation.SerializeToString())

@@ -90,24 +90,39 @@ def message_field(data: bytes, wanted: int) -> memoryview | None:
     return found[0] if found else None
 
 
+FieldSpan = tuple[int, int, int, int, int]
+"""The number of a length-delimited field, and the offsets of its tag, its length, its value, and after its value."""
+
+
 def fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:
     """The length-delimited fields of a message, in order; fields of other kinds are passed over.
 
     Raises:
         LodgeError: The bytes are not an encoded message.
     """
-    position, end = 0, len(data)
+    for number, _, _, start, end in field_spans(data, 0, len(data)):
+        yield number, data[start:end]
+
+
+def field_spans(data: memoryview, start: int, end: int) -> Iterator[FieldSpan]:
+    """The places of the same fields, of the message between two offsets.
+
+    Raises:
+        LodgeError: The bytes are not an encoded message.
+    """
+    position = start
     while position < end:
+        begin = position
         tag, position = _varint(data, position)
         number, kind = tag >> 3, tag & 7
         if number == 0:
             raise invalid_request("a field has the number 0")
         if kind == _LENGTH:
-            length, position = _varint(data, position)
-            if position + length > end:
+            length, value = _varint(data, position)
+            if value + length > end:
                 raise invalid_request(f"field {number} ends after the request")
-            yield number, data[position : position + length]
-            position += length
+            yield number, begin, position, value, value + length
+            position = value + length
         elif kind == _VARINT:
             _, position = _varint(data, position)
         elif kind in (_FIXED64, _FIXED32):
@@ -116,6 +131,15 @@ def fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:
             raise invalid_request(f"field {number} has the unknown kind {kind}")
     if position > end:
         raise invalid_request("it is cut off")
+
+
+def varint(number: int) -> bytes:
+    """A number as a message holds it."""
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*encoded, number])
 
 
 def _varint(data: memoryview, position: int) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from gateway.sql.mentioned import mentioned_names
 from gateway.sql.names import quoted
 from gateway.sql.references import Reference
 from gateway.sql.table_options import TableOptions, TableOptionsError, table_options
+from gateway.table_descriptions import permanent_table
 from workspace.workspaces import PathRefusedError, Workspace, Workspaces
 
 _READABLE = re.compile(r"[^0-9A-Za-z]+")
@@ -90,7 +91,7 @@ def scan_relation(
     mentioned: frozenset[str] | None,
     time_zone: str | None = None,
 ) -> relations_pb2.Relation:
-    """A scan of a file, a directory or the files that a pattern selects.
+    """A scan of a file, a directory or the files that a pattern selects; of a permanent table, what reads that.
 
     Args:
         workspaces: All workspaces.
@@ -104,6 +105,9 @@ def scan_relation(
         LodgeError: There is no such path, it may not be read, or it has no reader.
     """
     real = _resolved(workspaces, workspace, path)
+    table = permanent_table(real) if not options and real.is_dir() else None
+    if table is not None:
+        return table
     given = {key.lower(): value for key, value in options.items()}
     if "format" not in given and real.is_file() and not has_reader(path):
         raise LodgeError(
@@ -112,7 +116,7 @@ def scan_relation(
             f"File [{path}] of workspace [{workspace.name}] has no reader for its suffix. Supported are: "
             f"{', '.join(supported_suffixes())}.",
         )
-    source = ScanSource(workspace.name, str(workspace.root), path, excluded=str(workspaces.temporary.root))
+    source = ScanSource(workspace.name, str(workspace.root), path, excluded=tuple(map(str, workspaces.temporary_roots)))
     relation = relations_pb2.Relation()
     read = relation.read.data_source
     read.format = FORMAT

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 from grpc import aio
@@ -10,16 +9,16 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from gateway.backends import SERVICE, Backends
 from gateway.config import GatewayConfig
+from gateway.current_workspaces import CurrentWorkspaces
 from gateway.operations import Operations
 from gateway.own_statements import OwnStatements
 from gateway.service import SparkConnectService
 from gateway.sessions import Sessions, Storage, keep_lease, watch_idle
-from gateway.temporary_tables import TemporaryTables
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
 from workspace.records import ReplicaId, SessionRecords
+from workspace.workspaces import Workspaces
 
-_STORAGE_THREADS = 4
 log = structlog.get_logger(__name__)
 
 
@@ -44,10 +43,10 @@ class Gateway:
         self, config: GatewayConfig, records: SessionRecords, leases: Leases, locations: SessionLocations
     ) -> None:
         self._config = config
-        self._executor = ThreadPoolExecutor(_STORAGE_THREADS, thread_name_prefix="storage")
-        self._storage = Storage(records, leases, locations, self._executor)
+        self._storage = Storage(records, leases, locations)
         self._replica = ReplicaId(f"gateway-{secrets.token_hex(6)}")
-        self._operations = Operations()
+        self._operations = Operations(config.detached_timeout_seconds)
+        self._workspaces = CurrentWorkspaces(config.workspaces)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> str:
@@ -56,19 +55,34 @@ class Gateway:
         Raises:
             ListenError: The address is taken or not this host's.
             LodgeError: The storage of session records cannot be reached.
+            RootError: The default temporary workspace is not what it was when this replica was made.
         """
         config = self._config
-        self._backends = Backends(config.backends)
+        self._backends = Backends(config.backends, config.principal_backends, own_only=config.impersonation)
         self._sessions = Sessions(
             replica=self._replica,
             storage=self._storage,
             backends=self._backends,
             idle_timeout_seconds=config.session_idle_timeout_seconds,
             lease_duration_seconds=config.lease_duration_seconds,
+            impersonation=config.impersonation,
         )
         await self._sessions.renew_lease()
-        tables = TemporaryTables(self._storage, self._sessions, config.workspaces)
-        statements = OwnStatements(self._operations, tables, log_query_text=config.log_query_text)
+        try:
+            await (
+                self._look_at_roots()
+            )  # after the lease, so that of a replica and a move of its home one sees the other
+        except OSError:
+            await self._storage.run(self._storage.leases.delete, self._replica)
+            raise
+        self._statements = statements = OwnStatements(
+            replica=self._replica,
+            storage=self._storage,
+            sessions=self._sessions,
+            operations=self._operations,
+            workspaces=self._workspaces,
+            config=config,
+        )
         self._server = aio.server(
             options=[
                 ("grpc.max_receive_message_length", config.max_message_bytes),
@@ -76,7 +90,7 @@ class Gateway:
                 ("grpc.so_reuseport", 0),
             ]
         )
-        self._service = SparkConnectService(self._sessions, self._operations, statements, config)
+        self._service = SparkConnectService(self._sessions, self._operations, statements, self._workspaces)
         self._server.add_generic_rpc_handlers((self._service,))
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -90,9 +104,36 @@ class Gateway:
         self._tasks = [
             asyncio.create_task(keep_lease(self._sessions, config.lease_duration_seconds)),
             asyncio.create_task(watch_idle(self._sessions, config.session_idle_timeout_seconds)),
+            asyncio.create_task(self._watch_roots(config.lease_duration_seconds / 3)),
         ]
         log.info("gateway_started", replica=self._replica, listen=f"{host}:{port}", backends=config.backends)
         return f"{host}:{port}"
+
+    @property
+    def workspaces(self) -> Workspaces:
+        """As they are now."""
+        return self._workspaces.now
+
+    async def reload(self, workspaces: Workspaces) -> None:
+        """Changes the workspaces while sessions go on; new temporary tables go where the temporary one is now.
+
+        Raises: RootError, OSError; then everything is as it was.
+        """
+        await self._storage.run(self._storage.locations.use, workspaces.temporary.root)
+        self._workspaces.now = workspaces.with_former_roots(self._workspaces.now.temporary_roots)
+
+    async def _look_at_roots(self) -> None:
+        """Finds out where session locations lie by now; another replica may have been told of a new place first."""
+        roots = await self._storage.run(self._storage.locations.known_roots)
+        self._workspaces.now = self._workspaces.now.with_former_roots(roots)
+
+    async def _watch_roots(self, period_seconds: float) -> None:
+        while True:
+            await asyncio.sleep(period_seconds)
+            try:
+                await self._look_at_roots()
+            except Exception as error:  # noqa: BLE001 - a top loop: the roots must be looked at again
+                log.error("roots_not_read", reason=str(error))
 
     async def stop(self, grace_seconds: float) -> None:
         """Stops serving; requests under way have the grace period to end. Sessions end with their backends, if those
@@ -101,12 +142,13 @@ class Gateway:
         await self._server.stop(grace_seconds)
         await self._operations.end_all()
         await self._service.stop()
+        await self._statements.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._sessions.leave_all(end=self._config.backends_end_with_gateway)
         await self._backends.close()
-        self._executor.shutdown()
+        self._storage.close()
         log.info("gateway_stopped", replica=self._replica)
 
     async def _set_health(self, status: int) -> None:

@@ -14,14 +14,12 @@ from typing import Any
 
 import grpc
 import structlog
-from google.protobuf.message import DecodeError
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
-from engine.source import FORMAT
 from gateway.backend_session import BackendSession
 from gateway.backends import SERVICE, Backend
-from gateway.config import GatewayConfig
+from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import (
     STATUS_DETAILS_KEY,
     LodgeError,
@@ -38,9 +36,10 @@ from gateway.forwarding import (
     forward_unary,
     forward_upload,
 )
+from gateway.name_resolution import NameResolution
 from gateway.operations import Operation, Operations
 from gateway.own_statements import OwnStatements
-from gateway.plans import INLINE_BYTES, plan_of
+from gateway.plans import UnreadablePlanError, plan_of
 from gateway.releases import Releases
 from gateway.requests import SessionKey, head, message_field
 from gateway.sessions import Session, Sessions
@@ -62,14 +61,17 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     """Handles every method below ``/spark.connect.SparkConnectService/``, known or not."""
 
     def __init__(
-        self, sessions: Sessions, operations: Operations, statements: OwnStatements, config: GatewayConfig
+        self,
+        sessions: Sessions,
+        operations: Operations,
+        statements: OwnStatements,
+        workspaces: CurrentWorkspaces,
     ) -> None:
         self._sessions = sessions
         self._operations = operations
         self._releases = Releases()
         self._statements = statements
-        roots = (name.partition(".")[0].lower() for name in config.workspaces.by_name)
-        self._looked_for = tuple(text.encode() for text in (*roots, FORMAT))
+        self._resolution = NameResolution(workspaces)
         own: dict[str, Handler] = {
             "AnalyzePlan": self._analyze_plan,
             "Interrupt": self._interrupt,
@@ -172,7 +174,10 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             if code in _UNREADABLE and not has_details(trailing):
                 code, details, trailing = invalid_request(f"the backend answered {details!r}").status()
         if key is not None and _says_session_gone(trailing):
-            await self._forget(key)
+            try:
+                await self._forget(key)
+            except LodgeError as failure:  # the reaper ends what this replica may not
+                log.warning("session_not_ended", reason=str(failure))
         await context.abort(code, details, trailing)
 
     async def _forget(self, key: SessionKey) -> None:
@@ -186,17 +191,20 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return await forward_unary(call.backend, call.method, request, context)
 
     async def _execute_plan(self, call: "_Call", request: bytes, context: Context) -> None:
-        plan = await plan_of(request)
-        if plan is not None:
-            metadata = forwardable(context.invocation_metadata() or ())
-            operation = await self._statements.start(call.existing, request, plan, metadata)
-            if operation is not None:
-                await self._send(operation, "", context)
-                return
-            if self._may_name_workspace(request) and (await self._names(call.existing, request, context)).resolve(plan):
-                full = base_pb2.ExecutePlanRequest.FromString(request)
-                full.plan.CopyFrom(plan)
-                request = full.SerializeToString()
+        def ask() -> Awaitable[Names]:
+            return self._names(call.existing, request, context)
+
+        try:
+            plan = await plan_of(request)
+            if plan is not None:
+                metadata = forwardable(context.invocation_metadata() or ())
+                operation = await self._statements.start(call.existing, request, plan, metadata)
+                if operation is not None:
+                    await self._send(operation, "", context)
+                    return
+                request = await self._resolution.executed(request, plan, ask)
+        except UnreadablePlanError as error:
+            request = await self._resolution.deep(request, base_pb2.ExecutePlanRequest, error, ask)
         await forward_responses(call.backend, call.method, request, context)
 
     async def _names(self, session: Session, request: bytes, context: Context) -> Names:
@@ -207,30 +215,29 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return await self._statements.names(session, backend)
 
     async def _send(self, operation: Operation, last_response_id: str, context: Context) -> None:
-        try:
+        async with self._operations.followed(operation):
             async for response in operation.responses(last_response_id):
                 await context.write(response)
-        finally:
-            if not operation.is_reattachable:
-                await operation.interrupt()
-                self._operations.release(operation)
 
     async def _analyze_plan(self, call: "_Call", request: bytes, context: Context) -> bytes:
-        if len(request) <= INLINE_BYTES and self._may_name_workspace(request):
-            try:
-                message = base_pb2.AnalyzePlanRequest.FromString(request)
-            except DecodeError:
-                return await self._pass_unary(call, request, context)
-            if (await self._names(call.existing, request, context)).resolve(message):
-                request = message.SerializeToString()
+        def ask() -> Awaitable[Names]:
+            return self._names(call.existing, request, context)
+
+        try:
+            request = await self._resolution.analyzed(request, ask)
+        except UnreadablePlanError as error:
+            request = await self._resolution.deep(request, base_pb2.AnalyzePlanRequest, error, ask)
         return await self._pass_unary(call, request, context)
 
     async def _reattach_execute(self, call: "_Call", request: bytes, context: Context) -> None:
+        message = base_pb2.ReattachExecuteRequest.FromString(request)
         operation = self._operations.find(call.key, call.operation_id)
+        if operation is None and call.session is not None:
+            metadata = forwardable(context.invocation_metadata() or ())
+            operation = await self._statements.follow(call.session, message, metadata)
         if operation is None:
             await forward_responses(call.backend, call.method, request, context)
             return
-        message = base_pb2.ReattachExecuteRequest.FromString(request)
         await self._send(operation, message.last_response_id, context)
 
     async def _release_execute(self, call: "_Call", request: bytes, context: Context) -> bytes:
@@ -269,16 +276,23 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return response
 
     async def _clone_session(self, call: "_Call", request: bytes, context: Context) -> bytes:
+        """A clone has tables of its own: what its parent drops or adds later is not its concern."""
+        parent = call.session
+        before = None if parent is None else await self._statements.before_clone(parent)
         response = await self._pass_unary(call, request, context)
         clone = base_pb2.CloneSessionResponse.FromString(response).new_session_id
-        if call.session is not None and clone:
-            await self._sessions.open_clone(SessionKey(call.key.principal, ClientSessionId(clone)), call.session)
+        if parent is None or before is None or not clone:
+            return response
+        key = SessionKey(call.key.principal, ClientSessionId(clone))
+        session = await self._sessions.open_clone(key, parent)
+        try:
+            message = base_pb2.CloneSessionRequest.FromString(request)
+            metadata = forwardable(context.invocation_metadata() or ())
+            await self._statements.copy_to_clone(before, parent, session, message, metadata)
+        except BaseException:
+            await self._sessions.give_up(session)
+            raise
         return response
-
-    def _may_name_workspace(self, request: bytes) -> bool:
-        """Whether a request can refer to a workspace at all: one cheap look at its bytes."""
-        lowered = request.lower() if len(request) <= INLINE_BYTES else request
-        return any(text in lowered for text in self._looked_for)
 
 
 class _Call:

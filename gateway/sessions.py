@@ -9,18 +9,22 @@ Guarantees:
 2. A session with a request under way, or with an operation that runs at its backend, never times out.
 3. A session that ended here is ended for all: the compare-and-swap on the record decides, once.
 4. A replica whose lease is not valid changes no record and touches no location.
+5. With impersonation, a session starts only for a principal that has a backend and an OS user of its own; its location
+   belongs to that user from the first moment that its name can be seen.
 
-Source: design, "Gateway" and "Session records, leases and the reaper".
+Source: design, "Gateway" and "Session records, leases and the reaper"; seed 001, 5.1.10.2.
 """
 
 import asyncio
+import pwd
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import structlog
@@ -28,12 +32,13 @@ from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.backends import SERVICE, Backend, Backends
-from gateway.errors import fenced, session_closed, storage_unavailable
+from gateway.errors import fenced, no_backend, not_impersonated, session_closed, storage_unavailable
 from gateway.requests import SessionKey
 from workspace.leases import HeldLease, Leases
 from workspace.locations import SessionLocations
 from workspace.records import (
     Phase,
+    Principal,
     RecordConflictError,
     RecordExistsError,
     RecordName,
@@ -46,6 +51,7 @@ from workspace.records import (
     StoredRecord,
     record_name,
 )
+from workspace.root_locations import Owner, OwnerError
 from workspace.sessions import (
     EndedSession,
     SessionEndingError,
@@ -57,6 +63,7 @@ from workspace.sessions import (
 )
 
 _BACKEND_CALL_SECONDS = 10.0
+_STORAGE_THREADS = 4
 _RUNNING = {
     base_pb2.GetStatusResponse.OperationStatus.OPERATION_STATE_RUNNING,
     base_pb2.GetStatusResponse.OperationStatus.OPERATION_STATE_TERMINATING,
@@ -73,6 +80,7 @@ class Session:
         key: Who the session is for.
         uuid: The name of its session location.
         backend: Where its statements run.
+        lock: Held while a table's name gets another meaning.
     """
 
     def __init__(self, key: SessionKey, session_uuid: SessionUuid, backend: Backend) -> None:
@@ -81,6 +89,7 @@ class Session:
         self.backend = backend
         self.record_name = record_name(key.principal, key.client_session_id)
         self.last_active_seconds = time.monotonic()
+        self.lock = asyncio.Lock()
         self._under_way = 0
 
     @property
@@ -99,23 +108,47 @@ class Session:
 
 
 class Storage:
-    """What a replica shares with the others, called from the event loop through a bounded executor.
+    """What a replica shares with the others, called from the event loop through bounded executors.
+
+    What may take long has an executor of its own, and so have leases: a replica that removes much must not seem dead.
+    A call that is cancelled is waited for, so that who undoes it knows that it is over.
 
     Raises (all methods): LodgeError if the storage cannot answer.
     """
 
-    def __init__(
-        self, records: SessionRecords, leases: Leases, locations: SessionLocations, executor: Executor
-    ) -> None:
+    def __init__(self, records: SessionRecords, leases: Leases, locations: SessionLocations) -> None:
         self.records = records
         self.leases = leases
         self.locations = locations
-        self._executor = executor
+        self._executor = ThreadPoolExecutor(_STORAGE_THREADS, thread_name_prefix="storage")
+        self._slow_executor = ThreadPoolExecutor(_STORAGE_THREADS, thread_name_prefix="slow-storage")
+        self._lease_executor = ThreadPoolExecutor(1, thread_name_prefix="leases")
 
     async def run(self, function: Callable[..., _Result], *arguments: object) -> _Result:
-        """Calls a blocking function."""
+        """Calls a blocking function that is quick."""
+        return await self._run(self._executor, function, arguments)
+
+    async def run_slow(self, function: Callable[..., _Result], *arguments: object) -> _Result:
+        """Calls a blocking function whose time depends on the size of tables."""
+        return await self._run(self._slow_executor, function, arguments)
+
+    async def run_lease(self, function: Callable[..., _Result], *arguments: object) -> _Result:
+        """Calls a blocking function about leases."""
+        return await self._run(self._lease_executor, function, arguments)
+
+    def close(self) -> None:
+        for executor in (self._executor, self._slow_executor, self._lease_executor):
+            executor.shutdown()
+
+    @staticmethod
+    async def _run(executor: Executor, function: Callable[..., _Result], arguments: Sequence[object]) -> _Result:
+        call = asyncio.get_running_loop().run_in_executor(executor, partial(function, *arguments))
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *arguments))
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            await asyncio.wait([call])
+            call.exception()
+            raise
         except RecordsUnavailableError as error:
             log.error("storage_unavailable", reason=str(error))
             raise storage_unavailable("session records") from error
@@ -133,6 +166,7 @@ class Sessions:
         backends: Where sessions may run.
         idle_timeout_seconds: See ``GatewayConfig``.
         lease_duration_seconds: See ``GatewayConfig``.
+        impersonation: See ``GatewayConfig``.
     """
 
     def __init__(
@@ -143,12 +177,14 @@ class Sessions:
         backends: Backends,
         idle_timeout_seconds: float,
         lease_duration_seconds: float,
+        impersonation: bool = False,
     ) -> None:
         self._replica = replica
         self._storage = storage
         self._backends = backends
         self._idle_timeout_seconds = idle_timeout_seconds
         self._lease_duration_seconds = lease_duration_seconds
+        self._impersonation = impersonation
         self._lease = HeldLease(lease_duration_seconds)
         self._held: dict[SessionKey, Session] = {}
         self._opening: dict[SessionKey, asyncio.Task[Session]] = {}
@@ -166,7 +202,7 @@ class Sessions:
             return session
         opening = self._opening.get(key)
         if opening is None:
-            opening = self._opening[key] = asyncio.create_task(self._open(key, self._choose(key)))
+            opening = self._opening[key] = asyncio.create_task(self._open(key, self._backend_for(key)))
             opening.add_done_callback(lambda _: self._opening.pop(key, None))
         return await asyncio.shield(opening)
 
@@ -180,20 +216,39 @@ class Sessions:
             return None
         return None if stored.record.phase is Phase.ENDING else await self.open(key)
 
-    async def open_clone(self, key: SessionKey, parent: Session) -> None:
+    async def open_clone(self, key: SessionKey, parent: Session) -> Session:
         """Starts the session that a backend made as a clone, where its parent is."""
-        if key not in self._held:
-            await self._open(key, parent.backend)
+        return self._held.get(key) or await self._open(key, parent.backend)
+
+    async def give_up(self, session: Session) -> None:
+        """Ends a session that could not be made whole, here and at its backend."""
+        await self.end(session, reason="incomplete")
+        await self._release_at_backend(session)
 
     def route(self, key: SessionKey) -> Backend:
         """Where to send a request of a session that has no record."""
         session = self._held.get(key)
-        return self._choose(key) if session is None else session.backend
+        return self._backend_for(key) if session is None else session.backend
 
     def require_lease(self) -> None:
         """Raises: LodgeError if this replica may have been taken for dead."""
         if not self._lease.is_valid(time.monotonic()):
             raise fenced()
+
+    async def create_location(self, session: Session) -> Path:
+        """Makes the session location, or takes the one that is there.
+
+        Raises: LodgeError if this replica may not, or the location cannot be the principal's; OSError.
+        """
+        owner = await self._owner_for(session.key.principal)
+        self.require_lease()
+        try:
+            return await self._storage.run(self._storage.locations.create, session.uuid, owner)
+        except OwnerError as error:
+            log.error("location_of_another_owner", location=session.uuid, reason=str(error))
+            raise not_impersonated(
+                session.key.principal, "the session location belongs to another OS user; start a new session"
+            ) from error
 
     async def end(self, session: Session, *, reason: str) -> None:
         """Ends a session that its backend has ended; for all replicas."""
@@ -221,13 +276,13 @@ class Sessions:
                 await self.end(session, reason="gateway stopped")
             else:
                 await self._leave(session)
-        await self._storage.run(self._storage.leases.delete, self._replica)
+        await self._storage.run_lease(self._storage.leases.delete, self._replica)
 
     async def renew_lease(self) -> None:
         """Renews the lease; after a lapse, others may have acted on it, so every session is joined anew."""
         begun_seconds = time.monotonic()
         lapsed = not self._lease.is_valid(begun_seconds)
-        await self._storage.run(self._storage.leases.renew, self._replica)
+        await self._storage.run_lease(self._storage.leases.renew, self._replica)
         self._lease.renewed(begun_seconds)
         if lapsed:
             await self._rejoin()
@@ -263,7 +318,11 @@ class Sessions:
     async def _end_record(self, session: Session, condition: Callable[[SessionRecord], bool], reason: str) -> bool:
         """Ends the session's record if it is still the same session and the condition holds."""
         self.require_lease()
-        result = await self._storage.run(self._end_stored, session, condition)
+        try:
+            result = await self._storage.run_slow(self._end_stored, session, condition)
+        except OSError as error:
+            log.error("session_end_left_to_reaper", reason=str(error))
+            return False
         if result is None:
             return False
         log_ended(log, result)
@@ -284,12 +343,13 @@ class Sessions:
                 continue
 
     async def _open(self, key: SessionKey, backend: Backend) -> Session:
+        await self._owner_for(key.principal)
         self.require_lease()
         try:
             stored, is_new = await self._storage.run(self._join_or_create, key, backend)
         except (SessionEndingError, RecordConflictError) as error:
             raise session_closed(key.client_session_id) from error
-        session = Session(key, stored.record.session_uuid, self._backends.named(stored.record.backend) or backend)
+        session = Session(key, stored.record.session_uuid, self._backends.of_record(stored.record) or backend)
         self._held[key] = session
         with self._log_context(session):
             log.info("session_started" if is_new else "session_adopted", backend=session.backend.address)
@@ -343,8 +403,27 @@ class Sessions:
         except aio.AioRpcError as error:
             log.warning("backend_session_release_failed", reason=error.details())
 
-    def _choose(self, key: SessionKey) -> Backend:
-        return self._backends.choose(self._name(key))
+    def _backend_for(self, key: SessionKey) -> Backend:
+        """Raises: LodgeError"""
+        backend = self._backends.choose(self._name(key), key.principal)
+        if backend is not None:
+            return backend
+        if self._impersonation:
+            raise not_impersonated(key.principal, "no backend runs as that user; ask for one (--principal-backend)")
+        raise no_backend()
+
+    async def _owner_for(self, principal: Principal) -> Owner | None:
+        """The OS user whose files the principal's are; None if that is the user of this process.
+
+        Raises: LodgeError if there is none of that name.
+        """
+        if not self._impersonation:
+            return None
+        try:
+            user = await self._storage.run(pwd.getpwnam, principal)
+        except (KeyError, ValueError) as error:  # a name that no user can have is a ValueError
+            raise not_impersonated(principal, "there is no OS user of that name") from error
+        return Owner(user.pw_uid, user.pw_gid)
 
     @staticmethod
     def _name(key: SessionKey) -> RecordName:

@@ -1,4 +1,4 @@
-"""``CREATE TEMPORARY TABLE … AS`` and ``DROP TABLE``: what the session's temporary tables are made of.
+"""Temporary tables: how one is created, filled, emptied, dropped, and given to a cloned session.
 
 Why it exists: Spark refuses temporary tables. Here one becomes a write by the backend into the session location, then a
 temporary view of the table's name in the backend's session, so that every route to the name resolves it with Spark's
@@ -7,69 +7,83 @@ own rules.
 Guarantees:
 
 1. A name is claimed in the session record before anything is written, so of two statements that create it, one wins.
-2. A creation that fails or is interrupted leaves no name, no view and no file.
-3. The table can be read only when all of its data is written.
-4. Directories have mode 0700 and files 0600, whatever the umask of the backend.
-
-Not guaranteed yet: that the gateway's own death in the middle is made good before the session ends.
+2. A creation that fails or is interrupted leaves no name, no view and no file; an insertion, no row.
+3. A table can be read only when all of its data is written; rows that are inserted appear all at once.
+4. A statement that is asked for again, here or at another replica, has the answer of the first time.
 
 Source: seed 001, 5.1.1-5.1.8, 5.1.13 and 5.4; design, "Temporary tables".
 """
 
-import asyncio
-import io
-import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 
-import pyarrow as pa
 import structlog
-from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
-from pyspark.sql.types import StructType
+from pyspark.sql.connect.proto import base_pb2, relations_pb2
+from pyspark.sql.types import StructField, StructType
 
-from gateway.backend_session import BackendSession, schema_json
-from gateway.errors import LodgeError, session_closed, table_not_found
-from gateway.operations import Operation
-from gateway.session_settings import SessionSettings
+from gateway.answers import Response, ok
+from gateway.config import Limits
+from gateway.current_workspaces import CurrentWorkspaces
+from gateway.errors import BackendError, LodgeError, table_not_found
+from gateway.insertions import Insertion, fitted
+from gateway.limits import check_bytes, check_principals_bytes, check_principals_tables, check_tables
 from gateway.sessions import Session, Sessions, Storage
 from gateway.sql.names import quoted
-from gateway.sql.statements import CreateTemporaryTable, DropTable
-from gateway.workspace_names import Names, invalid_schema
+from gateway.storage_formats import check_columns, refuse_partitions, storage_format
+from gateway.table_changes import begun, dropping
+from gateway.table_listings import create_statement
+from gateway.table_plans import (
+    empty_relation,
+    schema_json,
+    session_table,
+    with_columns_named,
+    write_plan,
+)
+from gateway.table_records import TableRecords
+from gateway.table_writes import Execution, TableWrites, Written
+from gateway.views import views_in
 from workspace.records import (
-    RecordConflictError,
-    RecordNotFoundError,
+    PendingWrite,
+    ReplicaId,
     SessionRecord,
     TableState,
     TableUuid,
     TemporaryTable,
+    WriteKind,
 )
-from workspace.sessions import SessionEndingError, table_named, with_table, without_table
-from workspace.workspaces import Workspaces
+from workspace.sessions import table_named, with_table, without_table
+from workspace.table_copies import copy_table
 
-SqlCommandResult = base_pb2.ExecutePlanResponse.SqlCommandResult
-
-_STORAGE_FORMATS = ("parquet",)
-_ROWS_WRITTEN = "lodge_rows_written"
-_PRIVATE_FILES = {"fs.permissions.umask-mode": "077", "fs.file.impl.disable.cache": "true"}
+_COPY_ATTEMPTS = 5
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Creation:
-    """One ``CREATE TEMPORARY TABLE`` on its way.
+class NewTable:
+    """A table that is to be created.
 
     Attributes:
-        statement: As recognised.
-        query: The client's own relation, with the text of the inner query alone; resolved.
-        operation: The operation under which the client sees it.
-        backend: The client's session at the backend.
+        name: Its own, without the workspace.
+        query: Its rows; resolved. Of a table without any, an empty relation of its columns.
+        columns: What the columns are called; None for the query's own names.
+        storage_format: As the statement gives it; None for the session's.
+        partition_columns: The columns it is partitioned by.
+        options: Of the storage format, as the statement gives them.
+        if_not_exists: Whether a table of that name may exist.
     """
 
-    statement: CreateTemporaryTable
+    name: str
     query: relations_pb2.Relation
-    operation: Operation
-    backend: BackendSession
+    columns: Sequence[str] | None = None
+    storage_format: str | None = None
+    partition_columns: Sequence[str] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    if_not_exists: bool = False
 
 
 class AlreadyExistsError(LodgeError):
@@ -81,292 +95,303 @@ class AlreadyExistsError(LodgeError):
 
 
 class TemporaryTables:
-    """Creates and drops temporary tables of the sessions of this replica."""
+    """The temporary tables of the sessions of this replica.
 
-    def __init__(self, storage: Storage, sessions: Sessions, workspaces: Workspaces) -> None:
+    Args:
+        replica: This replica.
+        storage: Records and locations.
+        sessions: All sessions of the replica.
+        writes: What carries out changes of tables.
+        workspaces: As they are now.
+        limits: Of tables and bytes.
+    """
+
+    def __init__(
+        self,
+        *,
+        replica: ReplicaId,
+        storage: Storage,
+        sessions: Sessions,
+        writes: TableWrites,
+        workspaces: CurrentWorkspaces,
+        limits: Limits,
+    ) -> None:
+        self._replica = replica
         self._storage = storage
         self._sessions = sessions
+        self._writes = writes
         self._workspaces = workspaces
+        self._limits = limits
+        self._records = TableRecords(storage)
 
-    async def names(self, session: Session, settings: SessionSettings) -> Names:
-        """What names mean in the session now."""
-        record = await self._record(session)
-        return Names(self._workspaces, record.tables, settings)
+    async def create(self, execution: Execution, new: NewTable) -> Response:
+        """Creates a table of a query's rows.
 
-    async def create(self, session: Session, creation: Creation) -> SqlCommandResult:
-        """Raises: LodgeError, after everything that was begun is undone."""
-        statement = creation.statement
-        name = self._temporary_name(statement.name)
-        storage_format = (statement.storage_format or "parquet").lower()
-        if storage_format not in _STORAGE_FORMATS:
-            raise LodgeError(
-                "LODGE_STORAGE_FORMAT",
-                "0A000",
-                f"Temporary table [{name}] cannot be stored as [{storage_format}]. Supported: "
-                f"{', '.join(_STORAGE_FORMATS)}.",
-            )
-        schema = await creation.backend.schema(creation.query)
-        _check_columns(statement, schema)
-        await self._check_persistent(name)
-        table = TemporaryTable(name, TableUuid(str(uuid.uuid4())), TableState.CREATING, storage_format)
+        Raises: LodgeError, after everything that was begun is undone.
+        """
+        session, backend = execution.session, execution.backend
+        storage = storage_format(new.storage_format or execution.settings.store_format, new.name)
+        options = storage.options(dict(new.options))
+        schema = named_columns(await backend.schema(new.query), new.columns)
+        check_partition_columns(schema, new.partition_columns)
+        if new.partition_columns and not storage.is_partitionable:
+            raise refuse_partitions(storage)
+        check_columns(storage, schema, new.partition_columns)
+        table_uuid = self._writes.new_directory()
+        write = self._write(execution, table_uuid, schema, WriteKind.CREATION)
+        table = TemporaryTable(
+            name=new.name,
+            uuid=table_uuid,
+            state=TableState.CREATING,
+            storage_format=storage.name,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            partition_columns=tuple(new.partition_columns),
+            options=new.options,
+            writes=(write,),
+        )
         log.info(
             "temporary_table_creation_started",
-            message=f"Temporary table [{name}] is being created.",
-            table=name,
+            message=f"Temporary table [{new.name}] is being created.",
+            table=new.name,
             table_uuid=table.uuid,
         )
-        self._sessions.require_lease()
+        query = new.query if new.columns is None else with_columns_named(new.query, new.columns)
+
+        async def plan(path: str) -> base_pb2.Plan:
+            await self._make_room_for_view(execution, new.name)
+            return write_plan(
+                query, path, storage_format=storage.name, partition_columns=new.partition_columns, options=options
+            )
+
         try:
-            await self._change(session, lambda record: self._claimed(record, table))
+            await self._check_name(session, new.name)
+            answer = await self._writes.carried_out(
+                execution,
+                table,
+                write,
+                begin=lambda record: self._claimed(record, table),
+                plan=plan,
+                check_size=partial(self._check_size, session),
+            )
         except AlreadyExistsError as error:
-            if statement.if_not_exists:
-                return _ok(False, error.text)
+            if new.if_not_exists:
+                return ok(False, error.text)
             raise
-        try:
-            rows = await self._write(session, creation, table, schema)
-        except BaseException as error:
-            await asyncio.shield(self._undo(session, table))
-            if not isinstance(error, (LodgeError, asyncio.CancelledError)):
-                log.exception("temporary_table_creation_broke", table=name)
-                raise LodgeError(
-                    "LODGE_CREATION_FAILED",
-                    "58000",
-                    f"Temporary table [{name}] could not be created; the gateway's log has the reason.",
-                ) from error
-            raise
-        log.info("temporary_table_created", table=name, table_uuid=table.uuid, rows=rows)
-        return _result({"Fragment": pa.array(["0_0"]), "Number of records written": pa.array([rows], pa.int64())})
+        log.info("temporary_table_created", table=table.name, table_uuid=table.uuid)
+        return answer
 
-    async def is_for_spark(self, session: Session, statement: DropTable, backend: BackendSession) -> bool:
-        """Whether a ``DROP TABLE`` means a table of Spark's own catalog; temporary tables are searched first."""
-        if len(statement.name) > 1:
-            return self._workspaces.match(statement.name) is None
-        if table_named(await self._record(session), statement.name[0]) is not None:
-            return False
-        return await backend.table_exists(quoted(statement.name[0]))
+    async def insert(self, execution: Execution, insertion: Insertion) -> Response:
+        """Adds rows to a table, or puts them in the place of its rows.
 
-    async def drop(self, session: Session, statement: DropTable, backend: BackendSession) -> SqlCommandResult:
-        """Raises: LodgeError."""
-        name = statement.name[0] if len(statement.name) == 1 else self._qualified_name(statement.name, "dropped")
-        table = table_named(await self._record(session), name)
-        if table is None or table.state is not TableState.READY:
-            if statement.if_exists:
-                return _ok(False, f"Table [{name}] was not found.")
-            raise LodgeError("TABLE_OR_VIEW_NOT_FOUND", "42P01", f"Table [{name}] is not found.")
+        Raises: LodgeError, after everything that was begun is undone.
+        """
+        session, backend = execution.session, execution.backend
+        table = self._ready(await self._records.read(session), insertion.table)
+        schema = await backend.schema(session_table(table.name))
+        rows = fitted(insertion, await backend.schema(insertion.query), schema)
+        await backend.schema(rows)
+        kind = WriteKind.OVERWRITING if insertion.overwrite else WriteKind.INSERTION
+        write = self._write(execution, self._writes.new_directory(), schema, kind)
+        options = storage_format(table.storage_format, table.name).options(dict(table.options))
+
+        async def plan(path: str) -> base_pb2.Plan:
+            return write_plan(
+                rows,
+                path,
+                storage_format=table.storage_format,
+                partition_columns=table.partition_columns,
+                options=options,
+            )
+
+        replaced_bytes = table.size_bytes if insertion.overwrite else 0
+        answer = await self._writes.carried_out(
+            execution,
+            table,
+            write,
+            begin=lambda record: begun(record, table, write),
+            plan=plan,
+            check_size=partial(self._check_size, session, replaced_bytes=replaced_bytes),
+        )
+        log.info("rows_inserted", table=table.name, overwrite=insertion.overwrite)
+        return answer
+
+    async def truncate(self, execution: Execution, name: str) -> Response:
+        """Removes all rows of a table. Raises: LodgeError."""
+        schema = await execution.backend.schema(session_table(name))
+        empty = empty_relation(schema_json(schema))
+        return await self.insert(execution, Insertion(name, empty, overwrite=True))
+
+    async def drop(self, execution: Execution, table: TemporaryTable) -> Response:
+        """Raises: LodgeError; the table is whole then."""
         log.info(
             "temporary_table_drop_started",
             message=f"Temporary table [{table.name}] is being dropped.",
             table=table.name,
             table_uuid=table.uuid,
         )
-        self._sessions.require_lease()
-        await backend.drop_temp_view(table.name)
-        await self._change(session, lambda record: without_table(record, table.name))
-        await self._remove_files(session, table)
-        log.info("temporary_table_dropped", table=table.name, table_uuid=table.uuid)
-        return _ok(True, f"Temporary table [{table.name}] was dropped.")
-
-    async def _write(self, session: Session, creation: Creation, table: TemporaryTable, schema: StructType) -> int:
-        if await creation.backend.table_exists(f"system.session.{quoted(table.name)}"):
-            raise self._already_exists(table.name)
-        location = await self._storage.run(self._storage.locations.create, session.uuid)
-        directory = str(location / table.uuid)
-        query = creation.query
-        columns = creation.statement.columns
-        if columns is not None:
-            query = relations_pb2.Relation(to_df=relations_pb2.ToDF(input=creation.query, column_names=columns))
-            schema = StructType(
-                [
-                    field.__class__(name, field.dataType, field.nullable, field.metadata)
-                    for name, field in zip(columns, schema.fields, strict=True)
-                ]
-            )
-        result = await creation.backend.execute(
-            base_pb2.Plan(command=_write_command(query, table, directory, creation.statement)),
-            operation_id=creation.operation.id,
-            on_progress=creation.operation.progress,
+        try:
+            schema = schema_json(await execution.backend.schema(session_table(table.name)))
+        except BackendError:  # a table that can be read no more must still be dropped
+            schema = ""
+        write = PendingWrite(
+            table.uuid, execution.operation.id, self._replica, schema, WriteKind.DROP, is_published=True
         )
-        creation.operation.server_side_session_id = result.server_side_session_id
-        await self._register(session, creation.backend, table, _view_command(table, directory, schema))
-        return result.observed.get(_ROWS_WRITTEN, 0)
+        answer = await self._writes.dropped(execution, table, write, lambda record: dropping(record, table, write))
+        log.info("temporary_table_dropped", table=table.name, table_uuid=table.uuid)
+        return answer
 
-    async def _register(
-        self, session: Session, backend: BackendSession, table: TemporaryTable, view: commands_pb2.Command
-    ) -> None:
-        """Makes the written table visible: in the backend's session, then in the record."""
-        self._sessions.require_lease()
-        try:
-            await backend.execute(base_pb2.Plan(command=view))
-        except asyncio.CancelledError:
-            await asyncio.shield(backend.drop_temp_view(table.name))
-            raise
-        ready = TemporaryTable(table.name, table.uuid, TableState.READY, table.storage_format)
-        try:
-            await self._change(session, lambda record: _replaced(record, ready))
-        except BaseException:
-            await asyncio.shield(backend.drop_temp_view(table.name))
-            raise
+    async def create_statement(self, execution: Execution, table: TemporaryTable) -> str:
+        """What ``SHOW CREATE TABLE`` shows. Raises: LodgeError."""
+        schema = await execution.backend.schema(session_table(table.name))
+        return create_statement(table, schema, self._workspaces.now.temporary.name)
 
-    async def _undo(self, session: Session, table: TemporaryTable) -> None:
-        await self._remove_files(session, table)
-        try:
-            await self._change(session, lambda record: _released(record, table))
-        except LodgeError:
-            log.warning("temporary_table_undo_left", table=table.name, table_uuid=table.uuid)
+    async def take_over(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> Response:
+        """Completes a statement whose replica is lost. Raises: LodgeError, after it is undone."""
+        check_size = partial(self._check_size, execution.session)
+        return await self._writes.taken_over(execution, table, write, check_size)
 
-    async def _remove_files(self, session: Session, table: TemporaryTable) -> None:
+    async def settle(self, execution: Execution, record: SessionRecord) -> bool:
+        """Completes what lost replicas had published. Returns: Whether there was anything."""
+        found = [
+            (table, write)
+            for table in record.tables
+            for write in table.writes
+            if write.is_published and write.replica != self._replica
+        ]
+        for table, write in found:
+            await self._writes.complete(execution, table, write)
+        return bool(found)
+
+    async def copy_to_clone(self, tables: Sequence[TemporaryTable], parent: Session, execution: Execution) -> None:
+        """Gives a cloned session tables of its own, in the place of its parent's.
+
+        Args:
+            tables: The parent's, as they were before it was cloned.
+            parent: Their session.
+            execution: In the clone.
+
+        Raises: LodgeError, OSError.
+        """
+        clone = execution.session
+        if self._limits.principal_tables is not None:
+            check_principals_tables(self._limits, await self._records.of_principal(clone.key.principal), len(tables))
+        await self._sessions.create_location(clone)
+        there = (await self._records.read(parent)).tables
+        gone = {table.name for table in tables} - {table.name for table in there if table.parts}
+        for name in gone:
+            await execution.backend.drop_temp_view(name)
+        for table in there:
+            if table.state is TableState.READY:
+                await self._copy_table(table, parent, execution)
+
+    async def _copy_table(self, table: TemporaryTable, parent: Session, execution: Execution) -> None:
+        """Copies a table as it is now; one that its session changes meanwhile is copied anew."""
+        clone = execution.session
+        schema = await execution.backend.schema(session_table(table.name))
+        for _ in range(_COPY_ATTEMPTS):
+            parts = [(part, self._writes.new_directory()) for part in table.parts]
+            writes = tuple(self._write(execution, new, schema, WriteKind.CREATION) for _, new in parts)
+            copying = replace(table, uuid=parts[0][1], state=TableState.CREATING, parts=(), writes=writes)
+            await self._records.change(clone, partial(with_table, table=copying))
+            try:
+                await self._storage.run_slow(self._copy_parts, parent, clone, parts)
+            except FileNotFoundError:
+                await self._records.change(clone, partial(without_table, name=copying.name))
+                await self._writes.remove(clone, [new for _, new in parts])
+                now = table_named(await self._records.read(parent), table.name)
+                if now is None or now.uuid != table.uuid:
+                    await execution.backend.drop_temp_view(table.name)
+                    return
+                table = now
+                continue
+            own = replace(copying, state=TableState.READY, parts=tuple(new for _, new in parts), writes=())
+            await self._writes.show(execution, own, schema)
+            await self._records.change(clone, partial(with_table, table=own))
+            return
+        raise LodgeError(
+            "LODGE_SESSION_BUSY",
+            "40001",
+            f"Temporary table [{table.name}] changes all the time. Clone the session later.",
+        )
+
+    def _copy_parts(self, parent: Session, clone: Session, parts: Sequence[tuple[TableUuid, TableUuid]]) -> None:
         locations = self._storage.locations
+        for old, new in parts:
+            copy_table(locations.directory(parent.uuid, old), locations.path(clone.uuid) / new)
 
-        def remove() -> None:
-            locations.remove_table(session.uuid, table.uuid)
-            for entry in locations.trash_of(session.uuid):
-                if table.uuid in entry:
-                    locations.purge(entry)
-
-        try:
-            await self._storage.run(remove)
-        except OSError as error:
-            log.warning("temporary_table_files_left", table_uuid=table.uuid, reason=str(error))
-
-    async def _record(self, session: Session) -> SessionRecord:
-        try:
-            stored = await self._storage.run(self._storage.records.read, session.record_name)
-        except RecordNotFoundError as error:
-            raise session_closed(session.key.client_session_id) from error
-        return stored.record
-
-    async def _change(self, session: Session, change: Callable[[SessionRecord], SessionRecord]) -> None:
-        def checked(record: SessionRecord) -> SessionRecord:
-            if record.session_uuid != session.uuid:
-                raise SessionEndingError(record)
-            return change(record)
-
-        try:
-            await self._storage.update(session.record_name, checked)
-        except (RecordNotFoundError, SessionEndingError) as error:
-            raise session_closed(session.key.client_session_id) from error
-        except RecordConflictError as error:
-            raise LodgeError(
-                "LODGE_SESSION_BUSY", "40001", "Too many statements change this session's tables. Try again."
-            ) from error
+    async def _check_name(self, session: Session, name: str) -> None:
+        """Raises: LodgeError if a permanent table has the name, or the principal has too many tables."""
+        if await self._storage.run(_is_taken, self._workspaces.now.temporary.root, name):
+            raise self.already_exists(name)
+        if self._limits.principal_tables is not None:
+            if table_named(await self._records.read(session), name) is not None:
+                raise self.already_exists(name)
+            check_principals_tables(self._limits, await self._records.of_principal(session.key.principal))
 
     def _claimed(self, record: SessionRecord, table: TemporaryTable) -> SessionRecord:
         if table_named(record, table.name) is not None:
-            raise self._already_exists(table.name)
+            raise self.already_exists(table.name)
+        check_tables(self._limits, record)
         return with_table(record, table)
 
-    async def _check_persistent(self, name: str) -> None:
-        """Seed 001, 5.1.2: a permanent table of that name in the default temporary workspace."""
-        path = self._workspaces.temporary.root / name
-        if "/" not in name and "\0" not in name and await self._storage.run(path.exists):
-            raise self._already_exists(name)
+    async def _make_room_for_view(self, execution: Execution, name: str) -> None:
+        """Raises: LodgeError if the session has a temporary view of that name that is no remains of a table."""
+        backend = execution.backend
+        if not await backend.table_exists(f"system.session.{quoted(name)}"):
+            return
+        files = await backend.input_files(session_table(name))
+        is_tables = any(f"/{execution.session.uuid}/" in file for file in files)
+        views = {view.lower() for view in views_in(await backend.explained(session_table(name)))}
+        if not is_tables or views != {name.lower()}:
+            raise self.already_exists(name)
+        await backend.drop_temp_view(name)
 
-    def _already_exists(self, name: str) -> "AlreadyExistsError":
-        return AlreadyExistsError(name, self._workspaces.temporary.name)
+    async def _check_size(self, session: Session, written: Written, replaced_bytes: int = 0) -> None:
+        check_bytes(self._limits, await self._records.read(session), written.size_bytes, replaced_bytes)
+        if self._limits.principal_bytes is not None:
+            records = await self._records.of_principal(session.key.principal)
+            check_principals_bytes(self._limits, records, written.size_bytes, replaced_bytes)
 
-    def _temporary_name(self, parts: Sequence[str]) -> str:
-        return parts[0] if len(parts) == 1 else self._qualified_name(parts, "created")
+    def already_exists(self, name: str) -> AlreadyExistsError:
+        return AlreadyExistsError(name, self._workspaces.now.temporary.name)
 
-    def _qualified_name(self, parts: Sequence[str], what: str) -> str:
-        """The table's own name. Raises: LodgeError if it is outside of the default temporary workspace."""
-        match = self._workspaces.match(parts[:-1])
-        if match is None or match[1] != len(parts) - 1:
-            raise invalid_schema(".".join(parts[:-1]), self._workspaces)
-        workspace = match[0]
-        if workspace is self._workspaces.temporary:
-            return parts[-1]
-        if what == "dropped":
-            raise LodgeError(
-                "LODGE_IMMUTABLE_SCHEMA",
-                "42501",
-                f"Unable to create or drop tables/views. Schema [{workspace.name}] is immutable.",
-            )
-        raise LodgeError(
-            "LODGE_NOT_TEMPORARY_WORKSPACE",
-            "42602",
-            "Temporary tables are not allowed to be created outside of default temporary workspace "
-            f"[{self._workspaces.temporary.name}].",
-        )
+    def _write(self, execution: Execution, directory: TableUuid, schema: StructType, kind: WriteKind) -> PendingWrite:
+        return PendingWrite(directory, execution.operation.id, self._replica, schema_json(schema), kind)
+
+    @staticmethod
+    def _ready(record: SessionRecord, name: str) -> TemporaryTable:
+        table = table_named(record, name)
+        if table is None or table.state is not TableState.READY:
+            raise table_not_found(name, "" if table is None else "It is being created or dropped.")
+        return table
 
 
-def _replaced(record: SessionRecord, table: TemporaryTable) -> SessionRecord:
-    claimed = table_named(record, table.name)
-    if claimed is None or claimed.uuid != table.uuid:
-        raise table_not_found(table.name, "It was dropped while it was created.")
-    return with_table(record, table)
+def _is_taken(root: Path, name: str) -> bool:
+    """Whether something in a directory has that name, in any letter case."""
+    if "/" in name:
+        return False
+    return os.path.lexists(root / name) or name.casefold() in (entry.name.casefold() for entry in root.iterdir())
 
 
-def _released(record: SessionRecord, table: TemporaryTable) -> SessionRecord:
-    claimed = table_named(record, table.name)
-    if claimed is None or claimed.uuid != table.uuid:
-        return record
-    return without_table(record, table.name)
-
-
-def _check_columns(statement: CreateTemporaryTable, schema: StructType) -> None:
-    """Seed 001, 5.1.1, rules 1 and 3-5."""
-    if statement.columns is not None and len(statement.columns) != len(schema.fields):
+def named_columns(schema: StructType, columns: Sequence[str] | None) -> StructType:
+    """The schema with the columns called so. Raises: LodgeError if there are more or fewer (seed 001, 5.4)."""
+    if columns is None:
+        return schema
+    if len(columns) != len(schema.fields):
         raise LodgeError(
             "CREATE_VIEW_COLUMN_ARITY_MISMATCH",
             "21S01",
             "Table's field list and the table's query field list have different counts.",
         )
-    names = {name.casefold() for name in statement.columns or schema.names}
-    for column in statement.partition_columns:
+    fields = zip(columns, schema.fields, strict=True)
+    return StructType([StructField(name, field.dataType, field.nullable, field.metadata) for name, field in fields])
+
+
+def check_partition_columns(schema: StructType, columns: Sequence[str]) -> None:
+    """Raises: LodgeError if one is not among the table's (seed 001, 5.4)."""
+    names = {name.casefold() for name in schema.names}
+    for column in columns:
         if column.casefold() not in names:
             raise LodgeError(
                 "COLUMN_NOT_FOUND", "42703", f"Partition column {column} is not in the SELECT list of CTAS!"
             )
-
-
-def _write_command(
-    query: relations_pb2.Relation, table: TemporaryTable, directory: str, statement: CreateTemporaryTable
-) -> commands_pb2.Command:
-    count = expressions_pb2.Expression()
-    count.alias.name.append(_ROWS_WRITTEN)
-    count.alias.expr.unresolved_function.function_name = "count"
-    count.alias.expr.unresolved_function.arguments.add().literal.integer = 1
-    counted = relations_pb2.Relation()
-    counted.collect_metrics.input.CopyFrom(query)
-    counted.collect_metrics.name = _ROWS_WRITTEN
-    counted.collect_metrics.metrics.append(count)
-    write = commands_pb2.WriteOperation(
-        input=counted,
-        source=table.storage_format,
-        path=directory,
-        mode=commands_pb2.WriteOperation.SAVE_MODE_ERROR_IF_EXISTS,
-        partitioning_columns=statement.partition_columns,
-        options=_PRIVATE_FILES,
-    )
-    return commands_pb2.Command(write_operation=write)
-
-
-def _view_command(table: TemporaryTable, directory: str, schema: StructType) -> commands_pb2.Command:
-    """A projection, not the bare files: Spark would let anyone insert into those with open permissions."""
-    scan = relations_pb2.Relation()
-    scan.read.data_source.format = table.storage_format
-    scan.read.data_source.schema = schema_json(schema)
-    scan.read.data_source.paths.append(directory)
-    projection = relations_pb2.Relation()
-    projection.project.input.CopyFrom(scan)
-    for name in schema.names:
-        projection.project.expressions.add().unresolved_attribute.unparsed_identifier = quoted(name)
-    view = commands_pb2.CreateDataFrameViewCommand(
-        input=projection, name=quoted(table.name), is_global=False, replace=False
-    )
-    return commands_pb2.Command(create_dataframe_view=view)
-
-
-def _ok(ok: bool, summary: str) -> SqlCommandResult:
-    return _result({"ok": pa.array([ok]), "summary": pa.array([summary])})
-
-
-def _result(columns: dict[str, pa.Array]) -> SqlCommandResult:
-    """Rows as the client expects the result of a SQL command."""
-    table = pa.table(columns)
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    relation = relations_pb2.Relation()
-    relation.local_relation.data = sink.getvalue()
-    return SqlCommandResult(relation=relation)

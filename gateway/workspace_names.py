@@ -5,10 +5,13 @@ Why it exists: Spark knows nothing of workspaces. ``dfs.tmp.t`` must mean the se
 
 Guarantees:
 
-1. SQL text is never regenerated: only the spans of such references are replaced, in place where their length allows,
-   so that positions in Spark's messages stay right.
+1. Every way to a name is resolved: SQL text and what stands in it (:mod:`gateway.text_names`), tables and columns of
+   DataFrames, expressions as text, calls of the catalog, plans that are compressed.
 2. A reference that cannot be resolved is an error here; none is left for Spark to understand differently.
 3. A path never leaves its workspace (:meth:`workspace.workspaces.Workspaces.resolve`).
+
+Not guaranteed: a column of a DataFrame that is called like a workspace, and whose fields are called like its temporary
+tables and their columns, is taken for the table's column.
 
 A file becomes a reference of the statement itself (``WithRelations``), which Spark drops when the statement ends; so
 nothing is left behind in the session.
@@ -16,30 +19,29 @@ nothing is left behind in the session.
 Source: seed 001, 5.1.8, 5.1.10 and 5.1.11; Spark: SparkConnectPlanner.executeSQLWithRefs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from google.protobuf.message import Message
-from pyspark.sql.connect.proto import relations_pb2
+from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
 
 from engine.errors import ScanOptionError
 from engine.source import FORMAT, SOURCE_OPTIONS, ScanSource
-from gateway.errors import LodgeError, SyntaxRefusedError, table_not_found
-from gateway.scans import NO_OPTIONS, NamedScan, Statement, scan_alias, scan_relation
+from gateway.catalog_calls import resolve_call
+from gateway.errors import LodgeError
+from gateway.hidden_statements import TextPlace
+from gateway.name_lookup import ONE_PATH, NameLookup, invalid_schema, session_name
+from gateway.plan_messages import command_texts, messages
+from gateway.plans import compress_again, decompressed, input_of, parameters_of, remove_positions
 from gateway.session_settings import SessionSettings
-from gateway.sql.lexer import iterate_tokens, tokens
 from gateway.sql.names import quoted
-from gateway.sql.references import Reference, find_references, replace_spans
-from gateway.sql.table_options import TableOptionsError
-from gateway.sql.using_clause import using_clauses, written_options
-from workspace.records import TableState, TemporaryTable
-from workspace.workspaces import Workspace, Workspaces
+from gateway.text_names import TextNames
+from workspace.records import TemporaryTable
+from workspace.workspaces import Workspaces
 
-_ONE_PATH = (
-    f"Data source [{FORMAT}] reads one path of a workspace, as text: load('dfs.`a.csv`'), or in SQL "
-    "OPTIONS (path 'dfs.`a.csv`'). It cannot be read as a stream."
-)
+__all__ = ["Names", "invalid_schema"]
+
+_Expression = expressions_pb2.Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,39 +58,113 @@ class Names:
     tables: Sequence[TemporaryTable]
     settings: SessionSettings
 
-    def resolve(self, message: Message) -> bool:
-        """Resolves all references in a request or plan, in place.
+    def resolve(self, message: Message, aliases: Iterable[str] = ()) -> bool:
+        """Resolves all references in a request or plan, in place. Reads files, and may take long.
+
+        Args:
+            message: The request, the plan or a part of it.
+            aliases: Names that the rest of the plan defines.
 
         Returns: Whether anything was changed.
-        Raises: LodgeError.
+        Raises: LodgeError, UnreadablePlanError.
         """
+        return _Resolver(self.lookup).resolve(message, aliases)
+
+    @property
+    def lookup(self) -> NameLookup:
+        """What a single name means."""
+        return NameLookup(self.workspaces, self.tables, self.settings)
+
+
+class _Resolver:
+    """Resolves the names in one request."""
+
+    def __init__(self, lookup: NameLookup) -> None:
+        self._lookup = lookup
+        self._texts = TextNames(lookup)
+        self._aliases = frozenset[str]()
+        self._commands = set[int]()
+        self._by_kind: dict[str, Callable[..., bool]] = {
+            base_pb2.Plan.DESCRIPTOR.full_name: self._resolve_plan,
+            commands_pb2.SqlCommand.DESCRIPTOR.full_name: self._resolve_old_command,
+            commands_pb2.WriteStreamOperationStart.DESCRIPTOR.full_name: self._refuse_stream,
+            relations_pb2.Relation.DESCRIPTOR.full_name: self._resolve_relation,
+            _Expression.ExpressionString.DESCRIPTOR.full_name: self._resolve_expression,
+            _Expression.UnresolvedAttribute.DESCRIPTOR.full_name: self._resolve_attribute,
+            _Expression.UnresolvedStar.DESCRIPTOR.full_name: self._resolve_star,
+            _Expression.UnresolvedRegex.DESCRIPTOR.full_name: self._resolve_regex,
+        }
+
+    def resolve(self, root: Message, aliases: Iterable[str] = ()) -> bool:
+        found = messages(root)
+        commands = (message for message in found if isinstance(message, commands_pb2.SqlCommand))
+        self._commands = {id(text) for command in commands for text in command_texts(command)}
+        relations = (message for message in found if isinstance(message, relations_pb2.Relation))
+        own = (relation.subquery_alias.alias for relation in relations if relation.HasField("subquery_alias"))
+        self._aliases = frozenset(alias.casefold() for alias in (*own, *aliases))
         changed = False
-        for child in list(_children(message)):
-            changed |= self.resolve(child)
-        if isinstance(message, relations_pb2.Relation):
-            changed |= self._resolve_relation(message)
+        for message in found:
+            changed |= self._by_kind[message.DESCRIPTOR.full_name](message)
         return changed
+
+    def _resolve_plan(self, plan: base_pb2.Plan) -> bool:
+        if not plan.HasField("compressed_operation"):
+            return False
+        operation = decompressed(plan)
+        changed = _Resolver(self._lookup).resolve(operation)
+        if changed:
+            compress_again(plan, operation)
+        return changed
+
+    def _resolve_old_command(self, command: commands_pb2.SqlCommand) -> bool:
+        """Older clients send the text alone."""
+        if command.HasField("input") or not command.sql:
+            return False
+        relation = input_of(command)
+        if not self._resolve_text(relation, TextPlace.COMMAND):
+            return False
+        command.Clear()
+        command.input.CopyFrom(relation)
+        return True
+
+    def _refuse_stream(self, stream: commands_pb2.WriteStreamOperationStart) -> bool:
+        """A stream into a temporary table is a command of Lodge's own, and does not come here."""
+        if self._lookup.whole(stream.table_name.strip()) is None:
+            return False
+        raise LodgeError(
+            "LODGE_STREAMING_WRITE",
+            "0A000",
+            f"[{stream.table_name}] is in a workspace, and no stream can be written there. Write it into files, "
+            "writeStream.start(path), or into a table of Spark's.",
+        )
 
     def _resolve_relation(self, relation: relations_pb2.Relation) -> bool:
         kind = relation.WhichOneof("rel_type")
         if kind == "sql":
-            text, scans = self._resolved_text(relation.sql.query)
-            if text == relation.sql.query:
-                return False
-            relation.sql.query = text
-            if scans:
-                root = relations_pb2.Relation()
-                root.CopyFrom(relation)
-                relation.with_relations.root.CopyFrom(root)
-                relation.with_relations.references.extend(scans)
-            return True
+            return self._resolve_text(relation, TextPlace.COMMAND if id(relation) in self._commands else TextPlace.PLAN)
         if kind == "with_relations" and relation.with_relations.root.HasField("with_relations"):
             return self._flatten(relation.with_relations)
         if kind == "read" and relation.read.HasField("named_table"):
             return self._resolve_named_table(relation)
         if kind == "read" and relation.read.data_source.format.lower() == FORMAT:
             return self._resolve_data_source(relation)
-        return False
+        if kind == "relation_changes":
+            return self._resolve_changes(relation.relation_changes)
+        return kind == "catalog" and resolve_call(self._lookup, relation)
+
+    def _resolve_text(self, relation: relations_pb2.Relation, place: TextPlace) -> bool:
+        sql = relation.sql
+        resolved = self._texts.resolved(sql.query, place, parameters_of(sql))
+        if resolved.text == sql.query:
+            return False
+        sql.query = resolved.text
+        remove_positions(sql, sorted(resolved.unused_positions))
+        if resolved.scans:
+            root = relations_pb2.Relation()
+            root.CopyFrom(relation)
+            relation.with_relations.root.CopyFrom(root)
+            relation.with_relations.references.extend(resolved.scans)
+        return True
 
     @staticmethod
     def _flatten(outer: relations_pb2.WithRelations) -> bool:
@@ -103,18 +179,30 @@ class Names:
 
     def _resolve_named_table(self, relation: relations_pb2.Relation) -> bool:
         text = relation.read.named_table.unparsed_identifier
-        reference = self._whole(text.rstrip())
+        reference = self._lookup.whole(text.strip())
         if reference is None:
             return False
-        workspace, rest = self._split(reference)
-        table = self._temporary_table(workspace, rest)
+        workspace, rest = self._lookup.split(reference)
+        table = self._lookup.temporary_table(workspace, rest[0]) if len(rest) == 1 else None
         if table is not None:
-            relation.read.named_table.unparsed_identifier = f"system.session.{quoted(table.name)}"
-        else:
-            if relation.read.is_streaming:
-                raise LodgeError("LODGE_STREAMING_SCAN", "0A000", f"[{text}] is a file and cannot be read as a stream.")
-            relation.read.CopyFrom(self._scan(workspace, rest, options=relation.read.named_table.options).read)
+            relation.read.named_table.unparsed_identifier = session_name(table)
+            return True
+        if relation.read.is_streaming:
+            raise LodgeError("LODGE_STREAMING_SCAN", "0A000", f"[{text}] is a file and cannot be read as a stream.")
+        scan = self._lookup.scan(workspace, rest, options=relation.read.named_table.options)
+        _put(relation, scan)
         return True
+
+    def _resolve_changes(self, changes: relations_pb2.RelationChanges) -> bool:
+        reference = self._lookup.whole(changes.unparsed_identifier.strip())
+        if reference is None:
+            return False
+        raise LodgeError(
+            "LODGE_NO_CHANGES",
+            "0A000",
+            f"[{changes.unparsed_identifier}] is in a workspace, and no changes are kept of what is there. Read it by "
+            "spark.table(...).",
+        )
 
     def _resolve_data_source(self, relation: relations_pb2.Relation) -> bool:
         """A scan by the name of Lodge's data source: its path is a reference like those in SQL.
@@ -130,184 +218,73 @@ class Names:
             return self._resolve_again(relation, options)
         paths = [*source.paths, *filter(None, [options.pop("path", "")])]
         if relation.read.is_streaming or len(paths) != 1:
-            raise LodgeError("LODGE_SCAN_OPTIONS", "0A000", _ONE_PATH)
-        workspace, rest = self._path(paths[0])
-        relation.read.CopyFrom(self._scan(workspace, rest, options=options).read)
+            raise LodgeError("LODGE_SCAN_OPTIONS", "0A000", ONE_PATH)
+        workspace, rest = self._lookup.path(paths[0])
+        _put(relation, self._lookup.scan(workspace, rest, options=options))
         return True
 
     def _resolve_again(self, relation: relations_pb2.Relation, options: dict[str, str]) -> bool:
-        workspace = self.workspaces.by_name.get(options["workspace"])
+        workspace = self._lookup.workspaces.by_name.get(options["workspace"])
         path = options.get("path")
         if workspace is None or path is None:
-            raise LodgeError("LODGE_SCAN_OPTIONS", "0A000", _ONE_PATH)
+            raise LodgeError("LODGE_SCAN_OPTIONS", "0A000", ONE_PATH)
         own = {key: value for key, value in options.items() if key not in SOURCE_OPTIONS}
         try:
             mentioned = ScanSource.mentioned_in(options)
         except ScanOptionError as error:
             raise LodgeError("LODGE_SCAN_OPTIONS", "22023", str(error)) from error
-        relation.read.CopyFrom(self._scan(workspace, [path], options=own, mentioned=mentioned).read)
+        _put(relation, self._lookup.scan(workspace, [path], options=own, mentioned=mentioned))
         return True
 
-    def _path(self, text: str) -> tuple[Workspace, Sequence[str]]:
-        """The workspace and the rest of a name that stands alone in a text."""
-        reference = self._whole(text)
-        if reference is None:
-            names = ", ".join(self.workspaces.by_name)
+    def _resolve_expression(self, expression: expressions_pb2.Expression.ExpressionString) -> bool:
+        resolved = self._texts.resolved(expression.expression)
+        if resolved.scans:
             raise LodgeError(
-                "LODGE_PATH_REFUSED", "42501", f"[{text}] is no path of a workspace ({names}). {_ONE_PATH}"
-            )
-        return self._split(reference)
-
-    def _whole(self, text: str) -> Reference | None:
-        """The reference that the whole text is; None if it is none."""
-        return next((one for one in self._references(text) if (one.start, one.end) == (0, len(text))), None)
-
-    def _resolved_text(self, text: str) -> tuple[str, Sequence[relations_pb2.Relation]]:
-        """The text with its references replaced, and the scans that it then refers to."""
-        text = self._with_sources(text)
-        references = self._references(text)
-        if not references:
-            return text, ()
-        statement = Statement(
-            tokens(text, double_quoted_identifiers=self.settings.double_quoted_identifiers), references
-        )
-        spans: list[tuple[int, int, str]] = []
-        scans: dict[tuple[str, str], NamedScan] = {}
-        for reference in sorted(references, key=lambda reference: not reference.is_table):
-            replacement = self._replacement(reference, statement, scans)
-            if replacement is not None:
-                spans.append((reference.start, *replacement))
-        if scans:
-            _refuse_view(text)
-        return replace_spans(text, sorted(spans)), [scan.relation() for scan in scans.values()]
-
-    def _with_sources(self, text: str) -> str:
-        """The text with the options of Lodge's data source made whole, as in ``CREATE VIEW … USING lodge OPTIONS``."""
-        if FORMAT not in text.lower():
-            return text
-        found = tokens(text, double_quoted_identifiers=self.settings.double_quoted_identifiers)
-        try:
-            clauses = using_clauses(found, FORMAT)
-        except TableOptionsError as error:
-            raise SyntaxRefusedError("PARSE_SYNTAX_ERROR", "42601", f"{error} (pos {error.start})") from error
-        return replace_spans(text, [(one.start, one.end, self._source_options(one.values)) for one in clauses])
-
-    def _source_options(self, values: Mapping[str, str]) -> str:
-        options = dict(values)
-        paths = [options.pop(key) for key in list(options) if key.lower() == "path"]
-        if len(paths) != 1:
-            raise LodgeError("LODGE_SCAN_OPTIONS", "0A000", _ONE_PATH)
-        workspace, rest = self._path(paths[0])
-        source = self._scan(workspace, rest, options=options).read.data_source
-        if "schema" in map(str.lower, options):
-            raise LodgeError(
-                "LODGE_SCAN_OPTIONS", "0A000", "Option [schema] is for queries. Put the columns behind the view's name."
-            )
-        return written_options(source.options)
-
-    def _replacement(
-        self, reference: Reference, statement: Statement, scans: dict[tuple[str, str], NamedScan]
-    ) -> tuple[int, str] | None:
-        """Where what is replaced ends, and what stands there instead."""
-        workspace, rest = self._split(reference)
-        key = (workspace.name, rest[0])
-        if not reference.is_table and key in scans:
-            return reference.end, ".".join([scans[key].alias, *map(quoted, rest[1:])])
-        if workspace is self.workspaces.temporary and self._table_named(rest[0]) is not None:
-            table = self._temporary_table(workspace, rest[:1] if not reference.is_table else rest)
-            if table is not None:
-                name = ".".join(map(quoted, (table.name, *rest[1:])))
-                return reference.end, f"system.session.{name}" if reference.is_table else name
-        if not reference.is_table:
-            return None
-        options, end = statement.options_of(reference)
-        if key in scans and scans[key].options != options:
-            raise LodgeError(
-                "LODGE_SCAN_OPTIONS",
+                "LODGE_FILE_IN_EXPRESSION",
                 "0A000",
-                f"[{'.'.join(key)}] is in this statement twice, with different options. Give the same to both.",
+                f"[{expression.expression}] reads a file, which an expression of a DataFrame cannot. Join with "
+                "spark.table(...), or make a view of it first: spark.table(...).createOrReplaceTempView(...).",
             )
-        if key not in scans:
-            scan = self._scan(workspace, rest, options=options, mentioned=statement.mentioned)
-            scans[key] = NamedScan(scan_alias(rest[0], end - reference.start), options, scan)
-        return end, scans[key].alias
+        changed = resolved.text != expression.expression
+        expression.expression = resolved.text
+        return changed
 
-    def _references(self, text: str) -> Sequence[Reference]:
-        return find_references(
-            text, self._workspace_parts, double_quoted_identifiers=self.settings.double_quoted_identifiers
-        )
+    def _resolve_attribute(self, attribute: expressions_pb2.Expression.UnresolvedAttribute) -> bool:
+        name = self._column(attribute.unparsed_identifier)
+        if name is None:
+            return False
+        attribute.unparsed_identifier = ".".join(map(quoted, name))
+        return True
 
-    def _workspace_parts(self, parts: Sequence[str]) -> int:
-        match = self.workspaces.match(parts)
-        return 0 if match is None else match[1]
+    def _resolve_star(self, star: expressions_pb2.Expression.UnresolvedStar) -> bool:
+        """``t.*``."""
+        name = self._column(star.unparsed_target.removesuffix(".*"))
+        if name is None or not star.unparsed_target.endswith(".*"):
+            return False
+        star.unparsed_target = ".".join([*map(quoted, name), "*"])
+        return True
 
-    def _split(self, reference: Reference) -> tuple[Workspace, Sequence[str]]:
-        match = self.workspaces.match(reference.parts[: reference.workspace_parts])
-        if match is None:
-            raise LookupError(reference.parts)
-        return match[0], reference.parts[reference.workspace_parts :]
+    def _resolve_regex(self, regex: expressions_pb2.Expression.UnresolvedRegex) -> bool:
+        """``t.`a.*` ``; Spark takes what stands before the last quoted part as it is."""
+        name = self._column(regex.col_name)
+        if name is None or len(name) != 2:
+            return False
+        regex.col_name = f"{name[0]}.{quoted(name[1])}"
+        return True
 
-    def _table_named(self, name: str) -> TemporaryTable | None:
-        folded = name.casefold()
-        return next((table for table in self.tables if table.name.casefold() == folded), None)
-
-    def _temporary_table(self, workspace: Workspace, rest: Sequence[str]) -> TemporaryTable | None:
-        if workspace is not self.workspaces.temporary or len(rest) != 1:
+    def _column(self, text: str) -> Sequence[str] | None:
+        """The name of a column, or of all of a table's, by the table alone; None if it is not one by the workspace."""
+        reference = self._lookup.whole(text)
+        if reference is None or reference.parts[0].casefold() in self._aliases:
             return None
-        table = self._table_named(rest[0])
-        if table is not None and table.state is not TableState.READY:
-            raise table_not_found(f"{workspace.name}.{rest[0]}", "It is still being created.")
-        return table
-
-    def _scan(
-        self,
-        workspace: Workspace,
-        rest: Sequence[str],
-        *,
-        options: Mapping[str, str] = NO_OPTIONS,
-        mentioned: frozenset[str] | None = None,
-    ) -> relations_pb2.Relation:
-        """A scan of the files that a reference names."""
-        if len(rest) != 1:
-            raise invalid_schema(
-                ".".join((workspace.name, *rest[:-1])),
-                self.workspaces,
-                hint=f" A file's name stands in backquotes: {workspace.name}.`{'.'.join(rest)}`.",
-            )
-        return scan_relation(
-            self.workspaces, workspace, rest[0], options=options, mentioned=mentioned, time_zone=self.settings.time_zone
-        )
+        workspace, rest = self._lookup.split(reference)
+        table = self._lookup.temporary_table(workspace, rest[0])
+        return None if table is None else [table.name, *rest[1:]]
 
 
-def invalid_schema(name: str, workspaces: Workspaces, hint: str = "") -> LodgeError:
-    """Seed 001, 5.4: an absent workspace."""
-    return LodgeError(
-        "SCHEMA_NOT_FOUND",
-        "42704",
-        f"Schema [{name}] is not valid with respect to either root schema or current default schema. "
-        f"Current default schema: {workspaces.temporary.name}.{hint}",
-    )
-
-
-def _children(message: Message) -> Iterator[Message]:
-    for descriptor, value in message.ListFields():
-        if descriptor.message_type is None:
-            continue
-        if isinstance(value, Message):
-            yield value
-        elif isinstance(value, Mapping):
-            yield from (item for item in value.values() if isinstance(item, Message))
-        else:
-            yield from value
-
-
-def _refuse_view(text: str) -> None:
-    """A view keeps its text, and would look for the scan's name long after the statement."""
-    words = [token.value.lower() for token in islice(iterate_tokens(text), 8)]
-    if words[:1] in (["create"], ["alter"]) and "view" in words:
-        raise LodgeError(
-            "LODGE_VIEW_OVER_FILE",
-            "0A000",
-            "A view cannot be made over a file by its workspace name. Make a temporary table of it, or a view of the "
-            "DataFrame: spark.table(...).createOrReplaceTempView(...).",
-        )
+def _put(relation: relations_pb2.Relation, other: relations_pb2.Relation) -> None:
+    """Another relation in the place of one, which keeps what the client calls it."""
+    common = relations_pb2.RelationCommon()
+    common.CopyFrom(relation.common)
+    relation.CopyFrom(other)
+    relation.common.CopyFrom(common)

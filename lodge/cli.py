@@ -7,7 +7,7 @@ once.
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
@@ -28,14 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _Parser(prog="lodge", description="A session gateway for Apache Spark Connect.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"lodge {version('spark-lodge')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    serve = _add_command(commands, "serve", "Serve clients, until SIGINT or SIGTERM.")
+    serve = _add_command(commands, "serve", "Serve clients, until SIGINT or SIGTERM; SIGHUP reads the settings anew.")
     reap = _add_command(commands, "reap", "Remove what dead gateways left behind, until SIGINT or SIGTERM.")
     serve_options = SettingsOptions(ServeSettings, serve)
     reap_options = SettingsOptions(ReapSettings, reap)
     parsed = parser.parse_args(arguments)
     try:
         if parsed.command == "serve":
-            _serve(serve_options.read(parsed))
+            _serve(lambda: serve_options.read(parsed))
         else:
             _reap(reap_options.read(parsed))
     except LodgeError as error:
@@ -49,21 +49,23 @@ def _add_command(commands: "argparse._SubParsersAction[_Parser]", name: str, pur
     return commands.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
 
 
-def _serve(settings: ServeSettings) -> None:
+def _serve(read_settings: Callable[[], ServeSettings]) -> None:
     from lodge.workspaces import workspaces_of  # noqa: PLC0415
 
+    settings = read_settings()
     workspaces = workspaces_of(settings)
 
     from lodge.tuning import settle_memory, start_grpc  # noqa: PLC0415
 
     start_grpc()
 
+    from lodge.configuration import Configuration  # noqa: PLC0415
     from lodge.logs import set_up_logs  # noqa: PLC0415
     from lodge.serve import serve  # noqa: PLC0415
 
     settle_memory()
     set_up_logs(settings.log_level)
-    asyncio.run(serve(settings, workspaces))
+    asyncio.run(serve(Configuration(settings, workspaces, read_settings)))
 
 
 def _reap(settings: ReapSettings) -> None:

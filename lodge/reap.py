@@ -13,6 +13,7 @@ from reaper.reaper import Reaper
 from workspace.lease_files import FileLeases
 from workspace.locations import SessionLocations
 from workspace.record_files import FileSessionRecords
+from workspace.roots import HomeMovedError, RootError, home_of
 from workspace.workspaces import Workspaces
 
 _SHORTEST_PERIOD_SECONDS = 0.2
@@ -33,7 +34,12 @@ async def reap(settings: ReapSettings, workspaces: Workspaces) -> None:
     reaper = _reaper(settings, workspaces)
     period_seconds = period_seconds_of(settings)
     _log.info("reaper_started", workspace=workspaces.temporary.name, period_seconds=period_seconds)
-    await asyncio.to_thread(reaper.run, stop, period_seconds)
+    while not stop.is_set():
+        try:
+            await asyncio.to_thread(reaper.run, stop, period_seconds)
+        except HomeMovedError as error:
+            _log.warning("reaper_followed_home", reason=str(error))
+            reaper = _reaper(settings, workspaces)
     _log.info("reaper_stopped")
 
 
@@ -45,21 +51,23 @@ def period_seconds_of(settings: ReapSettings) -> float:
 
 def initialised_locations(workspaces: Workspaces) -> SessionLocations:
     """Raises: StartError if Lodge's own directories cannot be made in the default temporary workspace."""
-    locations = SessionLocations(workspaces.temporary.root)
+    name, root = workspaces.temporary.name, workspaces.temporary.root
     try:
+        locations = SessionLocations(root, home_of(root))
         locations.initialise()
+    except RootError as error:
+        raise StartError(f"The workspace [{name}] cannot be used: {error}") from None
     except OSError as error:
-        name = workspaces.temporary.name
         raise StartError(f"The workspace [{name}] cannot be used: {error}. Correct its storage.") from None
     return locations
 
 
 def _reaper(settings: ReapSettings, workspaces: Workspaces) -> Reaper:
-    root = workspaces.temporary.root
+    locations = initialised_locations(workspaces)
     return Reaper(
-        records=FileSessionRecords(root),
-        leases=FileLeases(root),
-        locations=initialised_locations(workspaces),
+        records=FileSessionRecords(locations.home),
+        leases=FileLeases(locations.home),
+        locations=locations,
         lease_duration_seconds=settings.lease_duration.total_seconds(),
         grace_period_seconds=settings.grace_period.total_seconds(),
         monotonic=time.monotonic,

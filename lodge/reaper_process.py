@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
 import structlog
@@ -25,9 +25,13 @@ class _ReaperDiedEarlyError(Exception):
 
 
 @asynccontextmanager
-async def reaper_process(settings: ReapSettings, workspaces: Workspaces) -> AsyncIterator[None]:
-    """Keeps a reaper running for the time of the block; to be entered in the main thread."""
-    keeping = asyncio.create_task(_keep_running(environment_for(settings, workspaces)))
+async def reaper_process(environment: Callable[[], Mapping[str, str]]) -> AsyncIterator[None]:
+    """Keeps a reaper running for the time of the block; to be entered in the main thread.
+
+    Args:
+        environment: As :func:`environment_for` makes it, of what holds when a reaper is started.
+    """
+    keeping = asyncio.create_task(_keep_running(environment))
     try:
         yield
     finally:
@@ -54,7 +58,7 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.6f}"
 
 
-async def _keep_running(environment: Mapping[str, str]) -> None:
+async def _keep_running(environment: Callable[[], Mapping[str, str]]) -> None:
     while True:
         await _run(environment)
 
@@ -63,14 +67,14 @@ async def _keep_running(environment: Mapping[str, str]) -> None:
     retry=tenacity.retry_if_exception_type(_ReaperDiedEarlyError),
     wait=tenacity.wait_random_exponential(multiplier=0.5, max=30),
 )
-async def _run(environment: Mapping[str, str]) -> None:
+async def _run(environment: Callable[[], Mapping[str, str]]) -> None:
     """Runs one reaper to its end.
 
     Raises: _ReaperDiedEarlyError if it had not worked for long; the next one then waits.
     """
     begun_seconds = time.monotonic()
     try:
-        process = await start_child([sys.executable, "-m", "lodge", "reap"], environment=environment)
+        process = await start_child([sys.executable, "-m", "lodge", "reap"], environment=environment())
     except OSError as error:
         _log.error("reaper_process_failed", reason=str(error))
         raise _ReaperDiedEarlyError from error

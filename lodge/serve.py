@@ -2,7 +2,7 @@
 
 What is started last is stopped first: the local Spark, the reaper, the gateway; so the gateway ends its
 sessions while their backend is there. SIGINT and SIGTERM stop all of it, once; a second signal does not cut
-the stop short.
+the stop short. SIGHUP reads the settings anew (:mod:`lodge.configuration`).
 """
 
 import asyncio
@@ -12,16 +12,20 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import structlog
 
-from gateway.config import GatewayConfig
+from gateway.config import GatewayConfig, Limits
 from gateway.errors import LodgeError as GatewayError
 from gateway.server import Gateway, ListenError
+from lodge.configuration import Configuration
 from lodge.embedded_spark import EmbeddedSpark, started_spark
 from lodge.errors import StartError
+from lodge.impersonation import check_impersonation
 from lodge.reap import initialised_locations
 from lodge.reaper_process import reaper_process
 from lodge.settings import ServeSettings
 from workspace.lease_files import FileLeases
 from workspace.record_files import FileSessionRecords
+from workspace.records import Principal
+from workspace.roots import RootError
 from workspace.workspaces import Workspaces
 
 _STOP_SECONDS = 10
@@ -29,12 +33,13 @@ _STOP_SECONDS = 10
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-async def serve(settings: ServeSettings, workspaces: Workspaces) -> None:
+async def serve(configuration: Configuration) -> None:
     """Serves until SIGINT or SIGTERM.
 
     Raises: StartError if something does not start, or the local Spark stops.
     """
-    serving = asyncio.create_task(_serve(settings, workspaces))
+    reload = asyncio.Event()
+    serving = asyncio.create_task(_serve(configuration, reload))
 
     def stop() -> None:
         if not serving.cancelling():
@@ -44,27 +49,43 @@ async def serve(settings: ServeSettings, workspaces: Workspaces) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
+    loop.add_signal_handler(signal.SIGHUP, reload.set)
     try:
         await serving
     except asyncio.CancelledError:
         _log.info("lodge_stopped")
 
 
-async def _serve(settings: ServeSettings, workspaces: Workspaces) -> None:
+async def _serve(configuration: Configuration, reload: asyncio.Event) -> None:
+    settings, workspaces = configuration.settings, configuration.workspaces
     async with AsyncExitStack() as stack:
         spark = None
-        if not settings.backend:
+        if not settings.backend and not settings.impersonation:
             memory, message_bytes = settings.spark_driver_memory, settings.max_message_bytes
             spark = await stack.enter_async_context(started_spark(memory, message_bytes))
-        initialised_locations(workspaces)
+        locations = initialised_locations(workspaces)
+        if settings.impersonation:
+            check_impersonation(settings, workspaces)
         if settings.reaper:
-            await stack.enter_async_context(reaper_process(settings, workspaces))
+            await stack.enter_async_context(reaper_process(configuration.environment))
         config = config_for(settings, workspaces, spark)
-        address = await stack.enter_async_context(_gateway(config))
+        gateway = Gateway(config, FileSessionRecords(locations.home), FileLeases(locations.home), locations)
+        address = await stack.enter_async_context(_started(gateway))
         print(f"Lodge is ready at sc://{address}", flush=True)
-        if spark is not None:
-            await spark.watch()
-        await asyncio.Event().wait()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_reload_when_told(configuration, reload, gateway))
+                if spark is not None:
+                    group.create_task(spark.watch())
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+
+
+async def _reload_when_told(configuration: Configuration, reload: asyncio.Event, gateway: Gateway) -> None:
+    while True:
+        await reload.wait()
+        reload.clear()
+        await configuration.reload(gateway.reload)
 
 
 def config_for(settings: ServeSettings, workspaces: Workspaces, spark: EmbeddedSpark | None) -> GatewayConfig:
@@ -77,19 +98,25 @@ def config_for(settings: ServeSettings, workspaces: Workspaces, spark: EmbeddedS
         backends_end_with_gateway=spark is not None,
         max_message_bytes=settings.max_message_bytes,
         log_query_text=settings.log_query_text,
+        limits=Limits(
+            session_tables=settings.max_session_tables,
+            session_bytes=settings.max_session_bytes,
+            principal_tables=settings.max_principal_tables,
+            principal_bytes=settings.max_principal_bytes,
+        ),
+        detached_timeout_seconds=settings.detached_timeout.total_seconds(),
+        impersonation=settings.impersonation,
+        principal_backends={Principal(name): address for name, address in settings.principal_backend.items()},
     )
 
 
 @asynccontextmanager
-async def _gateway(config: GatewayConfig) -> AsyncIterator[str]:
-    root = config.workspaces.temporary.root
-    locations = initialised_locations(config.workspaces)
-    gateway = Gateway(config, FileSessionRecords(root), FileLeases(root), locations)
+async def _started(gateway: Gateway) -> AsyncIterator[str]:
     try:
         address = await gateway.start()
     except ListenError as error:
         raise StartError(f"{error}. Give another address with --listen.") from error
-    except GatewayError as error:
+    except (GatewayError, RootError) as error:
         raise StartError(str(error)) from error
     try:
         yield address

@@ -98,6 +98,17 @@ def _with_plain_names(value: Mapping[str, str]) -> Mapping[str, str]:
     return value
 
 
+def _principals(value: object) -> object:
+    """A mapping, of ``PRINCIPAL=sc://HOST:PORT`` separated by commas."""
+    if not isinstance(value, str):
+        return value
+    pairs = [part.strip().rpartition("=") for part in value.split(",")]
+    for principal, separator, address in pairs:
+        if not (principal and separator and address):
+            raise ValueError("it must be PRINCIPAL=sc://HOST:PORT, such as ada=sc://127.0.0.1:15003")
+    return {principal: address for principal, _, address in pairs}
+
+
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -112,6 +123,10 @@ WorkspaceUris = Annotated[
     BeforeValidator(_named),
     AfterValidator(_with_plain_names),
     Metavar("NAME=URI"),
+]
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_separated), Metavar("NAME")]
+PrincipalBackends = Annotated[
+    dict[str, BackendAddress], NoDecode, BeforeValidator(_principals), Metavar("PRINCIPAL=sc://HOST:PORT")
 ]
 Memory = Annotated[str, Field(pattern=r"(?i)^[1-9]\d*[kmgt]$"), Metavar("SIZE")]
 LowerCase = BeforeValidator(_lower)

@@ -41,6 +41,8 @@ from lodge.setting_types import (
     LowerCase,
     Memory,
     Metavar,
+    Names,
+    PrincipalBackends,
     WorkspaceUris,
 )
 
@@ -49,6 +51,8 @@ CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
 _LARGEST_MESSAGE_BYTES = 2**31 - 1
 
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], LowerCase, Metavar("LEVEL")]
+Limit = Annotated[int | None, Field(ge=0), Metavar("NUMBER")]
+SizeLimit = Annotated[ByteSize | None, Field(ge=0), Metavar("BYTES")]
 MessageSize = Annotated[ByteSize, Field(gt=0, le=_LARGEST_MESSAGE_BYTES), Metavar("BYTES")]
 
 
@@ -115,6 +119,36 @@ class ServeSettings(ReapSettings):
     reaper: bool = Field(
         default_factory=lambda: "KUBERNETES_SERVICE_HOST" not in os.environ,
         description="Run the reaper beside the gateway. Default: yes, but not in Kubernetes.",
+    )
+    writable_workspace: Names = Field(
+        (),
+        description="A workspace beside the temporary one in which CREATE TABLE ... AS and DROP TABLE may write; "
+        "may be repeated. Default: none.",
+    )
+    max_session_tables: Limit = Field(None, description="Temporary tables of a session. Default: no limit.")
+    max_session_bytes: SizeLimit = Field(
+        None, description="Bytes of all temporary tables of a session, such as 10GiB. Default: no limit."
+    )
+    max_principal_tables: Limit = Field(
+        None, description="Temporary tables of a principal in all its sessions together. Default: no limit."
+    )
+    max_principal_bytes: SizeLimit = Field(
+        None,
+        description="Bytes of all temporary tables of a principal in all its sessions together. Default: no limit.",
+    )
+    detached_timeout: Duration = Field(
+        timedelta(minutes=5),
+        description="How long a statement that Lodge answers runs on after its client went away. Default: 5m.",
+    )
+    impersonation: bool = Field(
+        False,
+        description="Give each principal's session locations to the OS user of its name; its statements run on the "
+        "backend that --principal-backend names, which must run as that user. Lodge must run as root. Default: no.",
+    )
+    principal_backend: PrincipalBackends = Field(
+        {},
+        description="The backend of one principal's statements, such as ada=sc://127.0.0.1:15003; may be repeated. "
+        "Default: all principals use the backends of --backend.",
     )
     log_query_text: bool = Field(False, description="Let the text of statements stand in the log. Default: no.")
     max_message_bytes: MessageSize = Field(

@@ -1,12 +1,16 @@
-"""From settings to workspaces; with none given, the two of the embedded default."""
+"""From settings to workspaces, and what impersonation asks of them; with none given, the embedded default's two."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from lodge.errors import SettingError
-from lodge.settings import ReapSettings
+from lodge.settings import ReapSettings, ServeSettings
 from workspace.workspaces import Workspaces, WorkspaceSettingError
+
+_ROOT_MODE = 0o700
+ROOT_MODE_FOR_OTHERS = 0o711
+"""Lets other OS users get to what is theirs in a root, and see nothing else."""
 
 
 def workspaces_of(settings: ReapSettings) -> Workspaces:
@@ -14,17 +18,23 @@ def workspaces_of(settings: ReapSettings) -> Workspaces:
 
     Raises: SettingError
     """
-    uris: Mapping[str, str] = settings.workspace or _default_uris()
+    serving = settings if isinstance(settings, ServeSettings) else None
+    uris: Mapping[str, str] = settings.workspace or _default_uris(
+        ROOT_MODE_FOR_OTHERS if serving is not None and serving.impersonation else _ROOT_MODE
+    )
+    writable = () if serving is None else serving.writable_workspace
     try:
-        return Workspaces.from_uris(uris, settings.default_temporary_workspace)
+        return Workspaces.from_uris(uris, settings.default_temporary_workspace, writable)
     except WorkspaceSettingError as error:
-        raise SettingError(f"{error} See --workspace and --default-temporary-workspace.") from None
+        raise SettingError(
+            f"{error} See --workspace, --writable-workspace and --default-temporary-workspace."
+        ) from None
 
 
-def _default_uris() -> Mapping[str, str]:
+def _default_uris(mode: int) -> Mapping[str, str]:
     try:
         temporary = _state_home() / "lodge" / "dfs.tmp"
-        temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary.mkdir(mode=mode, parents=True, exist_ok=True)
         return {"dfs": Path.cwd().as_uri(), "dfs.tmp": temporary.as_uri()}
     except (OSError, RuntimeError) as error:  # a user without a home directory is a RuntimeError
         raise SettingError(

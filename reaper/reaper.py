@@ -10,25 +10,30 @@ Guarantees:
 2. A location is removed only for a record that a compare-and-swap of this reaper moved, or found, at its end;
    or for want of any record (:mod:`reaper.decisions`).
 3. What fails for one session, location or trash entry does not stop the others.
-4. Several reapers may run at once: they do nothing twice that may be done once only.
-5. Time during which it could not look does not count: grace periods begin anew after a pass that was held
+4. Of a session that goes on, only directories are removed that its record does not name, and writes are undone only
+   by a compare-and-swap on its record.
+5. Several reapers may run at once: they do nothing twice that may be done once only.
+6. Time during which it could not look does not count: grace periods begin anew after a pass that was held
    back.
-6. A session whose holders are gone is ended after at most the lease duration, the grace period and three
-   passes; an orphan is removed after the grace period and two passes. Both while the storage answers.
+7. A session whose holders are gone is ended after at most the lease duration, the grace period and three
+   passes; what a lost replica was writing is taken out of its record in the same time. An orphan is removed after
+   the grace period and two passes. All while
+   the storage answers.
 
 The log's event names and fields are an interface.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import structlog
 
-from reaper.decisions import Decisions, Look, Watch, decided, watched
+from reaper.decisions import Decisions, Look, Watch, decided, named_replicas, watched
+from reaper.table_directories import Known, TableDirectories
 from workspace.leases import LeaseObserver, Leases
-from workspace.locations import SessionLocations, TrashEntry
+from workspace.locations import SessionLocations
 from workspace.records import (
     RecordConflictError,
     RecordNotFoundError,
@@ -37,8 +42,11 @@ from workspace.records import (
     SessionRecords,
     SessionUuid,
     StoredRecord,
+    TableUuid,
 )
-from workspace.sessions import end_session, left, log_ended
+from workspace.roots import HomeMovedError
+from workspace.sessions import end_session, left, log_ended, without_writes
+from workspace.trash import TrashEntry
 
 
 @dataclass(slots=True)
@@ -50,6 +58,8 @@ class PassSummary:
         reaped: Sessions that this pass ended.
         orphans: Sessions whose location was removed, with no record left.
         forgotten: Lost replicas that were taken out of the holders of living sessions, with repetitions.
+        undone: Sessions from which writes of lost replicas were taken out.
+        orphan_tables: Directories that were removed from sessions that go on.
         leases: Lost replicas whose lease was deleted.
         purged: The number of trash entries purged.
         failures: The number of single things that failed; each was logged.
@@ -59,6 +69,8 @@ class PassSummary:
     reaped: list[SessionUuid] = field(default_factory=list)
     orphans: list[SessionUuid] = field(default_factory=list)
     forgotten: list[ReplicaId] = field(default_factory=list)
+    undone: list[SessionUuid] = field(default_factory=list)
+    orphan_tables: list[TableUuid] = field(default_factory=list)
     leases: list[ReplicaId] = field(default_factory=list)
     purged: int = 0
     failures: int = 0
@@ -96,12 +108,19 @@ class Reaper:
         self._log = log
         self._observer = LeaseObserver(lease_duration_seconds)
         self._watch = Watch()
+        self._tables = TableDirectories(locations)
+        self._told: Set[SessionUuid] = frozenset()
 
     def run(self, stop: threading.Event, period_seconds: float) -> None:
-        """Makes passes until told to stop; an unexpected error ends a pass, not the loop."""
+        """Makes passes until told to stop; an unexpected error ends a pass, not the loop.
+
+        Raises: HomeMovedError; what this reaper was made with is not the truth any more.
+        """
         while not stop.is_set():
             try:
                 self.run_once()
+            except HomeMovedError:
+                raise
             except Exception:  # noqa: BLE001 - a top loop: an unexpected error must not end the clean-up
                 self._log.exception("reaper_pass_failed")
             stop.wait(period_seconds)
@@ -109,6 +128,8 @@ class Reaper:
     def run_once(self) -> PassSummary:
         try:
             look = self._look()
+        except HomeMovedError:
+            raise
         except (RecordsUnavailableError, OSError) as error:
             self._watch = Watch()
             self._log.warning("reaper_held_back", reason=str(error))
@@ -119,12 +140,13 @@ class Reaper:
     def _look(self) -> Look:
         begun_seconds = self._monotonic()
         locations = self._locations.list()
+        inside = self._tables.look(locations, begun_seconds)
         leases = self._leases.list()
         records = tuple(self._records.list())
         trash = tuple(self._locations.trash())
         ended_seconds = self._monotonic()
-        holders = frozenset[ReplicaId]().union(*(stored.record.holders for stored in records))
-        self._observer.observe(leases, holders, ended_seconds)
+        self._tell_of(inside)
+        self._observer.observe(leases, named_replicas(records), ended_seconds)
         return Look(
             locations=locations,
             records=records,
@@ -133,7 +155,19 @@ class Reaper:
             trash=trash,
             begun_seconds=begun_seconds,
             ended_seconds=ended_seconds,
+            tables={session_uuid: known.tables for session_uuid, known in inside.items()},
         )
+
+    def _tell_of(self, inside: Mapping[SessionUuid, Known]) -> None:
+        """Logs what the reaper cannot judge in locations: once, while it stays so."""
+        odd = {session_uuid: known for session_uuid, known in inside.items() if known.foreign or known.error}
+        for session_uuid in sorted(odd.keys() - self._told):
+            known = odd[session_uuid]
+            if known.error is not None:
+                self._log.warning("location_not_listed", session=session_uuid, reason=str(known.error))
+            else:
+                self._log.info("foreign_directories_left", session=session_uuid, directories=known.foreign)
+        self._told = odd.keys()
 
     def _act(self, decisions: Decisions) -> PassSummary:
         summary = PassSummary()
@@ -143,8 +177,12 @@ class Reaper:
             self._end(stored, "holders_lost", summary)
         for stored, replicas in decisions.forget:
             self._forget(stored, replicas, summary)
+        for stored, replicas in decisions.undo:
+            self._undo(stored, replicas, summary)
         for session_uuid in decisions.orphans:
             self._remove_orphan(session_uuid, summary)
+        for session_uuid, table_uuid in decisions.orphan_tables:
+            self._remove_orphan_table(session_uuid, table_uuid, summary)
         for replica in decisions.leases:
             self._delete_lease(replica, summary)
         for entry in decisions.purge:
@@ -174,12 +212,34 @@ class Reaper:
             self._log.info("lost_holders_forgotten", session=session_uuid, replicas=sorted(replicas))
             summary.forgotten.extend(sorted(replicas))
 
-    def _remove_orphan(self, session_uuid: SessionUuid, summary: PassSummary) -> None:
-        location = str(self._locations.path(session_uuid))
-        with self._going_on("remove_orphan", summary, session=session_uuid, location=location):
-            if not self._locations.set_aside(session_uuid):
+    def _undo(self, stored: StoredRecord, replicas: frozenset[ReplicaId], summary: PassSummary) -> None:
+        record = stored.record
+        with self._going_on("undo_writes", summary, session=record.session_uuid):
+            self._records.replace(without_writes(record, replicas), stored.version)
+            self._log.warning(
+                "unfinished_writes_undone",
+                session=record.session_uuid,
+                tables=[t.name for t in record.tables if any(write.replica in replicas for write in t.writes)],
+                replicas=sorted(replicas),
+            )
+            summary.undone.append(record.session_uuid)
+
+    def _remove_orphan_table(self, session_uuid: SessionUuid, table_uuid: TableUuid, summary: PassSummary) -> None:
+        with self._going_on("remove_orphan_table", summary, session=session_uuid, table_uuid=table_uuid):
+            if not self._locations.remove_table(session_uuid, table_uuid):
                 return
-            self._log.info("orphan_location_deleted", location=location, file_system="file:///", session=session_uuid)
+            self._log.info("orphan_table_deleted", session=session_uuid, table_uuid=table_uuid)
+            summary.orphan_tables.append(table_uuid)
+
+    def _remove_orphan(self, session_uuid: SessionUuid, summary: PassSummary) -> None:
+        with self._going_on("remove_orphan", summary, session=session_uuid):
+            locations = self._locations.set_aside(session_uuid)
+            if not locations:
+                return
+            for location in map(str, locations):
+                self._log.info(
+                    "orphan_location_deleted", location=location, file_system="file:///", session=session_uuid
+                )
             summary.orphans.append(session_uuid)
             for entry in self._locations.trash_of(session_uuid):
                 self._locations.purge(entry)

@@ -44,7 +44,7 @@ Read = Callable[[Case, Sequence[str]], pa.Table | None]
 
 
 def by_lodge(case: Case, files: Sequence[str]) -> pa.Table:
-    source = ScanSource("dfs", str(Path(files[0]).parent), ".", None)
+    source = ScanSource("dfs", str(Path(files[0]).parent), ".")
     scan = FileScan.from_options(source.to_options(reader=case.options))
     schema = scan.discover()
     batches = [batch for part in scan.parts() for batch in scan.batches(part, schema, is_declared=False)]

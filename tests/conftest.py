@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,10 +39,49 @@ def wait_until_fixture() -> Callable[..., None]:
     return wait_until
 
 
+@dataclass
+class SparkProcess:
+    """A running Spark Connect server.
+
+    Attributes:
+        address: Where it listens, ``sc://host:port``.
+        directory: Where it lives.
+    """
+
+    address: str
+    directory: Path
+    process: "subprocess.Popen[bytes]" = field(repr=False)
+
+
 @pytest.fixture(scope="session")
 def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Spark Connect server that finds Lodge's data source on its Python path."""
-    directory = tmp_path_factory.mktemp("spark")
+    spark = spark_process(tmp_path_factory.mktemp("spark"))
+    try:
+        yield spark.address
+    finally:
+        end(spark.process)
+
+
+@pytest.fixture(scope="module")
+def spark_process_in() -> Iterator[Callable[..., SparkProcess]]:
+    """Starts further Spark Connect servers, for tests that kill theirs or need other settings.
+
+    They get a directory of their own, words that come before the command, and further settings of Spark.
+    """
+    started: list[SparkProcess] = []
+
+    def start(directory: Path, prefix: Sequence[str] = (), more: Mapping[str, str] | None = None) -> SparkProcess:
+        started.append(spark_process(directory, prefix, more))
+        return started[-1]
+
+    yield start
+    for spark in started:
+        end(spark.process)
+
+
+def spark_process(directory: Path, prefix: Sequence[str] = (), more: Mapping[str, str] | None = None) -> SparkProcess:
+    """Starts a server and waits until it is ready."""
     log = directory / "server.log"
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -58,8 +97,9 @@ def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.ui.enabled": "false",
+        **(more or {}),
     }
-    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]"]
+    command = [*prefix, str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]"]
     for key, value in settings.items():
         command += ["--conf", f"{key}={value}"]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
@@ -71,9 +111,10 @@ def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with log.open("wb") as output:
         server = subprocess.Popen(command, cwd=directory, env=environment, stdout=output, stderr=subprocess.STDOUT)
     try:
-        yield f"sc://{spark_address(server, log)}"
-    finally:
+        return SparkProcess(f"sc://{spark_address(server, log)}", directory, server)
+    except BaseException:
         end(server)
+        raise
 
 
 def spark_address(server: "subprocess.Popen[bytes]", log: Path) -> str:
@@ -140,16 +181,25 @@ def start_lodge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
     started: list[LodgeProcess] = []
 
     def start(
-        *options: str, backend: str, beside: LodgeProcess | None = None, reaper: str = "--no-reaper"
+        *options: str,
+        backend: str,
+        beside: LodgeProcess | None = None,
+        reaper: str = "--no-reaper",
+        workspaces: bool = True,
+        places: tuple[Path, Path] | None = None,
     ) -> LodgeProcess:
         directory = tmp_path_factory.mktemp("lodge")
         root, files = directory / "tmp", directory / "files"
         if beside is not None:
-            root, files = beside.root, beside.files
+            places = (beside.root, beside.files)
+        if places is not None:
+            root, files = places
         for path in (root, files):
             path.mkdir(exist_ok=True)
         command = [sys.executable, "-m", "lodge", "serve", "--listen", "127.0.0.1:0", "--backend", backend, reaper]
-        command += ["--workspace", f"dfs={files.as_uri()}", "--workspace", f"dfs.tmp={root.as_uri()}", *options]
+        if workspaces:
+            command += ["--workspace", f"dfs={files.as_uri()}", "--workspace", f"dfs.tmp={root.as_uri()}"]
+        command += options
         log = directory / "lodge.log"
         with log.open("wb") as errors:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=directory)

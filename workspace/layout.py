@@ -7,8 +7,10 @@
     <root>/.lodge/leases/                 leases of gateway replicas
     <root>/.lodge/staging/                records and leases that are being written
     <root>/.lodge/trash/                  what was set aside; nothing ever comes back from here
+    <root>/.lodge/roots/                  the other roots of this home (:mod:`workspace.roots`)
+    <root>/.lodge/home                    the home of this root, if it is not its own
 
-All of it must be on one file system, so that renaming is atomic.
+All of it must be on one file system, so that renaming is atomic. Each root has its own.
 """
 
 from dataclasses import dataclass
@@ -54,6 +56,14 @@ class Layout:
     def trash(self) -> Path:
         return self.own / "trash"
 
+    @property
+    def roots(self) -> Path:
+        return self.own / "roots"
+
+    @property
+    def home(self) -> Path:
+        return self.own / "home"
+
     def initialise(self) -> None:
         """Makes what is missing; safe to repeat, and for several processes at once.
 
@@ -62,5 +72,5 @@ class Layout:
         Raises: OSError, also for a link or a file in the place of one of Lodge's own directories.
         """
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for directory in (self.own, self.sessions, self.leases, self.staging, self.trash):
+        for directory in (self.own, self.sessions, self.leases, self.staging, self.trash, self.roots):
             make_private_directory(directory)

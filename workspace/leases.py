@@ -53,7 +53,7 @@ class LeaseObserver:
 
         Args:
             leases: All leases, as listed.
-            named: Replicas that records name as holders; one without a lease is watched as well.
+            named: Replicas that records name as holders or writers; one without a lease is watched as well.
             now_seconds: The observer's monotonic clock after the list was read; a pause before it is no silence.
         """
         watched = set(leases) | set(named)

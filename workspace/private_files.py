@@ -19,12 +19,12 @@ _FILE_MODE = 0o600
 
 
 @contextmanager
-def opened_directory(path: Path) -> Iterator[int]:
-    """The descriptor of a real directory.
+def opened_directory(path: Path, parent: int | None = None) -> Iterator[int]:
+    """The descriptor of a real directory; of one below an open directory, if that is given.
 
     Raises: FileNotFoundError; NotADirectoryError for a link or a file in its place.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     try:
         yield descriptor
     finally:

@@ -45,6 +45,6 @@ def decoded(content: bytes) -> SessionRecord:
     """Raises: ValueError saying what is wrong with the content."""
     record = _DOCUMENT.validate_json(content).record
     checked_uuid(record.session_uuid)
-    for directory in record.directories:
-        checked_uuid(directory)
+    for name in (*record.directories, *(table.uuid for table in record.tables)):
+        checked_uuid(name)
     return record

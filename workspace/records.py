@@ -53,29 +53,58 @@ class Phase(enum.StrEnum):
 
 
 class TableState(enum.StrEnum):
-    """``CREATING`` holds the name while the backend writes; only a ``READY`` table can be read."""
+    """``CREATING`` holds the name while the backend writes, ``DROPPING`` until all is removed; only a ``READY`` table
+    can be read."""
 
     CREATING = "Creating"
     READY = "Ready"
+    DROPPING = "Dropping"
+
+
+class WriteKind(enum.StrEnum):
+    """What a statement does to a table; see :mod:`gateway.table_writes` for the steps."""
+
+    CREATION = "Creation"
+    INSERTION = "Insertion"
+    OVERWRITING = "Overwriting"
+    DROP = "Drop"
 
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """A backend's write into a directory of its own, under way for one statement.
+    """A change of a table that is under way for one statement.
 
     Attributes:
-        directory: Where it writes, in the session location.
+        directory: Where the backend writes, in the session location; of a drop, the table's own.
         operation_id: The statement's operation.
         replica: Who follows the write to its end; if that replica is lost, another may take over, or it is undone.
         schema: Of the table, as Spark's JSON: what a replica that takes over needs to make it visible.
-        overwrites: Whether the table has only these rows afterwards.
+        kind: What the statement does.
+        is_published: Whether the record holds the outcome already. Then it is not undone any more by others, but
+            completed, by whichever replica comes first.
+        rows: The number of rows, once published.
+        size_bytes: The size of the files, once published.
+        replaced: Directories whose rows were replaced; kept until the statement is complete.
+        replaced_rows: The table's number of rows before.
+        replaced_bytes: The size of the table's files before.
     """
 
     directory: TableUuid
     operation_id: str
     replica: ReplicaId
     schema: str = ""
-    overwrites: bool = False
+    kind: WriteKind = WriteKind.INSERTION
+    is_published: bool = False
+    rows: int = 0
+    size_bytes: int = 0
+    replaced: tuple[TableUuid, ...] = ()
+    replaced_rows: int = 0
+    replaced_bytes: int = 0
+
+    @property
+    def directories(self) -> tuple[TableUuid, ...]:
+        """All directories that must stay while it is under way."""
+        return (self.directory, *self.replaced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +139,8 @@ class TemporaryTable:
 
     @property
     def directories(self) -> frozenset[TableUuid]:
-        """All directories of the session location that are its own."""
-        return frozenset((self.uuid, *self.parts, *(write.directory for write in self.writes)))
+        """All directories of the session location that are its own now."""
+        return frozenset(self.parts).union(*(write.directories for write in self.writes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +192,9 @@ class SessionRecord:
 
     @property
     def writers(self) -> frozenset[ReplicaId]:
-        """The replicas that follow a write to its end."""
-        tables = (write.replica for table in self.tables for write in table.writes)
-        return frozenset(tables) | {write.replica for write in self.writes}
+        """The replicas that follow a write to its end whose outcome the record does not hold yet."""
+        of_tables = (write for table in self.tables for write in table.writes)
+        return frozenset(write.replica for write in (*of_tables, *self.writes) if not write.is_published)
 
     @property
     def name(self) -> RecordName:

@@ -7,7 +7,7 @@ Guarantees:
 
 1. A session never goes back: once ``ENDING``, its record changes no more; it is only deleted. Every
    transition except :func:`ended` and :func:`left` raises SessionEndingError then.
-2. :func:`end_session` removes the record only after the session location was set aside.
+2. :func:`end_session` removes the record only after the session locations were set aside, in all roots.
 3. :func:`end_session` may be stopped at any instruction and run again, here or in another process; several
    may run at once. At most one is told that it ended the session.
 4. :func:`end_session` of an ``ACTIVE`` session whose record was changed since it was read touches nothing.
@@ -25,7 +25,7 @@ from pathlib import Path
 import structlog
 import tenacity
 
-from workspace.locations import SessionLocations, is_whole_location
+from workspace.locations import SessionLocations
 from workspace.records import (
     Answer,
     PendingWrite,
@@ -42,6 +42,7 @@ from workspace.records import (
     TableState,
     TemporaryTable,
 )
+from workspace.trash import is_whole_location, location_of
 
 _UPDATE_ATTEMPTS = 50
 _KEPT_ANSWERS = 32
@@ -61,12 +62,12 @@ class EndedSession:
 
     Attributes:
         record: The session's last record.
-        location: The absolute path of the session location that was deleted; None if there was none.
+        locations: The absolute paths of the session locations that were deleted.
         purge_error: Why files of the session are still in the trash, for a later purge; None if none are.
     """
 
     record: SessionRecord
-    location: Path | None
+    locations: tuple[Path, ...]
     purge_error: OSError | None
 
 
@@ -106,10 +107,13 @@ def with_answer(record: SessionRecord, answer: Answer) -> SessionRecord:
 
 
 def without_writes(record: SessionRecord, replicas: Set[ReplicaId]) -> SessionRecord:
-    """Takes out what these replicas were writing: tables that they were creating, and insertions."""
-    kept = [replace(table, writes=_of_others(table.writes, replicas)) for table in _active(record).tables]
-    tables = tuple(table for table in kept if table.state is TableState.READY or table.writes)
-    return replace(record, tables=tables, writes=_of_others(record.writes, replicas))
+    """Takes out what these replicas were writing: tables that they were creating, and insertions.
+
+    What is published already is kept: it must be completed, which only a gateway can.
+    """
+    kept = [replace(table, writes=_without(table.writes, replicas)) for table in _active(record).tables]
+    tables = tuple(table for table in kept if table.state is not TableState.CREATING or table.writes)
+    return replace(record, tables=tables, writes=_without(record.writes, replicas))
 
 
 def answer_of(record: SessionRecord, operation_id: str) -> Answer | None:
@@ -150,11 +154,11 @@ def update(records: SessionRecords, name: RecordName, change: Callable[[SessionR
 
 
 def end_session(records: SessionRecords, locations: SessionLocations, stored: StoredRecord) -> EndedSession | None:
-    """Ends a session: marks it ``ENDING``, sets its location aside, deletes its record, purges its files.
+    """Ends a session: marks it ``ENDING``, sets its locations aside, deletes its record, purges its files.
 
     Args:
         records: Where the record is.
-        locations: Where the session location is.
+        locations: Where the session locations are.
         stored: The record as the caller read it when it decided that the session must end.
 
     Returns: None if another process ended the session first.
@@ -168,8 +172,8 @@ def end_session(records: SessionRecords, locations: SessionLocations, stored: St
     except RecordNotFoundError:
         return None
     session_uuid = ending.record.session_uuid
-    moved = locations.set_aside(session_uuid)
-    had_location = moved or any(is_whole_location(entry) for entry in locations.trash_of(session_uuid))
+    deleted = set(locations.set_aside(session_uuid))
+    deleted |= {location_of(entry) for entry in locations.trash_of(session_uuid) if is_whole_location(entry)}
     try:
         records.delete(ending.record.name, ending.version)
     except (RecordNotFoundError, RecordConflictError):
@@ -177,15 +181,15 @@ def end_session(records: SessionRecords, locations: SessionLocations, stored: St
         return None
     return EndedSession(
         record=ending.record,
-        location=locations.path(session_uuid) if had_location else None,
+        locations=tuple(sorted(deleted)),
         purge_error=_purge(locations, session_uuid),
     )
 
 
 def log_ended(log: structlog.typing.FilteringBoundLogger, ended_session: EndedSession) -> None:
     """Logs the end of a session, in the same words wherever it was ended (seed 001, 5.1.13)."""
-    record, location = ended_session.record, ended_session.location
-    if location is not None:
+    record = ended_session.record
+    for location in ended_session.locations:
         log.info(
             "session_location_deleted",
             message=f"Deleted session temporary location [{location}] from file system [file:///]",
@@ -219,9 +223,9 @@ def _active(record: SessionRecord) -> SessionRecord:
     return record
 
 
-def _of_others(writes: tuple[PendingWrite, ...], replicas: Set[ReplicaId]) -> tuple[PendingWrite, ...]:
-    return tuple(write for write in writes if write.replica not in replicas)
+def _without(writes: tuple[PendingWrite, ...], replicas: Set[ReplicaId]) -> tuple[PendingWrite, ...]:
+    return tuple(write for write in writes if write.is_published or write.replica not in replicas)
 
 
 def _same_name(one: str, other: str) -> bool:
-    return one.casefold() == other.casefold()
+    return one.lower() == other.lower()

@@ -16,7 +16,7 @@ Source: seed 001, 4.1, 5.1.3, 5.4 and 5.5.
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -48,14 +48,17 @@ class Workspace:
     Attributes:
         name: As configured, such as ``dfs.tmp``.
         root: Its directory, absolute and without links.
+        is_writable: Whether statements may create and drop tables in it.
     """
 
     name: str
     root: Path
+    is_writable: bool = False
 
     @classmethod
-    def from_uri(cls, name: str, uri: str) -> "Workspace":
-        """Raises: WorkspaceSettingError if the URI is not of a file system, or its directory does not exist."""
+    def from_uri(cls, name: str, uri: str, *, is_writable: bool = False) -> "Workspace":
+        """Raises: WorkspaceSettingError if the URI is not of a file system, or its directory does not exist or is not
+        writable although it is to be."""
         parts = urlsplit(uri)
         if parts.scheme != "file":
             raise WorkspaceSettingError(
@@ -70,7 +73,11 @@ class Workspace:
             raise WorkspaceSettingError(
                 f"Workspace [{name}] does not exist: there is no directory [{root}]. Create it, or correct the URI."
             )
-        return cls(name, root.resolve())
+        if is_writable and not os.access(root, os.R_OK | os.W_OK | os.X_OK):
+            raise WorkspaceSettingError(
+                f"Workspace [{name}] is not writable: [{root}]. Give this user the right to write there."
+            )
+        return cls(name, root.resolve(), is_writable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,34 +86,54 @@ class Workspaces:
 
     Attributes:
         by_name: Every workspace by its name.
-        temporary: The default temporary workspace; one of ``by_name``.
+        temporary: The default temporary workspace; one of ``by_name``, and always writable.
+        former_roots: Where the default temporary workspace was before; session locations may lie there.
     """
 
     by_name: Mapping[str, Workspace]
     temporary: Workspace
+    former_roots: tuple[Path, ...] = ()
 
     @classmethod
-    def from_uris(cls, uris: Mapping[str, str], default_temporary_workspace: str) -> "Workspaces":
+    def from_uris(
+        cls, uris: Mapping[str, str], default_temporary_workspace: str, writable: Sequence[str] = ()
+    ) -> "Workspaces":
         """Checks what the settings say (seed 001, 4.1).
 
+        Args:
+            uris: The URI of each workspace.
+            default_temporary_workspace: Which of them takes temporary tables.
+            writable: Which others statements may write into.
+
         Raises:
-            WorkspaceSettingError: A workspace does not exist or is not file-based, or the default temporary one is not
-                among them or not writable.
+            WorkspaceSettingError: A workspace does not exist or is not file-based, or the default temporary one or one
+                that is to be writable is not among them or not writable.
         """
-        by_name = {name: Workspace.from_uri(name, uri) for name, uri in uris.items()}
-        temporary = by_name.get(default_temporary_workspace)
-        if temporary is None:
-            known = ", ".join(f"[{name}]" for name in by_name)
+        known = ", ".join(f"[{name}]" for name in uris)
+        if default_temporary_workspace not in uris:
             raise WorkspaceSettingError(
                 f"The default temporary workspace [{default_temporary_workspace}] is not among the workspaces {known}; "
                 "names are case-sensitive."
             )
-        if not os.access(temporary.root, os.R_OK | os.W_OK | os.X_OK):
-            raise WorkspaceSettingError(
-                f"The default temporary workspace [{temporary.name}] is not writable: [{temporary.root}]. "
-                "Give this user the right to write there, or name another workspace."
-            )
-        return cls(by_name, temporary)
+        for name in writable:
+            if name not in uris:
+                raise WorkspaceSettingError(
+                    f"The writable workspace [{name}] is not among the workspaces {known}; names are case-sensitive."
+                )
+        by_name = {
+            name: Workspace.from_uri(name, uri, is_writable=name in {default_temporary_workspace, *writable})
+            for name, uri in uris.items()
+        }
+        return cls(by_name, by_name[default_temporary_workspace])
+
+    @property
+    def temporary_roots(self) -> tuple[Path, ...]:
+        """All directories that session locations may lie in, the current one first."""
+        return (self.temporary.root, *self.former_roots)
+
+    def with_former_roots(self, roots: Sequence[Path]) -> "Workspaces":
+        """The same, of a default temporary workspace that was in these directories, now or before."""
+        return replace(self, former_roots=tuple(root for root in roots if root != self.temporary.root))
 
     def match(self, parts: Sequence[str]) -> tuple[Workspace, int] | None:
         """The workspace that a name of several parts begins with, and how many of the parts name it."""
@@ -144,11 +171,8 @@ class Workspaces:
         return real
 
     def _is_own(self, real: Path) -> bool:
-        root = self.temporary.root
-        if not real.is_relative_to(root):
-            return False
-        inside = real.relative_to(root).parts
-        return not inside or inside[0] == OWN_DIRECTORY or is_uuid(inside[0])
+        inside = (real.relative_to(root).parts for root in self.temporary_roots if real.is_relative_to(root))
+        return any(not parts or parts[0] == OWN_DIRECTORY or is_uuid(parts[0]) for parts in inside)
 
     def _match_in_any_case(self, name: str) -> Workspace | None:
         folded = name.casefold()

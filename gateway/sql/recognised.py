@@ -32,9 +32,11 @@ class Name:
 class IdentifierClause:
     """A name that Spark computes: ``IDENTIFIER(argument)``.
 
+    A name of which only a part is computed, from more than a literal, is one too; then the argument is all of it.
+
     Attributes:
         start: Offset of its first character.
-        end: Offset after its closing bracket.
+        end: Offset after its last character.
         argument_start: Offset of the argument's first character.
         argument_end: Offset after the argument's last character.
         literal: The argument's value if it is a string, or strings beside each other; else None.
@@ -98,8 +100,8 @@ class CreateTable:
         partition_columns: The columns it is partitioned by.
         options: By key, as written.
         query_span: From right after ``AS`` to the end of the query; None if it has none.
-        has_other_clauses: Whether it says more than these attributes tell (``OR REPLACE``, ``EXTERNAL``, types, ``LIKE``,
-            any other clause, or what is malformed); the attributes may then lack what comes after.
+        has_other_clauses: Whether it says something else: ``OR REPLACE``, ``EXTERNAL``, types, ``LIKE``, no ``AS``, any
+            other clause, or what is malformed. The other attributes may then lack what comes after.
     """
 
     name: TableName
@@ -140,7 +142,8 @@ class Insert:
         clause_span: From ``INSERT`` to right before the query: without it, the text is a query (``query_only``).
         end: Offset after the last token.
         unsupported: The words of the first clause that only Spark's tables know, such as ``PARTITION``, or what was not
-            understood; else None. Other attributes than the names may then lack what comes after.
+            understood; else None. Other attributes than the names may then lack what comes after, and there is no
+            query.
         other_names: The further tables of ``FROM … INSERT … INSERT …``.
     """
 

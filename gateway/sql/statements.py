@@ -1,11 +1,33 @@
-"""The statements that may concern a temporary table, found in SQL text without parsing it.
+"""The statements that may concern a temporary table, found in SQL text without parsing all of it.
 
 Why it exists: each statement of each client passes by here, so an ordinary one costs a look at its first word, and only
 what may be about a temporary table is read further. What is not for Lodge is left to Spark, with Spark's own errors.
+
+Guarantees:
+
+1. What is Spark's own is never recognised as Lodge's (``create_table``), and raises no error.
+2. A query that a statement has changes nothing (``query_text``): to analyse it is not to run anything.
+3. The time is linear in the length of the text; for one that begins with another word than these statements, it does
+   not depend on it.
+4. Nothing but ``StatementError`` is raised, whatever the text, and all spans are within it.
+
+Not guaranteed: that Spark takes what is recognised; nor that ``recognise`` sees a ``MERGE``, ``UPDATE`` or ``DELETE``
+after ``WITH`` (``changes`` does): Spark refuses these for whatever a temporary table can be.
+
+Source: seed 001, 5.1.1 and 5.1.8; Spark: SqlBaseParser.g4.
 """
 
+import re
+from collections.abc import Callable
+
 from gateway.sql.changes import changes
-from gateway.sql.lexer import blanked
+from gateway.sql.create_table import create_table, create_temporary_table
+from gateway.sql.create_view import cache_table, create_view
+from gateway.sql.cursor import Cursor, name_parts
+from gateway.sql.insert import insert, insert_after_from, insert_after_with
+from gateway.sql.lexer import blanked, skip_blank
+from gateway.sql.modification import alter, drop, merge_or_update, truncate
+from gateway.sql.nested import execute_immediate, script
 from gateway.sql.recognised import (
     AlterRelation,
     CacheTableAs,
@@ -34,6 +56,7 @@ from gateway.sql.recognised import (
     TableName,
     TruncateTable,
 )
+from gateway.sql.show import show
 from gateway.sql.statement_error import Position, StatementError
 
 __all__ = [
@@ -66,6 +89,7 @@ __all__ = [
     "TableName",
     "TruncateTable",
     "changes",
+    "name_parts",
     "query_only",
     "recognise",
 ]
@@ -81,7 +105,9 @@ def recognise(sql: str, *, double_quoted_identifiers: bool = False) -> Statement
     Raises:
         StatementError: It is about a temporary table, but a clause is malformed or not supported.
     """
-    raise NotImplementedError
+    start = skip_blank(sql, 0)
+    reader = _reader(sql, start)
+    return None if reader is None else reader(Cursor(sql, double_quoted_identifiers=double_quoted_identifiers))
 
 
 def query_only(sql: str, statement: HasQuery) -> str:
@@ -92,4 +118,87 @@ def query_only(sql: str, statement: HasQuery) -> str:
     Raises:
         ValueError: The statement has no query.
     """
-    return sql[:0] + blanked("")
+    if isinstance(statement, Insert):
+        is_query = statement.unsupported is None
+        (start, end), kept_end = statement.clause_span, statement.end
+    elif isinstance(statement, Explain):
+        is_query = True
+        (start, end), kept_end = statement.prefix_span, statement.end
+    else:
+        is_query = statement.query_span is not None
+        start, (end, kept_end) = 0, statement.query_span or (0, 0)
+    if not is_query:
+        raise ValueError(f"{type(statement).__name__} has no query")
+    return sql[:start] + blanked(sql[start:end]) + sql[end:kept_end]
+
+
+def _reader(sql: str, start: int) -> Callable[[Cursor], Statement | None] | None:
+    """What reads the statement, if its first word, or what follows a label, says that it may be one."""
+    first = _WORD.match(sql, start)
+    if first is None:
+        return script if sql[start : start + 1] in ("`", '"') else None
+    word = first.group().upper()
+    if word in _AFTER_QUERY_PARTS:
+        return _AFTER_QUERY_PARTS[word] if "INSERT" in sql.upper() else None
+    if sql.startswith(":", skip_blank(sql, first.end())):
+        return script
+    return _READERS.get(word)
+
+
+def _create(cursor: Cursor) -> CreateTemporaryTable | CreateTable | CreateView | None:
+    cursor.take("CREATE")
+    begin = cursor.current
+    or_replace = cursor.take("OR", "REPLACE")
+    is_global = cursor.take("GLOBAL")
+    is_temporary = cursor.take_any("TEMPORARY", "TEMP") != ""
+    is_external = cursor.take("EXTERNAL")
+    kind = cursor.take_any("TABLE", "VIEW")
+    if kind == "VIEW" and (is_temporary or not is_global) and not is_external:
+        return create_view(cursor, is_temporary=is_temporary, is_global=is_global, or_replace=or_replace)
+    if kind != "TABLE" or is_global or (is_temporary and is_external):
+        return None
+    if not is_temporary:
+        return create_table(cursor, has_other_clauses=or_replace or is_external)
+    if or_replace:
+        raise cursor.error(
+            "OR REPLACE is not supported in CREATE TEMPORARY TABLE: use DROP TABLE IF EXISTS first.", begin
+        )
+    return create_temporary_table(cursor)
+
+
+def _replace(cursor: Cursor) -> CreateTable | None:
+    return create_table(cursor, has_other_clauses=True) if cursor.take("REPLACE", "TABLE") else None
+
+
+def _explain(cursor: Cursor) -> Explain | None:
+    cursor.take("EXPLAIN")
+    cursor.take_any("LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST")
+    first = cursor.current
+    table = _create(cursor) if first is not None and cursor.keyword() == "CREATE" else None
+    if first is None or not isinstance(table, CreateTemporaryTable) or table.query_span is None:
+        return None
+    start, end = table.query_span
+    return Explain(table=table, prefix_span=(first.start, start), end=end)
+
+
+_WORD = re.compile(r"\w++")
+_AFTER_QUERY_PARTS: dict[str, Callable[[Cursor], Statement | None]] = {
+    "WITH": insert_after_with,
+    "FROM": insert_after_from,
+}
+_READERS: dict[str, Callable[[Cursor], Statement | None]] = {
+    "ALTER": alter,
+    "BEGIN": script,
+    "CACHE": cache_table,
+    "CREATE": _create,
+    "DELETE": merge_or_update,
+    "DROP": drop,
+    "EXECUTE": execute_immediate,
+    "EXPLAIN": _explain,
+    "INSERT": insert,
+    "MERGE": merge_or_update,
+    "REPLACE": _replace,
+    "SHOW": show,
+    "TRUNCATE": truncate,
+    "UPDATE": merge_or_update,
+}

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from gateway.sql.lexer import Kind, Token
 
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))|(''|\"\")", re.DOTALL)
+_BACKSLASH = r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))"
+_ESCAPE = {quote: re.compile(f"{_BACKSLASH}|({quote}{quote})", re.DOTALL) for quote in "'\""}
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
 
 
@@ -115,15 +116,21 @@ class _Reader:
         if token is None or not (token.is_name or token.kind is Kind.STRING):
             raise self._error("a key")
         self._position += 1
-        return token.value if token.is_name else string_value(token.value)
+        return token.value if token.is_name else self._text(token)
 
     def _strings(self) -> str:
         """Strings that stand beside each other are one."""
         text = ""
         while (token := self._token()) is not None and token.kind is Kind.STRING:
-            text += string_value(token.value)
+            text += self._text(token)
             self._position += 1
         return text
+
+    def _text(self, token: Token) -> str:
+        try:
+            return string_value(token.value)
+        except (ValueError, OverflowError):
+            raise self._error("an escape of a character") from None
 
     def _token(self) -> Token | None:
         return self._tokens[self._position] if self._position < len(self._tokens) else None
@@ -133,12 +140,15 @@ class _Reader:
 
 
 def string_value(literal: str) -> str:
-    """The text that a string literal means."""
+    """The text that a string literal means. In it, only its own quote doubled means one.
+
+    Raises: ValueError, OverflowError for an escape of a character that there is none of.
+    """
     if literal[0] in "rR":
         return literal[2:-1]
     if literal[0] == "$":
         return literal[literal.index("$", 1) + 1 : literal.rindex("$", 0, -1)]
-    return _ESCAPE.sub(_unescaped, literal[1:-1])
+    return _ESCAPE[literal[0]].sub(_unescaped, literal[1:-1])
 
 
 def _unescaped(match: re.Match[str]) -> str:

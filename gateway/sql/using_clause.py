@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.sql.lexer import Token
+from gateway.sql.parameters import string_literal
 from gateway.sql.table_options import property_list
 
 
@@ -43,14 +44,4 @@ def using_clauses(tokens: Sequence[Token], source: str) -> Sequence[UsingClause]
 
 def written_options(values: Mapping[str, str]) -> str:
     """The options in brackets, as Spark reads them back."""
-    return f"({', '.join(f'{_literal(key)} {_literal(value)}' for key, value in values.items())})"
-
-
-def _literal(text: str) -> str:
-    """A string: raw, because how escapes are read is a setting of the session, unless it holds both quotes."""
-    if "'" not in text:
-        return f"r'{text}'"
-    if '"' not in text:
-        return f'r"{text}"'
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    return f"({', '.join(f'{string_literal(key)} {string_literal(value)}' for key, value in values.items())})"

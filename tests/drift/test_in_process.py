@@ -15,7 +15,7 @@ ERRORS = {**vars(errors), "FormatError": FormatError}
 
 def scanned(directory, case):
     """What all parts of a scan give."""
-    source = ScanSource("dfs", str(directory), ".", None)
+    source = ScanSource("dfs", str(directory), ".")
     scan = FileScan.from_options(source.to_options(reader=case.options))
     is_declared = case.declared is not None
     schema = TupleSchema(pa.field(*one) for one in case.declared.items()) if is_declared else scan.discover()

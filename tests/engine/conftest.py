@@ -33,7 +33,7 @@ class Workspace:
         (self.root / path).symlink_to(target)
 
     def scan(self, path: str, excluded: Path | None = None) -> ScanSource:
-        return ScanSource("dfs", str(self.root), path, None if excluded is None else str(excluded))
+        return ScanSource("dfs", str(self.root), path, () if excluded is None else (str(excluded),))
 
     def rows(self, path: str = ".", **options: str) -> list[dict[str, object]]:
         """What a scan of a path gives, as Spark runs it."""

@@ -5,8 +5,10 @@ from typing import TypeVar
 
 import pytest
 
+from gateway.config import Limits
 from lodge.errors import SettingError
 from lodge.reaper_process import environment_for
+from lodge.serve import config_for
 from lodge.settings import ReapSettings, ServeSettings, SettingsOptions
 from lodge.workspaces import workspaces_of
 
@@ -45,6 +47,12 @@ def test_the_defaults_are_those_of_the_reference() -> None:
     assert settings.log_query_text is False
     assert settings.max_message_bytes == 128 * 1024 * 1024
     assert settings.spark_driver_memory == "2g"
+    assert settings.writable_workspace == ()
+    assert settings.max_session_tables is settings.max_session_bytes is None
+    assert settings.max_principal_tables is settings.max_principal_bytes is None
+    assert settings.detached_timeout == timedelta(minutes=5)
+    assert settings.impersonation is False
+    assert settings.principal_backend == {}
 
 
 def test_options_come_before_variables_and_variables_before_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,13 +79,31 @@ def test_every_setting_can_be_an_option() -> None:
     assert settings.max_message_bytes == 1024 * 1024
     assert settings.session_idle_timeout == timedelta(minutes=90)
     assert (settings.spark_driver_memory, settings.log_level) == ("512m", "debug")
+    settings = read(
+        *("--writable-workspace", "a", "--writable-workspace", "b.c", "--max-session-tables", "0"),
+        *("--max-session-bytes", "10GiB", "--max-principal-tables", "7", "--max-principal-bytes", "5"),
+        *("--detached-timeout", "30s", "--impersonation"),
+        *("--principal-backend", "ada=sc://h:1", "--principal-backend", "bob=sc://h:2"),
+    )
+    assert settings.writable_workspace == ("a", "b.c")
+    assert (settings.max_session_tables, settings.max_session_bytes) == (0, 10 * 1024**3)
+    assert (settings.max_principal_tables, settings.max_principal_bytes) == (7, 5)
+    assert settings.detached_timeout == timedelta(seconds=30)
+    assert settings.impersonation is True
+    assert settings.principal_backend == {"ada": "sc://h:1", "bob": "sc://h:2"}
 
 
 def test_variables_hold_lists_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LODGE_BACKEND", "sc://a:1, sc://b:2")
     monkeypatch.setenv("LODGE_WORKSPACE", "dfs=file:///x,dfs.tmp=file:///y")
     monkeypatch.setenv("LODGE_REAPER", "false")
+    monkeypatch.setenv("LODGE_WRITABLE_WORKSPACE", "dfs, a")
+    monkeypatch.setenv("LODGE_PRINCIPAL_BACKEND", "ada=sc://a:1, x=y=sc://b:2")
+    monkeypatch.setenv("LODGE_MAX_SESSION_BYTES", "1KiB")
     settings = read()
+    assert settings.writable_workspace == ("dfs", "a")
+    assert settings.principal_backend == {"ada": "sc://a:1", "x=y": "sc://b:2"}
+    assert settings.max_session_bytes == 1024
     assert settings.backend == ("sc://a:1", "sc://b:2")
     assert settings.workspace == {"dfs": "file:///x", "dfs.tmp": "file:///y"}
     assert settings.reaper is False
@@ -88,6 +114,16 @@ def test_the_file_holds_lists_and_mappings_and_keys_spelled_like_options() -> No
     assert settings.backend == ("sc://a:1", "sc://b:2")
     assert settings.workspace == {"dfs": "file:///x"}
     assert settings.lease_duration == timedelta(seconds=2.5)
+    settings = read(
+        file(
+            "writable-workspace: [a, b]\nprincipal_backend: {ada: 'sc://a:1'}\nmax_session_tables: 3\n"
+            "max_principal_bytes: 10MiB\nimpersonation: yes\ndetached_timeout: 1m\n"
+        )
+    )
+    assert settings.writable_workspace == ("a", "b")
+    assert settings.principal_backend == {"ada": "sc://a:1"}
+    assert (settings.max_session_tables, settings.max_principal_bytes) == (3, 10 * 1024**2)
+    assert (settings.impersonation, settings.detached_timeout) == (True, timedelta(minutes=1))
 
 
 def test_an_empty_file_changes_nothing() -> None:
@@ -131,6 +167,13 @@ def test_a_duration_is_a_number_with_a_unit_or_of_seconds(text: str, seconds: fl
         ("max-message-bytes", "0"),
         ("max-message-bytes", "3GiB"),
         ("spark-driver-memory", "much"),
+        ("max-session-tables", "-1"),
+        ("max-session-tables", "many"),
+        ("max-session-bytes", "-1"),
+        ("max-principal-bytes", "10 bananas"),
+        ("detached-timeout", "0"),
+        ("principal-backend", "sc://h:1"),
+        ("principal-backend", "=sc://h:1"),
     ],
 )
 def test_a_bad_value_is_named_with_its_key_and_the_way_out(option: str, value: str) -> None:
@@ -142,6 +185,11 @@ def test_a_bad_value_is_named_with_its_key_and_the_way_out(option: str, value: s
     assert value in message
     assert f"--{option}, LODGE_{key.upper()} or {key} in the --config file" in message
     assert "\n" not in message
+
+
+def test_a_bad_backend_of_a_principal_is_named() -> None:
+    with pytest.raises(SettingError, match=r"principal_backend cannot be \[http://h:1\]: it must be sc://HOST:PORT"):
+        read("--principal-backend", "ada=http://h:1")
 
 
 def test_each_bad_value_has_a_line_of_its_own() -> None:
@@ -226,6 +274,30 @@ def test_a_workspace_that_was_named_is_never_made(tmp_path: Path) -> None:
 def test_a_default_temporary_workspace_must_be_among_the_workspaces(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"\[dfs\.tmp\] is not among the workspaces \[dfs\]"):
         workspaces_of(read("--workspace", f"dfs={tmp_path.as_uri()}"))
+
+
+def test_a_writable_workspace_must_be_among_the_workspaces_and_writable(tmp_path: Path) -> None:
+    uris = ("--workspace", f"dfs.tmp={tmp_path.as_uri()}", "--workspace", f"a={tmp_path.as_uri()}")
+    workspaces = workspaces_of(read(*uris))
+    assert {name: one.is_writable for name, one in workspaces.by_name.items()} == {"dfs.tmp": True, "a": False}
+    workspaces = workspaces_of(read(*uris, "--writable-workspace", "a"))
+    assert {name: one.is_writable for name, one in workspaces.by_name.items()} == {"dfs.tmp": True, "a": True}
+    with pytest.raises(
+        SettingError, match=r"\[A\] is not among the workspaces \[dfs\.tmp\], \[a\].*--writable-workspace"
+    ):
+        workspaces_of(read(*uris, "--writable-workspace", "A"))
+
+
+def test_the_gateway_is_told_its_limits_and_backends(tmp_path: Path) -> None:
+    given = read(
+        *("--workspace", f"dfs.tmp={tmp_path.as_uri()}", "--backend", "sc://h:1", "--max-session-tables", "3"),
+        *("--max-session-bytes", "1KiB", "--max-principal-tables", "4", "--detached-timeout", "7s"),
+        *("--principal-backend", "ada=sc://h:2"),
+    )
+    config = config_for(given, workspaces_of(given), None)
+    assert config.limits == Limits(session_tables=3, session_bytes=1024, principal_tables=4, principal_bytes=None)
+    assert config.detached_timeout_seconds == 7
+    assert (config.impersonation, config.principal_backends) == (False, {"ada": "sc://h:2"})
 
 
 def test_the_reaper_beside_the_gateway_is_told_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

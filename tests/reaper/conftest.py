@@ -21,10 +21,14 @@ from workspace.records import (
     SessionRecord,
     SessionUuid,
     StoredRecord,
+    TableState,
+    TableUuid,
+    TemporaryTable,
 )
 
 LEASE_SECONDS = 10.0
 GRACE_SECONDS = 5.0
+TABLE = TableUuid("00000000-0000-4000-8000-0000000000aa")
 
 
 @dataclass
@@ -67,6 +71,7 @@ class World:
             phase=phase,
             created_at="2026-01-01T00:00:00Z",
             holders=frozenset(ReplicaId(holder) for holder in holders),
+            tables=(TemporaryTable("t", TABLE, TableState.READY, "parquet", parts=(TABLE,)),),
         )
         stored = self.records.create(record)
         self.make_location(record.session_uuid)
@@ -76,8 +81,8 @@ class World:
 
     def make_location(self, session_uuid: SessionUuid) -> Path:
         location = self.locations.create(session_uuid)
-        (location / "table").mkdir()
-        (location / "table" / "data").write_text("data")
+        (location / TABLE).mkdir()
+        (location / TABLE / "data").write_text("data")
         return location
 
     def passes(self, seconds: float, *renewing: str, period_seconds: float = 1.0) -> list[PassSummary]:
@@ -93,7 +98,7 @@ class World:
     def is_there(self, stored: StoredRecord) -> bool:
         """Whether the session has both its record and its location; fails if it has one of them."""
         has_record = stored.record.name in {found.record.name for found in self.records.list()}
-        has_location = (self.locations.path(stored.record.session_uuid) / "table" / "data").exists()
+        has_location = (self.locations.path(stored.record.session_uuid) / TABLE / "data").exists()
         assert has_record == has_location, f"record: {has_record}, location: {has_location}"
         return has_record
 

@@ -6,17 +6,18 @@ renews, and the reaper makes a pass. The model knows the truth, which the rules 
 
 import itertools
 import uuid
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reaper.decisions import Decisions, Look, Watch, decided, watched
+from reaper.decisions import Decisions, Look, Watch, decided, named_replicas, watched, writes_of
 from workspace.leases import HeldLease, LeaseObserver, RenewalMark
-from workspace.locations import TrashEntry
 from workspace.records import (
     ClientSessionId,
+    PendingWrite,
     Phase,
     Principal,
     RecordName,
@@ -24,15 +25,25 @@ from workspace.records import (
     SessionRecord,
     SessionUuid,
     StoredRecord,
+    TableState,
+    TableUuid,
+    TemporaryTable,
     Version,
 )
-from workspace.sessions import ended, joined, left
+from workspace.sessions import ended, joined, left, with_table, without_writes
+from workspace.trash import TrashEntry
 
 PERIOD_SECONDS, LEASE_SECONDS, GRACE_SECONDS = 1.0, 4.0, 3.0
 A, B = ReplicaId("a"), ReplicaId("b")
 
 
-def a_stored(number: int, *holders: ReplicaId, phase: Phase = Phase.ACTIVE, version: str = "1") -> StoredRecord:
+def a_stored(
+    number: int,
+    *holders: ReplicaId,
+    phase: Phase = Phase.ACTIVE,
+    version: str = "1",
+    tables: tuple[TemporaryTable, ...] = (),
+) -> StoredRecord:
     record = SessionRecord(
         session_uuid=SessionUuid(str(uuid.UUID(int=number))),
         principal=Principal("ada"),
@@ -41,6 +52,7 @@ def a_stored(number: int, *holders: ReplicaId, phase: Phase = Phase.ACTIVE, vers
         phase=phase,
         created_at="",
         holders=frozenset(holders),
+        tables=tables,
     )
     return StoredRecord(record, Version(version))
 
@@ -55,6 +67,17 @@ def a_look(*records: StoredRecord, at_seconds: float, **parts: Any) -> Look:
         "ended_seconds": at_seconds,
     }
     return Look(records=records, **(defaults | parts))
+
+
+def a_table(number: int, *writers: ReplicaId, state: TableState = TableState.READY) -> TemporaryTable:
+    """A table with one directory; each writer inserts into it, and their directories follow that."""
+    own = a_directory(number)
+    writes = tuple(PendingWrite(a_directory(number + n), "op", writer) for n, writer in enumerate(writers, 1))
+    return TemporaryTable(f"t{number}", own, state, "parquet", parts=(own,), writes=writes)
+
+
+def a_directory(number: int) -> TableUuid:
+    return TableUuid(str(uuid.UUID(int=number)))
 
 
 def decisions_after(*looks: Look) -> Decisions:
@@ -113,7 +136,71 @@ def test_guarantee_5_the_time_that_a_look_takes_does_not_count() -> None:
     assert decisions_after(slow, a_look(at_seconds=103, locations=there)).orphans
 
 
-def test_guarantee_6_the_trash_is_purged_but_for_the_location_of_a_session_with_a_record() -> None:
+def test_guarantee_6_writes_are_undone_once_their_writer_was_seen_lost_for_the_grace_period() -> None:
+    stored = a_stored(1, B, tables=(a_table(10, A), a_table(20, B)))
+    lost = frozenset({A})
+    looks = [a_look(stored, at_seconds=t, lost=lost) for t in (0, 1, 2, 3)]
+    assert not decisions_after(*looks[:3]).undo
+    assert decisions_after(*looks).undo == ((stored, lost),)
+    assert not decisions_after(*looks[:2], a_look(stored, at_seconds=2), looks[3]).undo
+
+
+def test_guarantee_6_the_write_of_a_permanent_table_is_undone_as_well() -> None:
+    write = PendingWrite(a_directory(10), "op", A)
+    record = replace(a_stored(1, B).record, writes=(write,))
+    stored = StoredRecord(record, Version("1"))
+    there = {record.session_uuid: {write.directory}}
+    decisions = decisions_after(*(a_look(stored, at_seconds=t, lost=frozenset({A}), tables=there) for t in (0, 3)))
+    assert decisions.undo == ((stored, {A}),)
+    assert not decisions.orphan_tables
+
+
+def test_guarantee_6_a_write_that_another_replica_took_over_is_not_undone() -> None:
+    before, after = a_stored(1, A, B, tables=(a_table(10, A),)), a_stored(1, A, B, tables=(a_table(10, B),))
+    lost = frozenset({A})
+    looks = [a_look(before, at_seconds=0, lost=lost), a_look(after, at_seconds=3, lost=lost)]
+    assert not decisions_after(*looks).undo
+
+
+def test_guarantee_6_a_new_write_of_a_replica_that_seemed_lost_gives_all_of_its_writes_the_period_anew() -> None:
+    one, more = a_stored(1, B, tables=(a_table(10, A),)), a_stored(1, B, tables=(a_table(10, A), a_table(20, A)))
+    lost = frozenset({A})
+    assert not decisions_after(a_look(one, at_seconds=0, lost=lost), a_look(more, at_seconds=3, lost=lost)).undo
+
+
+def test_guarantee_6_what_was_written_in_a_session_that_nobody_holds_is_left_to_its_end() -> None:
+    stored = a_stored(1, A, tables=(a_table(10, A),))
+    decisions = decisions_after(*(a_look(stored, at_seconds=t, lost=frozenset({A})) for t in (0, 3)))
+    assert decisions.end == (stored,)
+    assert not decisions.undo
+
+
+def test_guarantee_6_who_adopts_a_session_has_the_grace_period_to_take_its_writes_over() -> None:
+    unheld, adopted = a_stored(1, A, tables=(a_table(10, A),)), a_stored(1, A, B, tables=(a_table(10, A),))
+    lost = frozenset({A})
+    looks = [a_look(unheld, at_seconds=0, lost=lost), *(a_look(adopted, at_seconds=t, lost=lost) for t in (2, 3, 5))]
+    assert not decisions_after(*looks[:3]).undo
+    assert decisions_after(*looks).undo == ((adopted, lost),)
+
+
+def test_guarantee_7_a_directory_that_no_table_of_the_record_names_is_an_orphan_after_the_grace_period() -> None:
+    stored = a_stored(1, B, tables=(a_table(10, B, B),))
+    there = {stored.record.session_uuid: {a_directory(n) for n in (10, 11, 12, 13)}}
+    looks = [a_look(stored, at_seconds=t, tables=there) for t in (0, 1, 3)]
+    assert decisions_after(*looks).orphan_tables == ((stored.record.session_uuid, a_directory(13)),)
+    assert not decisions_after(*looks[:2]).orphan_tables
+    assert not decisions_after(looks[0], a_look(stored, at_seconds=1), looks[2]).orphan_tables
+
+
+def test_guarantee_7_directories_of_a_session_that_ends_or_has_no_record_go_with_their_location() -> None:
+    stored = a_stored(1, B, phase=Phase.ENDING)
+    there = {stored.record.session_uuid: {a_directory(10)}}
+    for records in ((stored,), ()):
+        looks = [a_look(*records, at_seconds=t, tables=there) for t in (0, 3)]
+        assert not decisions_after(*looks).orphan_tables
+
+
+def test_guarantee_8_the_trash_is_purged_but_for_the_location_of_a_session_with_a_record() -> None:
     ending = a_stored(1, A, phase=Phase.ENDING)
     own, other = ending.record.session_uuid, uuid.UUID(int=2)
     kept = TrashEntry(f"{own}.aa")
@@ -124,7 +211,8 @@ def test_guarantee_6_the_trash_is_purged_but_for_the_location_of_a_session_with_
 def test_leases_of_lost_replicas_are_deleted_once_no_record_names_them() -> None:
     both, lost = frozenset({A, B}), frozenset({A})
     assert decisions_after(a_look(at_seconds=0, leased=both, lost=lost)).leases == (A,)
-    named = a_stored(1, A, B)
+    named, writing = a_stored(1, A, B), a_stored(1, B, tables=(a_table(10, A),))
+    assert not decisions_after(a_look(writing, at_seconds=0, leased=both, lost=lost)).leases
     assert not decisions_after(a_look(named, at_seconds=0, leased=both, lost=lost)).leases
     assert not decisions_after(a_look(at_seconds=0, leased=frozenset({B}), lost=lost)).leases
 
@@ -149,6 +237,7 @@ class Histories(RuleBasedStateMachine):
         self.leases: dict[ReplicaId, RenewalMark] = {}
         self.records: dict[RecordName, StoredRecord] = {}
         self.locations: set[SessionUuid] = set()
+        self.directories: set[tuple[SessionUuid, TableUuid]] = set()
         self.observer = LeaseObserver(LEASE_SECONDS)
         self.watch = Watch()
 
@@ -204,6 +293,31 @@ class Histories(RuleBasedStateMachine):
         serving = self.replicas[name].serving
         (serving.add if name in changed.holders else serving.discard)(record.name)
 
+    @precondition(lambda self: self.served_by_running())
+    @rule(data=st.data(), finishes=st.booleans())
+    def a_replica_writes_a_table(self, data: st.DataObject, finishes: bool) -> None:
+        name, record = data.draw(st.sampled_from(self.served_by_running()))
+        number = 1000 * next(self.numbers)
+        table = a_table(number) if finishes else a_table(number, name, state=TableState.CREATING)
+        self.write(with_table(record, table))
+        self.directories |= {(record.session_uuid, directory) for directory in table.directories}
+
+    def served_by_running(self) -> list[tuple[ReplicaId, SessionRecord]]:
+        """Who may write where: running replicas, in sessions that they serve and that go on."""
+        return [
+            (name, self.records[served].record)
+            for name in self.running()
+            if self.replicas[name].lease.is_valid(self.now_seconds)
+            for served in sorted(self.replicas[name].serving & self.records.keys())
+            if self.records[served].record.phase is Phase.ACTIVE
+        ]
+
+    @precondition(lambda self: self.locations)
+    @rule(data=st.data())
+    def a_late_writer_makes_a_table_again(self, data: st.DataObject) -> None:
+        session_uuid = data.draw(st.sampled_from(sorted(self.locations)))
+        self.directories.add((session_uuid, a_directory(next(self.numbers))))
+
     @rule()
     def a_late_writer_makes_a_location_again(self) -> None:
         self.locations.add(SessionUuid(str(uuid.UUID(int=next(self.numbers)))))
@@ -217,14 +331,14 @@ class Histories(RuleBasedStateMachine):
 
     def make_pass(self) -> None:
         records = tuple(self.records.values())
-        holders = frozenset(holder for stored in records for holder in stored.record.holders)
-        self.observer.observe(dict(self.leases), holders, self.now_seconds)
+        self.observer.observe(dict(self.leases), named_replicas(records), self.now_seconds)
         look = a_look(
             *records,
             at_seconds=self.now_seconds,
             locations=frozenset(self.locations),
             leased=frozenset(self.leases),
             lost=self.observer.lost(self.now_seconds),
+            tables={one: {d for other, d in self.directories if other == one} for one in self.locations},
         )
         self.watch = watched(self.watch, look)
         self.obey(decided(self.watch, look, GRACE_SECONDS))
@@ -233,7 +347,14 @@ class Histories(RuleBasedStateMachine):
         for stored in (*decisions.end, *decisions.finish):
             assert stored.record.phase is Phase.ENDING or not self.living_holders(stored.record)
             del self.records[stored.record.name]
-            self.locations.discard(stored.record.session_uuid)
+            self.remove(stored.record.session_uuid)
+        for stored, replicas in decisions.undo:
+            assert not replicas & self.living_holders(stored.record)
+            if not any(forgotten == stored for forgotten, _ in decisions.forget):  # else the other change wins
+                self.write(without_writes(stored.record, replicas))
+        for session_uuid, table_uuid in decisions.orphan_tables:
+            assert table_uuid not in self.named_directories(session_uuid)
+            self.directories.discard((session_uuid, table_uuid))
         for stored, replicas in decisions.forget:
             assert replicas <= stored.record.holders
             assert not replicas & self.living_holders(stored.record)
@@ -241,10 +362,18 @@ class Histories(RuleBasedStateMachine):
         named = {stored.record.session_uuid for stored in self.records.values()}
         for session_uuid in decisions.orphans:
             assert session_uuid not in named
-            self.locations.remove(session_uuid)
+            self.remove(session_uuid)
         for name in decisions.leases:
             assert name not in self.running()
             del self.leases[name]
+
+    def remove(self, session_uuid: SessionUuid) -> None:
+        self.locations.discard(session_uuid)
+        self.directories = {(one, directory) for one, directory in self.directories if one != session_uuid}
+
+    def named_directories(self, session_uuid: SessionUuid) -> set[TableUuid]:
+        records = (stored.record for stored in self.records.values() if stored.record.session_uuid == session_uuid)
+        return {directory for record in records for directory in record.directories}
 
     def living_holders(self, record: SessionRecord) -> set[ReplicaId]:
         """Those who may act for the session now, by their own lease."""
@@ -257,6 +386,12 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def every_session_has_its_location(self) -> None:
         assert {stored.record.session_uuid for stored in self.records.values()} <= self.locations
+
+    @invariant()
+    def every_table_has_its_directories(self) -> None:
+        for stored in self.records.values():
+            session_uuid = stored.record.session_uuid
+            assert {(session_uuid, one) for one in self.named_directories(session_uuid)} <= self.directories
 
     def teardown(self) -> None:
         if not hasattr(self, "records"):
@@ -271,6 +406,12 @@ class Histories(RuleBasedStateMachine):
             self.time_passes()
         assert self.records.keys() == served, "the dead are gone in bounded time, and only they"
         assert self.locations == {stored.record.session_uuid for stored in self.records.values()}
+        writers = {write.replica for stored in self.records.values() for write in writes_of(stored.record)}
+        assert writers <= set(self.running()), "what the dead were writing is undone in bounded time"
+        for _ in range(int((GRACE_SECONDS + 2 * PERIOD_SECONDS) / PERIOD_SECONDS)):
+            self.time_passes()
+        sessions = [stored.record.session_uuid for stored in self.records.values()]
+        assert self.directories == {(one, directory) for one in sessions for directory in self.named_directories(one)}
 
 
 TestHistories = Histories.TestCase

@@ -31,7 +31,7 @@ from workspace.records import (
 )
 
 DEADLINE_SECONDS = 60
-CHANGING_STEPS = ("open", "mkdir", "link", "rename", "replace", "unlink", "rmdir", "fsync")
+CHANGING_STEPS = ("open", "mkdir", "link", "rename", "replace", "unlink", "rmdir", "fsync", "chown", "fchown", "fchmod")
 ALL_STEPS = (*CHANGING_STEPS, "fdopen", "scandir", "listdir", "stat", "lstat")
 
 

@@ -129,7 +129,7 @@ def test_ending_a_session_removes_its_record_its_location_and_its_trash(
     locations.remove_table(stored.record.session_uuid, table)
     (location / table).mkdir()
     done = end_session(records, locations, stored)
-    assert done == EndedSession(ended(stored.record), location, None)
+    assert done == EndedSession(ended(stored.record), (location,), None)
     assert not records.list()
     assert not locations.trash()
     assert [path.name for path in root.iterdir()] == [".lodge"]
@@ -139,7 +139,7 @@ def test_ending_a_session_without_a_location_says_so(
     records: SessionRecords, locations: SessionLocations, a_record: Builder
 ) -> None:
     stored = records.create(a_record())
-    assert end_session(records, locations, stored) == EndedSession(ended(stored.record), None, None)
+    assert end_session(records, locations, stored) == EndedSession(ended(stored.record), (), None)
 
 
 def test_guarantee_4_a_session_that_was_changed_meanwhile_is_not_touched(
@@ -235,7 +235,7 @@ def test_guarantee_3_an_end_killed_at_any_step_is_finished_by_the_next(
         for found in remaining:
             done = end_session(records, locations, found)
             assert done is not None
-            assert done.location == locations.path(stored.record.session_uuid)
+            assert done.locations == (locations.path(stored.record.session_uuid),)
         for entry in locations.trash():
             locations.purge(entry)
         assert not records.list()
@@ -259,7 +259,7 @@ def test_guarantee_3_of_many_processes_that_end_one_session_at_most_one_is_told_
 
         results = in_processes([end] * 4)
         assert [result for result in results if result is not None] == [
-            EndedSession(stored.record, locations.path(stored.record.session_uuid), None)
+            EndedSession(stored.record, (locations.path(stored.record.session_uuid),), None)
         ]
         assert not records.list()
         assert not locations.list()
@@ -312,8 +312,8 @@ def test_the_deletion_of_a_location_is_logged_in_the_words_users_know(
     assert done is not None
     with structlog.testing.capture_logs() as logs:
         log_ended(structlog.get_logger(), done)
-        log_ended(structlog.get_logger(), EndedSession(stored.record, None, None))
-        log_ended(structlog.get_logger(), EndedSession(stored.record, None, OSError(39, "Directory not empty")))
+        log_ended(structlog.get_logger(), EndedSession(stored.record, (), None))
+        log_ended(structlog.get_logger(), EndedSession(stored.record, (), OSError(39, "Directory not empty")))
     assert logs == [
         {
             "event": "session_location_deleted",

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.sql.parameters import Parameters
 from gateway.sql.references import find_references, replace_spans
 
 WORKSPACES = [("dfs", "tmp"), ("dfs",)]
@@ -75,6 +76,20 @@ T, C = "table dfs.tmp.t", "other dfs.tmp.t"
         ("select 1 from dfs.tmp.1a", ["table dfs.tmp.1a"]),
         ("select 1 from DFS . /* c */ `tmp` -- d\n . `a.csv`", ["table DFS . /* c */ `tmp` -- d\n . `a.csv`"]),
         ("select ((((1)))) from a)))), dfs.tmp.t", [T]),
+        ("select 1 from a join b on case when a.x then b.x else 1 end, dfs.tmp.t", [T]),
+        ("merge into a using b on 1 when matched then update set x = dfs.tmp.t.a", [C + ".a"]),
+        ("show columns in dfs.tmp.t", [T]),
+        ("show partitions dfs.tmp.t", [T]),
+        ("show tblproperties dfs.tmp.t", [T]),
+        ("create table a like dfs.tmp.t", [T]),
+        ("select 1 from a where a.x like dfs.tmp.t.b", [C + ".b"]),
+        ("begin if x then select 1 from dfs.tmp.t; else select dfs.tmp.t.a from b; end if; end", [T, C + ".a"]),
+        ("begin for r as select 1 from dfs.tmp.t do select r.a, dfs.tmp.t.b; end for; end", [T, C + ".b"]),
+        ("begin declare exit handler for not found select 1 from dfs.tmp.t; end", [T]),
+        ("select 1 from identifier('dfs.tmp.t')", ["table identifier('dfs.tmp.t')"]),
+        ("select identifier('dfs.tmp.t.a') from b", ["other identifier('dfs.tmp.t.a')"]),
+        ("select 1 from identifier('dfs').tmp.identifier('t')", ["table identifier('dfs').tmp.identifier('t')"]),
+        ("select 1 from identifier('d' || 'fs.tmp.t')", ["table identifier('d' || 'fs.tmp.t')"]),
     ],
 )
 def test_references_are_found_with_their_role(sql: str, expected: list[str]) -> None:
@@ -93,6 +108,9 @@ def test_references_are_found_with_their_role(sql: str, expected: list[str]) -> 
         "select 1 as dfs",
         "select a.b.c from `dfs.tmp`.t",
         "select 1 from x /* dfs.tmp.t",
+        "select 1 from identifier(concat('dfs.tmp', '.t'))",
+        "select 1 from identifier(:n)",
+        "select identifier('dfs.tmp.f')(1)",
     ],
 )
 def test_what_only_looks_like_a_reference_is_none(sql: str) -> None:
@@ -115,6 +133,9 @@ def test_what_only_looks_like_a_reference_is_none(sql: str) -> None:
         "select dfs.tmp.x from range(3) dfs, dfs.tmp.t",
         "select dfs.tmp.x from dfs.tmp.t tablesample (5 rows) dfs",
         "update dfs.tmp.t dfs set a = dfs.tmp.x",
+        "begin for dfs as select 1 do select dfs.tmp.x from dfs.tmp.t; end for; end",
+        "begin dfs: begin select dfs.tmp.x from dfs.tmp.t; end dfs; end",
+        "begin declare dfs int; select dfs.tmp.x from dfs.tmp.t; end",
     ],
 )
 def test_a_name_the_statement_defines_hides_the_workspace_from_columns(sql: str) -> None:
@@ -123,7 +144,18 @@ def test_a_name_the_statement_defines_hides_the_workspace_from_columns(sql: str)
 
 
 @pytest.mark.parametrize(
-    "piece", ["(", ")", "dfs.", "dfs.tmp.t,", "from dfs.tmp.t ", "/*+ dfs.tmp.t ", "as (", "from ("]
+    "piece",
+    [
+        "(",
+        ")",
+        "dfs.",
+        "dfs.tmp.t,",
+        "from dfs.tmp.t ",
+        "/*+ dfs.tmp.t ",
+        "as (",
+        "from (",
+        "from identifier('dfs.t') ",
+    ],
 )
 def test_the_time_is_linear_in_the_length(piece: str) -> None:
     """Eight times the text takes about eight times as long; if quadratic, it were 64 times."""
@@ -150,6 +182,38 @@ def test_double_quotes_hold_a_part_where_the_session_says_so() -> None:
     sql = 'select 1 from dfs."a.csv"'
     assert seen(sql, double_quoted_identifiers=True) == ['table dfs."a.csv"']
     assert seen(sql) == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_ambiguous"),
+    [
+        ("select dfs.tmp.t.a from dfs.tmp.t", False),
+        ("select dfs.tmp.t.a from t", False),
+        ("select dfs.tmp.t.a from dfs.tmp.t as T join x on 1", False),
+        ("select dfs.tmp.t.a from system.session.t", False),
+        ("select dfs.tmp.t.a as t from dfs.tmp.t", False),
+        ("with t as (select 9 a) select dfs.tmp.t.a from dfs.tmp.t", False),
+        ("with t as (select 9 a) select dfs.tmp.t.a from t", True),
+        ("with t (a) as (select 9) select dfs.tmp.t.a from dfs.tmp.t, t", True),
+        ("select dfs.tmp.t.a from dfs.tmp.t x join y t on 1", True),
+        ("select dfs.tmp.t.a from dfs.tmp.t, (select 9 a) as `T`", True),
+        ("select dfs.tmp.t.a from default.t", True),
+        ("select dfs.tmp.t.a from dfs.tmp.t join range(3) t", True),
+    ],
+)
+def test_a_column_that_may_be_of_something_else_by_that_name_is_ambiguous(sql: str, is_ambiguous: bool) -> None:
+    columns = [r for r in find_references(sql, is_workspace) if not r.is_table]
+    assert [column.is_ambiguous for column in columns] == [is_ambiguous]
+
+
+def test_a_parameter_holds_a_name() -> None:
+    sql = "select ? from identifier(:n) join identifier(?)"
+    parameters = Parameters({"n": "dfs.tmp.a"}, [None, "dfs.tmp.b"])
+    found = find_references(sql, is_workspace, parameters=parameters)
+    assert [(r.parts[2], r.is_table, sql[r.start : r.end]) for r in found] == [
+        ("a", True, "identifier(:n)"),
+        ("b", True, "identifier(?)"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ def test_another_clause_is_none(text):
         ("with (a = b)", "'b'"),
         ("with (a = 1", "the end"),
         ("with (a=1 b=2)", "'b'"),
+        (r"with (a='\UFFFFFFFF')", "an escape of a character"),
     ],
 )
 def test_a_malformed_clause_names_what_was_found(text, found):
@@ -51,7 +52,15 @@ def test_a_key_that_is_there_twice_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("literal", "value"), [("r'\\n'", "\\n"), ("$$a'b$$", "a'b"), ("$x$a$$b$x$", "a$$b"), (r"'é\101'", "éA")]
+    ("literal", "value"),
+    [
+        ("r'\\n'", "\\n"),
+        ("$$a'b$$", "a'b"),
+        ("$x$a$$b$x$", "a$$b"),
+        (r"'é\101'", "éA"),
+        ("'a\"\"b'", 'a""b'),
+        ('"a""b"', 'a"b'),
+    ],
 )
 def test_string_literals_of_all_kinds(literal, value):
     assert string_value(literal) == value

@@ -4,7 +4,7 @@ One local Spark Connect server; clients go to it directly and through a gateway 
 changing from round to round. Everything shares this machine, so the gateway's own processor time is a part of what is
 measured; it is printed as well.
 
-    python benchmarks/gateway.py [--rounds N] [--seconds S] [--skip-bulk]
+    python benchmarks/pass_through.py [--rounds N] [--seconds S] [--skip-bulk]
 """
 
 import argparse

@@ -1,0 +1,196 @@
+"""What temporary tables cost beside the same done by hand: ratios, measured side by side in one run.
+
+By hand is what users do without Lodge: ``df.write.parquet`` and a temporary view, straight at the Spark Connect server.
+Each pair runs in turn, the order changing from round to round; a figure is the median of the rounds' ratios.
+
+    python benchmarks/temporary_tables.py [--rounds N] [--rows N] [--tables N] [--sessions N]
+"""
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from pass_through import connect, gateway, in_turn, percentile, statements
+from pyspark.sql.connect.proto import base_pb2
+from pyspark.sql.connect.session import SparkSession
+
+from gateway.current_workspaces import CurrentWorkspaces
+from gateway.name_resolution import NameResolution
+from gateway.own_statements import OwnStatements
+from gateway.plans import plan_of
+from lodge.embedded_spark import embedded_spark
+from lodge.logs import set_up_logs
+from workspace.workspaces import Workspaces
+
+SOURCE = "select id, id % 1000 k, id * 0.5 v, concat('name ', id % 10000) s from range({rows})"
+QUERY = "select k, count(*), sum(v), max(s) from {table} where id % 7 < 5 group by k"
+
+
+def seconds(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def compared(name: str, rounds: int, by_hand: Callable[[], None], lodge: Callable[[], None], aim: float) -> None:
+    """Prints the ratio of two ways to do the same; the first round is for warming up."""
+    times: dict[str, list[float]] = {"by hand": [], "Lodge": []}
+    ways = {"by hand": by_hand, "Lodge": lodge}
+    for number in range(rounds + 1):
+        in_turn(number, {way: lambda way=way: times[way].append(seconds(ways[way])) for way in ways})  # type: ignore[misc]
+    pairs = list(zip(times["by hand"][1:], times["Lodge"][1:], strict=True))
+    ratio = statistics.median(mine / theirs for theirs, mine in pairs)
+    print(
+        f"{name:44} by hand {statistics.median(a for a, _ in pairs):6.2f} s   Lodge "
+        f"{statistics.median(b for _, b in pairs):6.2f} s   ratio {ratio:5.3f}   (aim: at most {aim})",
+        flush=True,
+    )
+
+
+def bench_creation_and_query(
+    direct: SparkSession, lodge: SparkSession, directory: Path, rounds: int, rows: int
+) -> None:
+    source = SOURCE.format(rows=rows)
+
+    made = {"by hand": 0, "Lodge": 0}
+
+    def by_hand() -> None:
+        made["by hand"] += 1
+        path = str(directory / f"by-hand-{made['by hand']}")
+        direct.sql(source).write.parquet(path)
+        direct.read.parquet(path).createOrReplaceTempView("t")
+
+    def create() -> None:
+        made["Lodge"] += 1
+        lodge.sql(f"create temporary table t{made['Lodge']} as {source}").collect()
+
+    compared(f"CTTAS of {rows:,} rows", rounds, by_hand, create, 1.05)
+    table = f"t{made['Lodge']}"
+    query = QUERY.format(table="t")
+    compared(
+        "a query over them",
+        rounds * 3,
+        lambda: direct.sql(query).toArrow(),
+        lambda: lodge.sql(QUERY.format(table=table)).toArrow(),
+        1.02,
+    )
+    compared(
+        "the same, by workspace name",
+        rounds * 3,
+        lambda: direct.sql(query).toArrow(),
+        lambda: lodge.sql(QUERY.format(table=f"dfs.tmp.{table}")).toArrow(),
+        1.02,
+    )
+
+
+def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
+    """What a statement that is none of Lodge's pays for being looked at, as a share of ``select 1``."""
+    select_1 = percentile(statements([direct], 3.0), 0.5)
+    current = CurrentWorkspaces(workspaces)
+    own = OwnStatements.__new__(OwnStatements)  # an ordinary statement asks nothing of what it is made of
+    resolution = NameResolution(current)
+    for size, text in ((1_000, "1 kB"), (100_000, "100 kB")):
+        sql = "select " + ", ".join(f"a{n} + 1 b{n}" for n in range(size))[:size] + " from t"
+        request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()))
+        request.plan.command.sql_command.input.sql.query = sql
+        data = request.SerializeToString()
+
+        async def look(data: bytes = data) -> None:
+            plan = await plan_of(data)
+            if plan is None or await own.start(None, data, plan, ()) is not None:  # type: ignore[arg-type]
+                raise AssertionError("an ordinary statement is Spark's")
+            if await resolution.executed(data, plan, _not_asked) is not data:
+                raise AssertionError("an ordinary statement is not changed")
+
+        found = asyncio.run(_times(look))
+        print(
+            f"interception of {text:7} of SQL           {found * 1e6:7.0f} us  select 1 {select_1 * 1e3:5.1f} ms   "
+            f"share {found / select_1:6.2%}   (aim: at most 3 %)",
+            flush=True,
+        )
+
+
+async def _times(look: Callable[[], Any], count: int = 300) -> float:
+    found = []
+    for _ in range(count):
+        begun = time.perf_counter()
+        await look()
+        found.append(time.perf_counter() - begun)
+    return statistics.median(found)
+
+
+async def _not_asked() -> Any:
+    raise AssertionError("an ordinary statement asks nothing")
+
+
+def bench_many_tables(direct: SparkSession, lodge: SparkSession, tables: int) -> None:
+    times = []
+    for number in range(tables):
+        times.append(seconds(lambda n=number: lodge.sql(f"create temporary table many_{n} as select {n} a").collect()))  # type: ignore[misc]
+    tenth = max(tables // 10, 1)
+    first, last = statistics.median(times[:tenth]), statistics.median(times[-tenth:])
+    print(
+        f"{tables:,} tables in a session: CTTAS {first * 1e3:.0f} ms for the first, {last * 1e3:.0f} ms for the last, "
+        f"ratio {last / first:.2f}; SHOW TEMPORARY TABLES "
+        f"{seconds(lambda: lodge.sql('show temporary tables').collect()) * 1e3:.0f} ms",
+        flush=True,
+    )
+    ordinary = {name: percentile(statements([session], 3.0), 0.5) for name, session in (("d", direct), ("l", lodge))}
+    print(f"select 1 in that session: {ordinary['l'] / ordinary['d']:.2f} x direct")
+
+
+def bench_many_sessions(address: str, sessions: int) -> None:
+    def work(number: int) -> float:
+        session = connect(address)
+        begun = time.perf_counter()
+        session.sql(f"create temporary table t as select {number} a").collect()
+        if session.table("t").collect()[0][0] != number:
+            raise AssertionError("a session read the table of another")
+        session.sql("drop table t").collect()
+        took = time.perf_counter() - begun
+        session.stop()
+        return took
+
+    begun = time.perf_counter()
+    with ThreadPoolExecutor(sessions) as pool:
+        times = list(pool.map(work, range(sessions)))
+    print(
+        f"{sessions} sessions create, read and drop at once: no error; {time.perf_counter() - begun:.0f} s in all, "
+        f"p50 {percentile(times, 0.5):.1f} s, p99 {percentile(times, 0.99):.1f} s"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--tables", type=int, default=1000)
+    parser.add_argument("--sessions", type=int, default=200)
+    arguments = parser.parse_args()
+    set_up_logs("warning")
+    with (
+        tempfile.TemporaryDirectory() as name,
+        embedded_spark("5g") as spark,
+        gateway(spark.address, Path(name)) as lodge,
+    ):
+        direct, through = connect(spark.address), connect(lodge.address)
+        bench_creation_and_query(direct, through, Path(name), arguments.rounds, arguments.rows)
+        root = Path(name) / "tmp"
+        bench_interception(direct, Workspaces.from_uris({"dfs.tmp": root.as_uri()}, "dfs.tmp"))
+        bench_many_sessions(lodge.address, arguments.sessions)
+        bench_many_tables(direct, through, arguments.tables)
+        left = [path for path in root.iterdir() if path.name != ".lodge"]
+        through.stop()
+        print(f"locations while one session is left: {len(left)}")
+        direct.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Calls of the catalog that ask about a table of a workspace: ``spark.catalog.tableExists("dfs.tmp.t")`` and the like.
+
+Why it exists: Spark's catalog knows a temporary table by its plain name only, and workspaces not at all. Calls that
+change or remove a table are statements of Lodge's own, and do not come here.
+
+Source: Spark: ``catalog.proto``; seed 001, 5.1.8 and 5.1.10.
+"""
+
+import io
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql.connect.proto import catalog_pb2, relations_pb2
+
+from gateway.errors import LodgeError
+from gateway.name_lookup import NameLookup, invalid_schema
+from gateway.sql.names import parsed, quoted
+from gateway.table_descriptions import permanent_names
+from gateway.table_listings import workspace_tables
+from workspace.workspaces import Workspace
+
+_OF_A_TABLE = frozenset(
+    {
+        "list_columns",
+        "get_table",
+        "table_exists",
+        "is_cached",
+        "cache_table",
+        "uncache_table",
+        "refresh_table",
+        "list_partitions",
+        "get_table_properties",
+        "analyze_table",
+    }
+)
+_OF_A_NAMESPACE = frozenset({"list_tables", "list_views", "database_exists"})
+
+
+def resolve_call(lookup: NameLookup, relation: relations_pb2.Relation) -> bool:
+    """Makes a call about a workspace one about Spark's names, or the answer itself.
+
+    Returns: Whether anything was changed.
+    Raises: LodgeError.
+    """
+    kind = relation.catalog.WhichOneof("cat_type")
+    if kind in _OF_A_TABLE:
+        return _resolve_table(lookup, relation, str(kind))
+    if kind in _OF_A_NAMESPACE:
+        return _resolve_namespace(lookup, relation, str(kind))
+    return False
+
+
+def _resolve_table(lookup: NameLookup, relation: relations_pb2.Relation, kind: str) -> bool:
+    call = getattr(relation.catalog, kind)
+    parts = _table_parts(call)
+    match = lookup.workspaces.match(parts[:-1])
+    if match is None:
+        return False
+    workspace, count = match
+    rest = parts[count:]
+    table = lookup.temporary_table(workspace, rest[0]) if len(rest) == 1 else None
+    if table is not None:
+        call.table_name = quoted(table.name)
+        if "db_name" in call.DESCRIPTOR.fields_by_name:
+            call.ClearField("db_name")
+        return True
+    name = f"{workspace.name}.{'.'.join(map(quoted, rest))}"
+    try:
+        lookup.scan(workspace, rest)
+    except LodgeError as error:
+        if kind != "table_exists":
+            raise
+        if error.error_class not in ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"):
+            raise
+        _answer(relation, pa.table({"value": [False]}))
+        return True
+    if kind == "table_exists":
+        _answer(relation, pa.table({"value": [True]}))
+        return True
+    raise LodgeError(
+        "LODGE_CATALOG_OF_FILE",
+        "0A000",
+        f"[{name}] is a file, and spark.catalog knows tables only. Use the DataFrame: spark.table(name).",
+    )
+
+
+def _table_parts(call: catalog_pb2.TableExists) -> Sequence[str]:
+    """The parts of the name that a call is about; the database may stand apart from it."""
+    if "db_name" in call.DESCRIPTOR.fields_by_name and call.HasField("db_name"):
+        name = parsed(call.table_name)
+        return [*parsed(call.db_name), name[0] if len(name) == 1 else call.table_name]
+    return parsed(call.table_name)
+
+
+def _resolve_namespace(lookup: NameLookup, relation: relations_pb2.Relation, kind: str) -> bool:
+    call = getattr(relation.catalog, kind)
+    parts = parsed(call.db_name)
+    match = lookup.workspaces.match(parts)
+    if match is None:
+        return False
+    is_whole = match[1] == len(parts)
+    if kind == "database_exists":
+        _answer(relation, pa.table({"value": [is_whole]}))
+    elif not is_whole:
+        raise invalid_schema(".".join(parts), lookup.workspaces)
+    else:
+        _answer(relation, _listed(lookup, match[0], call.pattern if call.HasField("pattern") else None, kind))
+    return True
+
+
+def _listed(lookup: NameLookup, workspace: Workspace, pattern: str | None, kind: str) -> pa.Table:
+    """Rows as Spark's ``Table`` has them. No view is in a workspace."""
+    found = workspace_tables(
+        lookup.tables if workspace is lookup.workspaces.temporary else (),
+        permanent_names(workspace),
+        workspace.name,
+        pattern,
+    ).slice(0, 0 if kind == "list_views" else None)
+    rows = found.to_pylist()
+    texts, flags = pa.string(), [row["isTemporary"] for row in rows]
+    return pa.table(
+        {
+            "name": pa.array([row["tableName"] for row in rows], texts),
+            "catalog": pa.array([None] * len(rows), texts),
+            "namespace": pa.array([workspace.name.split(".")] * len(rows), pa.list_(texts)),
+            "description": pa.array([None] * len(rows), texts),
+            "tableType": pa.array(["TEMPORARY" if is_temporary else "MANAGED" for is_temporary in flags], texts),
+            "isTemporary": pa.array(flags, pa.bool_()),
+        }
+    )
+
+
+def _answer(relation: relations_pb2.Relation, rows: pa.Table) -> None:
+    """Puts rows in the place of a call."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        for part in rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]:
+            writer.write_batch(part)
+    relation.local_relation.data = sink.getvalue()

@@ -1,0 +1,235 @@
+"""Permanent tables in workspaces: ``CREATE TABLE dfs.t AS`` writes one, ``DROP TABLE dfs.t`` removes it.
+
+Why it exists: a permanent table is a directory of a workspace that everyone may read who may enter it. It is written
+into the session location first and put in its place whole, so that no reader ever sees a part of one.
+
+Guarantees:
+
+1. Directories have mode 0775 and files 0644 (seed 001, 5.2).
+2. A table appears whole or not at all, and takes no name that is in use.
+3. Only what ``CREATE TABLE`` made is ever removed: a directory with the description that Lodge put there.
+4. A table's name is one name in the workspace's directory: it leads nowhere else, through no link. A link that lies
+   in it when a statement begins is refused.
+
+Not guaranteed: that a link is found which is put there while a statement runs; nor these modes on files of another
+owner than the gateway's, for only an owner may change modes.
+
+Source: seed 001, 5.1.8, 5.2 and 5.4.
+"""
+
+import asyncio
+import errno
+import os
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+from pyspark.sql.connect.proto import relations_pb2
+
+from gateway.answers import Response, Values, ok, row
+from gateway.errors import LodgeError
+from gateway.sessions import Session, Storage
+from gateway.storage_formats import check_columns, refuse_partitions, storage_format
+from gateway.table_descriptions import DESCRIPTION, GLOB, Description, permanent_names
+from gateway.table_plans import ROWS_WRITTEN, with_columns_named, write_plan
+from gateway.table_records import TableRecords
+from gateway.table_writes import Execution, TableWrites, statement_lost
+from gateway.temporary_tables import AlreadyExistsError, check_partition_columns, named_columns
+from workspace.names import is_uuid
+from workspace.public_files import make_public, write_public_file
+from workspace.records import Answer, PendingWrite, ReplicaId, SessionRecord
+from workspace.sessions import with_answer
+from workspace.table_copies import copy_table
+from workspace.workspaces import Workspace
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NewPermanentTable:
+    """A table that is to be created; attributes as of :class:`gateway.temporary_tables.NewTable`."""
+
+    workspace: Workspace
+    name: str
+    query: relations_pb2.Relation
+    columns: Sequence[str] | None
+    storage_format: str | None
+    partition_columns: Sequence[str]
+    options: Mapping[str, str]
+    if_not_exists: bool
+
+
+class PermanentTables:
+    """Creates and drops the tables of workspaces.
+
+    Args:
+        replica: This replica.
+        storage: Records and locations.
+        writes: Where tables are written first.
+    """
+
+    def __init__(self, replica: ReplicaId, storage: Storage, writes: TableWrites) -> None:
+        self._replica = replica
+        self._storage = storage
+        self._records = TableRecords(storage)
+        self._writes = writes
+
+    async def exists(self, workspace: Workspace, name: str) -> bool:
+        """Whether something in the workspace has that name."""
+        return _is_plain(name) and await self._storage.run(os.path.lexists, workspace.root / name)
+
+    async def names(self, workspace: Workspace) -> Sequence[str]:
+        """The tables that are there."""
+        return await self._storage.run_slow(permanent_names, workspace)
+
+    async def create(self, execution: Execution, new: NewPermanentTable) -> Response:
+        """Raises: LodgeError, after everything that was begun is undone."""
+        session = execution.session
+        storage = storage_format(new.storage_format or execution.settings.store_format, new.name)
+        options = storage.options(new.options)
+        _check_name(new)
+        if await self.exists(new.workspace, new.name):
+            error = AlreadyExistsError(new.name, new.workspace.name)
+            if new.if_not_exists:
+                return ok(False, error.text)
+            raise error
+        schema = named_columns(await execution.backend.schema(new.query), new.columns)
+        check_partition_columns(schema, new.partition_columns)
+        if new.partition_columns and not storage.is_partitionable:
+            raise refuse_partitions(storage)
+        check_columns(storage, schema, new.partition_columns)
+        write = PendingWrite(self._writes.new_directory(), execution.operation.id, self._replica)
+        query = new.query if new.columns is None else with_columns_named(new.query, new.columns)
+        placing = _Placing(new, Description(schema, storage.name, new.options))
+        rows = 0
+        try:
+            self._writes.require_lease()
+            await self._records.change(session, lambda record: replace(record, writes=(*record.writes, write)))
+            path = await self._writes.path_for(session, write.directory)
+            plan = write_plan(
+                query,
+                path,
+                storage_format=storage.name,
+                partition_columns=new.partition_columns,
+                options=options,
+            )
+            operation = execution.operation
+            result = await execution.backend.execute(plan, operation_id=operation.id, on_progress=operation.progress)
+            operation.server_side_session_id = result.server_side_session_id
+            rows = result.observed.get(ROWS_WRITTEN, 0)
+            self._writes.require_lease()
+            await self._records.change(session, lambda record: _still_writing(record, write))
+            await self._storage.run_slow(placing.place, Path(path))
+        except BaseException as error:
+            if not placing.is_done:
+                await asyncio.shield(self._undo(session, write))
+                if new.if_not_exists and isinstance(error, AlreadyExistsError):
+                    return ok(False, error.text)
+                raise
+        values: Values = {"Fragment": "0_0", "Number of records written": rows}
+        answer = Answer(execution.operation.id, tuple(values.items()))
+        try:
+            await self._records.change(session, lambda record: with_answer(_without(record, write), answer))
+        except LodgeError as error:  # the table is there; the reaper takes the write out
+            log.warning("table_answer_not_kept", table=new.name, reason=str(error))
+        log.info("table_created", table=new.name, workspace=new.workspace.name, rows=rows)
+        return row(values)
+
+    async def _undo(self, session: Session, write: PendingWrite) -> None:
+        try:
+            await self._records.change(session, lambda record: _without(record, write))
+        except LodgeError as error:
+            log.warning("statement_undo_left", reason=str(error))
+            return
+        await self._writes.remove(session, [write.directory])
+
+    async def drop(self, workspace: Workspace, name: str) -> Response:
+        """Raises: LodgeError if it is no table that ``CREATE TABLE`` made."""
+        await self._storage.run_slow(_remove, workspace, name)
+        log.info("table_dropped", table=name, workspace=workspace.name)
+        return ok(True, f"Table [{name}] dropped")
+
+
+class _Placing:
+    """Puts a written directory in its place; whether that is done is known also to who was interrupted meanwhile."""
+
+    def __init__(self, new: NewPermanentTable, description: Description) -> None:
+        self._new = new
+        self._description = description
+        self.is_done = False
+
+    def place(self, source: Path) -> None:
+        """Raises: LodgeError if the name is taken; OSError."""
+        write_public_file(DESCRIPTION, self._description.encoded().encode(), source)
+        make_public(source)
+        try:
+            _move(source, self._new.workspace.root / self._new.name)
+        except OSError as error:
+            if error.errno in {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}:
+                raise AlreadyExistsError(self._new.name, self._new.workspace.name) from error
+            raise
+        self.is_done = True
+
+
+def _move(source: Path, target: Path) -> None:
+    """Renames; to another file system, copies to a hidden name beside the target first."""
+    target.mkdir()  # so that of two statements one gets the name; a rename replaces an empty directory
+    try:
+        source.replace(target)
+    except OSError as error:
+        target.rmdir()
+        if error.errno != errno.EXDEV:
+            raise
+        copy = target.parent / f".{target.name}.{uuid.uuid4().hex}"
+        try:
+            copy_table(source, copy)
+            target.mkdir()
+            copy.replace(target)
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
+
+
+def _remove(workspace: Workspace, name: str) -> None:
+    path = workspace.root / name
+    if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
+        path.rmdir()  # what a creation left that was killed in the last step
+        return
+    if path.is_symlink() or Description.of(path) is None:
+        raise LodgeError(
+            "LODGE_NOT_A_TABLE",
+            "42809",
+            f"[{name}] in workspace [{workspace.name}] was not made by CREATE TABLE, so DROP TABLE does not remove it. "
+            "Remove the files yourself.",
+        )
+    aside = workspace.root / f".{name}.{uuid.uuid4().hex}"
+    path.replace(aside)
+    shutil.rmtree(aside)
+
+
+def _check_name(new: NewPermanentTable) -> None:
+    if not _is_plain(new.name):
+        raise LodgeError(
+            "LODGE_PATH_REFUSED",
+            "42602",
+            f"[{new.name}] cannot name a table in workspace [{new.workspace.name}]: give a name without any of "
+            "/ * ? [ ] { } \\, that does not begin with [.] or [_].",
+        )
+
+
+def _is_plain(name: str) -> bool:
+    reserved = name.startswith((".", "_")) or is_uuid(name) or GLOB.search(name) is not None
+    return bool(name) and "/" not in name and "\0" not in name and not reserved and len(name.encode()) < 200
+
+
+def _still_writing(record: SessionRecord, write: PendingWrite) -> SessionRecord:
+    """Raises: LodgeError if this replica was taken for dead, and the write undone."""
+    if write not in record.writes:
+        raise statement_lost()
+    return record
+
+
+def _without(record: SessionRecord, write: PendingWrite) -> SessionRecord:
+    return replace(record, writes=tuple(each for each in record.writes if each != write))

@@ -1,0 +1,92 @@
+"""The messages of a plan that may hold a name, found without following what cannot hold one.
+
+Why it exists: names stand deep in a plan, in messages of a few kinds; the rest of it, such as data, types and
+functions, may be large. Nothing here calls itself, so that a plan may be as deep as its decoder follows.
+
+Source: Spark: ``base.proto``, ``relations.proto``, ``commands.proto``, ``expressions.proto``.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
+from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
+
+_Expression = expressions_pb2.Expression
+HOLDS_NAMES: frozenset[str] = frozenset(
+    kind.DESCRIPTOR.full_name
+    for kind in (
+        base_pb2.Plan,
+        commands_pb2.SqlCommand,
+        commands_pb2.WriteStreamOperationStart,
+        relations_pb2.Relation,
+        _Expression.ExpressionString,
+        _Expression.UnresolvedAttribute,
+        _Expression.UnresolvedStar,
+        _Expression.UnresolvedRegex,
+    )
+)
+
+
+def messages(root: Message) -> Sequence[Message]:
+    """The root and all below it whose kind is in ``HOLDS_NAMES``, each after what is below it."""
+    found: list[Message] = []
+    pending = [root]
+    while pending:
+        message = pending.pop()
+        if message.DESCRIPTOR.full_name in HOLDS_NAMES:
+            found.append(message)
+        pending.extend(_children(message))
+    found.reverse()
+    return found
+
+
+def command_texts(command: commands_pb2.SqlCommand) -> Iterator[relations_pb2.Relation]:
+    """The relations that are the text of the command itself."""
+    if command.HasField("input"):
+        yield command.input
+        if command.input.HasField("with_relations"):
+            yield command.input.with_relations.root
+
+
+def _children(message: Message) -> Iterator[Message]:
+    followed = fields_that_hold_names(message.DESCRIPTOR)
+    for field, value in message.ListFields():
+        if field.number not in followed:
+            continue
+        if isinstance(value, Message):
+            yield value
+        elif isinstance(value, Mapping):
+            yield from value.values()
+        else:
+            yield from value
+
+
+@lru_cache(maxsize=1024)
+def fields_that_hold_names(kind: Descriptor) -> frozenset[int]:
+    """The numbers of the fields below which a name may stand."""
+    return frozenset(
+        field.number
+        for field in kind.fields
+        if field.message_type is not None
+        and not (_is_map(field.message_type) and field.message_type.fields_by_name["value"].message_type is None)
+        and _reaches(field.message_type)
+    )
+
+
+def _reaches(kind: Descriptor) -> bool:
+    seen, pending = {kind.full_name}, [kind]
+    while pending:
+        current = pending.pop()
+        if current.full_name in HOLDS_NAMES:
+            return True
+        for field in current.fields:
+            if field.message_type is not None and field.message_type.full_name not in seen:
+                seen.add(field.message_type.full_name)
+                pending.append(field.message_type)
+    return False
+
+
+def _is_map(kind: Descriptor) -> bool:
+    return bool(kind.GetOptions().map_entry)

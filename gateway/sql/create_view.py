@@ -1,0 +1,56 @@
+"""Statements that make a view from a query: ``CREATE VIEW`` and ``CACHE TABLE … AS``.
+
+Guarantee: a query span holds a query that changes nothing.
+
+Source: Spark: SqlBaseParser.g4 (createView, createTempViewUsing, cacheTable).
+"""
+
+from gateway.sql.cursor import Cursor
+from gateway.sql.query_text import begins_query, data_change
+from gateway.sql.recognised import CacheTableAs, CreateView, Span
+
+
+def create_view(cursor: Cursor, *, is_temporary: bool, is_global: bool, or_replace: bool) -> CreateView | None:
+    """What comes after ``CREATE … VIEW``; None if no name does."""
+    if_not_exists = cursor.take("IF", "NOT", "EXISTS")
+    name = cursor.maybe_name()
+    if name is None:
+        return None
+    return CreateView(
+        name=name,
+        is_temporary=is_temporary,
+        is_global=is_global,
+        or_replace=or_replace,
+        if_not_exists=if_not_exists,
+        query_span=_query_after_as(cursor),
+    )
+
+
+def cache_table(cursor: Cursor) -> CacheTableAs | None:
+    """What begins with ``CACHE``; None without a query."""
+    cursor.take("CACHE")
+    cursor.take("LAZY")
+    name = cursor.maybe_name() if cursor.take("TABLE") else None
+    if name is None:
+        return None
+    if cursor.take("OPTIONS"):
+        cursor.take_brackets()
+    current = cursor.current
+    start = cursor.previous_end if cursor.take("AS") else current.start if current is not None else 0
+    query_span = _query(cursor, start)
+    return None if query_span is None else CacheTableAs(name=name, query_span=query_span)
+
+
+def _query_after_as(cursor: Cursor) -> Span | None:
+    for index, token in cursor.outside_brackets():
+        if token.keyword == "USING":
+            return None
+        if token.keyword == "AS":
+            cursor.position = index + 1
+            return _query(cursor, cursor.previous_end)
+    return None
+
+
+def _query(cursor: Cursor, start: int) -> Span | None:
+    is_query = begins_query(cursor) and data_change(cursor) is None
+    return (start, cursor.end) if is_query else None

@@ -1,0 +1,108 @@
+"""Names that stand in strings or parameters: ``IDENTIFIER('dfs.tmp.t')``, ``IDENTIFIER(:name)``, ``IDENTIFIER(?)``.
+
+Why it exists: Spark computes such a name when it analyses the statement. Where its value is known here already, it is
+a name like any other; where it is not, only Spark can tell.
+
+Source: Spark: SqlBaseParser.g4 (identifierReference, strictIdentifier #identifierLiteral).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.sql.lexer import Kind, Token, tokens
+from gateway.sql.names import parsed
+from gateway.sql.parameters import KnownStrings, Parameters
+from gateway.sql.recognised import IdentifierClause
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedName:
+    """An ``IDENTIFIER(…)`` whose name only Spark knows.
+
+    Attributes:
+        start: Offset of its first character.
+        end: Offset after its closing bracket.
+        pieces: The strings in it that are known.
+    """
+
+    start: int
+    end: int
+    pieces: tuple[str, ...]
+
+
+def with_known_names(found: Sequence[Token], parameters: Parameters) -> tuple[Sequence[Token], Sequence[ComputedName]]:
+    """The tokens with each ``IDENTIFIER(…)`` of a known name as that name's, all at the place of the clause.
+
+    Returns: The tokens, and the clauses of names that are not known.
+    """
+    starts = [i for i, token in enumerate(found[:-2]) if token.keyword == "IDENTIFIER" and found[i + 1].is_symbol("(")]
+    if not starts:
+        return found, ()
+    strings = KnownStrings(found, parameters)
+    closing = _closing_brackets(found)
+    replaced: list[Token] = []
+    computed: list[ComputedName] = []
+    position = 0
+    for first in starts:
+        last = closing.get(first + 1)
+        if first < position or last is None:
+            continue
+        argument = found[first + 2 : last]
+        value = strings.value(argument)
+        parts = None if value is None else name_parts(value)
+        start, end = found[first].start, found[last].end
+        if parts is None:
+            computed.append(ComputedName(start, end, tuple(strings.pieces(argument))))
+            continue
+        replaced += [*found[position:first], *_name_tokens(parts, start, end)]
+        position = last + 1
+    return [*replaced, *found[position:]], computed
+
+
+def identifier_name(
+    sql: str, clause: IdentifierClause, parameters: Parameters, *, double_quoted_identifiers: bool = False
+) -> tuple[str, ...] | None:
+    """The parts of the name that a clause stands for; None if only Spark knows them.
+
+    Args:
+        sql: The whole text.
+        clause: As :func:`gateway.sql.statements.recognise` found it.
+        parameters: Of the text.
+        double_quoted_identifiers: Whether the session reads ``"a"`` as a name.
+    """
+    found = tokens(sql, double_quoted_identifiers=double_quoted_identifiers)
+    argument = [token for token in found if clause.argument_start <= token.start < clause.argument_end]
+    value = KnownStrings(found, parameters).value(argument)
+    if value is not None:
+        return name_parts(value)
+    known, _ = with_known_names(found, parameters)
+    return _parts([token for token in known if clause.start <= token.start and token.end <= clause.end])
+
+
+def name_parts(text: str) -> tuple[str, ...] | None:
+    """The parts of a name that is the whole text; None if it is no name."""
+    return tuple(parsed(text)) or None
+
+
+def _parts(found: Sequence[Token]) -> tuple[str, ...] | None:
+    names, dots = found[::2], found[1::2]
+    is_name = len(names) == len(dots) + 1 and all(token.is_name for token in names)
+    return tuple(token.value for token in names) if is_name and all(dot.is_symbol(".") for dot in dots) else None
+
+
+def _name_tokens(parts: Sequence[str], start: int, end: int) -> Sequence[Token]:
+    dotted: list[Token] = []
+    for part in parts:
+        dotted += [Token(Kind.SYMBOL, start, end, "."), Token(Kind.QUOTED, start, end, part)]
+    return dotted[1:]
+
+
+def _closing_brackets(found: Sequence[Token]) -> dict[int, int]:
+    closing: dict[int, int] = {}
+    opened: list[int] = []
+    for index, token in enumerate(found):
+        if token.is_symbol("("):
+            opened.append(index)
+        elif token.is_symbol(")") and opened:
+            closing[opened.pop()] = index
+    return closing

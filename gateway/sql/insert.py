@@ -1,0 +1,147 @@
+"""``INSERT INTO`` and ``INSERT OVERWRITE``, also after ``WITH`` and ``FROM``.
+
+Guarantees:
+
+1. Without the clause, what stays of a supported statement is a query that changes nothing.
+2. ``INSERT OVERWRITE DIRECTORY`` is not recognised: it names no table.
+
+Source: Spark: SqlBaseParser.g4 (dmlStatementNoWith, insertInto).
+"""
+
+from gateway.sql.cursor import Cursor
+from gateway.sql.lexer import Kind
+from gateway.sql.query_text import BEGINS_QUERY, after_common_tables, begins_query, data_change, inserts_after_from
+from gateway.sql.recognised import Insert, TableName
+from gateway.sql.statement_error import StatementError
+
+
+def insert_after_with(cursor: Cursor) -> Insert | None:
+    """What begins with ``WITH``; None if it is no ``INSERT``."""
+    after = after_common_tables(cursor)
+    if after is None:
+        return None
+    cursor.position = after
+    if cursor.keyword() == "FROM":
+        return insert_after_from(cursor)
+    return insert(cursor, is_after_with=True) if cursor.keyword() == "INSERT" else None
+
+
+def insert_after_from(cursor: Cursor) -> Insert | None:
+    """What begins with ``FROM``; None if no ``INSERT`` follows."""
+    names: list[TableName] = []
+    overwrite, clause_span = False, (0, 0)
+    for index, token in inserts_after_from(cursor, cursor.position):
+        cursor.position = index
+        is_overwrite = take_insert(cursor)
+        name = None if is_overwrite is None else cursor.maybe_name()
+        if name is None or is_overwrite is None:
+            continue
+        if not names:
+            overwrite, clause_span = is_overwrite, (token.start, cursor.previous_end)
+        names.append(name)
+    if not names:
+        return None
+    return Insert(
+        name=names[0],
+        overwrite=overwrite,
+        columns=None,
+        by_name=False,
+        clause_span=clause_span,
+        end=cursor.end,
+        unsupported="FROM ... INSERT",
+        other_names=tuple(names[1:]),
+    )
+
+
+def insert(cursor: Cursor, *, is_after_with: bool = False) -> Insert | None:
+    """What begins with ``INSERT``; None if no table is named, or nothing comes after it."""
+    start = 0 if cursor.current is None else cursor.current.start
+    evolves = cursor.keyword(1) == "WITH"
+    overwrite = take_insert(cursor)
+    name = None if overwrite is None else cursor.maybe_name()
+    if name is None or overwrite is None or cursor.current is None:
+        return None
+    unsupported = "WITH SCHEMA EVOLUTION" if evolves else _unsupported_clause(cursor)
+    columns, by_name = None, False
+    if unsupported is None:
+        by_name = cursor.take("BY", "NAME")
+        columns = None if by_name else _columns(cursor)
+        unsupported = _unsupported_query(cursor, is_after_with=is_after_with)
+    clause_end = cursor.end if cursor.current is None else cursor.current.start
+    return Insert(
+        name=name,
+        overwrite=overwrite,
+        columns=columns,
+        by_name=by_name,
+        clause_span=(start, clause_end),
+        end=cursor.end,
+        unsupported=unsupported,
+    )
+
+
+def take_insert(cursor: Cursor) -> bool | None:
+    """Steps to the name. Returns: whether rows are replaced; None if this is no insertion into a table."""
+    cursor.take("INSERT")
+    cursor.take("WITH", "SCHEMA", "EVOLUTION")
+    word = cursor.take_any("INTO", "OVERWRITE")
+    if word == "" or (word == "OVERWRITE" and _is_directory(cursor)):
+        return None
+    if cursor.keyword() == "TABLE" and _is_followed_by_name(cursor):
+        cursor.take("TABLE")
+    return word == "OVERWRITE"
+
+
+def _is_directory(cursor: Cursor) -> bool:
+    ahead = 1 if cursor.keyword() == "LOCAL" else 0
+    after = cursor.ahead(ahead + 1)
+    is_path = after is not None and (after.kind is Kind.STRING or after.keyword == "USING")
+    return cursor.keyword(ahead) == "DIRECTORY" and is_path
+
+
+def _is_followed_by_name(cursor: Cursor) -> bool:
+    """Whether ``TABLE`` here is the word before a name, and not the name itself before a query."""
+    after = cursor.ahead(1)
+    if after is None or not after.is_name:
+        return False
+    return after.keyword not in BEGINS_QUERY or cursor.keyword(2) in BEGINS_QUERY
+
+
+def _unsupported_clause(cursor: Cursor) -> str | None:
+    """The words of the clause after the name, if it is one that only Spark's tables know."""
+    if cursor.keyword() == "WITH" and cursor.is_symbol("(", 1):
+        return "WITH (...)"
+    if cursor.keyword() == "PARTITION":
+        return "PARTITION"
+    if cursor.keyword() == "IF":
+        return "IF NOT EXISTS"
+    if cursor.keyword() == "REPLACE":
+        return f"REPLACE {cursor.keyword(1)}".rstrip()
+    return None
+
+
+def _columns(cursor: Cursor) -> tuple[str, ...] | None:
+    """Steps over a list of columns, if a query comes after it: else the brackets are the query."""
+    at = cursor.position
+    if not cursor.is_symbol("("):
+        return None
+    try:
+        columns = cursor.column_list()
+    except StatementError:
+        columns = None
+    if columns is None or not (begins_query(cursor) or cursor.keyword() == "BY"):
+        cursor.position = at
+        return None
+    return columns
+
+
+def _unsupported_query(cursor: Cursor, *, is_after_with: bool) -> str | None:
+    """The word that makes what comes next something else than a query that can stand where the clause began."""
+    current = cursor.current
+    if current is None:
+        return "no query"
+    if not begins_query(cursor):
+        return current.keyword or "no query"
+    if is_after_with and current.keyword == "WITH":
+        return "WITH ... INSERT ... WITH"
+    change = data_change(cursor)
+    return None if change is None else change.keyword

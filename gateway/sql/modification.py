@@ -1,0 +1,88 @@
+"""Statements that remove or change a table or view that is there.
+
+Source: Spark: SqlBaseParser.g4 (dropTable, dropView, truncateTable, the alternatives of ALTER, dmlStatementNoWith).
+"""
+
+from gateway.sql.cursor import Cursor
+from gateway.sql.query_text import begins_query
+from gateway.sql.recognised import (
+    AlterRelation,
+    DropTable,
+    DropView,
+    MergeOrUpdate,
+    ModificationKind,
+    RelationKind,
+    TruncateTable,
+)
+
+_SECOND_WORDS = frozenset(
+    {"TO", "COLUMN", "COLUMNS", "PARTITION", "PARTITIONS", "CONSTRAINT", "TBLPROPERTIES", "SERDE", "SERDEPROPERTIES"}
+    | {"LOCATION", "BY", "SCHEMA", "COLLATION"}
+)
+
+
+def drop(cursor: Cursor) -> DropTable | DropView | None:
+    """What begins with ``DROP``.
+
+    Raises: StatementError, for ``DROP TEMPORARY TABLE``.
+    """
+    cursor.take("DROP")
+    if cursor.keyword() in ("TEMPORARY", "TEMP") and cursor.keyword(1) == "TABLE":
+        raise cursor.error(
+            f"Syntax error at or near '{cursor.keyword()}': DROP TABLE drops temporary tables too, without this word."
+        )
+    kind = cursor.take_any("TABLE", "VIEW")
+    if kind == "":
+        return None
+    if_exists = cursor.take("IF", "EXISTS")
+    name = cursor.maybe_name()
+    if kind == "TABLE":
+        cursor.take("PURGE")
+    if name is None or cursor.current is not None:
+        return None
+    return (DropTable if kind == "TABLE" else DropView)(name=name, if_exists=if_exists)
+
+
+def truncate(cursor: Cursor) -> TruncateTable | None:
+    """What begins with ``TRUNCATE``."""
+    name = cursor.maybe_name() if cursor.take("TRUNCATE", "TABLE") else None
+    if name is None:
+        return None
+    after = cursor.current
+    return TruncateTable(name=name, unsupported=None if after is None else after.keyword or "other words")
+
+
+def alter(cursor: Cursor) -> AlterRelation | None:
+    """What begins with ``ALTER``."""
+    cursor.take("ALTER")
+    kind = cursor.take_any("TABLE", "VIEW")
+    name = cursor.maybe_name() if kind else None
+    if name is None:
+        return None
+    action = _action(cursor)
+    renamed_to = cursor.maybe_name() if cursor.take("RENAME", "TO") else None
+    return AlterRelation(kind=RelationKind(kind), name=name, action=action, renamed_to=renamed_to)
+
+
+def _action(cursor: Cursor) -> str:
+    first, second = cursor.keyword(), cursor.keyword(1)
+    if first and second in _SECOND_WORDS:
+        return f"{first} {second}"
+    return "AS" if begins_query(cursor) else first
+
+
+def merge_or_update(cursor: Cursor) -> MergeOrUpdate | None:
+    """What begins with ``MERGE``, ``UPDATE`` or ``DELETE``."""
+    kind = take_modification(cursor)
+    name = None if kind is None else cursor.maybe_name()
+    return None if kind is None or name is None else MergeOrUpdate(kind=kind, name=name)
+
+
+def take_modification(cursor: Cursor) -> ModificationKind | None:
+    """Steps over the words before the name."""
+    if cursor.take("MERGE"):
+        cursor.take("WITH", "SCHEMA", "EVOLUTION")
+        return ModificationKind.MERGE if cursor.take("INTO") else None
+    if cursor.take("DELETE", "FROM"):
+        return ModificationKind.DELETE
+    return ModificationKind.UPDATE if cursor.take("UPDATE") else None

@@ -1,0 +1,99 @@
+"""What ``SHOW TEMPORARY TABLES``, ``SHOW TABLES IN`` a workspace and ``SHOW CREATE TABLE`` answer.
+
+Source: Spark: ``SHOW TABLES`` (columns, and patterns: ``*`` and ``|``, regardless of letter case).
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from gateway.sql.names import quoted
+from workspace.records import TableState, TemporaryTable
+
+
+def temporary_tables(tables: Iterable[TemporaryTable], workspace: str, pattern: str | None, now: datetime) -> pa.Table:
+    """One row for each table that can be read: rows, bytes, and the age in seconds by the wall clock."""
+    listed = [table for table in _ready(tables) if matches(table.name, pattern)]
+    return pa.table(
+        {
+            "namespace": pa.array([workspace] * len(listed), pa.string()),
+            "tableName": pa.array([table.name for table in listed], pa.string()),
+            "format": pa.array([table.storage_format for table in listed], pa.string()),
+            "rows": pa.array([table.rows for table in listed], pa.int64()),
+            "bytes": pa.array([table.size_bytes for table in listed], pa.int64()),
+            "createdAt": pa.array([_created(table) for table in listed], pa.timestamp("us", tz="UTC")),
+            "ageSeconds": pa.array([_age_seconds(table, now) for table in listed], pa.int64()),
+        }
+    )
+
+
+def workspace_tables(
+    tables: Iterable[TemporaryTable], permanent: Sequence[str], workspace: str, pattern: str | None
+) -> pa.Table:
+    """Rows as Spark's ``SHOW TABLES`` has them."""
+    found = [(table.name, True) for table in _ready(tables)] + [(name, False) for name in permanent]
+    listed = sorted(each for each in found if matches(each[0], pattern))
+    return pa.table(
+        {
+            "namespace": pa.array([workspace] * len(listed), pa.string()),
+            "tableName": pa.array([name for name, _ in listed], pa.string()),
+            "isTemporary": pa.array([is_temporary for _, is_temporary in listed], pa.bool_()),
+        }
+    )
+
+
+def create_statement(table: TemporaryTable, schema: StructType, workspace: str) -> str:
+    """A statement that makes an empty table of the same columns."""
+    columns = ",\n".join(f"  {_column(field)}" for field in schema.fields)
+    lines = [f"CREATE TEMPORARY TABLE {workspace}.{quoted(table.name)} (\n{columns})", f"USING {table.storage_format}"]
+    if table.partition_columns:
+        lines.append(f"PARTITIONED BY ({', '.join(map(quoted, table.partition_columns))})")
+    if table.options:
+        options = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in table.options)
+        lines.append(f"OPTIONS ({options})")
+    return "\n".join(lines) + "\n"
+
+
+def _column(field: StructField) -> str:
+    comment = str(field.metadata.get("comment", ""))
+    return f"{quoted(field.name)} {_type(field.dataType)}" + (f" COMMENT {_text(comment)}" if comment else "")
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _type(kind: DataType) -> str:
+    """A type as Spark parses it, with the names in it as they are."""
+    if isinstance(kind, StructType):
+        return f"STRUCT<{', '.join(f'{quoted(field.name)}: {_type(field.dataType)}' for field in kind.fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"ARRAY<{_type(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"MAP<{_type(kind.keyType)}, {_type(kind.valueType)}>"
+    return kind.simpleString().upper()
+
+
+def matches(name: str, pattern: str | None) -> bool:
+    """Whether a pattern of Spark's ``SHOW TABLES`` means a name."""
+    if pattern is None:
+        return True
+    parts = (re.escape(part.strip()).replace(r"\*", ".*") for part in pattern.split("|"))
+    return any(re.fullmatch(part, name, re.IGNORECASE) for part in parts)
+
+
+def _ready(tables: Iterable[TemporaryTable]) -> Sequence[TemporaryTable]:
+    return [table for table in tables if table.state is TableState.READY]
+
+
+def _created(table: TemporaryTable) -> datetime | None:
+    return datetime.fromisoformat(table.created_at) if table.created_at else None
+
+
+def _age_seconds(table: TemporaryTable, now: datetime) -> int | None:
+    created = _created(table)
+    return None if created is None else max(int((now - created.astimezone(UTC)).total_seconds()), 0)

@@ -1,0 +1,395 @@
+"""The way of a statement that changes a temporary table, from its claim to its end, or back to where it began.
+
+Why it exists: such a statement is made of steps at three places: the backend writes files and knows the view, the
+session's record knows what the table is made of. Its gateway, its client or its backend may die between any two of
+them, and others may act meanwhile. So the record says first what is going to happen, and each step looks there again::
+
+    begun       the record names the write, and who follows it; then the backend writes
+    published   the record has the outcome as the table's: from here on it is only ever completed
+    completed   the view shows what the record says, so the write is taken out; its answer is kept
+    undone      instead: the record is as if the statement had not begun
+
+Guarantees:
+
+1. Nothing is written that the record does not name, and no directory is removed here but one that a change of the
+   record has just shown to be named by nothing.
+2. A statement that fails or is interrupted before it is complete is undone; one that is complete has its answer, also
+   if it was interrupted at the last moment.
+3. What a lost replica had begun is undone by the reaper, or taken over by the replica that is asked for it; what it had
+   published is completed by the next replica that sees it.
+4. A replica that was taken for dead and comes back undoes nothing that another took over.
+5. Two replicas that change one table at once leave a view of what the record says.
+
+Not guaranteed: that a task of the backend does not write a file late; the reaper finds that.
+
+Source: design, "Temporary tables" and "Session records, leases and the reaper".
+"""
+
+import asyncio
+import json
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+from pyspark.sql.connect.proto import base_pb2
+from pyspark.sql.types import StructType
+
+from gateway.answers import Response, Values, row
+from gateway.backend_session import BackendSession, ExecutionResult
+from gateway.errors import BackendError, LodgeError
+from gateway.operations import Operation
+from gateway.session_settings import SessionSettings
+from gateway.sessions import Session, Sessions, Storage
+from gateway.storage_formats import storage_format
+from gateway.table_changes import completed, pending, published, same_table, taken_over, undone
+from gateway.table_plans import ROWS_WRITTEN, read_relation, view_plan
+from gateway.table_records import TableRecords
+from workspace.records import Answer, PendingWrite, ReplicaId, SessionRecord, TableUuid, TemporaryTable, WriteKind
+from workspace.sessions import answer_of, with_answer
+
+_UNDO_SECONDS = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One statement that Lodge executes.
+
+    Attributes:
+        session: Whose.
+        operation: Under which the client sees it.
+        backend: The client's session at the backend.
+        settings: The session's, when it began.
+    """
+
+    session: Session
+    operation: Operation
+    backend: BackendSession
+    settings: SessionSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a backend wrote.
+
+    Attributes:
+        rows: The number of rows.
+        size_bytes: The size of the files.
+    """
+
+    rows: int
+    size_bytes: int
+
+
+class _ChangedMeanwhileError(Exception):
+    """The table has other parts than those that were shown."""
+
+
+class TableWrites:
+    """Carries out what changes the tables of the sessions of this replica.
+
+    Args:
+        replica: This replica.
+        storage: Records and locations.
+        sessions: All sessions of the replica.
+    """
+
+    def __init__(self, replica: ReplicaId, storage: Storage, sessions: Sessions) -> None:
+        self._replica = replica
+        self._storage = storage
+        self._sessions = sessions
+        self._records = TableRecords(storage)
+        self._purges: set[asyncio.Task[None]] = set()
+
+    async def stop(self) -> None:
+        """Waits until all that was set aside is removed, or tried."""
+        await asyncio.gather(*self._purges, return_exceptions=True)
+
+    def require_lease(self) -> None:
+        """Raises: LodgeError if this replica may have been taken for dead."""
+        self._sessions.require_lease()
+
+    @staticmethod
+    def new_directory() -> TableUuid:
+        return TableUuid(str(uuid.uuid4()))
+
+    async def path_for(self, session: Session, directory: TableUuid) -> str:
+        """Where a new directory is going to be; the session location is there after this."""
+        location = await self._sessions.create_location(session)
+        return str(location / directory)
+
+    async def carried_out(
+        self,
+        execution: Execution,
+        table: TemporaryTable,
+        write: PendingWrite,
+        *,
+        begin: Callable[[SessionRecord], SessionRecord],
+        plan: Callable[[str], Awaitable[base_pb2.Plan]],
+        check_size: Callable[[Written], Awaitable[None]],
+    ) -> Response:
+        """Runs a statement that writes rows, from its beginning to its end.
+
+        Args:
+            execution: The statement.
+            table: The table; of a creation, as it is to be claimed.
+            write: What is to be written.
+            begin: Names the write in the record.
+            plan: What the backend does to write into a path.
+            check_size: Raises if what was written is too much.
+
+        Raises: LodgeError, after everything that was begun is undone.
+        """
+
+        async def work() -> None:
+            self._sessions.require_lease()
+            await self._records.change(execution.session, begin)
+            path = await self.path_for(execution.session, write.directory)
+            result = await execution.backend.execute(
+                await plan(path),
+                operation_id=execution.operation.id,
+                on_progress=execution.operation.progress,
+                keep=True,
+            )
+            await self._publish(execution, table, write, result, check_size)
+            await self.complete(execution, table, write)
+
+        return await self._undone_unless_complete(execution, table, write, work)
+
+    async def taken_over(
+        self,
+        execution: Execution,
+        table: TemporaryTable,
+        write: PendingWrite,
+        check_size: Callable[[Written], Awaitable[None]],
+    ) -> Response:
+        """Completes a statement whose replica is lost, if its backend still has the write.
+
+        Raises: LodgeError, after everything that was begun is undone.
+        """
+        self._sessions.require_lease()
+        mine = write
+
+        def take(record: SessionRecord) -> SessionRecord:
+            nonlocal mine
+            changed, mine = taken_over(record, table, write, self._replica)
+            return changed
+
+        await self._records.change(execution.session, take)
+        log.info("statement_taken_over", table=table.name, replica=write.replica)
+
+        async def work() -> None:
+            operation = execution.operation
+            result = await execution.backend.follow(operation.id, on_progress=operation.progress)
+            await self._publish(execution, table, mine, result, check_size)
+            await self.complete(execution, table, mine)
+
+        return await self._undone_unless_complete(execution, table, mine, work)
+
+    async def dropped(
+        self,
+        execution: Execution,
+        table: TemporaryTable,
+        write: PendingWrite,
+        begin: Callable[[SessionRecord], SessionRecord],
+    ) -> Response:
+        """Runs a statement that drops a table. Raises: LodgeError, after everything that was begun is undone."""
+
+        async def work() -> None:
+            self._sessions.require_lease()
+            await self._records.change(execution.session, begin)
+            await self.complete(execution, table, write)
+
+        return await self._undone_unless_complete(execution, table, write, work)
+
+    async def complete(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> None:
+        """Shows what the record says of a table, and takes the published write out of it.
+
+        It may be done by several replicas, and again. Raises: LodgeError.
+        """
+        session = execution.session
+        async with session.lock:
+            while True:
+                found = same_table(await self._records.read(session), table)
+                own = None if found is None else pending(found, write)
+                if found is None or own is None:
+                    return
+                self._sessions.require_lease()
+                if own.kind is WriteKind.DROP:
+                    await execution.backend.drop_temp_view(found.name)
+                else:
+                    await self._show(execution, found, own)
+                try:
+                    await self._records.change(session, self._completion(found, own))
+                except _ChangedMeanwhileError:
+                    continue
+                gone = found.directories if own.kind is WriteKind.DROP else own.replaced
+                await self.remove(session, gone)
+                return
+
+    def _completion(self, shown: TemporaryTable, write: PendingWrite) -> Callable[[SessionRecord], SessionRecord]:
+        def change(record: SessionRecord) -> SessionRecord:
+            found = same_table(record, shown)
+            if found is None or pending(found, write) is None:
+                return record
+            if found.parts != shown.parts:
+                raise _ChangedMeanwhileError
+            answer = Answer(write.operation_id, tuple(answer_values(shown, write).items()))
+            return with_answer(completed(record, shown, write), answer)
+
+        return change
+
+    async def show(self, execution: Execution, table: TemporaryTable, schema: StructType) -> None:
+        """Makes the rows of all parts what the table's name means in the backend's session."""
+
+        def find() -> Sequence[str]:
+            return [str(path) for path in self._storage.locations.directories(execution.session.uuid, table.parts)]
+
+        storage = storage_format(table.storage_format, table.name)
+        relation = read_relation(
+            await self._storage.run(find),
+            storage_format=table.storage_format,
+            schema=schema,
+            options=storage.options(dict(table.options)),
+            is_partitioned=bool(table.partition_columns),
+        )
+        await execution.backend.execute(view_plan(table.name, relation, replace=True))
+
+    async def _show(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> None:
+        await self.show(execution, table, StructType.fromJson(json.loads(write.schema)))
+
+    async def _publish(
+        self,
+        execution: Execution,
+        table: TemporaryTable,
+        write: PendingWrite,
+        result: ExecutionResult,
+        check_size: Callable[[Written], Awaitable[None]],
+    ) -> None:
+        execution.operation.server_side_session_id = result.server_side_session_id
+        session = execution.session
+        size_bytes = await self._storage.run_slow(self._storage.locations.size_bytes, session.uuid, write.directory)
+        written = Written(result.observed.get(ROWS_WRITTEN, 0), size_bytes)
+        await check_size(written)
+        self._sessions.require_lease()
+        await self._records.change(
+            session, lambda record: published(record, table, write, rows=written.rows, size_bytes=written.size_bytes)
+        )
+
+    async def _undone_unless_complete(
+        self, execution: Execution, table: TemporaryTable, write: PendingWrite, work: Callable[[], Awaitable[None]]
+    ) -> Response:
+        try:
+            await work()
+        except BaseException as error:
+            answer = await asyncio.shield(self._undo(execution, table, write))
+            if answer is None:
+                raise _for_client(error, execution, table) from error
+            log.info("statement_was_complete", table=table.name, reason=repr(error))
+        finally:
+            if write.kind is not WriteKind.DROP:
+                await execution.backend.release(execution.operation.id)
+        record = await self._records.read(execution.session)
+        answer = answer_of(record, execution.operation.id)
+        return row({} if answer is None else dict(answer.values))
+
+    async def _undo(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> Answer | None:
+        """Puts everything back. Returns: The answer, if the statement was complete after all."""
+        session = execution.session
+        before: TemporaryTable | None = None
+
+        def change(record: SessionRecord) -> SessionRecord:
+            nonlocal before
+            before = same_table(record, table)
+            return undone(record, table, write)
+
+        try:
+            async with asyncio.timeout(_UNDO_SECONDS):
+                record = await self._records.change(session, change)
+                answer = answer_of(record, execution.operation.id)
+                if answer is not None:
+                    return answer
+                if before is not None and pending(before, write) is not None:
+                    await self._show_undone(execution, record, before, write)
+        except (LodgeError, OSError, TimeoutError) as error:
+            log.warning("statement_undo_left", table=table.name, reason=str(error))
+            return None
+        if write.kind is not WriteKind.DROP and write.directory not in record.directories:
+            await self.remove(session, [write.directory])
+        return None
+
+    async def _show_undone(
+        self, execution: Execution, record: SessionRecord, before: TemporaryTable, write: PendingWrite
+    ) -> None:
+        """The view, if it may show what is undone. That the backend cannot does not keep files from being removed."""
+        own = pending(before, write)
+        if own is None or not (own.is_published or own.kind is WriteKind.DROP):
+            return
+        found = same_table(record, before)
+        try:
+            if found is None:
+                await execution.backend.drop_temp_view(before.name)
+            elif own.schema:
+                await self._show(execution, found, own)
+        except LodgeError as error:
+            log.warning("view_left", table=before.name, reason=str(error))
+
+    async def remove(self, session: Session, directories: Iterable[TableUuid]) -> None:
+        """Sets directories aside, which are then removed in the background; what is left, the reaper finds."""
+        names = list(directories)
+        locations = self._storage.locations
+
+        def set_aside() -> None:
+            for name in names:
+                locations.remove_table(session.uuid, name)
+
+        def purge() -> None:
+            for entry in locations.trash_of(session.uuid):
+                if any(name in entry for name in names):
+                    locations.purge(entry)
+
+        async def purge_later() -> None:
+            try:
+                await self._storage.run_slow(purge)
+            except (OSError, LodgeError) as error:
+                log.warning("temporary_table_files_left", directories=names, reason=str(error))
+
+        if not names:
+            return
+        try:
+            await self._storage.run(set_aside)
+        except (OSError, LodgeError) as error:
+            log.warning("temporary_table_files_left", directories=names, reason=str(error))
+            return
+        purging = asyncio.create_task(purge_later())
+        self._purges.add(purging)
+        purging.add_done_callback(self._purges.discard)
+
+
+def answer_values(table: TemporaryTable, write: PendingWrite) -> Values:
+    """What a statement is answered (seed 001, 4.2 and 4.3); as at Spark, an insertion has no answer."""
+    if write.kind is WriteKind.CREATION:
+        return {"Fragment": "0_0", "Number of records written": write.rows}
+    if write.kind is WriteKind.DROP:
+        return {"ok": True, "summary": f"Temporary table [{table.name}] was dropped."}
+    return {}
+
+
+def _for_client(error: BaseException, execution: Execution, table: TemporaryTable) -> BaseException:
+    if isinstance(error, BackendError) and "OPERATION_NOT_FOUND" in str(error.error.details()):
+        return statement_lost()  # else the client would send its statement again
+    if isinstance(error, LodgeError) or not isinstance(error, Exception):
+        return error
+    log.error("statement_broke", table=table.name, operation=execution.operation.id, exc_info=error)
+    reason = f": {error.strerror}" if isinstance(error, OSError) else "; the gateway's log has the reason"
+    return LodgeError("LODGE_STATEMENT_FAILED", "58000", f"The statement about [{table.name}] failed{reason}.")
+
+
+def statement_lost() -> LodgeError:
+    return LodgeError(
+        "LODGE_STATEMENT_LOST",
+        "58000",
+        "The gateway that ran the statement was lost before it was done, and nothing of it is left. Run it again.",
+    )

@@ -1,0 +1,134 @@
+"""What a text would create, replace, change or remove, wherever in it that stands."""
+
+import pytest
+
+from gateway.sql.statements import ChangeKind, IdentifierClause, changes
+
+
+def found(sql: str, **settings: bool) -> list[tuple[str, str | None]]:
+    """The kind and name of each change; of ``EXECUTE IMMEDIATE`` the literal."""
+    seen = []
+    for change in changes(sql, **settings):
+        name = None if change.name is None else ".".join(change.name.parts)
+        seen.append((change.kind.value, change.literal if change.kind is ChangeKind.EXECUTE_IMMEDIATE else name))
+    return seen
+
+
+CLAUSES = [
+    ("drop table a.t", "DROP TABLE", "a.t"),
+    ("drop table if exists t", "DROP TABLE", "t"),
+    ("drop temporary table t", "DROP TABLE", "t"),
+    ("drop view if exists t", "DROP VIEW", "t"),
+    ("alter table t add columns (a int)", "ALTER TABLE", "t"),
+    ("alter view t as select 1", "ALTER VIEW", "t"),
+    ("create temp view t as select 1", "CREATE TEMPORARY VIEW", "t"),
+    ("create or replace temporary view t as select 1", "CREATE TEMPORARY VIEW", "t"),
+    ("create or replace global temp view if not exists t as select 1", "CREATE GLOBAL TEMPORARY VIEW", "t"),
+    ("create view t as select 1", "CREATE VIEW", "t"),
+    ("create materialized view t as select 1", "CREATE VIEW", "t"),
+    ("create temporary table if not exists t (a int)", "CREATE TEMPORARY TABLE", "t"),
+    ("create or replace temp table t as select 1", "CREATE TEMPORARY TABLE", "t"),
+    ("create table a.t as select 1", "CREATE TABLE", "a.t"),
+    ("create or replace table t as select 1", "CREATE TABLE", "t"),
+    ("create external table t (a int)", "CREATE TABLE", "t"),
+    ("replace table t as select 1", "CREATE TABLE", "t"),
+    ("insert into t select 1", "INSERT", "t"),
+    ("insert overwrite table t select 1", "INSERT", "t"),
+    ("insert with schema evolution into t select 1", "INSERT", "t"),
+    ("truncate table t", "TRUNCATE TABLE", "t"),
+    ("merge into t using s on true when matched then update set a = 1", "MERGE INTO", "t"),
+    ("merge into t using s on true when matched then update set * when not matched then insert *", "MERGE INTO", "t"),
+    ("merge with schema evolution into t using s on true when matched then delete", "MERGE INTO", "t"),
+    ("update t set a = 1", "UPDATE", "t"),
+    ("update set set a = 1", "UPDATE", "set"),
+    ("update set x set a = 1", "UPDATE", "set"),
+    ("delete from t", "DELETE FROM", "t"),
+    ("cache table t as select 1", "CACHE TABLE AS", "t"),
+    ("cache lazy table t options (a 'b') select 1", "CACHE TABLE AS", "t"),
+    ("execute immediate 'a' 'b'", "EXECUTE IMMEDIATE", "ab"),
+    ("execute immediate 'a' || 'b'", "EXECUTE IMMEDIATE", None),
+    ("execute immediate 'a' into x", "EXECUTE IMMEDIATE", "a"),
+    ("execute immediate x using 'a'", "EXECUTE IMMEDIATE", None),
+]
+
+
+@pytest.mark.parametrize(("clause", "kind", "name"), CLAUSES)
+@pytest.mark.parametrize(
+    "around",
+    [
+        "{}",
+        "{};",
+        "x: begin {}; end",
+        "begin declare y int; if a then select 1; {}; end if; end",
+        "begin for r as select 1 do {}; end for; while a do select 1; end while; end",
+        "begin declare exit handler for sqlexception {}; select 'unrelated'; end",
+        "explain {}",
+        "-- c\r\n{} -- ' c",
+        "a ) ' {}' ) ( {}",
+    ],
+)
+def test_a_change_is_found_wherever_it_stands(clause: str, kind: str, name: str | None, around: str) -> None:
+    """Changes, guarantee 1."""
+    sql = around.replace("' {}'", "").format(clause)
+    assert found(sql) == [(kind, name)]
+    assert changes(sql)[0].start == sql.index(clause)
+
+
+@pytest.mark.parametrize(("clause", "kind", "name"), CLAUSES)
+def test_a_change_is_found_however_it_is_written(clause: str, kind: str, name: str | None) -> None:
+    written = clause.upper().replace("T", "t").replace(" ", " /* ' */ -- ` \n")
+    assert [seen for seen, _ in found(written)] == [kind]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select 'drop table t'",
+        "select \"drop table t\", r'drop view t', $$ drop table t $$",
+        "select `drop table t`, `drop` table t",
+        "select 1 -- drop table t",
+        "select 1 /* /* drop table */ t */",
+        "describe table t",
+        "cache table t",
+        "begin cache table t; select 1; end",
+        "drop function f",
+        "create function f() returns int return 1",
+        "insert overwrite directory 'x' using csv select 1",
+        "select replace(a, 'b', 'c'), insert(a, 1, 2, 'x') from t",
+        "",
+    ],
+)
+def test_what_changes_nothing_by_name_is_none(sql: str) -> None:
+    """Changes, guarantee 2."""
+    assert found(sql) == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "listed"),
+    [
+        ("show create table t", [("CREATE TABLE", "t")]),
+        ("select update from t", [("UPDATE", "from")]),
+        ("insert into table values (a) select 1", [("INSERT", "values"), ("INSERT", "table")]),
+        ("insert into table select 1", [("INSERT", "select"), ("INSERT", "table")]),
+    ],
+)
+def test_what_may_change_something_is_listed_though_it_may_not(sql: str, listed: list[tuple[str, str]]) -> None:
+    assert found(sql) == listed
+
+
+def test_both_names_of_what_is_renamed_are_found() -> None:
+    assert found("alter view t rename to u") == [("ALTER VIEW", "t"), ("ALTER VIEW", "u")]
+
+
+def test_all_are_found_in_order() -> None:
+    sql = "from q insert into a select * insert into b select *; drop table identifier('c'); drop view"
+    assert found(sql) == [("INSERT", "a"), ("INSERT", "b"), ("DROP TABLE", ""), ("DROP VIEW", None)]
+    name = changes(sql)[2].name
+    assert isinstance(name, IdentifierClause)
+    assert name.literal == "c"
+
+
+def test_double_quotes_hold_a_name_where_the_session_says_so() -> None:
+    sql = 'drop table "t"; execute immediate "x"'
+    assert found(sql, double_quoted_identifiers=True) == [("DROP TABLE", "t"), ("EXECUTE IMMEDIATE", None)]
+    assert found(sql) == [("DROP TABLE", None), ("EXECUTE IMMEDIATE", "x")]

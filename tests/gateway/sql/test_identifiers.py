@@ -1,0 +1,66 @@
+"""Names in ``IDENTIFIER(…)``: which are known, and what is told of the others."""
+
+import pytest
+
+from gateway.sql.identifiers import identifier_name, with_known_names
+from gateway.sql.lexer import tokens
+from gateway.sql.parameters import Parameters
+from gateway.sql.statements import DropTable, IdentifierClause, recognise
+
+PARAMETERS = Parameters({"n": "dfs.tmp.t", "part": "t"}, ["x", None, "a.b"])
+
+
+@pytest.mark.parametrize(
+    ("clause", "parts"),
+    [
+        ("identifier('t')", ("t",)),
+        ("IDENTIFIER ( 'a.b' '.c' )", ("a", "b", "c")),
+        ("identifier('a.`b.c`')", ("a", "b.c")),
+        ("identifier(r'a' || \".b\")", ("a", "b")),
+        ("identifier(:n)", ("dfs", "tmp", "t")),
+        ("identifier('dfs.' || :part)", ("dfs", "t")),
+        ("identifier('dfs').tmp.identifier(:part)", ("dfs", "tmp", "t")),
+        ("identifier(:unknown)", None),
+        ("identifier(upper('t'))", None),
+        ("identifier('no name')", None),
+        ("identifier('a' ||)", None),
+        ("identifier('a'::string)", None),
+        ("identifier(x).t", None),
+    ],
+)
+def test_the_name_of_a_clause_is_known_or_it_is_not(clause, parts):
+    sql = f"drop table {clause}"
+    statement = recognise(sql)
+    assert isinstance(statement, DropTable)
+    if isinstance(statement.name, IdentifierClause):
+        assert identifier_name(sql, statement.name, PARAMETERS) == parts
+    else:
+        assert statement.name.parts == parts
+
+
+def test_a_question_mark_is_the_parameter_at_its_place():
+    sql = "select ?, ?, * from identifier(?)"
+    start = sql.index("identifier")
+    clause = IdentifierClause(start, len(sql), len(sql) - 2, len(sql) - 1, None)
+    assert identifier_name(sql, clause, PARAMETERS) == ("a", "b")
+    assert identifier_name(sql, clause, Parameters({}, ["x"])) is None
+
+
+def test_with_double_quoted_identifiers_a_double_quoted_text_is_no_string():
+    sql = 'drop table identifier("t")'
+    clause = IdentifierClause(11, len(sql), 22, len(sql) - 1, None)
+    assert identifier_name(sql, clause, PARAMETERS) == ("t",)
+    assert identifier_name(sql, clause, PARAMETERS, double_quoted_identifiers=True) is None
+
+
+def test_the_known_pieces_of_an_unknown_name_are_told():
+    sql = "select 1 from identifier(concat('dfs.', lower(:n), x)) join identifier('a')"
+    known, computed = with_known_names(tokens(sql), PARAMETERS)
+    assert [name.pieces for name in computed] == [("dfs.", "dfs.tmp.t")]
+    assert sql[computed[0].start : computed[0].end].startswith("identifier(concat(")
+    assert known[-1].value == "a"
+
+
+def test_a_clause_without_an_end_is_left_alone():
+    found = tokens("select identifier('a' from identifier(")
+    assert with_known_names(found, PARAMETERS) == (found, [])

@@ -1,0 +1,41 @@
+"""The texts of ``EXECUTE IMMEDIATE``."""
+
+import pytest
+
+from gateway.sql.immediate import immediates
+from gateway.sql.lexer import tokens
+from gateway.sql.parameters import Parameters
+
+PARAMETERS = Parameters({"q": "select 2"}, ["select 3"])
+
+
+def seen(sql):
+    """Each one's expression, text and parameters."""
+    found = immediates(tokens(sql), PARAMETERS)
+    return [(sql[one.start : one.end], one.text, one.parameters.named, one.parameters.positional) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("select 'execute immediate'", []),
+        ("execute immediate 'select 1'", [("'select 1'", "select 1", {}, [])]),
+        ("EXECUTE IMMEDIATE 'it''s' ' x' || \"y\"", [("'it''s' ' x' || \"y\"", "it's xy", {}, [])]),
+        ("execute immediate :q into a, b", [(":q", "select 2", {}, [])]),
+        ("execute immediate ?", [("?", "select 3", {}, [])]),
+        ("execute immediate text", [("text", None, {}, [])]),
+        ("execute immediate upper('x')", [("upper('x')", None, {}, [])]),
+        (
+            "execute immediate 'x' using 'a' as n, f('b', 2) as m, 'c' k, 'd', 5",
+            [("'x'", "x", {"n": "a", "k": "c"}, ["d", None])],
+        ),
+        ("execute immediate 'x' into v using ('a' as n)", [("'x'", "x", {"n": "a"}, [])]),
+        (
+            "begin execute immediate 'a' using 'u'; execute immediate (select 'b;'); end",
+            [("'a'", "a", {}, ["u"]), ("(select 'b;')", None, {}, [])],
+        ),
+        ("execute immediate", [("", None, {}, ())]),
+    ],
+)
+def test_the_text_is_known_if_it_is_made_of_literals_and_parameters(sql, expected):
+    assert seen(sql) == expected

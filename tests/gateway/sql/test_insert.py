@@ -1,0 +1,127 @@
+"""``INSERT``, with a query that can be told apart from it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.sql.lexer import Kind, tokens
+from gateway.sql.statements import Insert, query_only, recognise
+
+
+def inserted(sql: str) -> Insert:
+    statement = recognise(sql)
+    assert isinstance(statement, Insert), sql
+    return statement
+
+
+@pytest.mark.parametrize(
+    ("sql", "clause", "name", "columns"),
+    [
+        ("insert into t select 1", "insert into t ", "t", None),
+        ("insert into table a.t values (1), (2)", "insert into table a.t ", "a.t", None),
+        ("insert into t table x", "insert into t ", "t", None),
+        ("insert into t from x select *", "insert into t ", "t", None),
+        ("insert into t(select 1)", "insert into t", "t", None),
+        ("insert into t ((select 1) union (select 2))", "insert into t ", "t", None),
+        ("insert into t (table x)", "insert into t ", "t", None),
+        ("insert into t (values (1))", "insert into t ", "t", None),
+        ("insert into t (a, `b c`) select 1, 2", "insert into t (a, `b c`) ", "t", ("a", "b c")),
+        ("insert into t (a)(select 1)", "insert into t (a)", "t", ("a",)),
+        ("insert into t (select) table x", "insert into t (select) ", "t", ("select",)),
+        ("insert into t with q as (select 1) select * from q", "insert into t ", "t", None),
+        ("insert into table values (1)", "insert into table ", "table", None),
+        ("insert into table select 1", "insert into table ", "table", None),
+        ("insert into table table x", "insert into table ", "table", None),
+        ("insert into table table select 1", "insert into table table ", "table", None),
+        ("insert overwrite directory select 1", "insert overwrite directory ", "directory", None),
+        ("insert overwrite local (a) select 1", "insert overwrite local (a) ", "local", ("a",)),
+        ("with q as (select 1) insert into t select * from q", "insert into t ", "t", None),
+        ("with q (select 1), r(a) as (select 1) insert into t from q select *", "insert into t ", "t", None),
+        ("with recursive q(a) max recursion level 5 as (select 1) insert into t table q", "insert into t ", "t", None),
+        ("with identifier('q') (select 1) insert into t table q", "insert into t ", "t", None),
+    ],
+)
+def test_the_clause_is_told_from_the_query(sql: str, clause: str, name: str, columns: tuple[str, ...] | None) -> None:
+    """Insert, guarantee 1; each is as Spark 4.3 parses it."""
+    statement = inserted(f"{sql} ; -- c")
+    assert sql[slice(*statement.clause_span)] == clause
+    assert ".".join(statement.name.parts) == name
+    assert (statement.columns, statement.by_name, statement.unsupported) == (columns, False, None)
+    assert statement.overwrite == ("overwrite" in sql)
+    assert statement.end == len(sql)
+    assert query_only(sql, statement) == sql.replace(clause, " " * len(clause))
+
+
+def test_columns_may_be_matched_by_name() -> None:
+    statement = inserted("insert into t by name select 1 a")
+    assert statement.by_name
+    assert statement.unsupported is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "unsupported"),
+    [
+        ("insert into t partition (a = 1) select 1", "PARTITION"),
+        ("insert overwrite t partition (a) if not exists select 1", "PARTITION"),
+        ("insert into t if not exists select 1", "IF NOT EXISTS"),
+        ("insert into t with (k = 1) select 1", "WITH (...)"),
+        ("insert into t replace where a = 1 select 1", "REPLACE WHERE"),
+        ("insert into t replace using (a) select 1", "REPLACE USING"),
+        ("insert into t replace on a = 1 select 1", "REPLACE ON"),
+        ("insert into t as x replace on a = 1 select 1", "AS"),
+        ("insert into t x replace on a = 1 select 1", "X"),
+        ("insert into t `x` replace on a = 1 select 1", "no query"),
+        ("insert with schema evolution into t select 1", "WITH SCHEMA EVOLUTION"),
+        ("insert into t by name", "no query"),
+        ("insert into t set a = 1", "SET"),
+        ("insert into t with q as (select 1) insert into x select 1", "INSERT"),
+        ("insert into t from q insert into x select 1", "INSERT"),
+        ("with q as (select 1) insert into t with r as (select 1) select 1", "WITH ... INSERT ... WITH"),
+        ("from x insert into t select *", "FROM ... INSERT"),
+        ("with q as (select 1) from q insert overwrite t select *", "FROM ... INSERT"),
+    ],
+)
+def test_a_clause_that_only_sparks_tables_know_is_told(sql: str, unsupported: str) -> None:
+    statement = inserted(sql)
+    assert statement.name.parts == ("t",)
+    assert statement.unsupported == unsupported
+
+
+def test_all_tables_of_several_inserts_are_told() -> None:
+    sql = "from (select 1) x insert into a select * insert overwrite table b.c select * where y insert into d select *"
+    statement = inserted(sql)
+    assert [statement.name.parts, *(name.parts for name in statement.other_names)] == [("a",), ("b", "c"), ("d",)]
+    assert sql[slice(*statement.clause_span)] == "insert into a"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "insert overwrite directory 'x' using csv select 1",
+        "insert overwrite directory using csv options (path 'x') select 1",
+        "insert overwrite local directory 'x' select 1",
+        "from x insert overwrite directory 'x' select 1",
+        "insert into t",
+        "insert into 't' select 1",
+        "insert t select 1",
+        "with q as (select 1) select insert from q",
+        "with q as (select 1) , insert into t select 1",
+        "with q as (select 1",
+    ],
+)
+def test_what_inserts_into_no_table_is_sparks_own(sql: str) -> None:
+    """Insert, guarantee 2."""
+    assert recognise(sql) is None
+
+
+@given(
+    st.lists(
+        st.sampled_from([";", " ", "\n", "\r", "\\", "--", "/*", "*/", "'", "x", "\u2028", "\u0085", "/*+"]),
+        max_size=12,
+    )
+)
+def test_the_end_is_after_the_last_token(pieces: list[str]) -> None:
+    """But for what has no end of its own."""
+    sql = "insert into t select " + "".join(pieces)
+    found = [token for token in tokens(sql) if not token.is_symbol(";")]
+    assert inserted(sql).end == found[-1].end or found[-1].kind is Kind.UNKNOWN

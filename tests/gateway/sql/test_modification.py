@@ -1,0 +1,123 @@
+"""Statements that remove or change a table or view."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.sql.statements import (
+    AlterRelation,
+    DropTable,
+    DropView,
+    MergeOrUpdate,
+    ModificationKind,
+    Position,
+    RelationKind,
+    StatementError,
+    TruncateTable,
+    recognise,
+)
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "name", "if_exists"),
+    [
+        ("drop table t", DropTable, ("t",), False),
+        ("DROP TABLE IF EXISTS dfs.tmp.`T 1` PURGE ;; -- c", DropTable, ("dfs", "tmp", "T 1"), True),
+        ("/* c */ drop /* d */ table purge", DropTable, ("purge",), False),
+        ("drop table if", DropTable, ("if",), False),
+        ("drop view t", DropView, ("t",), False),
+        ("drop view if exists session.t", DropView, ("session", "t"), True),
+    ],
+)
+def test_drop_is_recognised(sql: str, kind: type, name: tuple[str, ...], if_exists: bool) -> None:
+    """Seed 001, 5.1.8."""
+    statement = recognise(sql)
+    assert isinstance(statement, DropTable | DropView)
+    assert isinstance(statement, kind)
+    assert (statement.name.parts, statement.if_exists) == (name, if_exists)
+
+
+@pytest.mark.parametrize("sql", ["drop\n temporary table t", "DROP\n TEMP TABLE IF EXISTS t"])
+def test_drop_takes_no_word_temporary(sql: str) -> None:
+    with pytest.raises(StatementError, match=r"Syntax error at or near '(?i:temp)") as raised:
+        recognise(sql)
+    assert raised.value.position == Position(2, 1)
+
+
+@pytest.mark.parametrize(
+    ("sql", "unsupported"),
+    [
+        ("truncate table a.t", None),
+        ("truncate table a.t partition (x = 1)", "PARTITION"),
+        ("truncate table a.t if exists", "IF"),
+        ("truncate table a.t, u", "other words"),
+    ],
+)
+def test_truncate_is_recognised(sql: str, unsupported: str | None) -> None:
+    statement = recognise(sql)
+    assert isinstance(statement, TruncateTable)
+    assert (statement.name.parts, statement.unsupported) == (("a", "t"), unsupported)
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "action"),
+    [
+        ("alter table t rename to u", "TABLE", "RENAME TO"),
+        ("alter view t rename to u", "VIEW", "RENAME TO"),
+        ("alter table t rename column a to b", "TABLE", "RENAME COLUMN"),
+        ("alter table t add columns (a int)", "TABLE", "ADD COLUMNS"),
+        ("alter table t add if not exists partition (a = 1)", "TABLE", "ADD"),
+        ("alter table t drop partition (a = 1)", "TABLE", "DROP PARTITION"),
+        ("alter table t alter a type int", "TABLE", "ALTER"),
+        ("alter table t set tblproperties (a 'b')", "TABLE", "SET TBLPROPERTIES"),
+        ("alter table t partition (a = 1) set location 'x'", "TABLE", "PARTITION"),
+        ("alter table t cluster by none", "TABLE", "CLUSTER BY"),
+        ("alter view t as select 1", "VIEW", "AS"),
+        ("alter view t select 1", "VIEW", "AS"),
+        ("alter view t (select 1)", "VIEW", "AS"),
+        ("alter view t with q as (select 1) table q", "VIEW", "AS"),
+        ("alter view t with schema binding", "VIEW", "WITH SCHEMA"),
+        ("alter view t", "VIEW", ""),
+        ("alter view t 'x' to", "VIEW", ""),
+    ],
+)
+def test_alter_is_recognised(sql: str, kind: str, action: str) -> None:
+    statement = recognise(sql)
+    assert isinstance(statement, AlterRelation)
+    assert (statement.kind, statement.name.parts, statement.action) == (RelationKind(kind), ("t",), action)
+
+
+def test_the_new_name_of_what_is_renamed_is_told() -> None:
+    renamed, altered = recognise("alter view t rename to a.b"), recognise("alter view t as select 1")
+    assert isinstance(renamed, AlterRelation)
+    assert isinstance(altered, AlterRelation)
+    assert renamed.renamed_to is not None
+    assert renamed.renamed_to.parts == ("a", "b")
+    assert altered.renamed_to is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "name"),
+    [
+        ("merge into a.t x using s on true when matched then delete", "MERGE INTO", ("a", "t")),
+        ("merge with schema evolution into t using s on true when matched then delete", "MERGE INTO", ("t",)),
+        ("update t x set a = 1", "UPDATE", ("t",)),
+        ("update set set a = 1", "UPDATE", ("set",)),
+        ("delete from t x where a", "DELETE FROM", ("t",)),
+        ("delete from from", "DELETE FROM", ("from",)),
+    ],
+)
+def test_a_change_of_rows_is_recognised(sql: str, kind: str, name: tuple[str, ...]) -> None:
+    statement = recognise(sql)
+    assert isinstance(statement, MergeOrUpdate)
+    assert (statement.kind, statement.name.parts) == (ModificationKind(kind), name)
+
+
+@given(st.lists(st.text("aB_é`. '\"\n", min_size=1, max_size=6), min_size=1, max_size=3), st.booleans())
+def test_whatever_is_dropped_is_recognised(parts: list[str], if_exists: bool) -> None:
+    name = ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+    sql = f"drop table {'if exists ' * if_exists}{name};"
+    statement = recognise(sql)
+    assert isinstance(statement, DropTable)
+    assert (statement.name.parts, statement.if_exists) == (tuple(parts), if_exists)
+    assert sql[statement.name.start : statement.name.end] == name

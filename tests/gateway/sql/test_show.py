@@ -1,0 +1,70 @@
+"""Statements that tell which tables there are."""
+
+import pytest
+
+from gateway.sql.statements import Position, ShowCreateTable, ShowTables, ShowTemporaryTables, StatementError, recognise
+
+
+@pytest.mark.parametrize(
+    ("clauses", "namespace", "pattern"),
+    [
+        ("", None, None),
+        ("from dfs.tmp", ("dfs", "tmp"), None),
+        ("IN `a b`", ("a b",), None),
+        ("like 'x*|y'", None, "x*|y"),
+        ("'x' \"y\"", None, "xy"),
+        ("in a.b r'\\'", ("a", "b"), "\\"),
+        ("in a.b like 'it''s' ; -- c", ("a", "b"), "it's"),
+        ("from like like 'x'", ("like",), "x"),
+    ],
+)
+@pytest.mark.parametrize("word", ["temporary", "TEMP"])
+def test_show_temporary_tables_is_recognised(
+    word: str, clauses: str, namespace: tuple[str, ...] | None, pattern: str | None
+) -> None:
+    statement = recognise(f"show {word} tables {clauses}")
+    assert isinstance(statement, ShowTemporaryTables)
+    assert (None if statement.namespace is None else statement.namespace.parts) == namespace
+    assert statement.pattern == pattern
+
+
+@pytest.mark.parametrize(
+    ("clauses", "column", "expected"),
+    [
+        ("x", 22, "near 'x'"),
+        ("in", 24, "a name"),
+        ("like", 26, "a pattern"),
+        ("like x", 27, "x"),
+        ("'a' in b", 26, "in"),
+    ],
+)
+def test_a_malformed_show_temporary_tables_is_named(clauses: str, column: int, expected: str) -> None:
+    with pytest.raises(StatementError, match="in SHOW TEMPORARY TABLES") as raised:
+        recognise(f"show temporary tables {clauses}")
+    assert expected in raised.value.message
+    assert raised.value.position == Position(1, column)
+
+
+@pytest.mark.parametrize(
+    ("clauses", "namespace", "pattern"),
+    [
+        ("from dfs.tmp", ("dfs", "tmp"), None),
+        ("in dfs.tmp 'x*'", ("dfs", "tmp"), "x*"),
+        ("in a.b.c like 'x';", ("a", "b", "c"), "x"),
+        ("in identifier('a.b') like 'x'", (), "x"),
+    ],
+)
+def test_show_tables_of_a_long_namespace_is_recognised(
+    clauses: str, namespace: tuple[str, ...], pattern: str | None
+) -> None:
+    statement = recognise(f"show tables {clauses}")
+    assert isinstance(statement, ShowTables)
+    assert (statement.namespace.parts, statement.pattern) == (namespace, pattern)
+
+
+def test_show_create_table_is_recognised() -> None:
+    plain, as_serde = recognise("show create table a.t"), recognise("show create table a.t as serde;")
+    assert isinstance(plain, ShowCreateTable)
+    assert isinstance(as_serde, ShowCreateTable)
+    assert plain.name.parts == as_serde.name.parts == ("a", "t")
+    assert (plain.as_serde, as_serde.as_serde) == (False, True)

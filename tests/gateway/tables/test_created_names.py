@@ -1,0 +1,158 @@
+"""The names of temporary tables in statements that create and drop them (seed 001, 5.1.2, 5.1.3, 5.1.11)."""
+
+import pytest
+from pyspark.errors import AnalysisException
+
+EXISTS = ("TABLE_OR_VIEW_ALREADY_EXISTS", "42P07")
+
+
+def exists(name, schema="dfs.tmp"):
+    return f"A table or view with given name [{name}] already exists in schema [{schema}]."
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "a.b", "a``b", "😀", "n" * 200, "é" * 300, "x/y", "select", "a\nb", "%", "''", "..."]
+)
+def test_a_name_may_hold_any_character(client, name):
+    own = name.replace("``", "`")
+    client.run(f"create temporary table `{name}` as select 1 a")
+    assert client.rows(f"select * from `{name}`") == [(1,)]
+    assert client.rows(f"select * from dfs.tmp.`{name}`") == [(1,)]
+    client.refuses(f"create temporary table dfs.tmp.`{name}` as select 1 a", *EXISTS, exists(own))
+    assert client.rows(f"drop table dfs.tmp.`{name}`") == [(True, f"Temporary table [{own}] was dropped.")]
+
+
+def test_names_are_case_insensitive(client):
+    client.run("create temporary table My_Temp as select 1 a")
+    for name in ("my_temp", "MY_TEMP", "mY_TeMp", "DFS.TMP.MY_temp"):
+        assert client.rows(f"select * from {name}") == [(1,)]
+        client.refuses(f"create temporary table {name} as select 2 a", *EXISTS, exists(name.split(".")[-1]))
+    assert client.rows("drop table MY_TEMP") == [(True, "Temporary table [My_Temp] was dropped.")]
+
+
+def test_a_leading_slash_is_the_same_table(client):
+    client.run("create temporary table `/t` as select 1 a")
+    for name in ("t", "dfs.tmp.t", "dfs.tmp.`/t`"):
+        assert client.rows(f"select * from {name}") == [(1,)]
+    for name in ("t", "`/t`", "dfs.tmp.`//t`"):
+        client.refuses(f"create temporary table {name} as select 2 a", *EXISTS, exists("t"))
+    assert client.rows("drop table dfs.tmp.`/T`") == [(True, "Temporary table [t] was dropped.")]
+    assert client.rows("drop table if exists `/t`") == [(False, "Table [t] was not found.")]
+
+
+def test_without_a_workspace_the_default_temporary_one_is_meant(client):
+    client.run("create temporary table t as select 1 a")
+    assert client.spark.table("dfs.tmp.t").collect() == [(1,)]
+    assert len(list(client.location.iterdir())) == 1
+
+
+@pytest.mark.parametrize("schema", ["dfs", "DFS"])
+def test_another_workspace_is_refused(client, schema):
+    text = "Temporary tables are not allowed to be created outside of default temporary workspace [dfs.tmp]."
+    client.refuses(f"create temporary table {schema}.t as select 1 a", "LODGE_NOT_TEMPORARY_WORKSPACE", "42602", text)
+    client.refuses(f"create temporary table {schema}.t (a int)", "LODGE_NOT_TEMPORARY_WORKSPACE", "42602", text)
+
+
+def test_a_stored_name_is_masked(client):
+    client.run("create temporary table secret_name as select 1 secret_a")
+    assert not any("secret" in name for name in client.files())
+
+
+def test_a_name_can_be_used_again_after_a_drop(client):
+    for count in (1, 3, 0):
+        client.run(f"create temporary table t as select id from range({count})")
+        assert client.spark.table("t").count() == count
+        client.run("drop table t")
+        client.refuses("select * from t", "TABLE_OR_VIEW_NOT_FOUND", "42P01")
+
+
+def test_a_table_is_made_of_itself_by_way_of_another(client):
+    client.run("create temporary table t as select 1 a")
+    client.refuses("create temporary table t as select a + 1 a from t", *EXISTS)
+    client.run("create temporary table u as select a + 1 a from t")
+    client.run("drop table t")
+    client.refuses("create temporary table t as select * from t", "TABLE_OR_VIEW_NOT_FOUND", "42P01")
+    client.run("create temporary table t as select * from u")
+    client.run("drop table u")
+    assert client.rows("select * from t") == [(2,)]
+
+
+def test_a_name_whose_creation_failed_is_free(client):
+    client.refuses("create temporary table t as select raise_error('no') a", "USER_RAISED_EXCEPTION", "P0001")
+    client.run("create temporary table t as select 1 a")
+    assert client.rows("select * from t") == [(1,)]
+
+
+def test_a_permanent_table_of_the_name_in_the_workspace_is_in_the_way(writer):
+    writer.run("create table dfs.tmp.kept as select 5 a")
+    for name in ("kept", "KEPT", "dfs.tmp.kept"):
+        text = exists(name.split(".")[-1])
+        writer.refuses(f"create temporary table {name} as select raise_error('ran') a", *EXISTS, text)
+        assert writer.rows(f"create temporary table if not exists {name} as select 1 a") == [(False, text)]
+    assert writer.rows("drop table dfs.tmp.kept") == [(True, "Table [kept] dropped")]
+    writer.run("create temporary table kept as select 1 a")
+    for name in ("kept", "KEPT"):
+        writer.refuses(f"create table dfs.tmp.{name} as select 5 a", *EXISTS, exists(name))
+        assert writer.rows(f"create table if not exists dfs.tmp.{name} as select 5 a") == [(False, exists(name))]
+
+
+@pytest.mark.parametrize("query", ["select 3 a", "select * from t"])
+def test_a_temporary_view_of_the_name_is_in_the_way(client, query):
+    client.run("create temporary table t as select 3 a")
+    client.run(f"create temporary view mine as {query}")
+    client.spark.table("t").createOrReplaceTempView("mine_too")
+    for name in ("mine", "MINE", "mine_too"):
+        client.refuses(f"create temporary table {name} as select 1 a", *EXISTS, exists(name))
+        assert client.rows(f"create temporary table if not exists {name} as select 1 a") == [(False, exists(name))]
+        assert client.rows(f"select * from {name}") == [(3,)]
+    client.run("drop view mine")
+    client.run("drop view mine_too")
+
+
+def test_a_table_of_sparks_may_have_the_name_and_is_hidden(client):
+    client.run("create table hidden using parquet as select 7 a")
+    try:
+        client.run("create temporary table hidden as select 1 a")
+        assert client.rows("select * from hidden") == [(1,)]
+        assert client.rows("select * from default.hidden") == [(7,)]
+        client.run("drop table hidden")
+        assert client.rows("select * from hidden") == [(7,)]
+        assert client.rows("drop table hidden") == []
+        client.refuses("select * from hidden", "TABLE_OR_VIEW_NOT_FOUND", "42P01")
+    finally:
+        client.run("drop table if exists default.hidden")
+
+
+def test_a_permanent_table_in_another_workspace_may_have_the_name(writer):
+    writer.run("create table dfs.both as select 7 a")
+    writer.run("create temporary table both as select 1 a")
+    assert writer.rows("select * from both") == [(1,)]
+    assert writer.rows("select * from dfs.tmp.both") == [(1,)]
+    assert writer.rows("select * from dfs.both") == [(7,)]
+    assert writer.rows("select b.a, t.a from both b join dfs.both t on true") == [(1, 7)]
+    assert writer.rows("drop table both") == [(True, "Temporary table [both] was dropped.")]
+    assert writer.rows("select * from dfs.both") == [(7,)]
+    writer.run("drop table dfs.both")
+
+
+def test_with_case_sensitive_names_a_name_in_another_letter_case_is_still_taken(client):
+    client.spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        client.run("create temporary table Exact as select 1 a, 2 A")
+        client.refuses("create temporary table EXACT as select 1 a", *EXISTS, exists("EXACT"))
+        assert client.rows("drop table if exists EXACT") == [(False, "Table [EXACT] was not found.")]
+        assert client.rows("select A, a from Exact") == [(2, 1)]
+        client.run("drop table Exact")
+    finally:
+        client.spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_the_default_temporary_workspace_can_be_another(start_lodge, spark_server, connect, tmp_path):
+    options = ("--workspace", f"scratch={tmp_path.as_uri()}", "--default-temporary-workspace", "scratch")
+    spark = connect(start_lodge(*options, backend=spark_server))
+    for name, text in {"a": "a", "scratch.b": "b", "SCRATCH.c": "c"}.items():
+        spark.sql(f"create temporary table {name} as select '{text}' x")
+        assert spark.sql(f"select * from scratch.{text}").collect() == [(text,)]
+    assert len([path for path in tmp_path.iterdir() if path.name != ".lodge"]) == 1
+    with pytest.raises(AnalysisException, match=r"outside of default temporary workspace \[scratch\]"):
+        spark.sql("create temporary table dfs.tmp.d as select 1 a")

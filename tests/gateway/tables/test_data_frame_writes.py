@@ -1,0 +1,85 @@
+"""Writes of DataFrames into temporary tables, and calls of the catalog."""
+
+import pytest
+
+OPERATION = ("LODGE_TEMPORARY_TABLE_OPERATION", "0A000", "Temporary table [t] does not support")
+
+
+@pytest.fixture
+def table(client):
+    client.run("create temporary table t (a int, b string)")
+    return client
+
+
+def frame(client, number=1):
+    return client.spark.sql(f"select {number} a, 'x' b")
+
+
+def turned(client, number=1):
+    return client.spark.sql(f"select 'y' b, {number} a")
+
+
+def test_insert_into_adds_by_position(table):
+    frame(table).write.insertInto("t")
+    frame(table, 2).write.insertInto("dfs.tmp.T")
+    table.refuses(lambda: turned(table).write.insertInto("t"), "INVALID_COLUMN_OR_FIELD_DATA_TYPE", "42000")
+    assert table.sorted("select * from t") == [(1, "x"), (2, "x")]
+    frame(table, 3).write.insertInto("t", overwrite=True)
+    assert table.rows("select * from t") == [(3, "x")]
+
+
+def test_save_as_table_and_write_to_append_by_name(table):
+    turned(table).write.mode("append").saveAsTable("t")
+    turned(table, 2).write.mode("append").saveAsTable("dfs.tmp.t")
+    turned(table, 3).writeTo("t").append()
+    turned(table, 4).select("a").writeTo("dfs.tmp.t").append()
+    assert table.sorted("select * from t") == [(1, "y"), (2, "y"), (3, "y"), (4, None)]
+    for write in (
+        lambda: turned(table).selectExpr("a", "b", "1 c").write.mode("append").saveAsTable("t"),
+        lambda: turned(table).selectExpr("a", "b", "1 c").writeTo("t").append(),
+    ):
+        table.refuses(write, "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", "`c`")
+
+
+def test_a_data_frame_of_the_table_is_inserted_into_it(table):
+    frame(table).write.insertInto("t")
+    table.spark.table("t").write.insertInto("t")
+    table.spark.table("dfs.tmp.t").write.insertInto("dfs.tmp.t", overwrite=True)
+    assert table.rows("select * from t") == [(1, "x"), (1, "x")]
+
+
+def test_modes_that_would_replace_the_table_are_refused(table):
+    for write in (
+        lambda: frame(table).write.saveAsTable("t"),
+        lambda: frame(table).write.mode("overwrite").saveAsTable("T"),
+        lambda: frame(table).writeTo("t").create(),
+        lambda: frame(table).writeTo("t").createOrReplace(),
+        lambda: frame(table).writeTo("dfs.tmp.t").replace(),
+        lambda: frame(table).writeTo("t").overwritePartitions(),
+        lambda: table.spark.readStream.format("rate").load().writeStream.toTable("t"),
+    ):
+        table.refuses(write, *OPERATION)
+    frame(table).write.mode("ignore").saveAsTable("t")
+    assert table.rows("select * from t") == []
+
+
+def test_a_data_frame_makes_no_table_in_a_workspace(client):
+    for name in ("dfs.tmp.new", "dfs.new"):
+        for write in (
+            lambda name=name: frame(client).write.saveAsTable(name),
+            lambda name=name: frame(client).write.insertInto(name),
+            lambda name=name: frame(client).writeTo(name).create(),
+            lambda name=name: client.spark.catalog.createTable(name, schema=frame(client).schema),
+        ):
+            client.refuses(write, "LODGE_WORKSPACE_TABLE", "0A000", "is made by CREATE TABLE name AS query")
+    write = frame(client).writeTo("dfs.wk1.new").create
+    client.refuses(write, "SCHEMA_NOT_FOUND", "42704", "Schema [dfs.wk1]")
+
+
+def test_calls_of_the_catalog_change_no_table(table):
+    catalog = table.spark.catalog
+    table.refuses(lambda: catalog.dropTempView("t"), "EXPECT_VIEW_NOT_TABLE", "42809", "[t] is not a VIEW")
+    table.refuses(lambda: catalog.recoverPartitions("t"), *OPERATION)
+    assert catalog.dropGlobalTempView("t") is False
+    assert catalog.tableExists("t")
+    assert catalog.tableExists("dfs.tmp.t")

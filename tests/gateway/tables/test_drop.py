@@ -1,0 +1,95 @@
+"""``DROP TABLE`` (seed 001, 4.3, 5.1.8)."""
+
+import json
+
+
+def test_drop_answers_ok_and_a_summary(client):
+    for name in ("t", "dfs.tmp.t", "T", "session.t", "identifier('t')", "t purge"):
+        client.run("create temporary table t as select 1 a")
+        dropped = client.spark.sql(f"drop table {name}")
+        assert dropped.columns == ["ok", "summary"]
+        assert [tuple(row) for row in dropped.collect()] == [(True, "Temporary table [t] was dropped.")]
+        assert client.state() == ((), (), [], [])
+
+
+def test_drop_if_exists_answers_that_it_was_not_found(client):
+    for name in ("nothing", "dfs.tmp.nothing", "DFS.tmp.nothing"):
+        assert client.rows(f"drop table if exists {name}") == [(False, "Table [nothing] was not found.")]
+    client.run("create temporary table t as select 1 a")
+    assert client.rows("drop table if exists t") == [(True, "Temporary table [t] was dropped.")]
+
+
+def test_the_word_temporary_is_a_syntax_error(client):
+    client.run("create temporary table t as select 1 a")
+    for word in ("temporary", "temp"):
+        client.refuses(f"drop {word} table t", "PARSE_SYNTAX_ERROR", "42601", "without this word")
+
+
+def test_drop_takes_the_temporary_table_first_then_the_permanent_one(writer):
+    writer.run("create table x using parquet as select 7 a")
+    writer.run("create temporary table x as select 1 a")
+    assert writer.rows("drop table x") == [(True, "Temporary table [x] was dropped.")]
+    assert writer.rows("select * from x") == [(7,)]
+    assert writer.rows("drop table x") == []
+    writer.refuses("drop table x", "TABLE_OR_VIEW_NOT_FOUND", "42P01", "Table [x] is not found.")
+
+
+def test_drop_deletes_the_files_of_all_insertions(client):
+    client.run("create temporary table keep as select 1 a")
+    kept = client.files()
+    client.run("create temporary table t as select 1 a")
+    client.run("insert into t values (2)")
+    client.run("insert overwrite t values (3)")
+    client.run("insert into t values (4)")
+    assert len(list(client.location.iterdir())) == 3
+    client.run("drop table t")
+    assert client.files() == kept
+
+
+def test_drop_view_is_refused_for_a_table(client):
+    client.run("create temporary table t as select 1 a")
+    for name in ("t", "dfs.tmp.t"):
+        client.refuses(f"drop view {name}", "EXPECT_VIEW_NOT_TABLE", "42809", "[t] is not a VIEW")
+        assert client.rows(f"drop view if exists {name}") == [(False, "View [t] not found in schema [dfs.tmp].")]
+    assert client.rows("select * from t") == [(1,)]
+
+
+def test_other_ways_to_change_what_the_name_means_are_refused(client):
+    client.run("create temporary table t as select 1 a")
+    operation = ("LODGE_TEMPORARY_TABLE_OPERATION", "0A000")
+    for text in (
+        "alter table t rename to u",
+        "alter view t rename to u",
+        "alter view dfs.tmp.t as select 2 a",
+        "alter table T add columns (b int)",
+        "update t set a = 2",
+        "delete from t where a = 1",
+        "delete from dfs.tmp.t",
+        "merge into t using t u on t.a = u.a when matched then delete",
+        "truncate table t partition (a = 1)",
+        "insert into t partition (a = 1) select 1",
+        "insert into t replace where a = 1 select 2",
+        "from t insert into t select a",
+    ):
+        client.refuses(text, *operation, "Temporary table [t] does not support")
+    assert client.rows("select * from t") == [(1,)]
+
+
+def test_creation_drop_and_the_end_are_logged(lodge, connect, wait_until):
+    before = set(lodge.locations())
+    spark = connect()
+    spark.sql("create temporary table logged as select 1 a")
+    (location,) = set(lodge.locations()) - before
+    spark.sql("drop table logged")
+    spark.stop()
+    expected = {
+        "Temporary table [logged] is being created.",
+        "Temporary table [logged] is being dropped.",
+        f"Deleted session temporary location [{location}] from file system [file:///]",
+    }
+
+    def messages():
+        lines = (json.loads(line) for line in lodge.log().splitlines() if line.startswith("{"))
+        return {line.get("message") for line in lines}
+
+    wait_until(lambda: expected <= messages(), "creation, drop and end are logged")

@@ -1,0 +1,115 @@
+"""The error messages of the seed, word for word (seed 001, 5.4)."""
+
+ABSENT = (
+    "SCHEMA_NOT_FOUND",
+    "42704",
+    "Schema [dfs.wk1] is not valid with respect to either root schema or current default schema. "
+    "Current default schema: ",
+)
+IMMUTABLE = (
+    "LODGE_IMMUTABLE_SCHEMA",
+    "42501",
+    "Unable to create or drop tables/views. Schema [dfs] is immutable.",
+)
+NOT_FILE_BASED = (
+    "LODGE_NOT_FILE_BASED",
+    "42809",
+    "Temporary workspace [default] must be file-based, instance of WorkspaceSchemaFactory.WorkspaceSchema.",
+)
+
+
+def test_create_1_a_name_that_is_taken(client):
+    client.run("create temporary table my_table as select 1 a")
+    client.refuses(
+        "create temporary table my_table as select 2 a",
+        "TABLE_OR_VIEW_ALREADY_EXISTS",
+        "42P07",
+        "A table or view with given name [my_table] already exists in schema [dfs.tmp].",
+    )
+
+
+def test_create_2_another_workspace_than_the_default_temporary_one(client):
+    client.refuses(
+        "create temporary table dfs.x as select 1 a",
+        "LODGE_NOT_TEMPORARY_WORKSPACE",
+        "42602",
+        "Temporary tables are not allowed to be created outside of default temporary workspace [dfs.tmp].",
+    )
+
+
+def test_create_3_an_absent_workspace(client):
+    client.refuses("create temporary table dfs.wk1.x as select 1 a", *ABSENT)
+    client.refuses("create table dfs.wk1.x as select 1 a", *ABSENT)
+    client.refuses("create temporary table nowhere.x as select 1 a", "SCHEMA_NOT_FOUND", "42704", "Schema [nowhere]")
+
+
+def test_create_4_a_workspace_that_is_not_writable(client):
+    client.refuses("create table dfs.x as select 1 a", *IMMUTABLE)
+    assert not (client.gateway.files / "x").exists()
+
+
+def test_create_5_a_workspace_that_is_not_file_based(client):
+    client.refuses("create temporary table default.x as select 1 a", *NOT_FILE_BASED)
+
+
+def test_create_6_another_number_of_columns_than_the_query_has(client):
+    for rest in ("(a, b) as select 1 a", "(a) as select 1 a, 2 b", "(a, b) as select * from range(1)"):
+        client.refuses(
+            f"create temporary table x {rest}",
+            "CREATE_VIEW_COLUMN_ARITY_MISMATCH",
+            "21S01",
+            "Table's field list and the table's query field list have different counts.",
+        )
+
+
+def test_create_7_a_partition_column_that_is_not_there(client):
+    client.refuses(
+        "create temporary table x partition by (c1) as select 1 a",
+        "COLUMN_NOT_FOUND",
+        "42703",
+        "Partition column c1 is not in the SELECT list of CTAS!",
+    )
+
+
+def test_create_8_partitions_of_another_format_than_parquet(client):
+    client.refuses(
+        "create temporary table x using json partition by (a) as select 1 a, 2 b",
+        "LODGE_PARTITION_FORMAT",
+        "0A000",
+        "Json format does not support auto-partitioning.",
+    )
+
+
+def test_drop_1_an_absent_table(client):
+    for name in ("my_table", "dfs.tmp.my_table", "`my_table`"):
+        client.refuses(f"drop table {name}", "TABLE_OR_VIEW_NOT_FOUND", "42P01", "Table [my_table] is not found.")
+
+
+def test_drop_2_an_absent_workspace(client):
+    client.refuses("drop table dfs.wk1.x", *ABSENT)
+    client.refuses("drop table if exists dfs.wk1.x", *ABSENT)
+
+
+def test_drop_3_a_workspace_that_is_not_writable(client):
+    client.refuses("drop table dfs.x", *IMMUTABLE)
+    client.refuses("drop table dfs.`amount.csv`", *IMMUTABLE)
+    assert (client.gateway.files / "amount.csv").exists()
+
+
+def test_drop_4_a_schema_that_is_not_file_based_is_sparks(client):
+    client.run("create table sparks using parquet as select 7 a")
+    assert client.rows("drop table default.sparks") == []
+    client.refuses("drop table default.sparks", "TABLE_OR_VIEW_NOT_FOUND", "42P01")
+
+
+def test_a_query_that_fails_leaves_nothing(client):
+    for query, condition, state in (
+        ("select nope from range(1)", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703"),
+        ("select 1 a union", "PARSE_SYNTAX_ERROR", "42601"),
+        ("select raise_error('broken') a", "USER_RAISED_EXCEPTION", "P0001"),
+        ("select 1 / (id - 4999) a from range(5000)", "DIVIDE_BY_ZERO", "22012"),
+        ("select * from nowhere", "TABLE_OR_VIEW_NOT_FOUND", "42P01"),
+        ("select * from dfs.`nowhere.csv`", "TABLE_OR_VIEW_NOT_FOUND", "42P01"),
+    ):
+        client.refuses(f"create temporary table x as {query}", condition, state)
+    client.run("create temporary table x as select 1 a")

@@ -1,0 +1,251 @@
+"""A statement whose client, gateway or backend dies in the middle: nothing half-done stays, nothing is done twice."""
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import uuid
+
+import grpc
+import pytest
+from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
+
+ROWS = 20
+TIMES = ("--lease-duration", "1s", "--grace-period", "1s")
+
+
+def slow(milliseconds=200, rows=ROWS):
+    """A query of one task that takes a known time and no processor."""
+    return f"select id, java_method('java.lang.Thread', 'sleep', {milliseconds} + id * 0) s from range(0, {rows}, 1, 1)"
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def tables_on_disk(gateway):
+    return [table for location in gateway.locations() for table in location.iterdir()]
+
+
+def writes_begun(gateway):
+    return [path for path in tables_on_disk(gateway) if list(path.rglob("part-*"))]
+
+
+class Running:
+    """A statement under way in a thread."""
+
+    def __init__(self, session, text):
+        self.outcome = None
+        self._thread = threading.Thread(target=self._run, args=(session, text), daemon=True)
+        self._thread.start()
+
+    def _run(self, session, text):
+        try:
+            self.outcome = [tuple(row) for row in session.sql(text).collect()]
+        except Exception as error:  # noqa: BLE001 - whatever a client says whose server is gone
+            self.outcome = error
+
+    def join(self):
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        return self.outcome
+
+
+CREATED = "create temporary table t as select 0L id, '' s"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ([], f"create temporary table t as {slow()}", [("0_0", ROWS)], ROWS),
+        ([CREATED], f"insert into t {slow()}", [], ROWS + 1),
+        ([CREATED], f"insert overwrite t {slow()}", [], ROWS),
+    ],
+    ids=["creation", "insertion", "overwriting"],
+)
+def test_a_gateway_killed_in_the_middle_is_replaced_and_the_client_gets_the_one_answer(
+    start_lodge, spark_server, connect, wait_until, case
+):
+    before, statement, answer, rows = case
+    listen = ("--listen", f"127.0.0.1:{free_port()}")
+    gateway = start_lodge(*listen, *TIMES, backend=spark_server)
+    spark = connect(gateway)
+    for each in before:
+        spark.sql(each).collect()
+    parts = len(tables_on_disk(gateway))
+    running = Running(spark, statement)
+    wait_until(lambda: len(writes_begun(gateway)) > parts, "the write has begun")
+    gateway.signal(signal.SIGKILL)
+    gateway.process.wait()
+    successor = start_lodge(*listen, *TIMES, backend=spark_server, beside=gateway)
+    assert running.join() == answer
+    assert spark.table("t").count() == rows
+    assert spark.sql("select id from dfs.tmp.t").count() == rows
+    assert "statement_taken_over" in successor.log()
+    spark.stop()
+    wait_until(lambda: not successor.locations() and not successor.records(), "nothing is left")
+
+
+def test_what_a_killed_gateway_was_writing_is_undone_while_its_session_lives_on(
+    start_lodge, spark_server, connect, wait_until
+):
+    gateway = start_lodge(*TIMES, backend=spark_server)
+    survivor = start_lodge(*TIMES, backend=spark_server, beside=gateway, reaper="--reaper")
+    spark = connect(gateway, user_id="eve")
+    other = connect(survivor, user_id="eve", session_id=spark.session_id)
+    other.sql("create temporary table kept as select 1 a").collect()
+    Running(spark, f"create temporary table t as {slow()}")
+    wait_until(lambda: len(writes_begun(gateway)) == 2, "the write has begun")
+    gateway.signal(signal.SIGKILL)
+    gateway.process.wait()
+    spark.client.close()
+    wait_until(lambda: "unfinished_writes_undone" in survivor.log(), "the name is free again")
+    wait_until(lambda: len(tables_on_disk(survivor)) == 1, "the files are gone, also those written late")
+    assert not other.catalog.tableExists("t")
+    other.sql("create temporary table t as select 2 a").collect()
+    assert other.table("dfs.tmp.t").collect()[0][0] == 2
+    assert other.table("kept").collect()[0][0] == 1
+
+
+def test_a_backend_killed_in_the_middle_leaves_no_name_and_no_file(
+    start_lodge, spark_process_in, connect, wait_until, tmp_path
+):
+    backend = spark_process_in(tmp_path)
+    gateway = start_lodge(*TIMES, "--session-idle-timeout", "2s", backend=backend.address, reaper="--reaper")
+    spark = connect(gateway)
+    running = Running(spark, f"create temporary table t as {slow(milliseconds=1000)}")
+    wait_until(lambda: writes_begun(gateway), "the write has begun")
+    backend.process.kill()
+    wait_until(lambda: not tables_on_disk(gateway), "the files are gone")
+    spark.client.close()
+    wait_until(lambda: not gateway.locations() and not gateway.records(), "nothing is left")
+    assert "Traceback" not in gateway.log()
+    del running
+
+
+def test_a_client_killed_in_the_middle_leaves_no_name_and_no_file(start_lodge, spark_server, wait_until):
+    gateway = start_lodge(*TIMES, "--detached-timeout", "1s", backend=spark_server)
+    program = (
+        "from pyspark.sql.connect.session import SparkSession\n"
+        f"spark = SparkSession.builder.remote('{gateway.address}').create()\n"
+        f"spark.sql('''create temporary table t as {slow(milliseconds=1000)}''')\n"
+    )
+    client = subprocess.Popen([sys.executable, "-c", program])
+    wait_until(lambda: writes_begun(gateway), "the write has begun")
+    client.kill()
+    client.wait()
+    wait_until(lambda: not tables_on_disk(gateway), "the files are gone")
+    wait_until(lambda: '"t"' not in records(gateway), "the name is free")
+
+
+def test_an_operation_id_that_is_used_again_is_answered_once(start_lodge, lodge, spark_server, connect):
+    replica = start_lodge(backend=spark_server, beside=lodge)
+    spark = connect(user_id="gil")
+    spark.range(1).collect()
+    request = base_pb2.ExecutePlanRequest(session_id=spark.session_id, operation_id=str(uuid.uuid4()))
+    request.user_context.user_id = "gil"
+    request.plan.command.sql_command.input.sql.query = "create temporary table once as select 1 a"
+    first = executed(lodge, request)
+    with pytest.raises(grpc.RpcError) as raised:
+        executed(lodge, request)
+    assert "OPERATION_ALREADY_EXISTS" in str(raised.value)
+    again = executed(replica, request)
+    assert [r.sql_command_result for r in again if r.HasField("sql_command_result")] == [
+        r.sql_command_result for r in first if r.HasField("sql_command_result")
+    ]
+    assert spark.sql("show temporary tables").count() == 1
+    assert len(list(location_of(lodge, spark).iterdir())) == 1
+
+
+def test_a_client_that_reattaches_at_another_replica_has_the_answer(
+    start_lodge, lodge, spark_server, connect, wait_until
+):
+    replica = start_lodge(backend=spark_server, beside=lodge)
+    spark = connect(user_id="hal")
+    before = len(writes_begun(lodge))
+    request = base_pb2.ExecutePlanRequest(session_id=spark.session_id, operation_id=str(uuid.uuid4()))
+    request.user_context.user_id = "hal"
+    request.request_options.add().reattach_options.reattachable = True
+    request.plan.command.sql_command.input.sql.query = f"create temporary table far as {slow(milliseconds=100)}"
+    with grpc.insecure_channel(lodge.target) as channel:
+        stream = base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request)
+        wait_until(lambda: len(writes_begun(lodge)) > before, "the write has begun")
+        stream.cancel()
+    reattach = base_pb2.ReattachExecuteRequest(session_id=spark.session_id, operation_id=request.operation_id)
+    reattach.user_context.user_id = "hal"
+    with grpc.insecure_channel(replica.target) as channel:
+        responses = list(base_pb2_grpc.SparkConnectServiceStub(channel).ReattachExecute(reattach, timeout=60))
+    assert [r.WhichOneof("response_type") for r in responses][-2:] == ["sql_command_result", "result_complete"]
+    assert spark.table("far").count() == ROWS
+
+
+def test_a_gateway_that_comes_back_from_a_pause_leaves_alone_what_another_took_over(
+    start_lodge, spark_server, connect, wait_until
+):
+    paused = start_lodge(*TIMES, backend=spark_server)
+    successor = start_lodge(*TIMES, backend=spark_server, beside=paused, reaper="--reaper")
+    spark = connect(successor, user_id="kai")
+    spark.sql("create temporary table other as select 1 a").collect()
+    request = base_pb2.ExecutePlanRequest(session_id=spark.session_id, operation_id=str(uuid.uuid4()))
+    request.user_context.user_id = "kai"
+    request.request_options.add().reattach_options.reattachable = True
+    request.plan.command.sql_command.input.sql.query = f"create temporary table t as {slow()}"
+    with grpc.insecure_channel(paused.target) as channel:
+        stream = base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request)
+        wait_until(lambda: len(writes_begun(paused)) == 2, "the write has begun")
+        paused.signal(signal.SIGSTOP)
+        reattach = base_pb2.ReattachExecuteRequest(session_id=spark.session_id, operation_id=request.operation_id)
+        reattach.user_context.user_id = "kai"
+        with grpc.insecure_channel(successor.target) as other:
+            responses = list(base_pb2_grpc.SparkConnectServiceStub(other).ReattachExecute(reattach, timeout=60))
+        assert responses[-1].HasField("result_complete")
+        assert spark.table("t").count() == ROWS
+        paused.signal(signal.SIGCONT)
+        wait_until(lambda: stream_ended(stream), "the paused gateway has given its statement up")
+    wait_until(lambda: spark.table("t").count() == ROWS, "the table is whole")
+    assert spark.sql("select count(*) from dfs.tmp.t").collect()[0][0] == ROWS
+    assert len(tables_on_disk(successor)) == 2
+
+
+@pytest.mark.parametrize("statement", ["insert into t {}", "insert overwrite t {}"])
+def test_an_interrupted_insertion_leaves_the_rows_as_they_were(lodge, connect, wait_until, statement):
+    spark = connect()
+    spark.sql("create temporary table t as select 7L id, '' s").collect()
+    parts = len(writes_begun(lodge))
+    running = Running(spark, statement.format(slow(milliseconds=1000)))
+    wait_until(lambda: len(writes_begun(lodge)) > parts, "the write has begun")
+    interrupted = []
+    wait_until(lambda: interrupted.extend(spark.interruptAll()) or interrupted, "there is something to interrupt")
+    assert "OPERATION_CANCELED" in str(running.join())
+    assert [tuple(row) for row in spark.table("t").collect()] == [(7, "")]
+    wait_until(lambda: len(writes_begun(lodge)) == parts, "the files are gone")
+    spark.sql("insert into t values (8, '')").collect()
+    assert spark.table("t").count() == 2
+
+
+def stream_ended(stream):
+    try:
+        for _ in stream:
+            pass
+    except grpc.RpcError:
+        pass
+    return True
+
+
+def executed(gateway, request):
+    with grpc.insecure_channel(gateway.target) as channel:
+        return list(base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request, timeout=60))
+
+
+def records(gateway):
+    return "".join(path.read_text() for path in gateway.root.glob(".lodge/sessions/*/*") if path.is_file())
+
+
+def location_of(gateway, spark):
+    spark.sql("create temporary table here as select 1 a").collect()
+    path = spark.table("here").inputFiles()[0].removeprefix("file://")
+    spark.sql("drop table here").collect()
+    return next(location for location in gateway.locations() if location.name in path)

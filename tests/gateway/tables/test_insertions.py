@@ -1,0 +1,193 @@
+"""Rows that are added to a temporary table later; the seed has none of it, Spark's ``INSERT`` gives the rules."""
+
+import threading
+
+import pytest
+from pyspark.errors import PySparkException
+
+
+@pytest.fixture
+def table(client):
+    client.run("create temporary table t (a int, b string)")
+    return client
+
+
+def test_insert_answers_nothing_and_adds_rows_by_position(table):
+    inserted = table.spark.sql("insert into t values (1, 'x')")
+    assert inserted.columns == []
+    assert inserted.collect() == []
+    table.run("insert into table dfs.tmp.T select 2, 'y'")
+    table.run("insert into session.t with q as (select 3 b, 'z' a) select * from q")
+    table.run("with q as (select 4 b, 'w' a) insert into t select * from q")
+    assert table.sorted("select * from t") == [(1, "x"), (2, "y"), (3, "z"), (4, "w")]
+
+
+def test_insert_by_name_and_by_a_column_list(table):
+    table.run("insert into t by name select 'x' b, 1 a")
+    table.run("insert into t by name select 'y' B")
+    table.run("insert into t (B, a) values ('z', 3)")
+    table.run("insert into t (a) values (4)")
+    assert table.sorted("select * from t") == [(1, "x"), (3, "z"), (4, None), (None, "y")]
+
+
+def test_insert_overwrite_leaves_only_the_new_rows_and_files(table):
+    table.run("insert into t values (1, 'x')")
+    table.run("insert into t values (2, 'y')")
+    before = table.files()
+    table.run("insert overwrite t values (3, 'z')")
+    assert table.rows("select * from t") == [(3, "z")]
+    assert not set(before) & set(table.files())
+    assert len(list(table.location.iterdir())) == 1
+    table.run("insert overwrite table dfs.tmp.t (b) values ('only')")
+    assert table.rows("select * from t") == [(None, "only")]
+
+
+def test_truncate_removes_all_rows(table):
+    table.run("insert into t values (1, 'x')")
+    assert table.rows("truncate table dfs.tmp.T") == []
+    assert table.rows("select * from t") == []
+    table.run("insert into t values (2, 'y')")
+    table.spark.sql("truncate table t").collect()
+    assert table.rows("select * from t") == []
+    table.refuses("truncate table nowhere", "TABLE_OR_VIEW_NOT_FOUND", "42P01")
+
+
+def test_a_table_is_inserted_into_itself(table):
+    table.run("insert into t values (1, 'x'), (2, 'y')")
+    table.run("insert into t select a + 10, b from t")
+    table.run("insert into t table t")
+    assert table.sorted("select a from t") == [(1,), (1,), (2,), (2,), (11,), (11,), (12,), (12,)]
+    table.run("insert overwrite t select distinct a * 10, b from t where a > 2")
+    assert table.sorted("select * from t") == [(110, "x"), (120, "y")]
+    table.run("insert overwrite dfs.tmp.t select * from dfs.tmp.T")
+    assert table.sorted("select * from t") == [(110, "x"), (120, "y")]
+
+
+def test_values_are_converted_as_spark_stores_them(table):
+    table.run("insert into t select 1.5, 2")
+    table.run("insert into t select cast(3 as tinyint), date'2020-01-01'")
+    assert table.sorted("select * from t") == [(1, "2"), (3, "2020-01-01")]
+    table.refuses("insert into t values ('abc', 'x')", "INVALID_COLUMN_OR_FIELD_DATA_TYPE", "42000")
+    table.refuses("insert into t values (99999999999, 'x')", "CAST_OVERFLOW", "22003")
+
+
+@pytest.mark.parametrize(
+    ("rest", "condition", "state"),
+    [
+        ("values (1)", "INSERT_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS", "21S01"),
+        ("values (1, 2, 3)", "INSERT_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS", "21S01"),
+        ("(a) values (1, 2)", "INSERT_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS", "21S01"),
+        ("(nope) values (1)", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703"),
+        ("by name select 1 nope", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703"),
+        ("(a, A) values (1, 2)", "COLUMN_ALREADY_EXISTS", "42711"),
+        ("select raise_error('no'), 'x'", "USER_RAISED_EXCEPTION", "P0001"),
+        ("select * from nowhere", "TABLE_OR_VIEW_NOT_FOUND", "42P01"),
+        ("selec 1", "LODGE_TEMPORARY_TABLE_OPERATION", "0A000"),
+        ("select 1 a union", "PARSE_SYNTAX_ERROR", "42601"),
+    ],
+)
+def test_an_insertion_that_fails_adds_no_row_and_no_file(table, rest, condition, state):
+    table.run("insert into t values (1, 'x')")
+    for words in ("into", "overwrite"):
+        table.refuses(f"insert {words} t {rest}", condition, state)
+    assert table.rows("select * from t") == [(1, "x")]
+
+
+def test_what_is_no_temporary_table_takes_no_rows_in_a_workspace(client):
+    for name in ("dfs.tmp.nowhere", "dfs.nowhere", "dfs.`amount.csv`"):
+        for text in (f"insert into {name} values (1)", f"truncate table {name}", f"delete from {name}"):
+            client.refuses(text, "LODGE_WORKSPACE_TABLE", "0A000", "it is no temporary table")
+    client.refuses("insert into dfs.wk1.t values (1)", "SCHEMA_NOT_FOUND", "42704", "Schema [dfs.wk1]")
+
+
+def test_fifty_insertions_are_all_read(client):
+    client.run("create temporary table t partition by (p) as select 0 a, 0 p")
+    client.run("create temporary table u as select 0 a")
+    for number in range(1, 51):
+        client.run(f"insert into {'t' if number % 5 == 0 else 'u'} values ({number}{', 1' * (number % 5 == 0)})")
+    assert client.rows("select count(*), sum(a) from t") == [(11, 275)]
+    assert client.rows("select count(*), sum(a) from u") == [(41, 1000)]
+    client.run("insert overwrite u select * from u")
+    assert client.rows("select count(*), sum(a) from u") == [(41, 1000)]
+
+
+def test_insertions_at_the_same_time_all_arrive(table):
+    failures = []
+
+    def insert(number):
+        try:
+            for each in range(3):
+                table.spark.sql(f"insert into t values ({number * 10 + each}, 'n')").collect()
+        except PySparkException as error:
+            failures.append(str(error))
+
+    threads = [threading.Thread(target=insert, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+    assert table.sorted("select a from t") == [(0,), (1,), (2,), (10,), (11,), (12,)]
+
+
+def test_of_two_creations_at_the_same_time_one_wins(client):
+    answers = []
+
+    def create(number):
+        try:
+            answers.append(client.rows(f"create temporary table t as select {number} a"))
+        except PySparkException as error:
+            answers.append(error.getCondition())
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(map(str, answers)) == ["TABLE_OR_VIEW_ALREADY_EXISTS", "[('0_0', 1)]"]
+    assert len(list(client.location.iterdir())) == 1
+    assert len(client.rows("select * from t")) == 1
+
+
+def test_a_cached_table_shows_what_was_inserted(table):
+    table.run("insert into t values (1, 'x')")
+    table.run("cache table t")
+    assert table.rows("select count(*) from t") == [(1,)]
+    table.run("insert into t values (2, 'y')")
+    assert table.rows("select count(*) from t") == [(2,)]
+    table.run("insert overwrite t values (3, 'z')")
+    assert table.rows("select * from t") == [(3, "z")]
+    table.run("drop table t")
+    table.run("create temporary table t (a int, b string)")
+    assert table.rows("select * from t") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "create temporary table slow as select count(*) a, '' b from range(10000000000L)",
+        "insert into t select count(*), '' from range(10000000000L)",
+        "insert overwrite t select count(*), '' from range(10000000000L)",
+    ],
+)
+def test_an_interrupted_statement_leaves_nothing(table, wait_until, text):
+    table.run("insert into t values (1, 'x')")
+    before, spark = table.state(), table.spark
+    failures = []
+
+    def run():
+        try:
+            spark.sql(text).collect()
+        except PySparkException as error:
+            failures.append(str(error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_until(lambda: len(list(table.location.iterdir())) > 1, "the statement writes")
+    interrupted = []
+    wait_until(lambda: interrupted.extend(spark.interruptAll()) or interrupted, "there is something to interrupt")
+    thread.join(60)
+    assert not thread.is_alive()
+    assert "OPERATION_CANCELED" in failures[0]
+    assert table.state() == before
+    assert table.rows("select * from t") == [(1, "x")]

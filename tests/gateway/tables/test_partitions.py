@@ -1,0 +1,106 @@
+"""``PARTITION BY`` (seed 001, 5.1.1, 5.1.4, 5.14.9)."""
+
+import pytest
+
+NOT_LISTED = ("COLUMN_NOT_FOUND", "42703")
+
+
+def test_partitions_are_directories_and_columns_stay_in_their_place(client):
+    client.run("create temporary table t partition by (p, Q) as select id % 2 p, id, id % 3 q from range(6)")
+    assert client.spark.table("t").columns == ["p", "id", "q"]
+    assert client.sorted("select * from t where p = 1 and q = 2") == [(1, 5, 2)]
+    assert any("/p=1/" in name for name in client.files())
+    client.run("create temporary table u partitioned by (a) as select 1 a, 2 b")
+    assert client.rows("select * from u") == [(1, 2)]
+
+
+def test_partition_columns_must_be_in_the_column_list(client):
+    text = "Partition column a is not in the SELECT list of CTAS!"
+    client.refuses("create temporary table t (x, y) partition by (a) as select 1 a, 2 b", *NOT_LISTED, text)
+    client.run("create temporary table t (x, y) partition by (Y) as select 1 a, 2 b")
+    assert client.rows("select x, y from t") == [(1, 2)]
+
+
+def test_without_a_column_list_partition_columns_must_be_in_the_query(client):
+    text = "Partition column c1 is not in the SELECT list of CTAS!"
+    client.refuses("create temporary table t partition by (c1) as select 1 a", *NOT_LISTED, text)
+    client.refuses("create temporary table t (a int) partition by (c1)", *NOT_LISTED, text)
+
+
+@pytest.mark.parametrize("storage", ["json", "csv", "orc"])
+def test_only_parquet_is_partitioned(client, storage):
+    text = f"{storage.capitalize()} format does not support auto-partitioning."
+    refused = ("LODGE_PARTITION_FORMAT", "0A000", text)
+    client.refuses(f"create temporary table t using {storage} partition by (b) as select 1 a, 2 b", *refused)
+    client.spark.conf.set("store.format", storage)
+    try:
+        client.refuses("create temporary table t partition by (b) as select 1 a, 2 b", *refused)
+    finally:
+        client.spark.conf.unset("store.format")
+
+
+def test_all_columns_or_one_twice_or_a_type_without_order_cannot_be_partitioned_by(client):
+    for columns, query, condition, state in (
+        ("(a)", "select 1 a", "ALL_PARTITION_COLUMNS_NOT_ALLOWED", "KD005"),
+        ("(a, b)", "select 1 a, 2 b", "ALL_PARTITION_COLUMNS_NOT_ALLOWED", "KD005"),
+        ("(a, A)", "select 1 a, 2 b", "COLUMN_ALREADY_EXISTS", "42711"),
+        ("(a)", "select array(1) a, 2 b", "INVALID_PARTITION_COLUMN_DATA_TYPE", "0A000"),
+        ("(a)", "select X'ff' a, 2 b", "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "0A000"),
+    ):
+        client.refuses(f"create temporary table t partition by {columns} as {query}", condition, state)
+
+
+def test_partition_values_are_read_back_the_same(client):
+    values = ["'a=b/c %\"{}?*:;#'", "' x '", "'007'", "'null'", "'.hidden'", "'_x'", "'true'", "'1.50'"]
+    rows = ", ".join(f"({index}, {value})" for index, value in enumerate([*values, "null"]))
+    client.run(f"create temporary table t partition by (p) as select * from values {rows} v(i, p)")
+    assert client.sorted("select i, p from t") == client.sorted(f"select * from values {rows}")
+    assert client.rows("select i from t where p = '007'") == [(2,)]
+
+
+def test_partition_values_of_other_types_are_read_back_the_same(client):
+    values = {
+        "d": "date'1500-01-01'",
+        "t": "timestamp'1800-01-01 00:00:00.123456'",
+        "u": "timestamp'2024-11-03 01:30:00-05:00'",
+        "n": "timestamp_ntz'0001-01-01 00:00:00.000001'",
+        "e": "1.50BD",
+        "f": "double('nan')",
+        "b": "true",
+        "i": "cast(null as int)",
+        "v": "interval '1' day",
+        "`a.b`": "7",
+        "`c``d e`": "8",
+    }
+    columns = ", ".join(f"{value} {name}" for name, value in values.items())
+    client.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        query = f"select 1 k, {columns}"
+        client.run(f"create temporary table t partition by ({', '.join(values)}) as {query}")
+        client.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+        checks = [f"{name} <=> {value}" for name, value in values.items() if "800" not in value]
+        exact = client.rows(f"select {', '.join(checks)}, unix_micros(t) from t")
+        client.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        assert client.rows(f"select {', '.join(checks)} from t") == [(True,) * len(checks)]
+        assert exact[0][-1] == client.rows(f"select unix_micros({values['t']})")[0][0]
+        assert client.spark.table("t").dtypes == client.spark.sql(query).dtypes
+    finally:
+        client.spark.conf.unset("spark.sql.session.timeZone")
+
+
+def test_an_empty_text_to_partition_by_is_null(client):
+    client.run("create temporary table t partition by (p) as select 1 a, '' p")
+    assert client.rows("select a, p from t") == [(1, None)]
+
+
+def test_an_empty_partitioned_table_keeps_its_columns_and_takes_rows(client):
+    client.run("create temporary table t partition by (p) as select id, 'x' p from range(0)")
+    assert client.spark.table("t").dtypes == [("id", "bigint"), ("p", "string")]
+    assert client.rows("select * from t") == []
+    for number in range(5):
+        client.run(f"insert into t values ({number}, 'p{number % 2}')")
+    assert client.sorted("select * from t") == [(0, "p0"), (1, "p1"), (2, "p0"), (3, "p1"), (4, "p0")]
+    client.run("insert overwrite t select * from t where p = 'p0'")
+    assert client.sorted("select id from t") == [(0,), (2,), (4,)]
+    client.run("truncate table t")
+    assert client.rows("select * from t") == []

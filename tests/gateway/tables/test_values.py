@@ -1,0 +1,122 @@
+"""What was stored is read back the same, in every format, or refused (seed 001, 5.1.7, 5.14.5)."""
+
+import pytest
+
+FORMATS = ("parquet", "orc", "json", "csv")
+EVERYWHERE = (
+    "cast(1 as tinyint)",
+    "cast(1 as smallint)",
+    "1",
+    "1L",
+    "1.5f",
+    "double('nan')",
+    "double('-infinity')",
+    "-0.0d",
+    "cast(1.23 as decimal(38,18))",
+    "cast(-99999999999999999999999999999999999999 as decimal(38,0))",
+    "true",
+    "'text'",
+    "''",
+    "' lead, trail '",
+    "'a\\nb\\r\\nc\\td'",
+    '\'"q""\'',
+    "'\\\\'",
+    "'null'",
+    "'\\u0000x'",
+    "'😀'",
+    "cast(null as string)",
+    "cast(null as timestamp)",
+    "cast('ab' as char(5))",
+    "cast('ab' as varchar(5))",
+    "date'2020-02-29'",
+    "date'0001-01-01'",
+    "date'9999-12-31'",
+    "timestamp'1800-01-01 00:00:00.123456'",
+    "timestamp'1883-11-18 12:03:57'",
+    "timestamp'0001-01-02 00:00:00'",
+    "timestamp'2024-11-03 01:30:00-05:00'",
+    "timestamp'2024-11-03 01:30:00-04:00'",
+    "timestamp_ntz'1900-01-01 00:00:00.000001'",
+    "timestamp_ntz'0001-01-01 00:00:00'",
+    "interval '1-2' year to month",
+    "interval '-1 02:03:04.5' day to second",
+)
+NESTED = (
+    "array(1, null, 3)",
+    "array('', null)",
+    "map('k', 1, 'l', null)",
+    "named_struct('a', 1, 'B b', array(named_struct('c', 'x')))",
+    "cast(null as struct<a:int>)",
+    "named_struct('a', cast(null as int))",
+    "array(X'01')",
+)
+EXACT = {"timestamp": "unix_micros({})", "binary": "hex({})"}
+"""What text does not show exactly, and Python cannot take in all cases."""
+REFUSED = {
+    "parquet": ["make_interval(1,2,3,4,5,6,7)"],
+    "orc": ["null", "array()", "parse_json('1')", "make_interval(1)", "'a' collate unicode_ci"],
+    "json": ["map(1, 'x')", "array(map(1, 2))", "make_interval(1)"],
+    "csv": ["null", "X'00FF'", "parse_json('1')", "make_interval(1)", *NESTED],
+}
+ONLY = {
+    "parquet": ["null", "array()", "parse_json('{\"a\":[1]}')", "X'00FF'", "'a' collate unicode_ci", "map(1, 'x')"],
+    "orc": ["X'00FF'", "X''", "map(1, 'x')"],
+    "json": ["null", "X'00FF'", "X''", "parse_json('{\"a\":[1]}')", "'a' collate unicode_ci"],
+    "csv": ["'a' collate unicode_ci"],
+}
+
+
+@pytest.mark.parametrize("storage", FORMATS)
+def test_every_value_is_read_back_the_same(client, storage):
+    expressions = (*EVERYWHERE, *(() if storage == "csv" else NESTED), *ONLY[storage])
+    names = [f"c{index}" for index in range(len(expressions))]
+    values = ", ".join(f"{value} {name}" for name, value in zip(names, expressions, strict=True))
+    client.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        client.run(f"create temporary table t using {storage} as select {values}, 1 last")
+        client.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+        client.run(f"insert into t select {values}, 2 last")
+        client.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        stored, made = client.spark.table("t"), client.spark.sql(f"select {values}, 1 last")
+        assert stored.dtypes == made.dtypes
+        exact = [EXACT.get(kind, "string({})").format(name) for name, kind in stored.dtypes]
+        (wanted,) = made.selectExpr(*exact).collect()
+        (got,) = stored.where("last = 1").selectExpr(*exact).collect()
+        assert {value: g for value, g, w in zip(expressions, got, wanted, strict=False) if g != w} == {}
+        nulls = [f"{name} is null" for name in names]
+        assert stored.where("last = 1").selectExpr(*nulls).collect() == made.selectExpr(*nulls).collect()
+    finally:
+        client.spark.conf.unset("spark.sql.session.timeZone")
+
+
+@pytest.mark.parametrize("storage", FORMATS)
+def test_a_value_that_would_not_be_read_back_is_refused(client, storage):
+    for value in REFUSED[storage]:
+        client.refuses(
+            f"create temporary table t using {storage} as select 1 i, {value} v",
+            "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE",
+            "0A000",
+            "v",
+        )
+
+
+def test_orc_refuses_column_names_that_it_would_lose(client):
+    for columns in ("1 `a``b`", "1 ``", "named_struct('a`b', 1) c", "array(named_struct('', 1)) c"):
+        client.refuses(f"create temporary table t using orc as select {columns}", "LODGE_COLUMN_NAME", "0A000", "orc")
+
+
+@pytest.mark.parametrize("storage", FORMATS)
+def test_an_empty_result_keeps_its_columns(client, storage):
+    created = f"create temporary table t using {storage} as select id, 'x' s, 1.5 d from range(0)"
+    assert client.rows(created) == [("0_0", 0)]
+    assert client.spark.table("t").dtypes == [("id", "bigint"), ("s", "string"), ("d", "decimal(2,1)")]
+    assert client.rows("select * from t") == []
+    client.run("insert into t values (1, 'y', 2)")
+    assert client.rows("select id, s from t") == [(1, "y")]
+
+
+def test_many_rows_in_several_files_are_counted(client):
+    assert client.rows("create temporary table t as select /*+ repartition(5) */ id from range(5000)") == [
+        ("0_0", 5000)
+    ]
+    assert client.rows("select count(*), sum(id), count(distinct id) from t") == [(5000, 12497500, 5000)]

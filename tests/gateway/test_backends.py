@@ -1,0 +1,68 @@
+"""Which backend a session gets (guarantees: gateway.backends.Backends)."""
+
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from gateway.backends import Backend, BackendAddressError, Backends
+from workspace.records import ClientSessionId, Phase, Principal, SessionRecord, SessionUuid
+
+ADA, BOB, EVE = Principal("ada"), Principal("bob"), Principal("eve")
+SHARED = ("sc://shared:1", "sc://shared:2")
+OWN = {ADA: "sc://ada:1", BOB: "sc://bob:1"}
+
+
+@pytest_asyncio.fixture
+async def backends() -> AsyncIterator[Backends]:
+    found = Backends(SHARED, OWN)
+    yield found
+    await found.close()
+
+
+@pytest_asyncio.fixture
+async def own_only() -> AsyncIterator[Backends]:
+    found = Backends(SHARED, OWN, own_only=True)
+    yield found
+    await found.close()
+
+
+def a_record(principal: Principal, backend: str = "") -> SessionRecord:
+    session = str(uuid.uuid4())
+    return SessionRecord(SessionUuid(session), principal, ClientSessionId(session), backend, Phase.ACTIVE, "")
+
+
+def address(backend: Backend | None) -> str | None:
+    return None if backend is None else backend.address
+
+
+async def test_guarantee_1_a_principal_with_a_backend_of_its_own_gets_that_and_others_a_shared_one(
+    backends: Backends,
+) -> None:
+    for _ in range(20):
+        assert address(backends.choose(a_record(ADA).name, ADA)) == "sc://ada:1"
+    assert {address(backends.choose(a_record(EVE).name, EVE)) for _ in range(100)} == set(SHARED)
+
+
+async def test_a_session_keeps_its_backend_while_that_is_configured(backends: Backends) -> None:
+    assert address(backends.of_record(a_record(ADA, "sc://shared:1"))) == "sc://shared:1"
+    assert backends.of_record(a_record(ADA, "sc://gone:1")) is None
+
+
+async def test_guarantee_2_with_own_backends_only_nobody_gets_another(own_only: Backends) -> None:
+    assert address(own_only.choose(a_record(BOB).name, BOB)) == "sc://bob:1"
+    assert own_only.choose(a_record(EVE).name, EVE) is None
+    assert address(own_only.of_record(a_record(BOB, "sc://bob:1"))) == "sc://bob:1"
+    for principal in (BOB, EVE):
+        for recorded in (*SHARED, "sc://ada:1"):
+            assert own_only.of_record(a_record(principal, recorded)) is None
+
+
+async def test_no_backend_at_all_is_none() -> None:
+    assert Backends(()).choose(a_record(EVE).name, EVE) is None
+
+
+async def test_a_bad_address_is_refused() -> None:
+    with pytest.raises(BackendAddressError):
+        Backends((), {ADA: "http://ada:1"})

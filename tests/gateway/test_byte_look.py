@@ -1,0 +1,33 @@
+"""The cheap look at the bytes of a request."""
+
+import pytest
+
+from gateway.byte_look import ByteLook
+
+PIECE = 256 * 1024
+
+
+@pytest.mark.parametrize("text", ["dfs.tmp", "DFS", "x Drop y"])
+def test_a_word_is_found_in_any_letter_case(text):
+    assert ByteLook(["dfs", "drop"]).is_in(text.encode())
+
+
+def test_what_is_not_there_is_not_found():
+    assert not ByteLook(["dfs", "drop"]).is_in(b"df s dro" * 100_000)
+
+
+@pytest.mark.parametrize("offset", [*range(PIECE - 8, PIECE + 3), 2 * PIECE - 3, 3 * PIECE - 4])
+def test_a_word_is_found_where_pieces_meet_and_at_the_end(offset):
+    data = bytearray(3 * PIECE)
+    data[offset : offset + 4] = b"Drop"
+    assert ByteLook(["x", "drop"]).is_in(bytes(data))
+
+
+class OnlyInPieces(bytes):
+    def lower(self):
+        pytest.fail("the interpreter is held for as long as this takes for the whole request")
+
+
+async def test_a_large_request_is_looked_at_in_pieces():
+    assert await ByteLook(["dfs", "drop"]).finds_any(OnlyInPieces(3 * PIECE * b"x" + b"DROP"))
+    assert not await ByteLook(["dfs", "drop"]).finds_any(OnlyInPieces(10 * PIECE))

@@ -1,0 +1,96 @@
+"""Plans that are nested deeper than the decoder follows."""
+
+import pytest
+from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
+
+from gateway.deep_plans import DeepPlan
+from gateway.plans import UnreadablePlanError
+
+Plan = base_pb2.Plan
+
+
+def chain(leaf, length):
+    """So many limits upon a relation. Built from the inside: a message this deep is never decoded."""
+    encoded = leaf.SerializeToString()
+    for _ in range(length):
+        limit = _field(1, encoded) + b"\x10\x05"
+        encoded = _field(8, limit)
+    return encoded
+
+
+def _field(number, value):
+    return _varint(number << 3 | 2) + _varint(len(value)) + value
+
+
+def _varint(number):
+    encoded = b""
+    while number > 0x7F:
+        encoded += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return encoded + bytes([number])
+
+
+def table(name):
+    relation = relations_pb2.Relation()
+    relation.read.named_table.unparsed_identifier = name
+    return relation
+
+
+def renamed(plan, old, new):
+    """Gives every table of that name in the parts another one."""
+    for part in plan.parts:
+        pending = [part]
+        while pending:
+            message = pending.pop()
+            if isinstance(message, relations_pb2.Read.NamedTable) and message.unparsed_identifier == old:
+                message.unparsed_identifier = new
+            pending += [value for _, value in message.ListFields() if hasattr(value, "ListFields")]
+
+
+@pytest.mark.parametrize("length", [50, 60, 400])
+@pytest.mark.parametrize("new", ["", "b", "b" * 100, "b" * 20_000])
+def test_only_what_was_changed_and_the_lengths_around_it_differ(length, new):
+    request = _field(1, chain(table("a"), length))
+    plan = DeepPlan(request, Plan)
+    assert plan.encoded() == request
+    renamed(plan, "a", new)
+    assert plan.encoded() == _field(1, chain(table(new), length))
+
+
+def test_two_deep_branches_are_both_followed():
+    left, right = chain(table("a"), 70), chain(table("b"), 90)
+    request = _field(1, _field(5, _field(1, left) + _field(2, right)))
+    plan = DeepPlan(request, Plan)
+    renamed(plan, "a", "longer")
+    renamed(plan, "b", "")
+    expected = _field(1, chain(table("longer"), 70)) + _field(2, chain(table(""), 90))
+    assert plan.encoded() == _field(1, _field(5, expected))
+
+
+def test_names_that_the_plan_defines_on_the_way_are_told():
+    encoded = _field(16, _field(1, chain(table("a"), 60)) + _field(2, b"far"))
+    assert DeepPlan(_field(1, encoded), Plan).aliases == ["far"]
+
+
+def test_a_command_tells_its_name_without_what_is_too_deep_in_it():
+    view = commands_pb2.CreateDataFrameViewCommand(name="t", replace=True).SerializeToString()
+    command = _field(3, _field(1, chain(table("a"), 60)) + view)
+    seen = DeepPlan(_field(2, command), Plan).command()
+    assert seen.create_dataframe_view.name == "t"
+    assert not seen.create_dataframe_view.HasField("input")
+    assert DeepPlan(_field(1, chain(table("a"), 60)), Plan).command() is None
+
+
+def test_what_is_not_understood_is_not_guessed():
+    sql = relations_pb2.Relation()
+    sql.sql.query = "drop view t"
+    references = _field(1, sql.SerializeToString()) + _field(2, chain(table("a"), 60))
+    with_relations = _field(41, references)
+    with pytest.raises(UnreadablePlanError):
+        DeepPlan(_field(1, with_relations), Plan)
+    with pytest.raises(UnreadablePlanError):
+        DeepPlan(_field(2, _field(5, _field(7, with_relations))), Plan)
+    with pytest.raises(UnreadablePlanError):
+        DeepPlan(b"\x0a\xff\xff", Plan)
+    with pytest.raises(UnreadablePlanError):
+        DeepPlan(_field(1, chain(table("a" * 2_000_000), 60)), Plan)

@@ -1,0 +1,132 @@
+"""Impersonation (seed 001, 5.1.10): each principal's statements run, and its files are made, as its own OS user.
+
+The OS users are two that every system has; their Spark servers are started by root.
+"""
+
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+
+USERS = ("daemon", "games")
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 and os.environ.get("CI") != "true",
+    reason="IMPERSONATION IS NOT TESTED: only root may start processes of other users",
+)
+
+
+def as_user(user):
+    account = pwd.getpwnam(user)
+    return ("setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups", "--")
+
+
+@pytest.fixture(scope="module")
+def places():
+    """A directory that other users may pass, which those of pytest's own are not."""
+    with tempfile.TemporaryDirectory(prefix="lodge-test-") as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def gateway(places, start_lodge, spark_process_in):
+    """A gateway with a backend for each of the two, and one that neither may use."""
+    reachable = subprocess.run([*as_user(USERS[0]), sys.executable, "-c", ""], check=False, capture_output=True)
+    assert reachable.returncode == 0, f"{sys.executable} must be in a place that every user may read"
+    backends = {}
+    for user in USERS:
+        home = places / user
+        home.mkdir()
+        shutil.chown(home, user)
+        backends[user] = spark_process_in(home, as_user(user), {"spark.driver.memory": "1g"}).address
+    tmp, files = places / "tmp", places / "files"
+    tmp.mkdir(mode=0o711)
+    files.mkdir(mode=0o755)
+    options = [f"--principal-backend={user}={address}" for user, address in backends.items()]
+    return start_lodge("--impersonation", *options, backend=next(iter(backends.values())), places=(tmp, files))
+
+
+@pytest.fixture
+def sessions(connect, gateway):
+    return [connect(gateway, user_id=user) for user in USERS]
+
+
+def test_files_belong_to_the_principals_user_and_to_nobody_else(gateway, sessions):
+    for user, session in zip(USERS, sessions, strict=True):
+        before = set(gateway.locations())
+        session.sql("create temporary table t partition by (p) as select id, id % 2 p from range(4)").collect()
+        session.sql("insert into t values (9, 9)").collect()
+        (location,) = set(gateway.locations()) - before
+        found = [location, *location.rglob("*")]
+        assert {path.owner() for path in found} == {user}
+        assert {stat.filemode(path.lstat().st_mode) for path in found} == {"drwx------", "-rw-------"}
+        assert session.table("dfs.tmp.t").count() == 5
+
+
+def test_another_user_reads_the_files_neither_by_path_nor_by_name(sessions):
+    owner, other = sessions
+    owner.sql("create temporary table secret as select 'swordfish' s").collect()
+    path = owner.table("secret").inputFiles()[0]
+    assert owner.read.parquet(path).collect()[0][0] == "swordfish"
+    with pytest.raises(PySparkException) as raised:
+        other.read.parquet(path).collect()
+    assert "swordfish" not in str(raised.value)
+    directory = path.rpartition("/")[0]
+    for text in (
+        "select * from secret",
+        "select * from dfs.tmp.secret",
+        f"select * from parquet.`{path}`",
+        f"select * from text.`{directory}`",
+        f"select * from dfs.tmp.`{'/'.join(path.split('/')[-3:])}`",
+    ):
+        with pytest.raises(PySparkException) as raised:
+            other.sql(text).collect()
+        assert "swordfish" not in str(raised.value)
+
+
+def test_another_user_does_not_even_list_the_location(gateway, sessions):
+    before = set(gateway.locations())
+    sessions[0].sql("create temporary table t2 as select 1 a").collect()
+    (location,) = set(gateway.locations()) - before
+    listed = subprocess.run([*as_user(USERS[1]), "ls", str(location)], capture_output=True, text=True, check=False)
+    assert "Permission denied" in listed.stderr
+    listed = subprocess.run(
+        [*as_user(USERS[1]), "ls", str(location.parent)], capture_output=True, text=True, check=False
+    )
+    assert "Permission denied" in listed.stderr
+
+
+def test_everything_is_removed_at_the_end(gateway, connect, wait_until):
+    before = set(gateway.locations())
+    session = connect(gateway, user_id=USERS[0])
+    session.sql("create temporary table t as select 1 a").collect()
+    session.sql("create temporary table u as select 1 a").collect()
+    session.sql("drop table u").collect()
+    assert len(set(gateway.locations()) - before) == 1
+    session.stop()
+    wait_until(lambda: set(gateway.locations()) == before, "the location is removed")
+    assert list((gateway.root / ".lodge" / "trash").iterdir()) == []
+
+
+def test_a_principal_without_a_backend_or_an_os_user_is_told_so(gateway, connect):
+    with pytest.raises(AnalysisException) as raised:
+        connect(gateway, user_id="root").sql("select 1").collect()
+    assert raised.value.getCondition() == "LODGE_IMPERSONATION"
+    assert raised.value.getSqlState() == "28000"
+
+
+def test_without_impersonation_files_belong_to_the_user_of_gateway_and_backend(lodge, connect):
+    before = set(lodge.locations())
+    for user in USERS:
+        connect(user_id=user).sql("create temporary table mine as select 1 a").collect()
+    found = [path for location in set(lodge.locations()) - before for path in location.rglob("*")]
+    assert {path.owner() for path in found} == {pwd.getpwuid(os.geteuid()).pw_name}

@@ -1,0 +1,160 @@
+"""Session locations as a replica makes them: for itself, or for the principal's OS user (gateway.sessions, 5)."""
+
+import os
+import pwd
+import uuid
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import structlog
+
+from gateway.backends import Backends
+from gateway.errors import LodgeError
+from gateway.requests import SessionKey
+from gateway.sessions import Sessions, Storage
+from workspace.lease_files import FileLeases
+from workspace.locations import SessionLocations
+from workspace.record_files import FileSessionRecords
+from workspace.records import ClientSessionId, Phase, Principal, ReplicaId
+from workspace.sessions import end_session
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to other users")
+OTHER = pwd.getpwuid(65534)
+NO_USER = "no-such-user"
+OWN = "sc://own:1"
+
+
+@pytest_asyncio.fixture
+async def open_sessions(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
+    """Starts replicas on one storage."""
+    locations = SessionLocations(tmp_path)
+    locations.initialise()
+    with ThreadPoolExecutor(2) as executor:
+        storage = Storage(FileSessionRecords(tmp_path), FileLeases(tmp_path), locations, executor)
+        opened: list[Backends] = []
+
+        async def open_one(*, impersonation: bool, leased: bool = True) -> Sessions:
+            own = {Principal(name): OWN for name in (OTHER.pw_name, NO_USER, "\0", "a/b")}
+            opened.append(Backends(["sc://shared:1"], own, own_only=impersonation))
+            sessions = Sessions(
+                replica=ReplicaId(f"r{len(opened)}"),
+                storage=storage,
+                backends=opened[-1],
+                idle_timeout_seconds=60,
+                lease_duration_seconds=60,
+                impersonation=impersonation,
+            )
+            if leased:
+                await sessions.renew_lease()
+            return sessions
+
+        yield open_one
+        for backends in opened:
+            await backends.close()
+
+
+def move(source: Path, target: Path) -> None:
+    source.rename(target)
+
+
+def names_in(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()]
+
+
+def a_key(principal: str) -> SessionKey:
+    return SessionKey(Principal(principal), ClientSessionId(str(uuid.uuid4())))
+
+
+@as_root
+async def test_with_impersonation_a_location_belongs_to_the_principals_os_user(open_sessions: Any) -> None:
+    sessions = await open_sessions(impersonation=True)
+    session = await sessions.open(a_key(OTHER.pw_name))
+    assert session.backend.address == OWN
+    path = await sessions.create_location(session)
+    status = path.stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (OTHER.pw_uid, OTHER.pw_gid, 0o700)
+    assert await sessions.create_location(session) == path
+
+
+async def test_without_impersonation_a_location_belongs_to_the_user_of_the_gateway(open_sessions: Any) -> None:
+    sessions = await open_sessions(impersonation=False)
+    session = await sessions.open(a_key("nobody-in-particular"))
+    assert session.backend.address == "sc://shared:1"
+    status = (await sessions.create_location(session)).stat()
+    assert (status.st_uid, status.st_mode & 0o777) == (os.geteuid(), 0o700)
+
+
+@pytest.mark.parametrize(
+    ("principal", "reason"),
+    [
+        (NO_USER, "no OS user"),
+        ("\0", "no OS user"),
+        ("a/b", "no OS user"),
+        ("root", "no backend"),
+        ("", "no backend"),
+        ("eve", "no backend"),
+    ],
+)
+async def test_a_principal_without_an_os_user_or_backend_is_refused_before_anything_is_made(
+    open_sessions: Any, tmp_path: Path, principal: str, reason: str
+) -> None:
+    sessions = await open_sessions(impersonation=True)
+    key = a_key(principal)
+    for _ in range(2):
+        with pytest.raises(LodgeError, match=reason) as refused:
+            await sessions.open(key)
+        assert (refused.value.error_class, refused.value.sql_state) == ("LODGE_IMPERSONATION", "28000")
+    assert not FileSessionRecords(tmp_path).list()
+    assert names_in(tmp_path) == [".lodge"]
+
+
+async def test_a_request_without_a_session_never_goes_to_the_shared_backend(open_sessions: Any) -> None:
+    sessions = await open_sessions(impersonation=True)
+    with pytest.raises(LodgeError, match="LODGE_IMPERSONATION"):
+        sessions.route(a_key("eve"))
+    assert sessions.route(a_key(OTHER.pw_name)).address == OWN
+
+
+@as_root
+async def test_a_session_from_before_impersonation_moves_to_its_own_backend_and_its_old_location_is_refused(
+    open_sessions: Any,
+) -> None:
+    before = await open_sessions(impersonation=False)
+    key = a_key(OTHER.pw_name)
+    await before.create_location(await before.open(key))
+    after = await open_sessions(impersonation=True)
+    session = await after.open(key)
+    assert session.backend.address == OWN
+    with pytest.raises(LodgeError, match=r"LODGE_IMPERSONATION.*start a new session"):
+        await after.create_location(session)
+
+
+async def test_an_end_that_storage_cuts_short_is_left_to_the_reaper_and_stops_nothing_else(
+    open_sessions: Any, tmp_path: Path
+) -> None:
+    sessions = await open_sessions(impersonation=False)
+    session = await sessions.open(a_key("ada"))
+    location = await sessions.create_location(session)
+    move(tmp_path / ".lodge" / "trash", tmp_path / ".lodge" / "elsewhere")
+    with structlog.testing.capture_logs() as logs:
+        await sessions.leave_all(end=True)
+    assert [log["event"] for log in logs] == ["session_end_left_to_reaper"]
+    move(tmp_path / ".lodge" / "elsewhere", tmp_path / ".lodge" / "trash")
+    (stored,) = FileSessionRecords(tmp_path).list()
+    assert stored.record.phase is Phase.ENDING
+    done = end_session(FileSessionRecords(tmp_path), SessionLocations(tmp_path), stored)
+    assert done is not None
+    assert done.locations == (location,)
+
+
+async def test_a_replica_without_a_lease_makes_no_location(open_sessions: Any, tmp_path: Path) -> None:
+    leased = await open_sessions(impersonation=False)
+    session = await leased.open(a_key("ada"))
+    unleased = await open_sessions(impersonation=False, leased=False)
+    with pytest.raises(LodgeError, match="LODGE_LEASE_LOST"):
+        await unleased.create_location(session)
+    assert names_in(tmp_path) == [".lodge"]

@@ -1,0 +1,111 @@
+"""A gateway whose workspaces change while it runs (seed 001, 5.1.5); nothing here needs a backend."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from gateway.config import GatewayConfig
+from gateway.server import Gateway
+from workspace.lease_files import FileLeases
+from workspace.locations import SessionLocations
+from workspace.record_files import FileSessionRecords
+from workspace.records import ReplicaId
+from workspace.roots import HomeMovedError, RootTakenError, home_of
+from workspace.workspaces import Workspaces
+
+LEASE_SECONDS = 0.9
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> tuple[Path, Path]:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    return tmp_path / "first", tmp_path / "second"
+
+
+@pytest_asyncio.fixture
+async def new_gateway() -> AsyncIterator[Callable[[Path], Gateway]]:
+    """Makes gateways that know one root; all are stopped."""
+    made: list[Gateway] = []
+
+    def make(root: Path) -> Gateway:
+        locations = SessionLocations(root, home_of(root))
+        locations.initialise()
+        config = GatewayConfig(
+            listen="127.0.0.1:0",
+            backends=("sc://127.0.0.1:1",),
+            workspaces=in_root(root),
+            session_idle_timeout_seconds=60,
+            lease_duration_seconds=LEASE_SECONDS,
+            backends_end_with_gateway=False,
+        )
+        made.append(Gateway(config, FileSessionRecords(locations.home), FileLeases(locations.home), locations))
+        return made[-1]
+
+    yield make
+    for gateway in made:
+        if hasattr(gateway, "_server"):
+            await gateway.stop(0)
+
+
+def in_root(root: Path) -> Workspaces:
+    return Workspaces.from_uris({"dfs.tmp": root.as_uri()}, "dfs.tmp")
+
+
+async def test_the_temporary_workspace_moves_and_its_former_place_stays_lodges_own(
+    roots: tuple[Path, Path], new_gateway: Any
+) -> None:
+    first, second = roots
+    gateway = new_gateway(first)
+    await gateway.start()
+    assert gateway.workspaces.temporary_roots == (first,)
+    await gateway.reload(in_root(second))
+    assert gateway.workspaces.temporary_roots == (second, first)
+    await gateway.reload(in_root(first))
+    assert gateway.workspaces.temporary_roots == (first, second)
+
+
+async def test_a_move_that_cannot_be_made_changes_nothing(roots: tuple[Path, Path], new_gateway: Any) -> None:
+    first, second = roots
+    SessionLocations(second).initialise()
+    FileLeases(second).renew(ReplicaId("another-lodge"))
+    gateway = new_gateway(first)
+    await gateway.start()
+    with pytest.raises(RootTakenError):
+        await gateway.reload(in_root(second))
+    assert gateway.workspaces.temporary_roots == (first,)
+
+
+async def test_another_replica_finds_out_where_session_locations_lie_by_now(
+    roots: tuple[Path, Path], new_gateway: Any
+) -> None:
+    first, second = roots
+    told, other = new_gateway(first), new_gateway(first)
+    await told.start()
+    await other.start()
+    await told.reload(in_root(second))
+    for _ in range(200):
+        if other.workspaces.temporary_roots == (first, second):
+            break
+        await asyncio.sleep(0.05)
+    assert other.workspaces.temporary_roots == (first, second)
+    late = new_gateway(second)
+    await late.start()
+    assert late.workspaces.temporary_roots == (second, first)
+
+
+async def test_a_gateway_whose_home_became_part_of_another_before_it_started_does_not_start(
+    roots: tuple[Path, Path], new_gateway: Any
+) -> None:
+    first, second = roots
+    early = new_gateway(second)
+    gateway = new_gateway(first)
+    await gateway.start()
+    await gateway.reload(in_root(second))
+    with pytest.raises(HomeMovedError, match="Start again"):
+        await early.start()
+    assert not FileLeases(second).list()

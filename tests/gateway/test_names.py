@@ -1,0 +1,444 @@
+"""Every way to a name resolves alike: a temporary table by its workspace, and files, wherever a name can stand."""
+
+import uuid
+import warnings
+
+import pytest
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql.connect.dataframe import DataFrame
+from pyspark.sql.connect.functions import col, expr, lit
+from pyspark.sql.connect.plan import SQL
+from pyspark.sql.connect.session import SparkSession
+
+ALL = [(0, 1), (1, 2), (2, 3)]
+T = "dfs.tmp.t"
+
+
+def rows(frame):
+    return sorted(tuple(row) for row in frame.collect())
+
+
+def plan(spark, text):
+    """A DataFrame over a text that the client never runs as a command."""
+    return DataFrame(SQL(text), spark)
+
+
+@pytest.fixture(scope="module")
+def spark(lodge):
+    """One session for all that only reads: the table ``t``, and a table ``kept`` of Spark's."""
+    session = SparkSession.builder.remote(lodge.address).create()
+    session.sql("create temporary table t as select id a, id + 1 b from range(3)").collect()
+    session.sql("create table if not exists kept (a bigint, b bigint) using parquet").collect()
+    yield session
+    session.sql("drop table kept").collect()
+    session.stop()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "table dfs.tmp.t",
+        "select * from dfs.tmp.t",
+        "select * from DFS.Tmp.`T`",
+        "select * from dfs.tmp.`/t`",
+        "select dfs.tmp.t.a, dfs.tmp.t.b from dfs.tmp.t where dfs.tmp.t.a < 9",
+        "select dfs.tmp.t.* from t",
+        "select /*+ BROADCAST(dfs.tmp.t) */ * from dfs.tmp.t",
+        "with t as (select 9 a) select * from dfs.tmp.t",
+        "select x.* from dfs.tmp.t x join (select a from dfs.tmp.t) y on x.a = y.a",
+        "select * from t where a in (select dfs.tmp.t.a from dfs.tmp.t)",
+        "select x.* from (values (1)) v, lateral (select * from dfs.tmp.t) x",
+        "select x.* from dfs.tmp.t x join dfs.tmp.t y on case when x.a = y.a then true else false end, dfs.tmp.t z"
+        " where z.a = 0",
+        "select a, b from dfs.tmp.t tablesample (100 percent)",
+        "from dfs.tmp.t |> where dfs.tmp.t.a < 9 |> select a, t.b",
+        "select * from identifier('dfs.tmp.t')",
+        "select * from identifier('DFS.' || 'tmp.`t`')",
+        "select * from identifier('dfs').tmp.identifier('t')",
+        "select identifier('dfs.tmp.t.a'), b from dfs.tmp.t",
+        "execute immediate 'select * from dfs.tmp.t'",
+        "execute immediate 'select * from dfs.tmp.t where \"x\" = ''x'''",
+        "execute immediate 'select * ' || 'from identifier(:n)' using 'dfs.tmp.t' as n",
+        "begin select * from dfs.tmp.t; end",
+        "begin declare x int default 1; if x = 1 then select dfs.tmp.t.a, b from dfs.tmp.t; else select 1; end if; end",
+        "begin for r as select 1 x do select * from dfs.tmp.t; end for; end",
+        "begin declare exit handler for sqlexception begin select * from dfs.tmp.t; end; select 1 / 0; end",
+        "begin execute immediate 'select * from dfs.tmp.t'; end",
+    ],
+)
+def test_sql_reads_the_table_by_its_workspace(spark, text):
+    assert rows(spark.sql(text)) == ALL
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "expected"),
+    [
+        ("select * from identifier(:n)", {"n": T}, ALL),
+        ("select * from identifier('dfs.' || :n) where a = :one", {"n": "tmp.t", "one": 1}, [(1, 2)]),
+        ("select * from identifier(?) where a = ?", [T, 1], [(1, 2)]),
+        ("select ?, b from identifier(?) where a = ?", ["x", T, 1], [("x", 2)]),
+        (
+            "select * from identifier(:n) where columns[1] = 'Bob'",
+            {"n": "dfs.`amount.csv`"},
+            [(["1", "Bob", "200", "false"],)],
+        ),
+        ("execute immediate :text", {"text": "select * from dfs.tmp.t"}, ALL),
+        ("execute immediate ?", ["select * from dfs.tmp.t"], ALL),
+    ],
+)
+def test_names_in_parameters_resolve(spark, text, arguments, expected):
+    assert rows(spark.sql(text, args=arguments)) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select count(*) from identifier('dfs.`amount.csv`')",
+        "execute immediate 'select count(*) from dfs.`amount.csv`'",
+        "begin select count(*) from dfs.`amount.csv`; end",
+        "select count(*) from dfs.tmp.t x join dfs.tmp.t y on case when x.a = y.a then true end, dfs.`amount.csv`"
+        " where x.a = 0",
+    ],
+)
+def test_files_are_read_wherever_a_text_stands(spark, text):
+    assert rows(spark.sql(text)) == [(4,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("describe dfs.tmp.t", ("a", "bigint", None)),
+        ("desc table extended dfs.tmp.t", ("a", "bigint", None)),
+        ("describe identifier('dfs.tmp.t')", ("a", "bigint", None)),
+        ("describe query select * from dfs.tmp.t", ("a", "bigint", None)),
+        ("show columns in dfs.tmp.t", ("a",)),
+        ("show tables in dfs.tmp", ("dfs.tmp", "t", True)),
+    ],
+)
+def test_statements_that_tell_of_the_table_know_it(spark, text, first):
+    assert tuple(spark.sql(text).collect()[0]) == first
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "show tblproperties dfs.tmp.t",
+        "cache table dfs.tmp.t",
+        "analyze table dfs.tmp.t compute statistics for all columns",
+        "refresh table dfs.tmp.t",
+        "uncache table dfs.tmp.t",
+        "uncache table if exists dfs.tmp.t",
+        "create temporary view v as select dfs.tmp.t.a from dfs.tmp.t",
+        "insert into kept select * from dfs.tmp.t",
+        "insert into kept table dfs.tmp.t",
+        "create temporary function f() returns bigint return (select max(dfs.tmp.t.a) from dfs.tmp.t)",
+    ],
+)
+def test_statements_of_spark_take_the_table(spark, text):
+    assert spark.sql(text).collect() == []
+
+
+@pytest.mark.parametrize("mode", ["", "extended", "formatted", "cost", "codegen"])
+def test_a_plan_is_explained(spark, mode):
+    (answer,) = spark.sql(f"explain {mode} select * from dfs.tmp.t").collect()
+    assert "parquet" in answer[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("show partitions dfs.tmp.t", "EXPECT_TABLE_NOT_VIEW"),
+        ("analyze table dfs.tmp.t compute statistics", "EXPECT_PERMANENT_VIEW_NOT_TEMP"),
+        ("select * from dfs.tmp.t version as of 1", "TIME_TRAVEL"),
+        ("select * from stream(dfs.tmp.t)", "not a temp view of streaming"),
+        ("merge into kept using dfs.tmp.t on kept.a = dfs.tmp.t.a when matched then delete", "does not support MERGE"),
+        ("create view pv as select * from dfs.tmp.t", "emporary"),
+    ],
+)
+def test_what_no_temporary_view_takes_is_sparks_own_error(spark, text, error):
+    with pytest.raises(PySparkException, match=error):
+        spark.sql(text).collect()
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "says"),
+    [
+        ("select * from identifier(concat('dfs.', 'tmp.t'))", "LODGE_IDENTIFIER", "as one string"),
+        ("select * from dfs.tmp.nope", "TABLE_OR_VIEW_NOT_FOUND", "no temporary table of that name"),
+        ("select * from dfs.nope.t", "SCHEMA_NOT_FOUND", r"Schema \[dfs.nope\] is not valid"),
+        ("execute immediate upper('select 1')", "LODGE_EXECUTE_IMMEDIATE", "as a literal"),
+        ("execute immediate 'select * from identifier(?)' using 'dfs.tmp.t'", "LODGE_EXECUTE_IMMEDIATE", "Name the"),
+        ("execute immediate 'drop table t'", "LODGE_EXECUTE_IMMEDIATE", "DROP TABLE t"),
+        ("execute immediate 'create temporary table z as select 1'", "LODGE_EXECUTE_IMMEDIATE", "CREATE TEMPORARY"),
+        ("execute immediate 'execute immediate \"drop view t\"'", "LODGE_EXECUTE_IMMEDIATE", "DROP VIEW t"),
+        ("explain execute immediate 'drop view t'", "LODGE_EXECUTE_IMMEDIATE", "DROP VIEW t"),
+        ("begin create temporary table u as select 1; end", "LODGE_STATEMENT_IN_SCRIPT", "CREATE TEMPORARY TABLE u"),
+        ("begin drop table t; end", "LODGE_STATEMENT_IN_SCRIPT", "statement of its own"),
+        ("begin drop view system.session.T; end", "LODGE_STATEMENT_IN_SCRIPT", "DROP VIEW"),
+        ("begin drop view identifier('t'); end", "LODGE_STATEMENT_IN_SCRIPT", "DROP VIEW"),
+        ("begin declare x string default 't'; drop view identifier(x); end", "LODGE_STATEMENT_IN_SCRIPT", "DROP VIEW"),
+        (
+            "begin l: begin create or replace temp view t as select 1; end l; end",
+            "LODGE_STATEMENT_IN_SCRIPT",
+            "TEMPORARY VIEW t",
+        ),
+        ("begin insert into dfs.tmp.t values (1, 2); end", "LODGE_STATEMENT_IN_SCRIPT", "INSERT dfs.tmp.t"),
+        ("begin execute immediate 'drop view t'; end", "LODGE_EXECUTE_IMMEDIATE", "DROP VIEW t"),
+        ("begin declare x string default 'drop view t'; execute immediate x; end", "LODGE_EXECUTE_IMMEDIATE", "[x]"),
+        ("begin create view v as select * from dfs.`amount.csv`; end", "LODGE_VIEW_OVER_FILE", "temporary table"),
+        ("with t as (select 9 a) select dfs.tmp.t.a from t", "LODGE_AMBIGUOUS_COLUMN", "an alias"),
+        ("drop view ${name}", "LODGE_VARIABLE_SUBSTITUTION", "Write the text out"),
+        ("${statement}", "LODGE_VARIABLE_SUBSTITUTION", "Write the text out"),
+    ],
+)
+def test_what_cannot_be_resolved_or_would_go_past_lodge_is_an_error_that_names_the_way_out(spark, text, error, says):
+    with pytest.raises((AnalysisException, ParseException), match=says) as raised:
+        spark.sql(text).collect()
+    assert raised.value.getCondition() == error
+    assert rows(spark.table("t")) == ALL
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("drop view t", "LODGE_STATEMENT_IN_PLAN"),
+        ("drop table dfs.tmp.t", "LODGE_STATEMENT_IN_PLAN"),
+        ("create temporary table z as select 1", "LODGE_STATEMENT_IN_PLAN"),
+        ("begin drop view t; end", "LODGE_STATEMENT_IN_SCRIPT"),
+        ("execute immediate 'drop view t'", "LODGE_EXECUTE_IMMEDIATE"),
+    ],
+)
+def test_a_statement_in_the_place_of_a_query_does_not_run(spark, text, error):
+    for attempt in (lambda: plan(spark, text).schema, plan(spark, text).collect, plan(spark, text).limit(1).collect):
+        with pytest.raises(AnalysisException) as raised:
+            attempt()
+        assert raised.value.getCondition() == error
+    assert rows(spark.table("t")) == ALL
+
+
+def test_ordinary_statements_run_beside_temporary_tables(spark):
+    spark.sql("set some.name=range(2)").collect()
+    for text, expected in [
+        ("select count(*) from ${some.name}", [(2,)]),
+        ("select 'drop view t', 1 as update, 2 as `create`", [("drop view t", 1, 2)]),
+        (
+            "begin declare x int default 2; create temporary view w as select 5 a; drop view w; select x; end",
+            [(2,)],
+        ),
+        ("execute immediate 'select 7'", [(7,)]),
+    ]:
+        assert rows(spark.sql(text)) == expected
+    assert rows(plan(spark, "select update, created from values (1, 2) as x(update, created)")) == [(1, 2)]
+
+
+def test_a_schema_of_sparks_means_that_schema(spark):
+    assert "t" not in [table.name for table in spark.catalog.listTables("default") if not table.isTemporary]
+    for name in ("default.t", "spark_catalog.default.t"):
+        with pytest.raises(AnalysisException, match="cannot be found"):
+            spark.sql(f"select * from {name}").collect()
+    assert rows(spark.sql("with t as (select 9 a) select * from t")) == [(9,)]
+
+
+def test_data_frames_resolve_tables_columns_and_expressions(spark):
+    frame = spark.read.table(T)
+    assert rows(frame) == rows(spark.table("dfs.tmp.`/T`")) == ALL
+    for ones in (
+        frame.select("dfs.tmp.t.a"),
+        frame.select(col("dfs.tmp.t.a") + lit(0)),
+        frame.select(frame["dfs.tmp.t.a"]),
+        frame.select("dfs.tmp.t.*").drop("b"),
+        frame.select(frame.colRegex("dfs.tmp.t.`a.*`")),
+        frame.selectExpr("dfs.tmp.t.a"),
+        frame.select(expr("(select max(dfs.tmp.t.a) from dfs.tmp.t) - 2 + dfs.tmp.t.a")),
+        frame.groupBy("dfs.tmp.t.a").count().drop("count"),
+        frame.sort("dfs.tmp.t.b").drop("b"),
+    ):
+        assert rows(ones) == [(0,), (1,), (2,)]
+    assert rows(frame.filter("exists (select 1 from dfs.tmp.t x where x.a = dfs.tmp.t.b)")) == [(0, 1), (1, 2)]
+    assert rows(frame.join(spark.table("t").alias("y"), col("dfs.tmp.t.a") == col("y.b")).select("y.a")) == [(0,), (1,)]
+    assert spark.sql("select * from {x} join dfs.tmp.t using (a)", x=frame).count() == 3
+    assert rows(spark.sql("select named_struct('t', 5) tmp").alias("dfs").select("dfs.tmp.t")) == [(5,)]
+    with pytest.raises(AnalysisException, match=r"createOrReplaceTempView") as raised:
+        frame.filter("a in (select 1 from dfs.`amount.csv`)").collect()
+    assert raised.value.getCondition() == "LODGE_FILE_IN_EXPRESSION"
+
+
+def test_every_question_about_a_plan_resolves_its_names(spark, capsys):
+    frame, plain = spark.table(T), spark.table("t")
+    assert (frame.schema.names, frame.isStreaming, frame.isLocal()) == (["a", "b"], False, False)
+    assert frame.inputFiles() == plain.inputFiles() != []
+    assert frame.sameSemantics(plain)
+    assert frame.semanticHash() == plain.semanticHash()
+    frame.explain()
+    frame.printSchema()
+    assert "FileScan parquet" in capsys.readouterr().out
+    assert frame.persist().storageLevel.useMemory
+    assert not frame.unpersist().storageLevel.useMemory
+
+
+def test_the_catalog_knows_the_table_by_its_workspace(spark):
+    catalog = spark.catalog
+    warnings.simplefilter("ignore", FutureWarning)  # the name of the database apart is deprecated
+    assert catalog.getTable(T) == catalog.getTable("t")
+    assert catalog.listColumns(T) == catalog.listColumns("t") == catalog.listColumns("t", "dfs.tmp")
+    assert catalog.getTableProperties(T) == {}
+    assert [
+        catalog.tableExists(name) for name in (T, "DFS.tmp.T", "dfs.tmp.`/t`", "dfs.tmp.u", "dfs.t", "dfs.x.t")
+    ] == [
+        *[True] * 3,
+        *[False] * 3,
+    ]
+    assert catalog.tableExists("t", "dfs.tmp")
+    catalog.cacheTable(T)
+    assert (catalog.isCached(T), catalog.isCached("t")) == (True, True)
+    catalog.refreshTable(T)
+    catalog.uncacheTable(T)
+    assert not catalog.isCached(T)
+    (table,) = catalog.listTables("dfs.tmp")
+    assert (table.name, table.namespace, table.isTemporary) == ("t", ["dfs", "tmp"], True)
+    assert [len(catalog.listTables("dfs.tmp", pattern)) for pattern in ("T*", "x|t", "x")] == [1, 1, 0]
+    assert catalog.listViews("dfs.tmp") == []
+    assert [catalog.databaseExists(name) for name in ("dfs.tmp", "DFS", "dfs.x")] == [True, True, False]
+    for call in (catalog.listPartitions, catalog.analyzeTable):
+        with pytest.raises(AnalysisException, match="expects a table but `t` is a view"):
+            call(T)
+
+
+def test_the_catalog_knows_files_only_by_their_existence(spark):
+    assert spark.catalog.tableExists("dfs.`amount.csv`")
+    assert not spark.catalog.tableExists("dfs.`nope.csv`")
+    with pytest.raises(AnalysisException, match=r"Use the DataFrame: spark.table"):
+        spark.catalog.listColumns("dfs.`amount.csv`")
+    with pytest.raises(AnalysisException, match="no file or directory"):
+        spark.catalog.cacheTable("dfs.`nope.csv`")
+    with pytest.raises(AnalysisException, match=r"Schema \[dfs.x\] is not valid"):
+        spark.catalog.listTables("dfs.x")
+
+
+def test_a_stream_joins_with_the_table_but_none_reads_or_writes_it(spark, tmp_path):
+    stream = spark.readStream.format("rate").load()
+    assert stream.join(spark.table(T), expr("value = dfs.tmp.t.a")).isStreaming
+    for name in (T, "t"):
+        with pytest.raises(AnalysisException, match="not a temp view of streaming logical plan"):
+            _ = spark.readStream.table(name).schema
+    with pytest.raises(AnalysisException, match="cannot be read as a stream"):
+        _ = spark.readStream.table("dfs.`amount.csv`").schema
+    for name in (T, "t", "dfs.`x`"):
+        writer = stream.writeStream.option("checkpointLocation", str(tmp_path))
+        with pytest.raises(AnalysisException, match="stream"):
+            writer.toTable(name)
+    with pytest.raises(AnalysisException, match="no changes are kept"):
+        spark.read.changes(T).collect()
+
+
+def test_with_case_sensitive_names_only_the_exact_letter_case_is_the_table(connect):
+    spark = connect()
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    spark.sql("create temporary table Ab as select 1 a").collect()
+    assert rows(spark.sql("select DFS.Tmp.Ab.a from DFS.Tmp.Ab")) == [(1,)]
+    assert [spark.catalog.tableExists(name) for name in ("dfs.tmp.Ab", "dfs.tmp.ab")] == [True, False]
+    for attempt in ("select * from dfs.tmp.ab", "select * from ab", "begin drop view ab; end"):
+        with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+            spark.sql(attempt).collect()
+    with pytest.raises(AnalysisException, match="LODGE_STATEMENT_IN_SCRIPT"):
+        spark.sql("begin drop view Ab; end").collect()
+
+
+def test_double_quotes_hold_names_where_the_session_says_so(connect):
+    spark = connect()
+    spark.sql("create temporary table t as select 1 a").collect()
+    with pytest.raises(ParseException):
+        spark.sql('select * from dfs.tmp."t"').collect()
+    spark.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
+    for text in (
+        'select * from "t"',
+        'select * from dfs.tmp."t"',
+        'select "dfs"."tmp"."t"."a" from "dfs"."tmp"."t"',
+        'execute immediate \'select "a" from dfs."tmp".t\'',
+    ):
+        assert rows(spark.sql(text)) == [(1,)], text
+    with pytest.raises(AnalysisException, match="LODGE_STATEMENT_IN_SCRIPT"):
+        spark.sql('begin drop view "t"; end').collect()
+
+
+def test_a_session_without_tables_runs_what_spark_runs(connect):
+    spark = connect()
+    assert rows(spark.sql("execute immediate upper('select 1')")) == [(1,)]
+    assert rows(spark.sql("begin create temporary view w as select 5 a; drop view w; select 6; end")) == [(6,)]
+    spark.sql("set some.words=temporary view w").collect()
+    spark.sql("create ${some.words} as select 8 a").collect()
+    assert rows(spark.table("w")) == [(8,)]
+    with pytest.raises(AnalysisException, match="LODGE_EXECUTE_IMMEDIATE"):
+        spark.sql("execute immediate lower('select * from dfs.`amount.csv`')").collect()
+
+
+@pytest.mark.parametrize("text", [T, "DFS.TMP.T", "t"])
+def test_large_requests_resolve_like_small_ones(spark, text):
+    padding = " " * 2_000_000
+    assert rows(spark.sql(f"select *{padding}from {text}")) == ALL
+    assert plan(spark, f"select *{padding}from {text}").schema.names == ["a", "b"]
+
+
+def test_large_requests_hide_nothing(spark):
+    padding = " " * 2_000_000
+    with pytest.raises(AnalysisException, match="LODGE_STATEMENT_IN_SCRIPT"):
+        spark.sql(f"BEGIN{padding}DROP VIEW t; END").collect()
+    with pytest.raises(AnalysisException, match="LODGE_STATEMENT_IN_PLAN"):
+        _ = plan(spark, f"Drop{padding}view t").schema
+    assert rows(spark.table("t")) == ALL
+
+
+def chained(frame, length=80):
+    """A plan that is nested deeper than a decoder follows."""
+    for _ in range(length):
+        frame = frame.limit(9)
+    return frame
+
+
+def test_deep_plans_resolve_like_others(spark):
+    deep = chained(spark.table(T)).filter("exists (select 1 from dfs.tmp.t x where x.a = dfs.tmp.t.a)")
+    assert rows(deep.select("dfs.tmp.t.a", "b")) == ALL
+    assert deep.columns == ["a", "b"]
+    assert rows(chained(spark.table("t")).join(chained(spark.table(T), 60), "a").select("a")) == [(0,), (1,), (2,)]
+    assert chained(spark.table("dfs.`amount.csv`")).count() == 4
+    deep.createOrReplaceTempView("deep_view")
+    assert spark.table("deep_view").count() == 3
+    for length in (47, 48, 49):
+        assert chained(spark.table(T), length).count() == 3
+    for attempt in (
+        lambda: chained(spark.range(9)).createOrReplaceTempView("t"),
+        lambda: chained(spark.table("t")).createOrReplaceGlobalTempView("g"),
+        lambda: chained(spark.range(9)).write.insertInto(T),
+        lambda: chained(plan(spark, "drop view t")).count(),
+    ):
+        with pytest.raises(AnalysisException, match=r"LODGE_PLAN_TOO_DEEP|LODGE_STATEMENT_IN_PLAN"):
+            attempt()
+    assert rows(spark.table("t")) == ALL
+
+
+@pytest.fixture
+def compressing(connect):
+    """A session whose client compresses plans of more than a hundred bytes."""
+    spark = connect()
+    spark.sql("create temporary table t as select id a, id + 1 b from range(3)").collect()
+    spark.client._plan_compression_threshold = 100
+    spark.client._plan_compression_algorithm = "ZSTD"
+    return spark
+
+
+def test_compressed_plans_resolve_like_others(compressing):
+    comment = f"/* {'x' * 1000} */"
+    assert rows(compressing.sql(f"select * from {T} {comment}")) == ALL
+    assert plan(compressing, f"select * from {T} {comment}").schema.names == ["a", "b"]
+    assert rows(compressing.table(T).filter(f"dfs.tmp.t.a = 1 {comment}")) == [(1, 2)]
+    assert rows(compressing.sql(f"select * from dfs.`amount.csv` where columns[0] = '1' {comment}")) == [
+        (["1", "Bob", "200", "false"],)
+    ]
+    assert rows(compressing.sql(f"select 1 {comment}")) == [(1,)]
+    with pytest.raises(AnalysisException, match="LODGE_STATEMENT_IN_SCRIPT"):
+        compressing.sql(f"begin drop view t; end {comment}").collect()
+    with pytest.raises(AnalysisException, match="LODGE_STATEMENT_IN_PLAN"):
+        plan(compressing, f"drop view t {comment}").collect()
+    name = f"n{uuid.uuid4().hex}"
+    compressing.sql(f"create temporary table {name} as select 1 a {comment}").collect()
+    assert rows(compressing.table(f"dfs.tmp.{name}")) == [(1,)]

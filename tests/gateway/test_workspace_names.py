@@ -1,0 +1,222 @@
+"""Names in plans: where they are found, and what stays untouched."""
+
+import pytest
+import zstandard
+from pyspark.sql.connect.proto import base_pb2, relations_pb2
+
+from gateway.byte_look import ByteLook
+from gateway.errors import LodgeError
+from gateway.hidden_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_hide_statement
+from gateway.plans import plan_of, with_plan, without_plan
+from gateway.session_settings import SessionSettings
+from gateway.workspace_names import Names
+from workspace.records import TableState, TableUuid, TemporaryTable
+from workspace.workspaces import Workspaces
+
+Operation = base_pb2.Plan.CompressedOperation
+
+
+@pytest.fixture
+def workspaces(tmp_path):
+    for name in ("files", "tmp"):
+        (tmp_path / name).mkdir()
+    uris = {"dfs": (tmp_path / "files").as_uri(), "dfs.tmp": (tmp_path / "tmp").as_uri()}
+    return Workspaces.from_uris(uris, "dfs.tmp")
+
+
+@pytest.fixture
+def resolved(workspaces):
+    """Resolves a message in a session with the table ``t``. Returns: whether it was changed."""
+
+    def resolve(message, *tables, **settings):
+        known = [TemporaryTable(name, TableUuid(name), TableState.READY, "parquet") for name in tables or ("t",)]
+        return Names(workspaces, known, SessionSettings(**settings)).resolve(message)
+
+    return resolve
+
+
+def root(text):
+    plan = base_pb2.Plan()
+    plan.root.sql.query = text
+    return plan
+
+
+def command(text):
+    plan = base_pb2.Plan()
+    plan.command.sql_command.input.sql.query = text
+    return plan
+
+
+def request(plan):
+    return base_pb2.ExecutePlanRequest(session_id="s", operation_id="o", plan=plan, tags=["x"])
+
+
+def compressed(operation, kind):
+    data = zstandard.compress(operation.SerializeToString())
+    return base_pb2.Plan(compressed_operation=Operation(data=data, op_type=kind, compression_codec=1))
+
+
+@pytest.mark.parametrize("kind", ["root", "command"])
+async def test_a_compressed_plan_is_read_and_compressed_again(resolved, kind):
+    plain = root("select * from dfs.tmp.t") if kind == "root" else command("select * from dfs.tmp.t")
+    kinds = {"root": Operation.OP_TYPE_RELATION, "command": Operation.OP_TYPE_COMMAND}
+    data = request(compressed(getattr(plain, kind), kinds[kind])).SerializeToString()
+    plan = await plan_of(data)
+    assert plan == plain
+    assert resolved(plan)
+    changed = base_pb2.ExecutePlanRequest.FromString(with_plan(data, plan))
+    assert changed.plan.compressed_operation.op_type == kinds[kind]
+    assert await plan_of(changed.SerializeToString()) == plan
+    changed.ClearField("plan")
+    assert changed == without_plan(data) == without_plan(changed.SerializeToString())
+
+
+def test_compressed_plans_in_any_question_are_resolved(resolved):
+    plan = compressed(root("select * from dfs.tmp.t").root, Operation.OP_TYPE_RELATION)
+    untouched = compressed(root("select 1").root, Operation.OP_TYPE_RELATION)
+    asked = base_pb2.AnalyzePlanRequest(session_id="s")
+    asked.same_semantics.target_plan.CopyFrom(plan)
+    asked.same_semantics.other_plan.CopyFrom(untouched)
+    assert resolved(asked)
+    assert asked.same_semantics.other_plan == untouched
+    data = zstandard.decompress(asked.same_semantics.target_plan.compressed_operation.data)
+    assert relations_pb2.Relation.FromString(data).sql.query == "select * from system.session.`t`"
+
+
+@pytest.mark.parametrize(
+    "data", [b"no frame", zstandard.compress(b"x") * 2, zstandard.compress(b"x" * 100)[:10], b"\x28\xb5\x2f\xfd" * 9]
+)
+async def test_what_cannot_be_decompressed_whole_is_refused(data):
+    plan = base_pb2.Plan(compressed_operation=Operation(data=data, op_type=Operation.OP_TYPE_COMMAND))
+    with pytest.raises(LodgeError, match="cannot be decompressed"):
+        await plan_of(request(plan).SerializeToString())
+
+
+async def test_a_frame_that_claims_to_be_huge_is_refused_before_memory_is_taken():
+    header = b"\x28\xb5\x2f\xfd\xe0" + (1 << 45).to_bytes(8, "little")
+    plan = base_pb2.Plan(compressed_operation=Operation(data=header, op_type=Operation.OP_TYPE_COMMAND))
+    with pytest.raises(LodgeError, match="is larger than"):
+        await plan_of(request(plan).SerializeToString())
+
+
+def test_the_text_of_an_older_client_is_resolved(resolved):
+    plan = base_pb2.Plan()
+    plan.command.sql_command.sql = "select * from dfs.tmp.t where a = ?"
+    plan.command.sql_command.pos_args.add().integer = 1
+    assert resolved(plan)
+    assert plan.command.sql_command.input.sql.query == "select * from system.session.`t` where a = ?"
+    assert plan.command.sql_command.input.sql.pos_args[0].integer == 1
+
+
+def test_a_parameter_that_held_a_name_is_taken_away(resolved):
+    plan = command("select ? from identifier(?) where a = ?")
+    for value in ("x", "dfs.tmp.t", "z"):
+        plan.command.sql_command.input.sql.pos_arguments.add().literal.string = value
+    assert resolved(plan)
+    sql = plan.command.sql_command.input.sql
+    assert sql.query.split() == ["select", "?", "from", "system.session.`t`", "where", "a", "=", "?"]
+    assert [each.literal.string for each in sql.pos_arguments] == ["x", "z"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("execute immediate 'table dfs.tmp.t'", "execute immediate r'table system.session.`t`'"),
+        (
+            "execute immediate 'select ''x'' from dfs.tmp.t'",
+            "execute immediate r\"select 'x' from system.session.`t`\"",
+        ),
+        (
+            r"""execute immediate 'select ''x'', "y" from dfs.tmp.t'""",
+            r"""execute immediate 'select \'x\', "y" from system.session.`t`'""",
+        ),
+        ("analyze table dfs.tmp.t compute statistics", "analyze table `t`       compute statistics"),
+    ],
+)
+def test_only_what_must_change_changes(resolved, text, expected):
+    plan = command(text)
+    assert resolved(plan)
+    assert plan.command.sql_command.input.sql.query == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select 1",
+        "select 'dfs.tmp.t'",
+        "execute immediate 'select 1'",
+        "begin select 1; end",
+        "begin drop view u; end",
+        "begin drop view default.t; end",
+        "begin create table t (a int); end",
+        "select * from identifier(:x)",
+    ],
+)
+def test_a_plan_without_such_names_is_not_changed(resolved, text):
+    for plan in (root(text), command(text)):
+        before = plan.SerializeToString()
+        assert not resolved(plan)
+        assert plan.SerializeToString() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("drop view t", "LODGE_STATEMENT_IN_PLAN"),
+        ("/* select */ drop view t", "LODGE_STATEMENT_IN_PLAN"),
+        ("alter view session.t rename to u", "LODGE_STATEMENT_IN_PLAN"),
+        ("cache table t as select 1", "LODGE_STATEMENT_IN_PLAN"),
+        ("drop table identifier('T')", "LODGE_STATEMENT_IN_PLAN"),
+        ("drop table identifier(x)", "LODGE_STATEMENT_IN_PLAN"),
+        ("drop table dfs.other.u", "LODGE_STATEMENT_IN_PLAN"),
+        ("begin if x then drop view t; end if; end", "LODGE_STATEMENT_IN_SCRIPT"),
+        ("execute immediate 'dr\\u006fp view t'", "LODGE_EXECUTE_IMMEDIATE"),
+        ("execute immediate x", "LODGE_EXECUTE_IMMEDIATE"),
+        ("beg\u0131n drop v\u0131ew t; end", "LODGE_STATEMENT_IN_SCRIPT"),
+        ("execute \u0131mmediate 'drop view t'", "LODGE_EXECUTE_IMMEDIATE"),
+        ("drop ${kind} t", "LODGE_VARIABLE_SUBSTITUTION"),
+        ("drop view u${rest}", "LODGE_VARIABLE_SUBSTITUTION"),
+        ("begin select '${x}'; end", "LODGE_VARIABLE_SUBSTITUTION"),
+    ],
+)
+def test_a_hidden_change_of_the_table_is_refused(resolved, text, error):
+    with pytest.raises(LodgeError) as raised:
+        resolved(root(text))
+    assert raised.value.error_class == error
+
+
+@pytest.mark.parametrize("text", ["drop view t", "execute immediate 'drop view t'", "begin drop view t; end"])
+def test_a_statement_about_anothers_name_is_not_refused(resolved, text):
+    assert not resolved(root(text), "u")
+    assert not resolved(root(text), "T", is_case_sensitive=True)
+    with pytest.raises(LodgeError):
+        resolved(root(text), "T")
+
+
+def test_a_table_that_is_not_ready_is_not_found(workspaces):
+    table = TemporaryTable("t", TableUuid("t"), TableState.CREATING, "parquet")
+    with pytest.raises(LodgeError, match="still being created"):
+        Names(workspaces, [table], SessionSettings()).resolve(root("table dfs.tmp.t"))
+
+
+@pytest.mark.parametrize("text", ["begin x", "BEGIN x", "x; EXECUTE IMMEDIATE y", "beg\u0131n x", "${x}"])
+def test_no_look_misses_what_runs_other_statements(text):
+    assert may_hide_statement(text, TextPlace.COMMAND)
+    assert ByteLook(RUNNING_WORDS).is_in(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text", ["select beginning, immediately", "update t set a = 1", "drop view t", "select '\u0131'"]
+)
+def test_an_ordinary_command_is_not_looked_at_further(text):
+    assert not may_hide_statement(text, TextPlace.COMMAND)
+
+
+@pytest.mark.parametrize("text", ["drop view t", "ALTER view t", "\u0131n\u017fert into t", "x${"])
+def test_no_look_misses_what_changes_something(text):
+    assert may_hide_statement(text, TextPlace.PLAN)
+    assert ByteLook(CHANGING_WORDS).is_in(text.encode())
+
+
+def test_a_word_inside_of_another_is_no_reason_to_look_further():
+    assert not may_hide_statement("select created_at, updated, dropped from x", TextPlace.PLAN)

@@ -1,0 +1,235 @@
+"""Settings that are read anew while ``lodge serve`` runs, and the default temporary workspace that moves (seed 001,
+5.1.5 and 5.14.16)."""
+
+import json
+import re
+import signal
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workspace.locations import SessionLocations
+from workspace.record_files import FileSessionRecords
+from workspace.records import ClientSessionId, Phase, Principal, SessionRecord, SessionUuid
+from workspace.roots import home_of
+
+Eventually = Callable[[Callable[[], object], str], None]
+SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
+
+
+class Serving:
+    """A ``lodge serve`` with a configuration file, and no Spark."""
+
+    def __init__(self, lodge: Any, directory: Path, eventually: Eventually) -> None:
+        self._lodge = lodge
+        self._eventually = eventually
+        self.config = directory / "lodge.yaml"
+        self.log_file = directory / "log"
+        self.first, self.second = directory / "first", directory / "second"
+        for root in (self.first, self.second):
+            root.mkdir()
+
+    def write(self, root: Path, *lines: str) -> None:
+        content = ["backend: [sc://127.0.0.1:1]", f"workspace: {{dfs.tmp: '{root.as_uri()}'}}", *lines]
+        self.config.write_text("\n".join(content))
+
+    def start(self, *options: str) -> Any:
+        self.process = self._lodge.start(
+            "serve", f"--config={self.config}", "--listen=127.0.0.1:0", *options, log=self.log_file
+        )
+        assert re.match("Lodge is ready", self.process.stdout.readline()), self.log_file.read_text()
+        return self.process
+
+    def reload(self, expected: str) -> dict[str, Any]:
+        """Sends SIGHUP. Returns: the next log line of this event."""
+        count = len(self.lines(expected))
+        self.process.send_signal(signal.SIGHUP)
+        self._eventually(lambda: len(self.lines(expected)) > count, f"{expected} is logged")
+        return self.lines(expected)[-1]
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        whole = [line for line in self.log_file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        lines = [json.loads(line) for line in whole if line.startswith("{")]  # gRPC writes lines of its own
+        return [line for line in lines if line["event"] == event]
+
+
+@pytest.fixture
+def serving(lodge: Any, tmp_path: Path, eventually: Eventually) -> Serving:
+    return Serving(lodge, tmp_path, eventually)
+
+
+def test_the_temporary_workspace_moves_and_keeps_its_home(serving: Serving) -> None:
+    serving.write(serving.first)
+    serving.start("--no-reaper")
+    serving.write(serving.second, "writable_workspace: dfs.tmp")
+    line = serving.reload("configuration_reloaded")
+    assert line["level"] == "info"
+    assert line["changed"] == [
+        f"workspace [dfs.tmp]: {serving.first.as_uri()} (writable) -> {serving.second.as_uri()} (writable)"
+    ]
+    assert home_of(serving.second) == serving.first
+    assert len(list((serving.first / ".lodge" / "leases").iterdir())) == 1
+    assert not list((serving.second / ".lodge" / "leases").iterdir())
+    assert serving.reload("configuration_reloaded")["changed"] == []
+    serving.process.send_signal(signal.SIGTERM)
+    assert serving.process.wait(30) == 0
+    serving.start("--no-reaper")
+    assert len(list((serving.first / ".lodge" / "leases").iterdir())) == 1, "a start follows the pointer"
+    assert "Traceback" not in serving.log_file.read_text()
+
+
+def test_other_workspaces_come_go_and_become_writable(serving: Serving) -> None:
+    serving.write(serving.first)
+    serving.start("--no-reaper")
+    more = f"workspace: {{dfs.tmp: '{serving.first.as_uri()}', a: '{serving.second.as_uri()}'}}"
+    serving.config.write_text(f"backend: [sc://127.0.0.1:1]\n{more}\nwritable_workspace: [a]\n")
+    changed = serving.reload("configuration_reloaded")["changed"]
+    assert changed == [f"workspace [a]: none -> {serving.second.as_uri()} (writable)"]
+    serving.config.write_text(f"backend: [sc://127.0.0.1:1]\n{more}\n")
+    changed = serving.reload("configuration_reloaded")["changed"]
+    assert changed == [f"workspace [a]: {serving.second.as_uri()} (writable) -> {serving.second.as_uri()}"]
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("workspace: {dfs.tmp: 'file:///does/not/exist'}", "/does/not/exist"),
+        ("workspace: {other: 'file:///'}", "[dfs.tmp] is not among the workspaces [other]"),
+        ("writable_workspace: [other]", "[other] is not among the workspaces"),
+        ("grace_period: soon", "grace_period cannot be [soon]"),
+        ("workspace: [", "it is not YAML"),
+        ("unknown: 1", "[unknown]"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_rejected_and_everything_stays(
+    serving: Serving, content: str, named: str
+) -> None:
+    serving.write(serving.first)
+    serving.start("--no-reaper")
+    good = serving.config.read_text()
+    serving.config.write_text(content if content.startswith("workspace") else f"{good}\n{content}\n")
+    line = serving.reload("configuration_rejected")
+    assert line["level"] == "error"
+    assert named in line["reason"]
+    serving.config.write_text(good)
+    assert serving.reload("configuration_reloaded")["changed"] == []
+    assert serving.process.poll() is None
+
+
+def test_a_place_that_another_lodge_uses_is_rejected(serving: Serving) -> None:
+    serving.write(serving.first)
+    serving.start("--no-reaper")
+    SessionLocations(serving.second).initialise()
+    FileSessionRecords(serving.second).create(a_record())
+    serving.write(serving.second)
+    assert "another Lodge" in serving.reload("configuration_rejected")["reason"]
+    assert home_of(serving.second) == serving.second
+
+
+def test_settings_that_need_a_restart_are_named_and_do_not_change(serving: Serving) -> None:
+    serving.write(serving.first)
+    serving.start("--no-reaper")
+    serving.write(
+        serving.second,
+        "default_temporary_workspace: other",
+        "grace_period: 7s",
+        "listen: 127.0.0.1:1",
+        "log_level: debug",
+    )
+    serving.reload("configuration_reloaded")
+    (line,) = serving.lines("settings_need_restart")
+    assert line["level"] == "warning"
+    assert line["settings"] == ["default_temporary_workspace", "grace_period", "log_level"], "an option wins for listen"
+    assert home_of(serving.second) == serving.first
+
+
+@pytest.mark.parametrize("known", ["old", "new"])
+def test_a_reaper_finds_what_lies_in_a_new_root_without_being_told(
+    serving: Serving, lodge: Any, tmp_path: Path, eventually: Eventually, *, known: str
+) -> None:
+    """Also one that was started with the new place before any gateway moved there."""
+    log = tmp_path / "reaper.log"
+    root = serving.first if known == "old" else serving.second
+    reap = ("reap", f"--workspace=dfs.tmp={root.as_uri()}", "--lease-duration=300ms", "--grace-period=300ms")
+    serving.write(serving.first)
+    serving.start("--no-reaper", "--lease-duration=300ms")
+    reaper = lodge.start(*reap, log=log)
+    eventually(lambda: "reaper_started" in log.read_text(), "the reaper works")
+    serving.write(serving.second)
+    serving.reload("configuration_reloaded")
+    locations = SessionLocations(serving.second, serving.first)
+    record = a_record()
+    FileSessionRecords(serving.first).create(record)
+    kept = locations.create(record.session_uuid)
+    orphan = locations.create(SessionUuid(str(uuid.uuid4())))
+    eventually(lambda: not orphan.exists(), "the orphan is gone")
+    if known == "new":
+        assert "reaper_followed_home" in log.read_text()
+    eventually(lambda: not kept.exists(), "a session without a holder is ended")
+    assert reaper.poll() is None
+    deleted = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+    assert str(kept) in {line.get("location") for line in deleted if line["event"] == "session_location_deleted"}
+    assert "Traceback" not in log.read_text()
+
+
+def test_after_all_are_killed_and_started_with_the_new_place_only_nothing_is_left_in_both(
+    serving: Serving, eventually: Eventually
+) -> None:
+    times = ("--lease-duration=300ms", "--grace-period=300ms")
+    serving.write(serving.first)
+    serving.start(*times)
+    eventually(lambda: serving.lines("reaper_started"), "the reaper works")
+    serving.write(serving.second)
+    serving.reload("configuration_reloaded")
+    record = a_record()
+    serving.process.kill()
+    serving.process.wait(30)
+    time.sleep(0.5)  # the kernel kills the reaper with it
+    FileSessionRecords(serving.first).create(record)
+    for root in (serving.first, serving.second):
+        SessionLocations(root, serving.first).create(record.session_uuid)
+    serving.start(*times)
+    for root in (serving.first, serving.second):
+        eventually(lambda root=root: [path.name for path in root.iterdir()] == [".lodge"], f"{root} is empty")
+    deleted = [line["message"] for line in serving.lines("session_location_deleted")]
+    assert sorted(deleted) == [
+        f"Deleted session temporary location [{root / record.session_uuid}] from file system [file:///]"
+        for root in (serving.first, serving.second)
+    ]
+
+
+def test_a_root_whose_storage_is_away_holds_the_reaper_back_and_is_named(
+    serving: Serving, lodge: Any, tmp_path: Path, eventually: Eventually
+) -> None:
+    locations = SessionLocations(serving.first)
+    locations.initialise()
+    locations.use(serving.second)
+    locations.use(serving.first)
+    orphan = locations.create(SESSION)
+    aside = serving.second.rename(tmp_path / "aside")
+    log = tmp_path / "reaper.log"
+    lodge.start(
+        *("reap", f"--workspace=dfs.tmp={serving.first.as_uri()}", "--lease-duration=300ms", "--grace-period=300ms"),
+        log=log,
+    )
+    eventually(lambda: log.read_text().count("reaper_held_back") > 5, "the reaper waits")
+    assert str(serving.second) in log.read_text()
+    assert "remove [" in log.read_text()
+    assert orphan.exists()
+    aside.rename(serving.second)
+    eventually(lambda: not orphan.exists(), "the reaper goes on")
+
+
+def a_record() -> SessionRecord:
+    return SessionRecord(
+        session_uuid=SessionUuid(str(uuid.uuid4())),
+        principal=Principal("ada"),
+        client_session_id=ClientSessionId(str(uuid.uuid4())),
+        backend="sc://127.0.0.1:1",
+        phase=Phase.ACTIVE,
+        created_at="",
+    )

@@ -1,0 +1,321 @@
+"""Session locations that belong to other OS users, who may do there what they like (workspace.locations, 2 and 4)."""
+
+import itertools
+import multiprocessing
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from workspace.locations import SessionLocations
+from workspace.records import SessionUuid, TableUuid
+from workspace.root_locations import Owner, OwnerError
+from workspace.sizes import DEEPEST
+
+SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
+TABLE = TableUuid("00000000-0000-4000-8000-000000000002")
+OTHER = Owner(65534, 65533)
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to other users")
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    directory = tmp_path / "outside"
+    (directory / "inner").mkdir(parents=True)
+    (directory / "precious").write_bytes(b"x" * 1_000_000)
+    (directory / "inner" / "precious").write_bytes(b"x" * 1_000_000)
+    return directory
+
+
+def is_whole(outside: Path) -> bool:
+    return (outside / "precious").exists() and (outside / "inner" / "precious").exists()
+
+
+def a_tree(location: Path) -> None:
+    for part in ("a/b", "c/d"):
+        (location / TABLE / part).mkdir(parents=True)
+        (location / TABLE / part / "data").write_text("data")
+
+
+def all_owned_by(owner: Owner, tree: Path) -> None:
+    for path in (tree, *tree.rglob("*")):
+        os.chown(path, owner.uid, owner.gid)
+
+
+def anyway(task: Callable[[], Any]) -> Any:
+    with suppress(OSError):
+        return task()
+
+
+def remove_and_purge(locations: SessionLocations) -> None:
+    anyway(lambda: locations.remove_table(SESSION, TABLE))
+    for entry in locations.trash():
+        anyway(lambda entry=entry: locations.purge(entry))
+
+
+@as_root
+@pytest.mark.parametrize("umask", [0, 0o077, 0o777])
+def test_a_location_is_its_owners_only(locations: SessionLocations, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        path = locations.create(SESSION, OTHER)
+    finally:
+        os.umask(before)
+    status = path.stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (OTHER.uid, OTHER.gid, 0o700)
+    assert locations.list() == {SESSION}
+    assert not locations.trash()
+
+
+@as_root
+def test_creating_again_keeps_what_is_there_and_mends_the_mode(locations: SessionLocations) -> None:
+    path = locations.create(SESSION, OTHER)
+    (path / TABLE).mkdir()
+    path.chmod(0o777)
+    assert locations.create(SESSION, OTHER) == path
+    assert path.stat().st_mode & 0o777 == 0o700
+    assert (path / TABLE).is_dir()
+
+
+@as_root
+def test_the_location_of_another_user_is_refused_and_stays_as_it_was(locations: SessionLocations) -> None:
+    path = locations.create(SESSION)
+    with pytest.raises(OwnerError, match="uid 0, not 65534"):
+        locations.create(SESSION, OTHER)
+    assert path.stat().st_uid == 0
+
+
+@as_root
+def test_a_link_or_file_in_the_place_of_a_location_is_refused(locations: SessionLocations, outside: Path) -> None:
+    path = locations.path(SESSION)
+    path.symlink_to(outside)
+    with pytest.raises(NotADirectoryError):
+        locations.create(SESSION, OTHER)
+    path.unlink()
+    path.write_text("a file")
+    with pytest.raises(NotADirectoryError):
+        locations.create(SESSION, OTHER)
+    assert outside.stat().st_uid == 0
+
+
+@as_root
+def test_the_name_appears_only_when_owner_and_mode_are_right(
+    new_root: Callable[[], Path], interrupted_at: Callable[..., tuple[bool, Any]]
+) -> None:
+    for step in itertools.count(1):
+        locations = SessionLocations(new_root())
+        path, seen = locations.path(SESSION), list[tuple[int, int]]()
+
+        def look(path: Path = path, seen: list[tuple[int, int]] = seen) -> None:
+            with suppress(FileNotFoundError):
+                status = path.lstat()
+                seen.append((status.st_uid, status.st_mode & 0o7777))
+
+        was_interrupted, _ = interrupted_at(step, partial(locations.create, SESSION, OTHER), look)
+        assert seen in ([], [(OTHER.uid, 0o700)])
+        if not was_interrupted:
+            break
+    assert step > 5
+
+
+@as_root
+def test_a_creation_killed_at_any_step_leaves_nothing_but_trash(
+    new_root: Callable[[], Path], killed_at: Callable[[int, Callable[[], Any]], bool]
+) -> None:
+    for step in itertools.count(1):
+        locations = SessionLocations(new_root())
+        was_killed = killed_at(step, partial(locations.create, SESSION, OTHER))
+        for entry in locations.trash():
+            locations.purge(entry)
+        assert locations.create(SESSION, OTHER).stat().st_uid == OTHER.uid
+        if not was_killed:
+            break
+    assert step > 3
+
+
+@as_root
+def test_a_location_that_is_taken_for_trash_while_it_is_made_is_made_again(
+    new_root: Callable[[], Path], interrupted_at: Callable[..., tuple[bool, Any]]
+) -> None:
+    for step in itertools.count(1):
+        locations = SessionLocations(new_root())
+
+        def purge_all(locations: SessionLocations = locations) -> None:
+            for entry in locations.trash():
+                locations.purge(entry)
+
+        was_interrupted, path = interrupted_at(step, partial(locations.create, SESSION, OTHER), purge_all)
+        assert path.stat().st_uid == OTHER.uid
+        if not was_interrupted:
+            break
+    assert step > 5
+
+
+@as_root
+def test_many_processes_may_create_one_location_at_once(
+    locations: SessionLocations, in_processes: Callable[..., list[Any]]
+) -> None:
+    path = locations.path(SESSION)
+    assert in_processes([partial(locations.create, SESSION, OTHER)] * 4) == [path] * 4
+    assert path.stat().st_uid == OTHER.uid
+
+
+@contextmanager
+def held_open(tree: Path) -> Iterator[list[int]]:
+    """Descriptors of all directories of a tree, which their owner may use wherever they are moved."""
+    found = [os.open(path, os.O_RDONLY) for path in (tree, *tree.rglob("*")) if path.is_dir()]
+    try:
+        yield found
+    finally:
+        for descriptor in found:
+            os.close(descriptor)
+
+
+def exchange(descriptors: list[int], outside: Path, kind: str) -> None:
+    """Puts links to elsewhere, or FIFOs, in the place of all directories and files."""
+    for descriptor in descriptors:
+        with suppress(OSError):
+            for name in [entry.name for entry in os.scandir(descriptor)]:
+                moved = f"moved-{uuid.uuid4().hex}"
+                os.rename(name, moved, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+                if kind == "fifo":
+                    os.mkfifo(name, dir_fd=descriptor)
+                else:
+                    os.symlink(outside, name, dir_fd=descriptor)
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo"])
+@pytest.mark.parametrize("task", ["remove", "set aside", "size"])
+def test_what_an_owner_exchanges_at_any_step_is_not_followed(
+    new_root: Callable[[], Path],
+    outside: Path,
+    interrupted_at: Callable[..., tuple[bool, Any]],
+    *,
+    task: str,
+    kind: str,
+) -> None:
+    def set_aside_and_purge(locations: SessionLocations) -> None:
+        anyway(lambda: locations.set_aside(SESSION))
+        remove_and_purge(locations)
+
+    def size(locations: SessionLocations) -> Any:
+        return anyway(lambda: locations.size_bytes(SESSION, TABLE))
+
+    run: Any = {"remove": remove_and_purge, "set aside": set_aside_and_purge, "size": size}[task]
+    for step in itertools.count(1):
+        locations = SessionLocations(new_root())
+        location = locations.create(SESSION)
+        a_tree(location)
+        with held_open(location) as descriptors:
+            hostile = partial(exchange, descriptors, outside, kind)
+            was_interrupted, result = interrupted_at(step, partial(run, locations), hostile)
+        assert is_whole(outside)
+        assert task != "size" or result is None or result <= 1000, "a link was counted"
+        anyway(lambda locations=locations: locations.set_aside(SESSION))
+        for entry in locations.trash():
+            locations.purge(entry)
+        assert not locations.trash()
+        assert is_whole(outside)
+        if not was_interrupted:
+            break
+    assert step > 10
+
+
+def exchanging_as_another_user(descriptors: list[int], outside: Path, ready: Any) -> None:
+    """Runs until it is killed: an owner who exchanges all that it can, as fast as it can."""
+    os.setgroups([])
+    os.setresgid(OTHER.gid, OTHER.gid, OTHER.gid)
+    os.setresuid(OTHER.uid, OTHER.uid, OTHER.uid)
+    ready.set()
+    for number in itertools.count():
+        for descriptor in descriptors:
+            with suppress(OSError):
+                for name in ("a", "b", "c", "d"):
+                    with suppress(OSError):
+                        os.rename(name, f"{name}{number % 3}", src_dir_fd=descriptor, dst_dir_fd=descriptor)
+                    with suppress(OSError):
+                        os.symlink(outside, name, dir_fd=descriptor)
+                    with suppress(OSError):
+                        os.mkdir(f"new{number % 50}", dir_fd=descriptor)
+
+
+@as_root
+def test_an_owner_who_exchanges_directories_for_links_all_the_time_reaches_nothing(
+    locations: SessionLocations, outside: Path
+) -> None:
+    deadline = time.monotonic() + 3
+    context = multiprocessing.get_context("fork")
+    rounds = 0
+    while time.monotonic() < deadline:
+        rounds += 1
+        location = locations.create(SESSION, OTHER)
+        a_tree(location)
+        all_owned_by(OTHER, location)
+        with held_open(location) as descriptors:
+            ready = context.Event()
+            process = context.Process(target=exchanging_as_another_user, args=(descriptors, outside, ready))
+            process.start()
+            assert ready.wait(10)
+            for _ in range(3):
+                size = anyway(lambda: locations.size_bytes(SESSION, TABLE))
+                assert size is None or size < 1000
+            anyway(lambda: locations.remove_table(SESSION, TABLE))
+            anyway(lambda: locations.set_aside(SESSION))
+            for _ in range(3):
+                remove_and_purge(locations)
+            assert process.is_alive()
+            process.kill()
+            process.join()
+        assert is_whole(outside)
+        anyway(lambda: locations.set_aside(SESSION))
+        for entry in locations.trash():
+            locations.purge(entry)
+        assert not locations.trash()
+        assert not locations.list()
+    assert rounds > 1
+    assert is_whole(outside)
+
+
+def test_a_size_is_that_of_the_regular_files(locations: SessionLocations, outside: Path) -> None:
+    location = locations.create(SESSION)
+    a_tree(location)
+    (location / TABLE / "link").symlink_to(outside)
+    (location / TABLE / "a" / "file").symlink_to(outside / "precious")
+    os.mkfifo(location / TABLE / "fifo")
+    assert locations.size_bytes(SESSION, TABLE) == 8
+    (location / "second").mkdir()
+    other = TableUuid(str(uuid.uuid4()))
+    (location / other).symlink_to(outside)
+    with pytest.raises(NotADirectoryError):
+        locations.size_bytes(SESSION, other)
+
+
+def test_a_tree_deeper_than_a_table_is_an_error_and_takes_few_descriptors(locations: SessionLocations) -> None:
+    directory = locations.create(SESSION) / TABLE
+    (directory / "/".join(["d"] * DEEPEST)).mkdir(parents=True)
+    (directory / "/".join(["d"] * DEEPEST) / "data").write_text("data")
+    assert locations.size_bytes(SESSION, TABLE) == 4
+    (directory / "/".join(["d"] * (DEEPEST + 1))).mkdir()
+    with pytest.raises(OSError, match="deeper"):
+        locations.size_bytes(SESSION, TABLE)
+
+
+def test_files_that_vanish_while_they_are_counted_do_not_count(locations: SessionLocations) -> None:
+    a_tree(locations.create(SESSION))
+    gone = locations.path(SESSION) / TABLE / "a" / "b" / "data"
+    listing = os.scandir
+
+    def list_and_remove(directory: Any) -> Any:
+        found = listing(directory)
+        gone.unlink(missing_ok=True)
+        return found
+
+    with mock.patch("os.scandir", list_and_remove):
+        assert locations.size_bytes(SESSION, TABLE) == 4

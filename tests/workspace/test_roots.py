@@ -1,0 +1,320 @@
+"""The default temporary workspace moves while sessions live (guarantees: workspace.roots; seed 001, 5.1.5 and 5.14)."""
+
+import itertools
+import shutil
+import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from workspace.lease_files import FileLeases
+from workspace.locations import SessionLocations
+from workspace.record_files import FileSessionRecords
+from workspace.records import ReplicaId, SessionRecord, SessionUuid, TableUuid
+from workspace.roots import (
+    HomeMovedError,
+    RootError,
+    Roots,
+    RootTakenError,
+    RootUnavailableError,
+    home_of,
+)
+from workspace.sessions import end_session, log_ended
+from workspace.trash import is_whole_location, location_of
+
+Builder = Callable[..., SessionRecord]
+SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "first"
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> Path:
+    """Where the workspace moves to."""
+    path = tmp_path / "second"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def locations(home: Path) -> SessionLocations:
+    """Those of a gateway that started in the first root."""
+    found = SessionLocations(home)
+    found.initialise()
+    return found
+
+
+def opened(root: Path) -> SessionLocations:
+    """What a process sees that knows this root only."""
+    found = SessionLocations(root, home_of(root))
+    found.initialise()
+    return found
+
+
+def a_table(locations: SessionLocations, content: str = "data") -> TableUuid:
+    table = TableUuid(str(uuid.uuid4()))
+    directory = locations.create(SESSION) / table
+    directory.mkdir()
+    (directory / "part").write_text(content)
+    return table
+
+
+def test_a_root_is_its_own_home_until_it_becomes_part_of_another(
+    home: Path, moved: Path, locations: SessionLocations
+) -> None:
+    assert (home_of(home), home_of(moved)) == (home, moved)
+    locations.use(moved)
+    assert (home_of(home), home_of(moved)) == (home, home)
+
+
+def test_new_locations_are_made_in_the_new_root_and_old_ones_are_found(
+    home: Path, moved: Path, locations: SessionLocations
+) -> None:
+    old = a_table(locations, "old data")
+    locations.use(moved)
+    new = a_table(locations, "new")
+    for known in (locations, opened(home), opened(moved)):
+        assert known.home == home
+        assert known.list() == {SESSION}
+        assert sorted(known.paths(SESSION)) == [home / SESSION, moved / SESSION]
+        assert known.directory(SESSION, old) == home / SESSION / old
+        assert known.directory(SESSION, new) == moved / SESSION / new
+        assert known.size_bytes(SESSION, old) == 8
+        assert known.size_bytes(SESSION, new) == 3
+    other = TableUuid(str(uuid.uuid4()))
+    assert locations.directory(SESSION, other) == moved / SESSION / other
+    assert opened(home).directory(SESSION, other) == home / SESSION / other
+    with pytest.raises(FileNotFoundError):
+        locations.size_bytes(SESSION, other)
+
+
+def test_a_table_is_removed_from_whichever_root_has_it(home: Path, moved: Path, locations: SessionLocations) -> None:
+    old = a_table(locations)
+    locations.use(moved)
+    new = a_table(locations)
+    assert locations.remove_table(SESSION, old)
+    assert locations.remove_table(SESSION, new)
+    assert not locations.remove_table(SESSION, new)
+    roots = [Path(entry).parents[2] for entry in locations.trash_of(SESSION)]
+    assert sorted(roots) == [home, moved]
+    for entry in locations.trash():
+        locations.purge(entry)
+    assert not locations.trash()
+
+
+@pytest.mark.parametrize("known_root", ["first", "second"])
+def test_the_end_of_a_session_deletes_and_logs_both_locations_whoever_ends_it(
+    tmp_path: Path, home: Path, moved: Path, locations: SessionLocations, a_record: Builder, *, known_root: str
+) -> None:
+    stored = FileSessionRecords(home).create(a_record(session_uuid=SESSION))
+    a_table(locations)
+    locations.use(moved)
+    a_table(locations)
+    ending = opened(tmp_path / known_root)
+    done = end_session(FileSessionRecords(ending.home), ending, stored)
+    assert done is not None
+    assert done.locations == (home / SESSION, moved / SESSION)
+    with structlog.testing.capture_logs() as logs:
+        log_ended(structlog.get_logger(), done)
+    assert [log["message"] for log in logs] == [
+        f"Deleted session temporary location [{path}] from file system [file:///]" for path in done.locations
+    ]
+    assert [path.name for root in (home, moved) for path in root.iterdir()] == [".lodge", ".lodge"]
+    assert not ending.trash()
+    assert not FileSessionRecords(home).list()
+
+
+def test_an_end_killed_at_any_step_is_finished_in_both_roots_by_one_that_knows_the_new_one_only(
+    tmp_path: Path, killed_at: Callable[[int, Callable[[], Any]], bool], a_record: Builder
+) -> None:
+    for step in itertools.count(1):
+        home, moved = tmp_path / f"{step}-first", tmp_path / f"{step}-second"
+        locations = SessionLocations(home)
+        locations.initialise()
+        stored = FileSessionRecords(home).create(a_record(session_uuid=SESSION))
+        a_table(locations)
+        locations.use(moved)
+        a_table(locations)
+        was_killed = killed_at(step, partial(end_session, FileSessionRecords(home), locations, stored))
+        after = opened(moved)
+        for found in FileSessionRecords(after.home).list():
+            done = end_session(FileSessionRecords(after.home), after, found)
+            assert done is not None
+            assert done.locations == (home / SESSION, moved / SESSION)
+        for entry in after.trash():
+            after.purge(entry)
+        assert [path.name for root in (home, moved) for path in root.iterdir()] == [".lodge", ".lodge"]
+        if not was_killed:
+            break
+    assert step > 20
+
+
+def test_an_entry_of_the_trash_tells_where_it_was(home: Path, moved: Path, locations: SessionLocations) -> None:
+    a_table(locations)
+    locations.use(moved)
+    a_table(locations)
+    assert sorted(locations.set_aside(SESSION)) == [home / SESSION, moved / SESSION]
+    entries = locations.trash_of(SESSION)
+    assert all(is_whole_location(entry) for entry in entries)
+    assert sorted(location_of(entry) for entry in entries) == [home / SESSION, moved / SESSION]
+
+
+def test_the_workspace_may_move_on_and_back(tmp_path: Path, home: Path, locations: SessionLocations) -> None:
+    third = tmp_path / "third"
+    for root in (tmp_path / "second", third, home, third):
+        locations.use(root)
+        assert locations.create(SESSION) == root / SESSION
+    assert len(locations.paths(SESSION)) == 3
+    assert home_of(third) == home
+    assert locations.known_roots()[0] == third
+
+
+def test_guarantee_1_a_move_killed_at_any_step_can_be_done_again(
+    tmp_path: Path, killed_at: Callable[[int, Callable[[], Any]], bool]
+) -> None:
+    for step in itertools.count(1):
+        home, moved = tmp_path / f"{step}-first", tmp_path / f"{step}-second"
+        locations = SessionLocations(home)
+        locations.initialise()
+        was_killed = killed_at(step, partial(locations.use, moved))
+        if moved in Roots(home).registered():
+            assert home_of(moved) == home
+        assert locations.list() == set()
+        again = opened(home)
+        again.use(moved)
+        assert opened(moved).home == home
+        assert again.create(SESSION) == moved / SESSION
+        if not was_killed:
+            break
+    assert step > 10
+
+
+def test_many_processes_may_move_at_once(
+    home: Path, moved: Path, locations: SessionLocations, in_processes: Callable[[Sequence[Callable[[], Any]]], Any]
+) -> None:
+    assert in_processes([partial(locations.use, moved)] * 4) == [None] * 4
+    assert Roots(home).all() == [home, moved]
+
+
+@pytest.mark.parametrize("kind", ["record", "lease", "root"])
+def test_guarantee_2_a_root_that_another_lodge_uses_is_refused_and_left_as_it_was(
+    tmp_path: Path, home: Path, moved: Path, locations: SessionLocations, a_record: Builder, *, kind: str
+) -> None:
+    other = SessionLocations(moved)
+    other.initialise()
+    if kind == "record":
+        FileSessionRecords(moved).create(a_record())
+    elif kind == "lease":
+        FileLeases(moved).renew(ReplicaId("other"))
+    else:
+        other.use(tmp_path / "third")
+    with pytest.raises(RootTakenError, match="another Lodge"):
+        locations.use(moved)
+    assert home_of(moved) == moved
+    assert locations.create(SESSION) == home / SESSION
+    assert other.list() == set()
+    assert opened(home).known_roots() == [home]
+
+
+def test_guarantee_2_a_root_of_another_home_is_refused(
+    tmp_path: Path, moved: Path, locations: SessionLocations
+) -> None:
+    third = tmp_path / "third"
+    locations.use(moved)
+    other = SessionLocations(third)
+    other.initialise()
+    with pytest.raises(RootTakenError, match="first"):
+        other.use(moved)
+
+
+@pytest.mark.parametrize("fault", ["missing", "not mounted", "not readable"])
+def test_guarantee_3_a_root_that_is_not_there_is_an_error_that_names_it_and_the_way_out(
+    tmp_path: Path, home: Path, moved: Path, locations: SessionLocations, a_record: Builder, *, fault: str
+) -> None:
+    stored = FileSessionRecords(home).create(a_record(session_uuid=SESSION))
+    locations.use(moved)
+    table = a_table(locations)
+    locations.use(home)
+    aside = tmp_path / "aside"
+    moved.rename(aside)
+    if fault == "not mounted":
+        moved.mkdir()
+    elif fault == "not readable":
+        moved.write_text("not a directory")
+    for ask in (
+        locations.list,
+        locations.trash,
+        lambda: locations.set_aside(SESSION),
+        lambda: locations.remove_table(SESSION, table),
+        lambda: locations.directory(SESSION, table),
+        lambda: end_session(FileSessionRecords(home), locations, stored),
+        lambda: locations.use(moved),
+    ):
+        with pytest.raises(RootUnavailableError) as failed:
+            ask()
+        assert str(moved) in str(failed.value)
+    (entry,) = (home / ".lodge" / "roots").iterdir()
+    assert str(entry) in str(failed.value)
+    assert locations.create(SESSION) == home / SESSION
+    entry.unlink()
+    assert locations.list() == {SESSION}
+    if moved.is_dir():
+        shutil.rmtree(moved)
+    moved.unlink(missing_ok=True)
+    aside.rename(moved)
+    locations.use(moved)
+    assert locations.directory(SESSION, table).exists()
+
+
+def test_guarantee_3_a_home_that_is_not_there_is_not_made_anew(
+    home: Path, moved: Path, locations: SessionLocations
+) -> None:
+    locations.use(moved)
+    home.rename(home.with_name("aside"))
+    with pytest.raises(FileNotFoundError):
+        opened(moved)
+    with pytest.raises(FileNotFoundError):
+        SessionLocations(home.with_name("third"), home).initialise()
+    assert not home.exists()
+    assert not home.with_name("third").exists()
+
+
+def test_guarantee_4_who_used_a_root_as_its_home_finds_out(
+    home: Path, moved: Path, locations: SessionLocations
+) -> None:
+    stale = opened(moved)
+    locations.use(moved)
+    locations.create(SESSION)
+    for ask in (stale.list, stale.known_roots, lambda: stale.create(SESSION), lambda: stale.set_aside(SESSION)):
+        with pytest.raises(HomeMovedError, match=str(home)):
+            ask()
+
+
+def test_the_pointer_and_the_register_are_private_and_no_links_are_followed(
+    tmp_path: Path, home: Path, moved: Path, locations: SessionLocations
+) -> None:
+    locations.use(moved)
+    for path in (moved / ".lodge" / "home", *(home / ".lodge" / "roots").iterdir()):
+        assert path.stat().st_mode & 0o777 == 0o600
+    pointer = moved / ".lodge" / "home"
+    elsewhere = tmp_path / "elsewhere"
+    pointer.rename(elsewhere)
+    pointer.symlink_to(elsewhere)
+    with pytest.raises(OSError, match="symbolic links"):
+        home_of(moved)
+    with pytest.raises(RootError, match="symbolic links"):
+        locations.list()
+
+
+def test_a_path_may_have_any_bytes(tmp_path: Path, home: Path, locations: SessionLocations) -> None:
+    awkward = tmp_path / "a\nb \udcff ü"
+    locations.use(awkward)
+    assert home_of(awkward) == home
+    assert opened(awkward).known_roots() == [awkward, home]

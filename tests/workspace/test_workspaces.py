@@ -1,0 +1,69 @@
+"""Workspaces (guarantees: workspace.workspaces)."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from workspace.workspaces import PathRefusedError, Workspaces, WorkspaceSettingError
+
+SESSION = "00000000-0000-4000-8000-000000000001"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A workspace that contains all the others."""
+    for name in ("now", "before", "plain"):
+        (tmp_path / name / SESSION).mkdir(parents=True)
+        (tmp_path / name / ".lodge").mkdir()
+        (tmp_path / name / "file").write_text("data")
+    return tmp_path
+
+
+@pytest.fixture
+def workspaces(data: Path) -> Workspaces:
+    uris = {"data": data.as_uri(), "dfs.tmp": (data / "now").as_uri()}
+    return Workspaces.from_uris(uris, "dfs.tmp")
+
+
+def is_refused(workspaces: Workspaces, path: str) -> bool:
+    try:
+        workspaces.resolve(workspaces.by_name["data"], path)
+    except PathRefusedError:
+        return True
+    return False
+
+
+def test_guarantee_3_what_is_lodges_own_is_refused_in_the_place_of_now_and_in_all_before(
+    data: Path, workspaces: Workspaces
+) -> None:
+    own = [f"{root}{part}" for root in ("now", "before") for part in ("", "/.lodge", f"/{SESSION}")]
+    assert [path for path in own if is_refused(workspaces, path)] == own[:3]
+    moved = workspaces.with_former_roots([data / "now", data / "before"])
+    assert moved.temporary_roots == (data / "now", data / "before")
+    assert [path for path in own if is_refused(moved, path)] == own
+    for path in ("plain", f"plain/{SESSION}", "now/file", "before/file"):
+        assert not is_refused(moved, path)
+
+
+def test_former_roots_are_given_as_a_whole_and_never_name_the_current_one(data: Path, workspaces: Workspaces) -> None:
+    moved = workspaces.with_former_roots([data / "before"]).with_former_roots([data / "now"])
+    assert moved == workspaces
+
+
+def test_only_the_temporary_workspace_and_what_is_named_are_writable(data: Path) -> None:
+    uris = {name: data.as_uri() for name in ("dfs.tmp", "a", "b")}
+    found = Workspaces.from_uris(uris, "dfs.tmp", ["b"])
+    assert [name for name, workspace in found.by_name.items() if workspace.is_writable] == ["dfs.tmp", "b"]
+    with pytest.raises(WorkspaceSettingError, match=r"writable workspace \[c\] is not among .*\[a\]"):
+        Workspaces.from_uris(uris, "dfs.tmp", ["c"])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_workspace_that_is_to_be_writable_must_be(data: Path) -> None:
+    closed = data / "closed"
+    closed.mkdir(mode=0o500)
+    uris = {"dfs.tmp": data.as_uri(), "a": closed.as_uri()}
+    Workspaces.from_uris(uris, "dfs.tmp")
+    with pytest.raises(WorkspaceSettingError, match=r"\[a\] is not writable"):
+        Workspaces.from_uris(uris, "dfs.tmp", ["a"])

@@ -58,6 +58,7 @@ from gateway.workspace_names import invalid_schema
 from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspace
 
+_INSERT_CLAUSES = ("FROM", "IF", "PARTITION", "REPLACE", "WITH")
 _ROWS_ONLY_IN_TEMPORARY = "Rows are added to temporary tables, and to tables of Spark's own; make a new table of them."
 
 
@@ -261,6 +262,8 @@ class SqlCommands:
         table = given.asked.table(target)
         if table is None:
             return self._sparks_or_refused(given.asked, target, operation)
+        if statement.unsupported is not None and not statement.unsupported.startswith(_INSERT_CLAUSES):
+            return None  # a syntax error, which Spark tells best
         if statement.unsupported is not None:
             raise not_supported(
                 table.name,

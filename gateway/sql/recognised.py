@@ -185,7 +185,7 @@ class ShowTemporaryTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowTables:
-    """``SHOW TABLES FROM|IN namespace [[LIKE] 'pattern']`` of two or more parts, or ``IDENTIFIER(…)``; as above."""
+    """``SHOW TABLES FROM|IN namespace [[LIKE] 'pattern']``; as above."""
 
     namespace: TableName
     pattern: str | None

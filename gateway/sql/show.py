@@ -4,7 +4,7 @@ Source: seed 001, 5.1; Spark: SqlBaseParser.g4 (showTables, showCreateTable).
 """
 
 from gateway.sql.cursor import Cursor
-from gateway.sql.recognised import Name, ShowCreateTable, ShowTables, ShowTemporaryTables
+from gateway.sql.recognised import ShowCreateTable, ShowTables, ShowTemporaryTables
 
 
 def show(cursor: Cursor) -> ShowTemporaryTables | ShowTables | ShowCreateTable | None:
@@ -38,7 +38,7 @@ def _temporary_tables(cursor: Cursor) -> ShowTemporaryTables:
 
 def _tables(cursor: Cursor) -> ShowTables | None:
     namespace = cursor.maybe_name() if cursor.take_any("FROM", "IN") else None
-    if namespace is None or (isinstance(namespace, Name) and len(namespace.parts) == 1):
+    if namespace is None:
         return None
     has_like = cursor.take("LIKE")
     pattern = cursor.take_strings()

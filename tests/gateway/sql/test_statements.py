@@ -132,7 +132,6 @@ def test_a_statement_is_recognised_however_it_is_written(
         "explain create temporary table t (a int)",
         "show databases",
         "show tables",
-        "show tables in a",
         "show tables like 'x'",
         "show tables in a.b x",
         "show table extended in a.b like 'x'",

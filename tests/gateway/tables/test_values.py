@@ -1,6 +1,7 @@
 """What was stored is read back the same, in every format, or refused (seed 001, 5.1.7, 5.14.5)."""
 
 import pytest
+from pyspark.sql.types import ArrayType, DoubleType, StructField, StructType, UserDefinedType
 
 FORMATS = ("parquet", "orc", "json", "csv")
 EVERYWHERE = (
@@ -120,3 +121,33 @@ def test_many_rows_in_several_files_are_counted(client):
         ("0_0", 5000)
     ]
     assert client.rows("select count(*), sum(id), count(distinct id) from t") == [(5000, 12497500, 5000)]
+
+
+class VectorLike(UserDefinedType):
+    """A type of a client's own, whose module the gateway would take for Python's ``this``."""
+
+    @classmethod
+    def sqlType(cls):  # noqa: N802 - the name that PySpark asks for
+        return ArrayType(DoubleType())
+
+    @classmethod
+    def module(cls):
+        return "this"
+
+    def serialize(self, obj):
+        return obj
+
+    def deserialize(self, datum):
+        return datum
+
+
+def test_a_user_defined_type_is_refused_and_imports_nothing_in_the_gateway(client):
+    """The type names a Python module, which only a careless reader would import."""
+    schema = StructType([StructField("a", VectorLike())])
+    frame = client.spark.createDataFrame([([1.0],)], schema)
+    for statement in (
+        lambda: client.spark.sql("create temporary table u as select * from {f}", f=frame).collect(),
+        lambda: client.spark.sql("create temporary table u as select array(a) b from {f}", f=frame).collect(),
+    ):
+        client.refuses(statement, "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "0A000", "user-defined types")
+    assert "Zen of Python" not in client.gateway.log()

@@ -109,3 +109,18 @@ def test_spark_has_views_of_its_own_beside_the_table(client):
         client.refuses("drop view my_temp", "EXPECT_VIEW_NOT_TABLE", "42809")
     finally:
         client.run("drop view default.my_temp")
+
+
+def test_a_view_that_spark_does_not_explain_to_its_end_is_refused(client):
+    """Else a setting that cuts the explanation off would let a global view show the table to others."""
+    spark = client.spark
+    spark.conf.set("spark.sql.maxPlanStringLength", "10")
+    try:
+        for _ in range(2):
+            with pytest.raises(PySparkException, match=r"LODGE_TEMPORARY_TABLE_USED|LODGE_VIEW_NOT_CHECKED"):
+                spark.table("my_temp").createOrReplaceGlobalTempView("leak")
+            spark.sql("cache table my_temp")
+    finally:
+        spark.sql("uncache table if exists my_temp")
+        spark.conf.unset("spark.sql.maxPlanStringLength")
+    client.refuses("select * from global_temp.leak", "TABLE_OR_VIEW_NOT_FOUND", "42P01")

@@ -22,9 +22,9 @@ from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.connect.session import SparkSession
 
 from gateway.current_workspaces import CurrentWorkspaces
-from gateway.name_resolution import NameResolution
-from gateway.own_statements import OwnStatements
+from gateway.names.resolution import NameResolution
 from gateway.plans import plan_of
+from gateway.tables.own_statements import OwnStatements
 from lodge.embedded_spark import embedded_spark
 from lodge.logs import set_up_logs
 from workspace.workspaces import Workspaces

@@ -11,9 +11,9 @@ from gateway.backends import SERVICE, Backends
 from gateway.config import GatewayConfig
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.operations import Operations
-from gateway.own_statements import OwnStatements
 from gateway.service import SparkConnectService
 from gateway.sessions import Sessions, Storage, keep_lease, watch_idle
+from gateway.tables.own_statements import OwnStatements
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
 from workspace.records import ReplicaId, SessionRecords

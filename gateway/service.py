@@ -36,14 +36,14 @@ from gateway.forwarding import (
     forward_unary,
     forward_upload,
 )
-from gateway.name_resolution import NameResolution
+from gateway.names.resolution import NameResolution
+from gateway.names.workspace_names import Names
 from gateway.operations import Operation, Operations
-from gateway.own_statements import OwnStatements
 from gateway.plans import UnreadablePlanError, plan_of
 from gateway.releases import Releases
 from gateway.requests import SessionKey, head, message_field
 from gateway.sessions import Session, Sessions
-from gateway.workspace_names import Names
+from gateway.tables.own_statements import OwnStatements
 from workspace.records import ClientSessionId
 
 _USER_CONTEXT = 2

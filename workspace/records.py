@@ -62,7 +62,7 @@ class TableState(enum.StrEnum):
 
 
 class WriteKind(enum.StrEnum):
-    """What a statement does to a table; see :mod:`gateway.table_writes` for the steps."""
+    """What a statement does to a table; see :mod:`gateway.tables.writes` for the steps."""
 
     CREATION = "Creation"
     INSERTION = "Insertion"

@@ -8,7 +8,8 @@ Guarantees:
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gateway.sql.lexer import Kind, Token, iterate_tokens, tokens
+from gateway.sql.lexer import Kind, Token, iterate_tokens
+from gateway.sql.names import parsed
 from gateway.sql.recognised import IdentifierClause, Name, TableName
 from gateway.sql.statement_error import StatementError, error_at
 from gateway.sql.table_options import string_value
@@ -237,7 +238,7 @@ class Cursor:
                 return parts
 
     def _parts_of(self, text: str) -> tuple[str, ...] | None:
-        return name_parts(text, double_quoted_identifiers=self._double_quoted_identifiers)
+        return parsed(text, double_quoted_identifiers=self._double_quoted_identifiers) or None
 
     def _is_part_of_more(self, before: Sequence[object]) -> bool:
         """Whether ``IDENTIFIER(…)`` here is a part of a name: there is another part before or after it."""
@@ -285,14 +286,6 @@ def strings_value(strings: Sequence[Token]) -> str | None:
         return "".join(string_value(token.value) for token in strings)
     except (ValueError, OverflowError):
         return None
-
-
-def name_parts(text: str, *, double_quoted_identifiers: bool = False) -> tuple[str, ...] | None:
-    """The parts of a name that stands in a string, as in ``IDENTIFIER('a.b')``; None if it is no name."""
-    found = tokens(text, double_quoted_identifiers=double_quoted_identifiers)
-    names, dots = found[::2], found[1::2]
-    is_name = len(names) == len(dots) + 1 and all(token.is_name for token in names)
-    return tuple(token.value for token in names) if is_name and all(dot.is_symbol(".") for dot in dots) else None
 
 
 def _without_last_semicolons(found: Iterable[Token]) -> Iterator[Token]:

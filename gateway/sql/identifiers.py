@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.sql.lexer import Kind, Token, tokens
-from gateway.sql.names import parsed
+from gateway.sql.names import name_of, parsed
 from gateway.sql.parameters import KnownStrings, Parameters
 from gateway.sql.recognised import IdentifierClause
 
@@ -49,7 +49,7 @@ def with_known_names(found: Sequence[Token], parameters: Parameters) -> tuple[Se
             continue
         argument = found[first + 2 : last]
         value = strings.value(argument)
-        parts = None if value is None else name_parts(value)
+        parts = None if value is None else parsed(value)
         start, end = found[first].start, found[last].end
         if parts is None:
             computed.append(ComputedName(start, end, tuple(strings.pieces(argument))))
@@ -74,20 +74,9 @@ def identifier_name(
     argument = [token for token in found if clause.argument_start <= token.start < clause.argument_end]
     value = KnownStrings(found, parameters).value(argument)
     if value is not None:
-        return name_parts(value)
+        return parsed(value) or None
     known, _ = with_known_names(found, parameters)
-    return _parts([token for token in known if clause.start <= token.start and token.end <= clause.end])
-
-
-def name_parts(text: str) -> tuple[str, ...] | None:
-    """The parts of a name that is the whole text; None if it is no name."""
-    return tuple(parsed(text)) or None
-
-
-def _parts(found: Sequence[Token]) -> tuple[str, ...] | None:
-    names, dots = found[::2], found[1::2]
-    is_name = len(names) == len(dots) + 1 and all(token.is_name for token in names)
-    return tuple(token.value for token in names) if is_name and all(dot.is_symbol(".") for dot in dots) else None
+    return name_of([token for token in known if clause.start <= token.start and token.end <= clause.end]) or None
 
 
 def _name_tokens(parts: Sequence[str], start: int, end: int) -> Sequence[Token]:

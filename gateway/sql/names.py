@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gateway.sql.lexer import tokens
+from gateway.sql.lexer import Token, tokens
 
 
 def quoted(name: str) -> str:
@@ -10,12 +10,13 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def parsed(text: str) -> Sequence[str]:
+def parsed(text: str, *, double_quoted_identifiers: bool = False) -> tuple[str, ...]:
     """The parts of a name that is a whole text; none if it is no name."""
-    parts: list[str] = []
-    for index, token in enumerate(tokens(text)):
-        if index % 2 == 0 and token.is_name:
-            parts.append(token.value)
-        elif index % 2 == 0 or not token.is_symbol("."):
-            return ()
-    return parts if text.strip() and not text.rstrip().endswith(".") else ()
+    return name_of(tokens(text, double_quoted_identifiers=double_quoted_identifiers))
+
+
+def name_of(found: Sequence[Token]) -> tuple[str, ...]:
+    """The parts of a name that tokens are, joined by dots; none if they are no name."""
+    names, dots = found[::2], found[1::2]
+    is_name = len(names) == len(dots) + 1 and all(token.is_name for token in names)
+    return tuple(token.value for token in names) if is_name and all(dot.is_symbol(".") for dot in dots) else ()

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from gateway.sql.changes import changes
 from gateway.sql.create_table import create_table, create_temporary_table
 from gateway.sql.create_view import cache_table, create_view
-from gateway.sql.cursor import Cursor, name_parts
+from gateway.sql.cursor import Cursor
 from gateway.sql.insert import insert, insert_after_from, insert_after_with
 from gateway.sql.lexer import blanked, skip_blank
 from gateway.sql.modification import alter, drop, merge_or_update, truncate
@@ -89,7 +89,6 @@ __all__ = [
     "TableName",
     "TruncateTable",
     "changes",
-    "name_parts",
     "query_only",
     "recognise",
 ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.byte_look import ByteLook
+from gateway.names.byte_look import ByteLook
 
 PIECE = 256 * 1024
 

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
-from gateway.deep_plans import DeepPlan
+from gateway.names.deep_plans import DeepPlan
 from gateway.plans import UnreadablePlanError
 
 Plan = base_pb2.Plan

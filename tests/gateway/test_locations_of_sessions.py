@@ -4,7 +4,6 @@ import os
 import pwd
 import uuid
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,28 +32,28 @@ async def open_sessions(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
     """Starts replicas on one storage."""
     locations = SessionLocations(tmp_path)
     locations.initialise()
-    with ThreadPoolExecutor(2) as executor:
-        storage = Storage(FileSessionRecords(tmp_path), FileLeases(tmp_path), locations, executor)
-        opened: list[Backends] = []
+    storage = Storage(FileSessionRecords(tmp_path), FileLeases(tmp_path), locations)
+    opened: list[Backends] = []
 
-        async def open_one(*, impersonation: bool, leased: bool = True) -> Sessions:
-            own = {Principal(name): OWN for name in (OTHER.pw_name, NO_USER, "\0", "a/b")}
-            opened.append(Backends(["sc://shared:1"], own, own_only=impersonation))
-            sessions = Sessions(
-                replica=ReplicaId(f"r{len(opened)}"),
-                storage=storage,
-                backends=opened[-1],
-                idle_timeout_seconds=60,
-                lease_duration_seconds=60,
-                impersonation=impersonation,
-            )
-            if leased:
-                await sessions.renew_lease()
-            return sessions
+    async def open_one(*, impersonation: bool, leased: bool = True) -> Sessions:
+        own = {Principal(name): OWN for name in (OTHER.pw_name, NO_USER, "\0", "a/b")}
+        opened.append(Backends(["sc://shared:1"], own, own_only=impersonation))
+        sessions = Sessions(
+            replica=ReplicaId(f"r{len(opened)}"),
+            storage=storage,
+            backends=opened[-1],
+            idle_timeout_seconds=60,
+            lease_duration_seconds=60,
+            impersonation=impersonation,
+        )
+        if leased:
+            await sessions.renew_lease()
+        return sessions
 
-        yield open_one
-        for backends in opened:
-            await backends.close()
+    yield open_one
+    for backends in opened:
+        await backends.close()
+    storage.close()
 
 
 def move(source: Path, target: Path) -> None:

@@ -7,10 +7,10 @@ import uuid
 import pytest
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.answers import ok
 from gateway.errors import CanceledError
 from gateway.operations import Operation, Operations
 from gateway.sessions import Storage
+from gateway.tables.answers import ok
 
 
 def an_operation(reattachable=True):

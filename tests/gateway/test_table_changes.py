@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import LodgeError
-from gateway.table_changes import begun, completed, dropping, pending, published, taken_over, undone
+from gateway.tables.changes import begun, completed, dropping, pending, published, taken_over, undone
 from workspace.records import (
     ClientSessionId,
     PendingWrite,

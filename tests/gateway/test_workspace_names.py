@@ -4,12 +4,12 @@ import pytest
 import zstandard
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
-from gateway.byte_look import ByteLook
 from gateway.errors import LodgeError
-from gateway.hidden_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_hide_statement
+from gateway.names.byte_look import ByteLook
+from gateway.names.hidden_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_hide_statement
+from gateway.names.workspace_names import Names
 from gateway.plans import plan_of, with_plan, without_plan
 from gateway.session_settings import SessionSettings
-from gateway.workspace_names import Names
 from workspace.records import TableState, TableUuid, TemporaryTable
 from workspace.workspaces import Workspaces
 

@@ -60,7 +60,7 @@ def test_replicas_join_and_leave(a_record: Builder) -> None:
 def test_tables_are_named_without_regard_to_letter_case(a_record: Builder) -> None:
     record = with_table(with_table(a_record(), a_table("Sales", 1)), a_table("STRASSE", 2))
     assert table_named(record, "sALES") == a_table("Sales", 1)
-    assert table_named(record, "straße") == a_table("STRASSE", 2)
+    assert table_named(record, "straße") is None  # as for Spark
     assert table_named(record, "other") is None
     replaced = with_table(record, a_table("SALES", 3))
     assert replaced.tables == (a_table("SALES", 3), a_table("STRASSE", 2))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.sql.names import parsed
 from gateway.sql.statements import (
     AlterRelation,
     CacheTableAs,
@@ -33,7 +34,6 @@ from gateway.sql.statements import (
     StatementError,
     TruncateTable,
     changes,
-    name_parts,
     query_only,
     recognise,
 )
@@ -238,14 +238,14 @@ def test_a_computed_name_is_told_by_its_argument(sql: str, text: str, argument: 
     ],
 )
 def test_the_text_of_a_computed_name_is_read_as_spark_reads_it(text: str, parts: tuple[str, ...] | None) -> None:
-    assert name_parts(text) == parts
+    assert (parsed(text) or None) == parts
 
 
 def test_double_quotes_hold_a_name_where_the_session_says_so() -> None:
     statement = recognise('drop table "t"', double_quoted_identifiers=True)
     assert isinstance(statement, DropTable)
     assert statement.name.parts == ("t",)
-    assert name_parts('"t"', double_quoted_identifiers=True) == ("t",)
+    assert parsed('"t"', double_quoted_identifiers=True) == ("t",)
     assert recognise('drop table "t"') is None
     assert isinstance(recognise('"x": begin end', double_quoted_identifiers=True), Script)
 

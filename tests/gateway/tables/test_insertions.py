@@ -82,7 +82,7 @@ def test_values_are_converted_as_spark_stores_them(table):
         ("(a, A) values (1, 2)", "COLUMN_ALREADY_EXISTS", "42711"),
         ("select raise_error('no'), 'x'", "USER_RAISED_EXCEPTION", "P0001"),
         ("select * from nowhere", "TABLE_OR_VIEW_NOT_FOUND", "42P01"),
-        ("selec 1", "LODGE_TEMPORARY_TABLE_OPERATION", "0A000"),
+        ("selec 1", "PARSE_SYNTAX_ERROR", "42601"),
         ("select 1 a union", "PARSE_SYNTAX_ERROR", "42601"),
     ],
 )

@@ -11,24 +11,24 @@ import uuid
 import structlog
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.answers import Response, Values, row
-from gateway.asked import Asked
 from gateway.backend_session import BackendSession
 from gateway.config import GatewayConfig
 from gateway.current_workspaces import CurrentWorkspaces
-from gateway.data_frame_commands import DataFrameCommands, concerns_tables
 from gateway.errors import Metadata, SyntaxRefusedError
+from gateway.names.workspace_names import Names
 from gateway.operations import Operation, Operations, Work
-from gateway.permanent_tables import PermanentTables
 from gateway.plans import sql_input, sql_of, without_plan
 from gateway.session_settings import SessionSettings
 from gateway.sessions import Session, Sessions, Storage
 from gateway.sql.statements import Statement, StatementError, recognise
-from gateway.sql_commands import SqlCommands, SqlStatement
-from gateway.table_records import TableRecords
-from gateway.table_writes import Execution, TableWrites, statement_lost
-from gateway.temporary_tables import TemporaryTables
-from gateway.workspace_names import Names
+from gateway.tables.answers import Response, Values, row
+from gateway.tables.asked import Asked
+from gateway.tables.data_frame_commands import DataFrameCommands, concerns_tables
+from gateway.tables.permanent_tables import PermanentTables
+from gateway.tables.records import TableRecords
+from gateway.tables.sql_commands import SqlCommands, SqlStatement
+from gateway.tables.temporary_tables import TemporaryTables
+from gateway.tables.writes import Execution, TableWrites, statement_lost
 from workspace.leases import LeaseObserver
 from workspace.records import Answer, PendingWrite, ReplicaId, SessionRecord, TemporaryTable
 from workspace.sessions import answer_of

@@ -9,17 +9,17 @@ from collections.abc import Awaitable, Callable
 import pyarrow as pa
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
-from gateway.answers import NOTHING, Response, batch
-from gateway.asked import Asked
 from gateway.errors import LodgeError
-from gateway.insertions import Insertion
+from gateway.names.workspace_names import invalid_schema
 from gateway.operations import Operation, Work
 from gateway.sql.names import parsed
-from gateway.table_errors import not_a_view, not_found, not_supported
-from gateway.table_names import Place, Target
-from gateway.temporary_tables import TemporaryTables
-from gateway.views import refuse_lasting_view
-from gateway.workspace_names import invalid_schema
+from gateway.tables.answers import NOTHING, Response, batch
+from gateway.tables.asked import Asked
+from gateway.tables.errors import not_a_view, not_found, not_supported
+from gateway.tables.insertions import Insertion
+from gateway.tables.targets import Place, Target
+from gateway.tables.temporary_tables import TemporaryTables
+from gateway.tables.views import refuse_lasting_view
 from workspace.records import TemporaryTable
 
 _COMMANDS = frozenset(

@@ -10,12 +10,9 @@ from functools import singledispatchmethod
 
 from pyspark.sql.connect.proto import relations_pb2
 
-from gateway.answers import Response, ok, row, sql_rows
-from gateway.asked import Asked
 from gateway.errors import BackendError, LodgeError
-from gateway.insertions import Insertion
+from gateway.names.workspace_names import invalid_schema
 from gateway.operations import Operation, Work
-from gateway.permanent_tables import NewPermanentTable, PermanentTables
 from gateway.plans import parameters_of, sql_of
 from gateway.sql.identifiers import identifier_name
 from gateway.sql.names import quoted
@@ -40,7 +37,9 @@ from gateway.sql.statements import (
     TruncateTable,
     query_only,
 )
-from gateway.table_errors import (
+from gateway.tables.answers import Response, ok, row, sql_rows
+from gateway.tables.asked import Asked
+from gateway.tables.errors import (
     immutable_schema,
     not_a_view,
     not_file_based,
@@ -49,12 +48,13 @@ from gateway.table_errors import (
     outside_of_temporary_workspace,
     unreadable_name,
 )
-from gateway.table_listings import temporary_tables, workspace_tables
-from gateway.table_names import Place, Target
-from gateway.table_plans import empty_relation, named_table, schema_json
-from gateway.temporary_tables import NewTable, TemporaryTables
-from gateway.views import refuse_lasting_view
-from gateway.workspace_names import invalid_schema
+from gateway.tables.insertions import Insertion
+from gateway.tables.listings import temporary_tables, workspace_tables
+from gateway.tables.permanent_tables import NewPermanentTable, PermanentTables
+from gateway.tables.plans import empty_relation, named_table, schema_json
+from gateway.tables.targets import Place, Target
+from gateway.tables.temporary_tables import NewTable, TemporaryTables
+from gateway.tables.views import refuse_lasting_view
 from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspace
 

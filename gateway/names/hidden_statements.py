@@ -21,7 +21,7 @@ import re
 from collections.abc import Sequence
 
 from gateway.errors import LodgeError
-from gateway.name_lookup import NameLookup
+from gateway.names.lookup import NameLookup
 from gateway.sql.identifiers import identifier_name
 from gateway.sql.immediate import Immediate
 from gateway.sql.lexer import Token

@@ -29,15 +29,15 @@ from pathlib import Path
 import structlog
 from pyspark.sql.connect.proto import relations_pb2
 
-from gateway.answers import Response, Values, ok, row
 from gateway.errors import LodgeError
 from gateway.sessions import Session, Storage
-from gateway.storage_formats import check_columns, refuse_partitions, storage_format
-from gateway.table_descriptions import DESCRIPTION, GLOB, Description, permanent_names
-from gateway.table_plans import ROWS_WRITTEN, with_columns_named, write_plan
-from gateway.table_records import TableRecords
-from gateway.table_writes import Execution, TableWrites, statement_lost
-from gateway.temporary_tables import AlreadyExistsError, check_partition_columns, named_columns
+from gateway.tables.answers import Response, Values, ok, row
+from gateway.tables.descriptions import DESCRIPTION, GLOB, Description, permanent_names
+from gateway.tables.plans import ROWS_WRITTEN, with_columns_named, write_plan
+from gateway.tables.records import TableRecords
+from gateway.tables.storage_formats import check_columns, refuse_partitions, storage_format
+from gateway.tables.temporary_tables import AlreadyExistsError, check_partition_columns, named_columns
+from gateway.tables.writes import Execution, TableWrites, statement_lost
 from workspace.names import is_uuid
 from workspace.public_files import make_public, write_public_file
 from workspace.records import Answer, PendingWrite, ReplicaId, SessionRecord
@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NewPermanentTable:
-    """A table that is to be created; attributes as of :class:`gateway.temporary_tables.NewTable`."""
+    """A table that is to be created; attributes as of :class:`gateway.tables.temporary_tables.NewTable`."""
 
     workspace: Workspace
     name: str

@@ -10,11 +10,11 @@ from pyspark.sql.connect.proto import relations_pb2
 
 from engine.source import FORMAT
 from gateway.errors import LodgeError, table_not_found
-from gateway.scans import NO_OPTIONS, scan_relation
+from gateway.names.scans import NO_OPTIONS, scan_relation
 from gateway.session_settings import SessionSettings
 from gateway.sql.names import quoted
 from gateway.sql.references import Reference, find_references
-from gateway.table_names import Place, is_same_name, target_of
+from gateway.tables.targets import Place, is_same_name, target_of
 from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspace, Workspaces
 

@@ -20,15 +20,15 @@ from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
 from engine.source import FORMAT
-from gateway.byte_look import ByteLook
 from gateway.current_workspaces import CurrentWorkspaces
-from gateway.deep_plans import DeepPlan
 from gateway.errors import LodgeError
-from gateway.hidden_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_hide_statement
-from gateway.plan_messages import command_texts, messages
+from gateway.names.byte_look import ByteLook
+from gateway.names.deep_plans import DeepPlan
+from gateway.names.hidden_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_hide_statement
+from gateway.names.plan_messages import command_texts, messages
+from gateway.names.workspace_names import Names
 from gateway.plans import INLINE_BYTES, UnreadablePlanError, decoded, sql_input, with_plan
 from gateway.sql.names import parsed
-from gateway.workspace_names import Names
 from workspace.workspaces import Workspaces
 
 _Result = TypeVar("_Result")

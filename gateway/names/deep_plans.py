@@ -22,7 +22,7 @@ from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql.connect.proto import commands_pb2, relations_pb2
 
 from gateway.errors import LodgeError
-from gateway.plan_messages import fields_that_hold_names
+from gateway.names.plan_messages import fields_that_hold_names
 from gateway.plans import INLINE_BYTES, UnreadablePlanError
 from gateway.requests import field_spans, varint
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyspark.sql.connect.proto import catalog_pb2, relations_pb2
 
 from gateway.errors import LodgeError
-from gateway.name_lookup import NameLookup, invalid_schema
+from gateway.names.lookup import NameLookup, invalid_schema
 from gateway.sql.names import parsed, quoted
-from gateway.table_descriptions import permanent_names
-from gateway.table_listings import workspace_tables
+from gateway.tables.descriptions import permanent_names
+from gateway.tables.listings import workspace_tables
 from workspace.workspaces import Workspace
 
 _OF_A_TABLE = frozenset(

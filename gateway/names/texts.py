@@ -17,9 +17,9 @@ from pyspark.sql.connect.proto import relations_pb2
 
 from engine.source import FORMAT
 from gateway.errors import LodgeError, SyntaxRefusedError
-from gateway.hidden_statements import HiddenStatements, TextPlace
-from gateway.name_lookup import ONE_PATH, NameLookup, session_name
-from gateway.scans import NamedScan, Statement, scan_alias
+from gateway.names.hidden_statements import HiddenStatements, TextPlace
+from gateway.names.lookup import ONE_PATH, NameLookup, session_name
+from gateway.names.scans import NamedScan, Statement, scan_alias
 from gateway.sql.identifiers import ComputedName, with_known_names
 from gateway.sql.immediate import immediates
 from gateway.sql.lexer import Token, tokens

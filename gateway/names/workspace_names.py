@@ -5,7 +5,7 @@ Why it exists: Spark knows nothing of workspaces. ``dfs.tmp.t`` must mean the se
 
 Guarantees:
 
-1. Every way to a name is resolved: SQL text and what stands in it (:mod:`gateway.text_names`), tables and columns of
+1. Every way to a name is resolved: SQL text and what stands in it (:mod:`gateway.names.texts`), tables and columns of
    DataFrames, expressions as text, calls of the catalog, plans that are compressed.
 2. A reference that cannot be resolved is an error here; none is left for Spark to understand differently.
 3. A path never leaves its workspace (:meth:`workspace.workspaces.Workspaces.resolve`).
@@ -27,15 +27,15 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, r
 
 from engine.errors import ScanOptionError
 from engine.source import FORMAT, SOURCE_OPTIONS, ScanSource
-from gateway.catalog_calls import resolve_call
 from gateway.errors import LodgeError
-from gateway.hidden_statements import TextPlace
-from gateway.name_lookup import ONE_PATH, NameLookup, invalid_schema, session_name
-from gateway.plan_messages import command_texts, messages
+from gateway.names.catalog_calls import resolve_call
+from gateway.names.hidden_statements import TextPlace
+from gateway.names.lookup import ONE_PATH, NameLookup, invalid_schema, session_name
+from gateway.names.plan_messages import command_texts, messages
+from gateway.names.texts import TextNames
 from gateway.plans import compress_again, decompressed, input_of, parameters_of, remove_positions
 from gateway.session_settings import SessionSettings
 from gateway.sql.names import quoted
-from gateway.text_names import TextNames
 from workspace.records import TemporaryTable
 from workspace.workspaces import Workspaces
 

@@ -35,16 +35,16 @@ import structlog
 from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.types import StructType
 
-from gateway.answers import Response, Values, row
 from gateway.backend_session import BackendSession, ExecutionResult
 from gateway.errors import BackendError, LodgeError
 from gateway.operations import Operation
 from gateway.session_settings import SessionSettings
 from gateway.sessions import Session, Sessions, Storage
-from gateway.storage_formats import storage_format
-from gateway.table_changes import completed, pending, published, same_table, taken_over, undone
-from gateway.table_plans import ROWS_WRITTEN, read_relation, view_plan
-from gateway.table_records import TableRecords
+from gateway.tables.answers import Response, Values, row
+from gateway.tables.changes import completed, pending, published, same_table, taken_over, undone
+from gateway.tables.plans import ROWS_WRITTEN, read_relation, view_plan
+from gateway.tables.records import TableRecords
+from gateway.tables.storage_formats import storage_format
 from workspace.records import Answer, PendingWrite, ReplicaId, SessionRecord, TableUuid, TemporaryTable, WriteKind
 from workspace.sessions import answer_of, with_answer
 

@@ -25,27 +25,27 @@ import structlog
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.types import StructField, StructType
 
-from gateway.answers import Response, ok
 from gateway.config import Limits
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import BackendError, LodgeError, table_not_found
-from gateway.insertions import Insertion, fitted
-from gateway.limits import check_bytes, check_principals_bytes, check_principals_tables, check_tables
 from gateway.sessions import Session, Sessions, Storage
 from gateway.sql.names import quoted
-from gateway.storage_formats import check_columns, refuse_partitions, storage_format
-from gateway.table_changes import begun, dropping
-from gateway.table_listings import create_statement
-from gateway.table_plans import (
+from gateway.tables.answers import Response, ok
+from gateway.tables.changes import begun, dropping
+from gateway.tables.insertions import Insertion, fitted
+from gateway.tables.limits import check_bytes, check_principals_bytes, check_principals_tables, check_tables
+from gateway.tables.listings import create_statement
+from gateway.tables.plans import (
     empty_relation,
     schema_json,
     session_table,
     with_columns_named,
     write_plan,
 )
-from gateway.table_records import TableRecords
-from gateway.table_writes import Execution, TableWrites, Written
-from gateway.views import views_in
+from gateway.tables.records import TableRecords
+from gateway.tables.storage_formats import check_columns, refuse_partitions, storage_format
+from gateway.tables.views import views_in
+from gateway.tables.writes import Execution, TableWrites, Written
 from workspace.records import (
     PendingWrite,
     ReplicaId,

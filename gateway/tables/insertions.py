@@ -13,7 +13,7 @@ from pyspark.sql.types import StructField, StructType
 
 from gateway.errors import LodgeError
 from gateway.sql.names import quoted
-from gateway.table_plans import with_columns_named
+from gateway.tables.plans import with_columns_named
 
 
 @dataclass(frozen=True, slots=True)

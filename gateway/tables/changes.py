@@ -119,8 +119,8 @@ def undone(record: SessionRecord, table: TemporaryTable, write: PendingWrite) ->
         return with_table(record, replace(found, state=TableState.READY, writes=writes))
     if not own.is_published:
         return with_table(record, replace(found, writes=writes))
-    if own.directory not in found.parts:  # replaced by a later statement
-        return with_table(record, replace(found, writes=writes))
+    if own.directory not in found.parts:
+        return with_table(record, replace(found, writes=_handed_on(writes, own)))
     added = own.kind is WriteKind.OVERWRITING
     return with_table(
         record,
@@ -131,6 +131,24 @@ def undone(record: SessionRecord, table: TemporaryTable, write: PendingWrite) ->
             size_bytes=found.size_bytes - own.size_bytes + (own.replaced_bytes if added else 0),
             writes=writes,
         ),
+    )
+
+
+def _handed_on(writes: Sequence[PendingWrite], own: PendingWrite) -> tuple[PendingWrite, ...]:
+    """The writes after one is undone that a later one replaced: what that keeps is what there was before both."""
+    overwrote = own.kind is WriteKind.OVERWRITING
+    rows = own.rows - (own.replaced_rows if overwrote else 0)
+    size_bytes = own.size_bytes - (own.replaced_bytes if overwrote else 0)
+    return tuple(
+        replace(
+            each,
+            replaced=_without(each.replaced, own.directory, own.replaced),
+            replaced_rows=each.replaced_rows - rows,
+            replaced_bytes=each.replaced_bytes - size_bytes,
+        )
+        if own.directory in each.replaced
+        else each
+        for each in writes
     )
 
 

@@ -188,13 +188,13 @@ class OwnStatements:
             if pending is None:
                 raise statement_lost()
             table, write = pending
-            if write.is_published and table is not None:
-                await self._writes.complete(execution, table, write)
-                continue
             if await self._is_lost(write.replica, observer):
                 if table is None:
                     raise statement_lost()
-                return await self._tables.take_over(execution, table, write)
+                if not write.is_published:
+                    return await self._tables.take_over(execution, table, write)
+                await self._writes.complete_for(execution, table, write)
+                continue
             await asyncio.sleep(min(lease_seconds / 5, _LONGEST_POLL_SECONDS))
 
     async def _is_lost(self, replica: ReplicaId, observer: LeaseObserver) -> bool:

@@ -247,20 +247,23 @@ class TemporaryTables:
 
     async def take_over(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> Response:
         """Completes a statement whose replica is lost. Raises: LodgeError, after it is undone."""
-        check_size = partial(self._check_size, execution.session)
+        replaced_bytes = table.size_bytes if write.kind is WriteKind.OVERWRITING else 0
+        check_size = partial(self._check_size, execution.session, replaced_bytes=replaced_bytes)
         return await self._writes.taken_over(execution, table, write, check_size)
 
     async def settle(self, execution: Execution, record: SessionRecord) -> bool:
         """Completes what lost replicas had published. Returns: Whether there was anything."""
-        found = [
-            (table, write)
-            for table in record.tables
-            for write in table.writes
-            if write.is_published and write.replica != self._replica
-        ]
+        found = [(table, write) for table in record.tables for write in table.writes if write.is_published]
+        if not found:
+            return False
+        alive = {self._replica, *await self._storage.run_lease(self._storage.leases.list)}
         for table, write in found:
-            await self._writes.complete(execution, table, write)
-        return bool(found)
+            if write.replica not in alive:
+                try:
+                    await self._writes.complete_for(execution, table, write)
+                except (LodgeError, OSError) as error:
+                    log.warning("statement_not_completed", table=table.name, reason=str(error))
+        return True
 
     async def copy_to_clone(self, tables: Sequence[TemporaryTable], parent: Session, execution: Execution) -> None:
         """Gives a cloned session tables of its own, in the place of its parent's.

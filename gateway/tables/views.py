@@ -28,13 +28,15 @@ async def refuse_lasting_view(asked: Asked, query: relations_pb2.Relation) -> No
     """
     try:
         plans = await asked.backend.explained(query)
-        files = await asked.backend.input_files(query)
     except BackendError:
         return
     names = views_in(plans)
     for table in asked.record.tables:
-        is_read = any(f"/{asked.execution.session.uuid}/{part}/" in file for part in table.parts for file in files)
-        if is_read or any(is_same_name(table.name, name, asked.settings) for name in names):
+        if any(is_same_name(table.name, name, asked.settings) for name in names):
+            raise temporary_table_used(table.name)
+    files = await asked.backend.input_files(query)
+    for table in asked.record.tables:
+        if any(f"/{asked.execution.session.uuid}/{part}/" in file for part in table.parts for file in files):
             raise temporary_table_used(table.name)
     if _AFTER_ANALYSED not in plans:
         raise LodgeError(

@@ -28,8 +28,10 @@ Source: design, "Temporary tables" and "Session records, leases and the reaper".
 import asyncio
 import json
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import structlog
 from pyspark.sql.connect.proto import base_pb2
@@ -45,10 +47,21 @@ from gateway.tables.changes import completed, pending, published, same_table, ta
 from gateway.tables.plans import ROWS_WRITTEN, read_relation, view_plan
 from gateway.tables.records import TableRecords
 from gateway.tables.storage_formats import storage_format
-from workspace.records import Answer, PendingWrite, ReplicaId, SessionRecord, TableUuid, TemporaryTable, WriteKind
-from workspace.sessions import answer_of, with_answer
+from workspace.records import (
+    Answer,
+    PendingWrite,
+    ReplicaId,
+    SessionRecord,
+    TableState,
+    TableUuid,
+    TemporaryTable,
+    WriteKind,
+)
+from workspace.sessions import answer_of, table_named, with_answer
 
 _UNDO_SECONDS = 60.0
+
+_Result = TypeVar("_Result")
 
 log = structlog.get_logger(__name__)
 
@@ -83,6 +96,13 @@ class Written:
     size_bytes: int
 
 
+@dataclass(slots=True)
+class _Kept:
+    """The operation that the backend keeps for this replica; empty if none."""
+
+    operation_id: str = ""
+
+
 class _ChangedMeanwhileError(Exception):
     """The table has other parts than those that were shown."""
 
@@ -101,11 +121,11 @@ class TableWrites:
         self._storage = storage
         self._sessions = sessions
         self._records = TableRecords(storage)
-        self._purges: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
         """Waits until all that was set aside is removed, or tried."""
-        await asyncio.gather(*self._purges, return_exceptions=True)
+        await asyncio.gather(*self._background, return_exceptions=True)
 
     def require_lease(self) -> None:
         """Raises: LodgeError if this replica may have been taken for dead."""
@@ -143,9 +163,10 @@ class TableWrites:
         Raises: LodgeError, after everything that was begun is undone.
         """
 
-        async def work() -> None:
+        async def work(kept: _Kept) -> Answer | None:
             self._sessions.require_lease()
             await self._records.change(execution.session, begin)
+            kept.operation_id = execution.operation.id
             path = await self.path_for(execution.session, write.directory)
             result = await execution.backend.execute(
                 await plan(path),
@@ -154,7 +175,7 @@ class TableWrites:
                 keep=True,
             )
             await self._publish(execution, table, write, result, check_size)
-            await self.complete(execution, table, write)
+            return await self.complete(execution, table, write)
 
         return await self._undone_unless_complete(execution, table, write, work)
 
@@ -169,24 +190,29 @@ class TableWrites:
 
         Raises: LodgeError, after everything that was begun is undone.
         """
-        self._sessions.require_lease()
-        mine = write
+        mine = replace(write, replica=self._replica)
 
-        def take(record: SessionRecord) -> SessionRecord:
-            nonlocal mine
-            changed, mine = taken_over(record, table, write, self._replica)
-            return changed
-
-        await self._records.change(execution.session, take)
-        log.info("statement_taken_over", table=table.name, replica=write.replica)
-
-        async def work() -> None:
+        async def work(kept: _Kept) -> Answer | None:
+            self._sessions.require_lease()
+            await self._take(execution, table, write)
+            kept.operation_id = execution.operation.id
             operation = execution.operation
             result = await execution.backend.follow(operation.id, on_progress=operation.progress)
             await self._publish(execution, table, mine, result, check_size)
-            await self.complete(execution, table, mine)
+            return await self.complete(execution, table, mine)
 
         return await self._undone_unless_complete(execution, table, mine, work)
+
+    async def complete_for(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> None:
+        """Completes what a lost replica had published. Raises: LodgeError."""
+        self._sessions.require_lease()
+        await self._take(execution, table, write)
+        await self.complete(execution, table, write)
+
+    async def _take(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> None:
+        """Makes a write this replica's, so that the former one undoes nothing of it."""
+        await self._records.change(execution.session, lambda record: taken_over(record, table, write, self._replica)[0])
+        log.info("statement_taken_over", table=table.name, replica=write.replica)
 
     async def dropped(
         self,
@@ -197,47 +223,66 @@ class TableWrites:
     ) -> Response:
         """Runs a statement that drops a table. Raises: LodgeError, after everything that was begun is undone."""
 
-        async def work() -> None:
+        async def work(_: _Kept) -> Answer | None:
             self._sessions.require_lease()
             await self._records.change(execution.session, begin)
-            await self.complete(execution, table, write)
+            return await self.complete(execution, table, write)
 
         return await self._undone_unless_complete(execution, table, write, work)
 
-    async def complete(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> None:
+    async def complete(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> Answer | None:
         """Shows what the record says of a table, and takes the published write out of it.
 
-        It may be done by several replicas, and again. Raises: LodgeError.
+        It may be done by several replicas, and again. Whoever touched the view looks afterwards whether it is still
+        what the record says, whatever became of the write.
+
+        Returns: The answer; None if another completed or undid the write.
+        Raises: LodgeError.
         """
         session = execution.session
+        touched = False
         async with session.lock:
             while True:
-                found = same_table(await self._records.read(session), table)
+                record = await self._records.read(session)
+                found = same_table(record, table)
                 own = None if found is None else pending(found, write)
-                if found is None or own is None:
-                    return
+                if own is None and not touched:
+                    return None
                 self._sessions.require_lease()
-                if own.kind is WriteKind.DROP:
-                    await execution.backend.drop_temp_view(found.name)
-                else:
-                    await self._show(execution, found, own)
+                await self._agree(execution, record, table, own or write)
+                touched = True
                 try:
-                    await self._records.change(session, self._completion(found, own))
+                    record = await self._records.change(session, self._completion(table, found, own))
                 except _ChangedMeanwhileError:
                     continue
+                if own is None or found is None:
+                    return answer_of(record, write.operation_id)
                 gone = found.directories if own.kind is WriteKind.DROP else own.replaced
-                await self.remove(session, gone)
-                return
+                await self.remove(session, [each for each in gone if each not in record.directories])
+                return answer_of(record, write.operation_id)
 
-    def _completion(self, shown: TemporaryTable, write: PendingWrite) -> Callable[[SessionRecord], SessionRecord]:
+    async def _agree(
+        self, execution: Execution, record: SessionRecord, table: TemporaryTable, write: PendingWrite
+    ) -> None:
+        """Makes the view of a table what a record says; of one that is gone or being dropped, there is none."""
+        found = same_table(record, table)
+        if found is not None and found.state is TableState.READY and write.schema:
+            await self._show(execution, found, write)
+        elif table_named(record, table.name) is found:
+            await execution.backend.drop_temp_view(table.name)
+
+    def _completion(
+        self, table: TemporaryTable, shown: TemporaryTable | None, write: PendingWrite | None
+    ) -> Callable[[SessionRecord], SessionRecord]:
         def change(record: SessionRecord) -> SessionRecord:
-            found = same_table(record, shown)
-            if found is None or pending(found, write) is None:
-                return record
-            if found.parts != shown.parts:
+            found = same_table(record, table)
+            if _state_of(found) != _state_of(shown):
                 raise _ChangedMeanwhileError
-            answer = Answer(write.operation_id, tuple(answer_values(shown, write).items()))
-            return with_answer(completed(record, shown, write), answer)
+            own = None if found is None or write is None else pending(found, write)
+            if found is None or own is None:
+                return record
+            answer = Answer(own.operation_id, tuple(answer_values(found, own).items()))
+            return with_answer(completed(record, found, own), answer)
 
         return change
 
@@ -279,21 +324,30 @@ class TableWrites:
         )
 
     async def _undone_unless_complete(
-        self, execution: Execution, table: TemporaryTable, write: PendingWrite, work: Callable[[], Awaitable[None]]
+        self,
+        execution: Execution,
+        table: TemporaryTable,
+        write: PendingWrite,
+        work: "Callable[[_Kept], Awaitable[Answer | None]]",
     ) -> Response:
+        kept = _Kept()
         try:
-            await work()
-        except BaseException as error:
-            answer = await asyncio.shield(self._undo(execution, table, write))
+            answer = await work(kept)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, what was begun is undone
+            answer = await _to_its_end(self._undo(execution, table, write))
             if answer is None:
-                raise _for_client(error, execution, table) from error
+                failure = _for_client(error, execution, table)
+                raise failure from (None if failure is error else error)
             log.info("statement_was_complete", table=table.name, reason=repr(error))
         finally:
-            if write.kind is not WriteKind.DROP:
-                await execution.backend.release(execution.operation.id)
-        record = await self._records.read(execution.session)
-        answer = answer_of(record, execution.operation.id)
+            if kept.operation_id:
+                self._in_background(execution.backend.release(kept.operation_id))
         return row({} if answer is None else dict(answer.values))
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def _undo(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> Answer | None:
         """Puts everything back. Returns: The answer, if the statement was complete after all."""
@@ -312,7 +366,7 @@ class TableWrites:
                 if answer is not None:
                     return answer
                 if before is not None and pending(before, write) is not None:
-                    await self._show_undone(execution, record, before, write)
+                    await self._show_undone(execution, before, write)
         except (LodgeError, OSError, TimeoutError) as error:
             log.warning("statement_undo_left", table=table.name, reason=str(error))
             return None
@@ -320,21 +374,17 @@ class TableWrites:
             await self.remove(session, [write.directory])
         return None
 
-    async def _show_undone(
-        self, execution: Execution, record: SessionRecord, before: TemporaryTable, write: PendingWrite
-    ) -> None:
+    async def _show_undone(self, execution: Execution, before: TemporaryTable, write: PendingWrite) -> None:
         """The view, if it may show what is undone. That the backend cannot does not keep files from being removed."""
         own = pending(before, write)
-        if own is None or not (own.is_published or own.kind is WriteKind.DROP):
+        if own is None or not own.is_published:
             return
-        found = same_table(record, before)
-        try:
-            if found is None:
-                await execution.backend.drop_temp_view(before.name)
-            elif own.schema:
-                await self._show(execution, found, own)
-        except LodgeError as error:
-            log.warning("view_left", table=before.name, reason=str(error))
+        async with execution.session.lock:
+            now = await self._records.read(execution.session)
+            try:
+                await self._agree(execution, now, before, own)
+            except LodgeError as error:
+                log.warning("view_left", table=before.name, reason=str(error))
 
     async def remove(self, session: Session, directories: Iterable[TableUuid]) -> None:
         """Sets directories aside, which are then removed in the background; what is left, the reaper finds."""
@@ -363,9 +413,20 @@ class TableWrites:
         except (OSError, LodgeError) as error:
             log.warning("temporary_table_files_left", directories=names, reason=str(error))
             return
-        purging = asyncio.create_task(purge_later())
-        self._purges.add(purging)
-        purging.add_done_callback(self._purges.discard)
+        self._in_background(purge_later())
+
+
+def _state_of(table: TemporaryTable | None) -> object:
+    return None if table is None else (table.state, table.parts)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """What must not be left half done is waited for, also if the waiting is cancelled."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+    return task.result()
 
 
 def answer_values(table: TemporaryTable, write: PendingWrite) -> Values:

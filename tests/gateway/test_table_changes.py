@@ -143,3 +143,14 @@ def test_a_table_takes_a_thousand_insertions_and_then_says_what_to_do():
         begun(a_record(full), full, write(1001, WriteKind.INSERTION))
     assert raised.value.error_class == "LODGE_LIMIT_REACHED"
     begun(a_record(full), full, write(1001, WriteKind.OVERWRITING))
+
+
+def test_what_is_undone_before_a_later_overwriting_does_not_come_back_with_it():
+    first, second = write(1, WriteKind.OVERWRITING), write(2, WriteKind.OVERWRITING)
+    record = begun(begun(a_record(TABLE), TABLE, first), TABLE, second)
+    record = published(record, TABLE, first, rows=5, size_bytes=50)
+    record = published(record, TABLE, second, rows=7, size_bytes=70)
+    record = undone(record, TABLE, first)
+    assert directory(0) in record.directories
+    (table,) = undone(record, TABLE, second).tables
+    assert (table.parts, table.rows, table.size_bytes) == ((directory(0),), 1, 10)

@@ -60,6 +60,7 @@ from workspace.records import (
 from workspace.sessions import answer_of, table_named, with_answer
 
 _UNDO_SECONDS = 60.0
+_VIEW_SECONDS = 120.0
 
 _Result = TypeVar("_Result")
 
@@ -266,10 +267,18 @@ class TableWrites:
     ) -> None:
         """Makes the view of a table what a record says; of one that is gone or being dropped, there is none."""
         found = same_table(record, table)
-        if found is not None and found.state is TableState.READY and write.schema:
-            await self._show(execution, found, write)
-        elif table_named(record, table.name) is found:
-            await execution.backend.drop_temp_view(table.name)
+        try:
+            async with asyncio.timeout(_VIEW_SECONDS):
+                if found is not None and found.state is TableState.READY and write.schema:
+                    await self._show(execution, found, write)
+                elif table_named(record, table.name) is found:
+                    await execution.backend.drop_temp_view(table.name)
+        except TimeoutError:
+            raise LodgeError(
+                "LODGE_BACKEND_SILENT",
+                "58000",
+                f"The backend did not answer within {_VIEW_SECONDS:.0f} s when the view of [{table.name}] was changed.",
+            ) from None
 
     def _completion(
         self, table: TemporaryTable, shown: TemporaryTable | None, write: PendingWrite | None

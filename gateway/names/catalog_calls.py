@@ -6,7 +6,6 @@ change or remove a table are statements of Lodge's own, and do not come here.
 Source: Spark: ``catalog.proto``; seed 001, 5.1.8 and 5.1.10.
 """
 
-import io
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from pyspark.sql.connect.proto import catalog_pb2, relations_pb2
 from gateway.errors import LodgeError
 from gateway.names.lookup import NameLookup, invalid_schema
 from gateway.sql.names import parsed, quoted
+from gateway.tables.answers import arrow_stream
 from gateway.tables.descriptions import permanent_names
 from gateway.tables.listings import workspace_tables
 from workspace.workspaces import Workspace
@@ -132,8 +132,4 @@ def _listed(lookup: NameLookup, workspace: Workspace, pattern: str | None, kind:
 
 def _answer(relation: relations_pb2.Relation, rows: pa.Table) -> None:
     """Puts rows in the place of a call."""
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        for part in rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]:
-            writer.write_batch(part)
-    relation.local_relation.data = sink.getvalue()
+    relation.local_relation.data = arrow_stream(rows)

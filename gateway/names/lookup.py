@@ -12,7 +12,6 @@ from engine.source import FORMAT
 from gateway.errors import LodgeError, table_not_found
 from gateway.names.scans import NO_OPTIONS, scan_relation
 from gateway.session_settings import SessionSettings
-from gateway.sql.names import quoted
 from gateway.sql.references import Reference, find_references
 from gateway.tables.targets import Place, is_same_name, target_of
 from workspace.records import TableState, TemporaryTable
@@ -112,11 +111,6 @@ class NameLookup:
         return scan_relation(
             self.workspaces, workspace, rest[0], options=options, mentioned=mentioned, time_zone=self.settings.time_zone
         )
-
-
-def session_name(table: TemporaryTable) -> str:
-    """The name that means the temporary table whatever else in the statement is called so."""
-    return f"system.session.{quoted(table.name)}"
 
 
 def invalid_schema(name: str, workspaces: Workspaces, hint: str = "") -> LodgeError:

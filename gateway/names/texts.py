@@ -18,12 +18,12 @@ from pyspark.sql.connect.proto import relations_pb2
 from engine.source import FORMAT
 from gateway.errors import LodgeError, SyntaxRefusedError
 from gateway.names.hidden_statements import HiddenStatements, TextPlace
-from gateway.names.lookup import ONE_PATH, NameLookup, session_name
+from gateway.names.lookup import ONE_PATH, NameLookup
 from gateway.names.scans import NamedScan, Statement, scan_alias
 from gateway.sql.identifiers import ComputedName, with_known_names
 from gateway.sql.immediate import immediates
 from gateway.sql.lexer import Token, tokens
-from gateway.sql.names import quoted
+from gateway.sql.names import quoted, session_name
 from gateway.sql.parameters import NO_PARAMETERS, KnownStrings, Parameters, string_literal
 from gateway.sql.references import Reference, references_among, replace_spans
 from gateway.sql.table_options import TableOptionsError
@@ -173,7 +173,7 @@ class TextNames:
                 )
             if table is not None:
                 name = ".".join(map(quoted, (table.name, *rest[1:])))
-                return reference.end, session_name(table) if reference.is_table and not is_plain else name
+                return reference.end, session_name(table.name) if reference.is_table and not is_plain else name
         if not reference.is_table:
             return None
         options, end = statement.options_of(reference)

@@ -30,12 +30,12 @@ from engine.source import FORMAT, SOURCE_OPTIONS, ScanSource
 from gateway.errors import LodgeError
 from gateway.names.catalog_calls import resolve_call
 from gateway.names.hidden_statements import TextPlace
-from gateway.names.lookup import ONE_PATH, NameLookup, invalid_schema, session_name
+from gateway.names.lookup import ONE_PATH, NameLookup, invalid_schema
 from gateway.names.plan_messages import command_texts, messages
 from gateway.names.texts import TextNames
 from gateway.plans import compress_again, decompressed, input_of, parameters_of, remove_positions
 from gateway.session_settings import SessionSettings
-from gateway.sql.names import quoted
+from gateway.sql.names import quoted, session_name
 from workspace.records import TemporaryTable
 from workspace.workspaces import Workspaces
 
@@ -185,7 +185,7 @@ class _Resolver:
         workspace, rest = self._lookup.split(reference)
         table = self._lookup.temporary_table(workspace, rest[0]) if len(rest) == 1 else None
         if table is not None:
-            relation.read.named_table.unparsed_identifier = session_name(table)
+            relation.read.named_table.unparsed_identifier = session_name(table.name)
             return True
         if relation.read.is_streaming:
             raise LodgeError("LODGE_STREAMING_SCAN", "0A000", f"[{text}] is a file and cannot be read as a stream.")

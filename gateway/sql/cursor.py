@@ -8,11 +8,11 @@ Guarantees:
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gateway.sql.lexer import Kind, Token, iterate_tokens
+from gateway.sql.lexer import Kind, Token, closing_brackets, iterate_tokens
 from gateway.sql.names import parsed
 from gateway.sql.recognised import IdentifierClause, Name, TableName
 from gateway.sql.statement_error import StatementError, error_at
-from gateway.sql.table_options import string_value
+from gateway.sql.table_options import literal_value
 
 _SHOWN_CHARACTERS = 40
 _BLANKS_AND_SEMICOLONS = (
@@ -268,13 +268,7 @@ class Cursor:
     def _closing_brackets(self) -> dict[int, int]:
         """For each opening bracket that has an end: where."""
         if self._closing is None:
-            self._closing = {}
-            opened: list[int] = []
-            for index, token in enumerate(self.all_tokens()):
-                if token.is_symbol("("):
-                    opened.append(index)
-                elif token.is_symbol(")") and opened:
-                    self._closing[opened.pop()] = index
+            self._closing = closing_brackets(self.all_tokens())
         return self._closing
 
 
@@ -282,10 +276,8 @@ def strings_value(strings: Sequence[Token]) -> str | None:
     """The text that strings beside each other mean; None if these are none, or have an escape of no character."""
     if not strings or any(token.kind is not Kind.STRING for token in strings):
         return None
-    try:
-        return "".join(string_value(token.value) for token in strings)
-    except (ValueError, OverflowError):
-        return None
+    values = [literal_value(token) for token in strings]
+    return None if None in values else "".join(value for value in values if value is not None)
 
 
 def _without_last_semicolons(found: Iterable[Token]) -> Iterator[Token]:

@@ -9,7 +9,7 @@ Source: Spark: SqlBaseParser.g4 (identifierReference, strictIdentifier #identifi
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.sql.lexer import Kind, Token, tokens
+from gateway.sql.lexer import Kind, Token, closing_brackets, tokens
 from gateway.sql.names import name_of, parsed
 from gateway.sql.parameters import KnownStrings, Parameters
 from gateway.sql.recognised import IdentifierClause
@@ -39,7 +39,7 @@ def with_known_names(found: Sequence[Token], parameters: Parameters) -> tuple[Se
     if not starts:
         return found, ()
     strings = KnownStrings(found, parameters)
-    closing = _closing_brackets(found)
+    closing = closing_brackets(found)
     replaced: list[Token] = []
     computed: list[ComputedName] = []
     position = 0
@@ -49,9 +49,9 @@ def with_known_names(found: Sequence[Token], parameters: Parameters) -> tuple[Se
             continue
         argument = found[first + 2 : last]
         value = strings.value(argument)
-        parts = None if value is None else parsed(value)
+        parts = () if value is None else parsed(value)
         start, end = found[first].start, found[last].end
-        if parts is None:
+        if not parts:
             computed.append(ComputedName(start, end, tuple(strings.pieces(argument))))
             continue
         replaced += [*found[position:first], *_name_tokens(parts, start, end)]
@@ -84,14 +84,3 @@ def _name_tokens(parts: Sequence[str], start: int, end: int) -> Sequence[Token]:
     for part in parts:
         dotted += [Token(Kind.SYMBOL, start, end, "."), Token(Kind.QUOTED, start, end, part)]
     return dotted[1:]
-
-
-def _closing_brackets(found: Sequence[Token]) -> dict[int, int]:
-    closing: dict[int, int] = {}
-    opened: list[int] = []
-    for index, token in enumerate(found):
-        if token.is_symbol("("):
-            opened.append(index)
-        elif token.is_symbol(")") and opened:
-            closing[opened.pop()] = index
-    return closing

@@ -15,7 +15,7 @@ Source: Spark: SqlBaseLexer.g4, and ``UpperCaseCharStream`` for the case of keyw
 
 import enum
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -122,6 +122,18 @@ def iterate_tokens(sql: str, *, double_quoted_identifiers: bool = False) -> Iter
             token = _token(sql, position, double_quoted_identifiers)
         yield token
         position = skip_blank(sql, token.end)
+
+
+def closing_brackets(found: Sequence[Token]) -> dict[int, int]:
+    """For each opening bracket among tokens that has an end: where. Indices of tokens."""
+    closing: dict[int, int] = {}
+    opened: list[int] = []
+    for index, token in enumerate(found):
+        if token.is_symbol("("):
+            opened.append(index)
+        elif token.is_symbol(")") and opened:
+            closing[opened.pop()] = index
+    return closing
 
 
 def skip_blank(sql: str, position: int) -> int:

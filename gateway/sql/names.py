@@ -10,6 +10,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def session_name(name: str) -> str:
+    """What means a temporary view of the session, whatever else is called so."""
+    return f"system.session.{quoted(name)}"
+
+
 def parsed(text: str, *, double_quoted_identifiers: bool = False) -> tuple[str, ...]:
     """The parts of a name that is a whole text; none if it is no name."""
     return name_of(tokens(text, double_quoted_identifiers=double_quoted_identifiers))

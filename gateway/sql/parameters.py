@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gateway.sql.lexer import Kind, Token
-from gateway.sql.table_options import string_value
+from gateway.sql.table_options import literal_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +82,6 @@ class KnownStrings:
         if token.is_symbol(":") and position + 1 < len(expression) and expression[position + 1].kind is Kind.WORD:
             value = self._parameters.named.get(expression[position + 1].value)
             return None if value is None else (value, position + 2)
-        return None
-
-
-def literal_value(token: Token) -> str | None:
-    """What a string literal means; None if it holds an escape of a character that is none."""
-    try:
-        return string_value(token.value)
-    except (ValueError, OverflowError):
         return None
 
 

@@ -127,16 +127,24 @@ class _Reader:
         return text
 
     def _text(self, token: Token) -> str:
-        try:
-            return string_value(token.value)
-        except (ValueError, OverflowError):
-            raise self._error("an escape of a character") from None
+        value = literal_value(token)
+        if value is None:
+            raise self._error("an escape of a character")
+        return value
 
     def _token(self) -> Token | None:
         return self._tokens[self._position] if self._position < len(self._tokens) else None
 
     def _error(self, expected: str) -> TableOptionsError:
         return TableOptionsError(expected, self._token(), self._tokens[-1].end)
+
+
+def literal_value(token: Token) -> str | None:
+    """What a string literal means; None if it holds an escape of a character that is none."""
+    try:
+        return string_value(token.value)
+    except (ValueError, OverflowError):
+        return None
 
 
 def string_value(literal: str) -> str:

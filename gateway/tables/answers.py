@@ -28,16 +28,17 @@ def ok(done: bool, summary: str) -> Response:
 def sql_rows(table: pa.Table) -> Response:
     """The answer of a SQL statement."""
     relation = relations_pb2.Relation()
-    relation.local_relation.data = _arrow(table)
+    relation.local_relation.data = arrow_stream(table)
     return Response(sql_command_result=Response.SqlCommandResult(relation=relation))
 
 
 def batch(table: pa.Table) -> Response:
     """The answer of a relation, such as a call of the catalog."""
-    return Response(arrow_batch=Response.ArrowBatch(row_count=table.num_rows, data=_arrow(table)))
+    return Response(arrow_batch=Response.ArrowBatch(row_count=table.num_rows, data=arrow_stream(table)))
 
 
-def _arrow(table: pa.Table) -> bytes:
+def arrow_stream(table: pa.Table) -> bytes:
+    """The rows as Arrow's stream, with one batch at least."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         for part in table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]:

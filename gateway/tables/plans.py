@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
 from pyspark.sql.types import StructType
 
-from gateway.sql.names import quoted
+from gateway.sql.names import quoted, session_name
 
 ROWS_WRITTEN = "lodge_rows_written"
 """The observed metric of a write."""
@@ -108,7 +108,7 @@ def named_table(name: str) -> relations_pb2.Relation:
 
 def session_table(name: str) -> relations_pb2.Relation:
     """A temporary view of the session, whatever else has its name."""
-    return named_table(f"system.session.{quoted(name)}")
+    return named_table(session_name(name))
 
 
 def with_columns_named(query: relations_pb2.Relation, names: Sequence[str]) -> relations_pb2.Relation:

@@ -29,7 +29,7 @@ from gateway.config import Limits
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import BackendError, LodgeError, table_not_found
 from gateway.sessions import Session, Sessions, Storage
-from gateway.sql.names import quoted
+from gateway.sql.names import session_name
 from gateway.tables.answers import Response, ok
 from gateway.tables.changes import begun, dropping
 from gateway.tables.insertions import Insertion, fitted
@@ -340,7 +340,7 @@ class TemporaryTables:
     async def _make_room_for_view(self, execution: Execution, name: str) -> None:
         """Raises: LodgeError if the session has a temporary view of that name that is no remains of a table."""
         backend = execution.backend
-        if not await backend.table_exists(f"system.session.{quoted(name)}"):
+        if not await backend.table_exists(session_name(name)):
             return
         files = await backend.input_files(session_table(name))
         is_tables = any(f"/{execution.session.uuid}/" in file for file in files)

@@ -64,3 +64,11 @@ def test_the_known_pieces_of_an_unknown_name_are_told():
 def test_a_clause_without_an_end_is_left_alone():
     found = tokens("select identifier('a' from identifier(")
     assert with_known_names(found, PARAMETERS) == (found, [])
+
+
+@pytest.mark.parametrize("value", ["a b", "dfs.", "", "1"])
+def test_a_text_that_is_no_name_is_left_to_spark_where_it_stands(value: str) -> None:
+    found = tokens(f"select * from identifier('{value}')")
+    known, computed = with_known_names(found, Parameters())
+    assert list(known) == found
+    assert [name.pieces for name in computed] == [(value,)]

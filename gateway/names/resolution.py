@@ -183,7 +183,7 @@ def _refuse_command(command: commands_pb2.Command, names: Names) -> None:
     name = _TARGETS[kind](command) if kind is not None and kind in _TARGETS else ""
     if kind == "create_dataframe_view" and command.create_dataframe_view.is_global and names.tables:
         raise _too_deep("makes a view for other sessions while this one has temporary tables")
-    if name and names.lookup.is_own(parsed(name)):
+    if name and names.is_own(parsed(name)):
         raise _too_deep(f"is a command about [{name}]")
 
 

@@ -20,7 +20,6 @@ Source: seed 001, 5.1.8, 5.1.10 and 5.1.11; Spark: SparkConnectPlanner.executeSQ
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
@@ -34,29 +33,17 @@ from gateway.names.lookup import ONE_PATH, NameLookup, invalid_schema
 from gateway.names.plan_messages import command_texts, messages
 from gateway.names.texts import TextNames
 from gateway.plans import compress_again, decompressed, input_of, parameters_of, remove_positions
-from gateway.session_settings import SessionSettings
 from gateway.sql.names import quoted, session_name
-from workspace.records import TemporaryTable
-from workspace.workspaces import Workspaces
 
 __all__ = ["Names", "invalid_schema"]
 
 _Expression = expressions_pb2.Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """What the names in a session's statements mean.
+class Names(NameLookup):
+    """What the names in a session's statements mean, singly and in whole plans."""
 
-    Attributes:
-        workspaces: All workspaces.
-        tables: The session's temporary tables.
-        settings: The session's.
-    """
-
-    workspaces: Workspaces
-    tables: Sequence[TemporaryTable]
-    settings: SessionSettings
+    __slots__ = ()
 
     def resolve(self, message: Message, aliases: Iterable[str] = ()) -> bool:
         """Resolves all references in a request or plan, in place. Reads files, and may take long.
@@ -68,12 +55,7 @@ class Names:
         Returns: Whether anything was changed.
         Raises: LodgeError, UnreadablePlanError.
         """
-        return _Resolver(self.lookup).resolve(message, aliases)
-
-    @property
-    def lookup(self) -> NameLookup:
-        """What a single name means."""
-        return NameLookup(self.workspaces, self.tables, self.settings)
+        return _Resolver(self).resolve(message, aliases)
 
 
 class _Resolver:

@@ -80,16 +80,16 @@ def published(
     )
 
 
-def taken_over(
-    record: SessionRecord, table: TemporaryTable, write: PendingWrite, replica: ReplicaId
-) -> tuple[SessionRecord, PendingWrite]:
-    """Raises: LodgeError if the write is not another replica's any more."""
+def taken_over(record: SessionRecord, table: TemporaryTable, write: PendingWrite, replica: ReplicaId) -> SessionRecord:
+    """A write that this replica follows from now on.
+
+    Raises: LodgeError if it is not as the caller knows it any more.
+    """
     found = _same(record, table, "It was dropped meanwhile.")
     if write not in found.writes:
         raise table_not_found(table.name, "Another gateway completes it, or it was undone. Try again.")
-    mine = replace(write, replica=replica)
-    writes = tuple(mine if each == write else each for each in found.writes)
-    return with_table(record, replace(found, writes=writes)), mine
+    writes = tuple(replace(each, replica=replica) if each == write else each for each in found.writes)
+    return with_table(record, replace(found, writes=writes))
 
 
 def completed(record: SessionRecord, table: TemporaryTable, write: PendingWrite) -> SessionRecord:

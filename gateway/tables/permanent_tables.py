@@ -17,7 +17,6 @@ owner than the gateway's, for only an owner may change modes.
 Source: seed 001, 5.1.8, 5.2 and 5.4.
 """
 
-import asyncio
 import errno
 import os
 import shutil
@@ -37,7 +36,7 @@ from gateway.tables.plans import ROWS_WRITTEN, with_columns_named, write_plan
 from gateway.tables.records import TableRecords
 from gateway.tables.storage_formats import check_columns, refuse_partitions, storage_format
 from gateway.tables.temporary_tables import AlreadyExistsError, check_partition_columns, named_columns
-from gateway.tables.writes import Execution, TableWrites, statement_lost
+from gateway.tables.writes import Execution, TableWrites, statement_lost, to_its_end
 from workspace.names import is_uuid
 from workspace.public_files import make_public, write_public_file
 from workspace.records import Answer, PendingWrite, ReplicaId, SessionRecord
@@ -125,7 +124,7 @@ class PermanentTables:
             await self._storage.run_slow(placing.place, Path(path))
         except BaseException as error:
             if not placing.is_done:
-                await asyncio.shield(self._undo(session, write))
+                await to_its_end(self._undo(session, write))
                 if new.if_not_exists and isinstance(error, AlreadyExistsError):
                     return ok(False, error.text)
                 raise

@@ -350,7 +350,8 @@ class TemporaryTables:
         await backend.drop_temp_view(name)
 
     async def _check_size(self, session: Session, written: Written, replaced_bytes: int = 0) -> None:
-        check_bytes(self._limits, await self._records.read(session), written.size_bytes, replaced_bytes)
+        if self._limits.session_bytes is not None:
+            check_bytes(self._limits, await self._records.read(session), written.size_bytes, replaced_bytes)
         if self._limits.principal_bytes is not None:
             records = await self._records.of_principal(session.key.principal)
             check_principals_bytes(self._limits, records, written.size_bytes, replaced_bytes)

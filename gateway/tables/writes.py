@@ -212,7 +212,7 @@ class TableWrites:
 
     async def _take(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> None:
         """Makes a write this replica's, so that the former one undoes nothing of it."""
-        await self._records.change(execution.session, lambda record: taken_over(record, table, write, self._replica)[0])
+        await self._records.change(execution.session, lambda record: taken_over(record, table, write, self._replica))
         log.info("statement_taken_over", table=table.name, replica=write.replica)
 
     async def dropped(
@@ -343,7 +343,7 @@ class TableWrites:
         try:
             answer = await work(kept)
         except BaseException as error:  # noqa: BLE001 - whatever it is, what was begun is undone
-            answer = await _to_its_end(self._undo(execution, table, write))
+            answer = await to_its_end(self._undo(execution, table, write))
             if answer is None:
                 failure = _for_client(error, execution, table)
                 raise failure from (None if failure is error else error)
@@ -429,7 +429,7 @@ def _state_of(table: TemporaryTable | None) -> object:
     return None if table is None else (table.state, table.parts)
 
 
-async def _to_its_end(work: Coroutine[Any, Any, _Result]) -> _Result:
+async def to_its_end(work: Coroutine[Any, Any, _Result]) -> _Result:
     """What must not be left half done is waited for, also if the waiting is cancelled."""
     task = asyncio.ensure_future(work)
     while not task.done():

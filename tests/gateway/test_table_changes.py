@@ -107,7 +107,7 @@ def test_what_another_replica_took_over_is_not_undone_by_the_first():
     own = write(1, WriteKind.CREATION)
     claimed = a_record(replace(TABLE, uuid=directory(1), state=TableState.CREATING, parts=(), writes=(own,)))
     table = claimed.tables[0]
-    record, mine = taken_over(claimed, table, own, B)
+    record, mine = taken_over(claimed, table, own, B), replace(own, replica=B)
     assert undone(record, table, own) == record
     with pytest.raises(LodgeError, match="seemed lost"):
         published(record, table, own, rows=1, size_bytes=1)

@@ -6,8 +6,7 @@ them, but must know whether they are about a temporary table.
 Guarantees:
 
 1. No clause is missed that Spark would run as one of ``ChangeKind``, whatever is around it.
-2. What stands in a string, a quoted name or a comment is none. The text of ``EXECUTE IMMEDIATE`` is given as a literal
-   if it is one, and not looked into.
+2. What stands in a string, a quoted name or a comment is none. The text of ``EXECUTE IMMEDIATE`` is not looked into.
 3. The time is linear in the length of the text.
 
 Not guaranteed: that each is one. Where the same words may mean something else (``update`` is a fine name for a column),
@@ -21,7 +20,6 @@ from collections.abc import Callable, Iterator, Sequence
 from gateway.sql.cursor import Cursor
 from gateway.sql.insert import take_insert
 from gateway.sql.modification import take_modification
-from gateway.sql.nested import immediate_literal
 from gateway.sql.query_text import begins_query
 from gateway.sql.recognised import Change, ChangeKind, ModificationKind, TableName
 
@@ -48,8 +46,7 @@ def changes(sql: str, *, double_quoted_identifiers: bool = False) -> Sequence[Ch
     for index, token in enumerate(cursor.all_tokens()):
         cursor.position = index
         if token.keyword == "EXECUTE" and cursor.take("EXECUTE", "IMMEDIATE"):
-            literal = immediate_literal(cursor)
-            listed.append(Change(kind=ChangeKind.EXECUTE_IMMEDIATE, name=None, start=token.start, literal=literal))
+            listed.append(Change(kind=ChangeKind.EXECUTE_IMMEDIATE, name=None, start=token.start))
         elif clause := _CLAUSES.get(token.keyword):
             listed += [Change(kind=kind, name=name, start=token.start) for kind, name in clause(cursor)]
     return listed

@@ -259,30 +259,6 @@ class Explain:
     end: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecuteImmediate:
-    """``EXECUTE IMMEDIATE text [INTO …] [USING …]``.
-
-    Attributes:
-        text_span: Of the expression whose value is the statement.
-        literal: Its value if it is a string, or strings beside each other; else None.
-    """
-
-    text_span: Span
-    literal: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
-    """``[label:] BEGIN …``.
-
-    Attributes:
-        start: Offset of ``BEGIN``.
-    """
-
-    start: int
-
-
 class ModificationKind(enum.Enum):
     """A statement that changes rows, and that no temporary table takes."""
 
@@ -325,8 +301,6 @@ Statement = (
     | AlterRelation
     | CreateView
     | Explain
-    | ExecuteImmediate
-    | Script
     | MergeOrUpdate
     | CacheTableAs
 )
@@ -361,13 +335,11 @@ class Change:
         kind: What it would do.
         name: Of the table or view; None for ``EXECUTE IMMEDIATE``, and where what follows is no name.
         start: Offset of its first word.
-        literal: The text that ``EXECUTE IMMEDIATE`` would run, if it is a literal; else None.
     """
 
     kind: ChangeKind
     name: TableName | None
     start: int
-    literal: str | None = None
 
 
 HasQuery = CreateTemporaryTable | CreateTable | Insert | CreateView | Explain | CacheTableAs

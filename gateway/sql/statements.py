@@ -27,7 +27,6 @@ from gateway.sql.cursor import Cursor
 from gateway.sql.insert import insert, insert_after_from, insert_after_with
 from gateway.sql.lexer import blanked, skip_blank
 from gateway.sql.modification import alter, drop, merge_or_update, truncate
-from gateway.sql.nested import execute_immediate, script
 from gateway.sql.recognised import (
     AlterRelation,
     CacheTableAs,
@@ -38,7 +37,6 @@ from gateway.sql.recognised import (
     CreateView,
     DropTable,
     DropView,
-    ExecuteImmediate,
     Explain,
     HasQuery,
     IdentifierClause,
@@ -47,7 +45,6 @@ from gateway.sql.recognised import (
     ModificationKind,
     Name,
     RelationKind,
-    Script,
     ShowCreateTable,
     ShowTables,
     ShowTemporaryTables,
@@ -69,7 +66,6 @@ __all__ = [
     "CreateView",
     "DropTable",
     "DropView",
-    "ExecuteImmediate",
     "Explain",
     "HasQuery",
     "IdentifierClause",
@@ -79,7 +75,6 @@ __all__ = [
     "Name",
     "Position",
     "RelationKind",
-    "Script",
     "ShowCreateTable",
     "ShowTables",
     "ShowTemporaryTables",
@@ -132,15 +127,13 @@ def query_only(sql: str, statement: HasQuery) -> str:
 
 
 def _reader(sql: str, start: int) -> Callable[[Cursor], Statement | None] | None:
-    """What reads the statement, if its first word, or what follows a label, says that it may be one."""
+    """What reads the statement, if its first word says that it may be one."""
     first = _WORD.match(sql, start)
     if first is None:
-        return script if sql[start : start + 1] in ("`", '"') else None
+        return None
     word = first.group().upper()
     if word in _AFTER_QUERY_PARTS:
         return _AFTER_QUERY_PARTS[word] if "INSERT" in sql.upper() else None
-    if sql.startswith(":", skip_blank(sql, first.end())):
-        return script
     return _READERS.get(word)
 
 
@@ -187,12 +180,10 @@ _AFTER_QUERY_PARTS: dict[str, Callable[[Cursor], Statement | None]] = {
 }
 _READERS: dict[str, Callable[[Cursor], Statement | None]] = {
     "ALTER": alter,
-    "BEGIN": script,
     "CACHE": cache_table,
     "CREATE": _create,
     "DELETE": merge_or_update,
     "DROP": drop,
-    "EXECUTE": execute_immediate,
     "EXPLAIN": _explain,
     "INSERT": insert,
     "MERGE": merge_or_update,

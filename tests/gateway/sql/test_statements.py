@@ -19,14 +19,12 @@ from gateway.sql.statements import (
     CreateView,
     DropTable,
     DropView,
-    ExecuteImmediate,
     Explain,
     HasQuery,
     IdentifierClause,
     Insert,
     MergeOrUpdate,
     Name,
-    Script,
     ShowCreateTable,
     ShowTables,
     ShowTemporaryTables,
@@ -56,8 +54,6 @@ from gateway.sql.statements import (
         ("alter table t rename to u", AlterRelation),
         ("create view v as select 1", CreateView),
         ("explain create temp table t as select 1", Explain),
-        ("execute immediate 'select 1'", ExecuteImmediate),
-        ("begin select 1; end", Script),
         ("merge into t using s on true when matched then delete", MergeOrUpdate),
         ("update t set a = 1", MergeOrUpdate),
         ("delete from t", MergeOrUpdate),
@@ -247,7 +243,6 @@ def test_double_quotes_hold_a_name_where_the_session_says_so() -> None:
     assert statement.name.parts == ("t",)
     assert parsed('"t"', double_quoted_identifiers=True) == ("t",)
     assert recognise('drop table "t"') is None
-    assert isinstance(recognise('"x": begin end', double_quoted_identifiers=True), Script)
 
 
 @pytest.mark.parametrize(

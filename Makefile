@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup prerequisites demo test check format lock bench-engine bench-gateway bench-temp-tables drift-table format-docs clean
+.PHONY: help setup prerequisites demo test check format lock bench-engine bench-gateway bench-temp-tables bench-reaper drift-table format-docs cluster cluster-down cluster-programs clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -49,11 +49,23 @@ bench-gateway: setup ## Compare Spark Connect through Lodge with Spark Connect a
 bench-temp-tables: setup ## Compare temporary tables with the same done by hand
 	@$(BIN)/python benchmarks/temporary_tables.py
 
+bench-reaper: setup ## Compare the reaper with what is configured, and with peers, on a test cluster (needs Go)
+	@$(BIN)/python -m benchmarks.reaper
+
 drift-table: setup ## Write the table of docs/explanation/schema-drift.md anew: Lodge and others, side by side
 	@$(BIN)/python -m scripts.drift_table
 
 format-docs: setup ## Write the options in docs/reference/formats.md anew from the code
 	@$(BIN)/python -m scripts.format_docs
+
+cluster: setup ## Start a Kubernetes API of your own in the background, and print how to reach it
+	@$(BIN)/python -m tests.cluster up
+
+cluster-down: setup ## End it and leave nothing of it
+	@$(BIN)/python -m tests.cluster down
+
+cluster-programs: setup ## Build the programs of the test cluster, which the first test run does otherwise (needs Go)
+	@$(BIN)/python -m tests.cluster programs
 
 clean: ## Remove everything that the other targets made
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -15,6 +15,8 @@ import pyspark
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["tests.cluster.plugin"]
+
 settings.register_profile("lodge", deadline=None)  # how long an example takes says what else the machine does
 settings.load_profile("lodge")
 

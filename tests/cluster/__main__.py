@@ -1,0 +1,133 @@
+"""The test cluster for a developer: what ``make cluster``, ``cluster-down`` and ``cluster-programs`` call.
+
+The cluster lives in one directory below the user's cache directory and belongs to a process in the background, which
+holds a lock on that directory: so there is at most one, and whoever looks knows whether it lives.
+"""
+
+import argparse
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cluster.builds import PROGRAMS, ProgramError, build, cache_directory
+from tests.cluster.cluster import PROGRAMS_OF_A_CLUSTER, Cluster
+from tests.cluster.processes import ClusterError, wait_until
+
+REPOSITORY = Path(__file__).parents[2]
+UP_SECONDS = 180.0
+DOWN_SECONDS = 60.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.cluster", description="A real Kubernetes API for trying out."
+    )
+    commands = parser.add_subparsers(required=True)
+    for name, command, help_line in (
+        ("up", up, "start the cluster unless it runs, and print how to reach it"),
+        ("down", down, "end it and remove all of it but the programs"),
+        ("programs", programs, "build what is missing"),
+        ("run", run, "be the process in the background"),
+    ):
+        commands.add_parser(name, help=help_line).set_defaults(command=command)
+    try:
+        return parser.parse_args().command(cache_directory() / "developer")
+    except (ClusterError, ProgramError) as error:
+        _tell(str(error))
+        return 1
+
+
+def up(place: Path) -> int:
+    """Prints only what a shell may evaluate to standard output."""
+    if not _lives(place):
+        shutil.rmtree(place, ignore_errors=True)
+        build(PROGRAMS_OF_A_CLUSTER, announce=_tell)
+        _tell("Starting a cluster ...")
+        _start_in_background()
+    wait_until((place / "ready").exists, f"the cluster in {place} is ready", UP_SECONDS)
+    print(f"export KUBECONFIG={place / 'kubeconfig'}")
+    return 0
+
+
+def down(place: Path) -> int:
+    if not _lives(place):
+        shutil.rmtree(place, ignore_errors=True)
+        return 0
+    process = place / "process"
+    wait_until(lambda: process.exists() and process.read_text(), f"{process} is written", UP_SECONDS)
+    os.kill(int(process.read_text()), signal.SIGTERM)
+    wait_until(lambda: not place.exists(), f"the cluster in {place} has ended", DOWN_SECONDS)
+    return 0
+
+
+def programs(_: Path) -> int:
+    build(PROGRAMS, announce=_tell)
+    return 0
+
+
+def run(place: Path) -> int:
+    """Runs a cluster with one node until it is told to end; what it writes while it starts tells what went wrong."""
+    place.mkdir(parents=True, exist_ok=True)
+    directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    (place / "process").write_text(str(os.getpid()))
+    with Cluster(scheduler=True, directory=place) as cluster:
+        cluster.node("node-1")
+        (place / "ready").touch()
+        silence = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(silence, stream.fileno())
+        signal.pause()
+    return 0
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _start_in_background() -> None:
+    """Returns when the cluster runs and its process has let go of our output.
+
+    Raises:
+        ClusterError: It did not start.
+    """
+    command = [sys.executable, "-m", "tests.cluster", "run"]
+    process = subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    output = process.stdout.read().decode(errors="replace")
+    if not _lives(cache_directory() / "developer"):
+        raise ClusterError(f"The cluster did not start:\n{output}")
+
+
+def _lives(place: Path) -> bool:
+    """Whether a process holds the place."""
+    try:
+        directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(directory, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(directory)
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

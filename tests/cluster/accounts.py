@@ -1,0 +1,83 @@
+"""Service accounts of the test cluster: their tokens, and rights that are theirs alone."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kubernetes.client import ApiClient, CoreV1Api, RbacAuthorizationV1Api
+
+from tests.cluster.kubeconfig import Server
+
+TOKEN_SECONDS = 3600
+REVOKED_SECONDS = 10
+"""So long the API server may still take a revoked token: it remembers tokens that it checked."""
+
+Rule = Mapping[str, Sequence[str]]
+"""As in a Role: ``{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}``."""
+
+
+class ServiceAccount:
+    """A service account, and a kubeconfig file for it whose token is in a file beside it, as in a real pod.
+
+    Attributes:
+        kubeconfig: Names the token file, so that clients see a rotation.
+        token_file: The token that holds now.
+    """
+
+    def __init__(self, namespace: str, name: str, client: ApiClient, server: Server, directory: Path) -> None:
+        self.namespace = namespace
+        self.name = name
+        self._core = CoreV1Api(client)
+        self._rights = RbacAuthorizationV1Api(client)
+        place = directory / f"{namespace}-{name}-{secrets.token_hex(4)}"
+        self.token_file = place.with_suffix(".token")
+        self._proof = self._write_token()
+        self.kubeconfig = server.write_kubeconfig(
+            place.with_suffix(".kubeconfig"), {"tokenFile": str(self.token_file)}, namespace
+        )
+
+    @property
+    def token(self) -> str:
+        return self.token_file.read_text()
+
+    def allow(self, *rules: Rule) -> None:
+        """Grants rights in the account's own namespace, beside those that it has."""
+        role = self._rights.create_namespaced_role(self.namespace, self._role(rules))
+        self._rights.create_namespaced_role_binding(self.namespace, self._binding("Role", role.metadata.name))
+
+    def allow_everywhere(self, *rules: Rule) -> None:
+        """Grants rights in all namespaces, and to what stands in none."""
+        role = self._rights.create_cluster_role(self._role(rules))
+        self._rights.create_cluster_role_binding(self._binding("ClusterRole", role.metadata.name))
+
+    def rotate(self) -> None:
+        """Puts a new token into the file, at once and whole, and revokes the old one; see `REVOKED_SECONDS`."""
+        old, self._proof = self._proof, self._write_token()
+        self._core.delete_namespaced_secret(old, self.namespace)
+
+    def revoke(self) -> None:
+        """Leaves the account with a token that is refused; see `REVOKED_SECONDS`."""
+        self._core.delete_namespaced_secret(self._proof, self.namespace)
+
+    def _role(self, rules: Sequence[Rule]) -> Mapping[str, Any]:
+        return {"metadata": {"generateName": f"{self.name}-"}, "rules": [dict(rule) for rule in rules]}
+
+    def _binding(self, kind: str, role: str) -> Mapping[str, Any]:
+        return {
+            "metadata": {"name": role},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+            "subjects": [{"kind": "ServiceAccount", "namespace": self.namespace, "name": self.name}],
+        }
+
+    def _write_token(self) -> str:
+        """A token holds as long as the secret it is bound to exists. Returns: the secret's name."""
+        secret = self._core.create_namespaced_secret(self.namespace, {"metadata": {"generateName": f"{self.name}-"}})
+        bound_to = {"apiVersion": "v1", "kind": "Secret", "name": secret.metadata.name, "uid": secret.metadata.uid}
+        request = {"spec": {"audiences": [], "expirationSeconds": TOKEN_SECONDS, "boundObjectRef": bound_to}}
+        answer = self._core.create_namespaced_service_account_token(self.name, self.namespace, request)
+        new = self.token_file.with_suffix(".new")
+        new.touch(mode=0o600)
+        new.write_text(answer.status.token)
+        new.replace(self.token_file)
+        return secret.metadata.name

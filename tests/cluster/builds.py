@@ -1,0 +1,179 @@
+"""The programs of the test cluster, built by Go from the pinned modules in ``programs/``.
+
+Each folder there is a Go module of its own, so that a program is built with the dependencies that its authors chose.
+What is built is kept in the user's cache directory, below a key of all that went into it: changed pins are built anew,
+and two checkouts with the same pins share the programs.
+
+Guarantees:
+
+1. A program that ``KUBEBUILDER_ASSETS`` has is used as it is; it is the habit of Kubernetes' own test tools.
+2. A half-built program is never seen, whatever ends the build.
+3. Two runs at once build a program once.
+"""
+
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.cluster.processes import DIES_WITH_PARENT
+
+MODULES = Path(__file__).with_name("programs")
+_KUBERNETES_VERSION = re.compile(r"^\s*k8s\.io/kubernetes v((\d+)\.(\d+)\.\d+)$", re.MULTILINE)
+
+
+class ProgramError(Exception):
+    """A program of the test cluster is not to be had.
+
+    - `MissingGoError`
+    - `FailedBuildError`
+    """
+
+
+class MissingGoError(ProgramError):
+    """Programs are missing, and so is Go, which would build them."""
+
+    def __init__(self, programs: Sequence[str]) -> None:
+        super().__init__(
+            f"Go is missing, so {', '.join(programs)} cannot be built: install Go 1.26 or later, "
+            "or let KUBEBUILDER_ASSETS name a directory with these programs."
+        )
+        self.programs = programs
+
+
+class FailedBuildError(ProgramError):
+    """Go did not build a program."""
+
+    def __init__(self, program: str, output: str) -> None:
+        super().__init__(f"Go did not build {program}:\n{output[-4000:]}")
+        self.program = program
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where a program comes from: a folder of ``programs/``, and a package that this module can build."""
+
+    module: str
+    package: str
+
+
+_SOURCES = {
+    "etcd": _Source("etcd", "."),
+    "kube-apiserver": _Source("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    "kube-controller-manager": _Source("kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+    "kube-scheduler": _Source("kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler"),
+    "kwok": _Source("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+    "versitygw": _Source("versitygw", "github.com/versity/versitygw/cmd/versitygw"),
+    "gofakes3": _Source("gofakes3", "github.com/johannesboyne/gofakes3/cmd/gofakes3"),
+    "helm": _Source("helm", "helm.sh/helm/v4/cmd/helm"),
+    "kubeconform": _Source("kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform"),
+}
+
+PROGRAMS = tuple(_SOURCES)
+
+
+def cache_directory() -> Path:
+    """Where programs, and the cluster of ``make cluster``, are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lodge" / "cluster"
+
+
+def program(name: str) -> Path:
+    """Where a program is.
+
+    Raises:
+        MissingGoError: It is not there yet; `build` has not been called, or could not build it.
+    """
+    for place in _places(name):
+        if os.access(place, os.X_OK):
+            return place
+    raise MissingGoError([name])
+
+
+def missing(names: Sequence[str]) -> Sequence[str]:
+    """Those programs that are neither given nor built."""
+    return [name for name in names if not any(os.access(place, os.X_OK) for place in _places(name))]
+
+
+def can_build() -> bool:
+    """Whether there is Go."""
+    return shutil.which("go") is not None
+
+
+def build(names: Sequence[str], announce: Callable[[str], object]) -> None:
+    """Builds those of the programs that are missing; minutes for each when Go's own cache is empty too.
+
+    Raises:
+        MissingGoError: There is no Go.
+        FailedBuildError: Go refused.
+    """
+    absent = missing(names)
+    if absent and not can_build():
+        raise MissingGoError(absent)
+    for name in absent:
+        source = _SOURCES[name]
+        target = _cached(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.parent / ".lock"):
+            if missing([name]):
+                announce(f"Building {name} into {target.parent}; once, and it takes minutes ...")
+                _build(name, source, target)
+
+
+def _build(name: str, source: _Source, target: Path) -> None:
+    half_built = target.with_name(f".{name}")
+    go = shutil.which("go") or "go"
+    result = subprocess.run(
+        [*DIES_WITH_PARENT, go, "build", "-o", half_built, *_flags(source.module), source.package],
+        cwd=MODULES / source.module,
+        env=os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    if result.returncode != 0:
+        raise FailedBuildError(name, result.stdout.decode(errors="replace"))
+    half_built.rename(target)
+
+
+def _places(name: str) -> Iterator[Path]:
+    if assets := os.environ.get("KUBEBUILDER_ASSETS"):
+        yield Path(assets) / name
+    yield _cached(name)
+
+
+def _cached(name: str) -> Path:
+    module = _SOURCES[name].module
+    return cache_directory() / f"{module}-{_key(module)}" / name
+
+
+@cache
+def _key(module: str) -> str:
+    inputs = [" ".join(_flags(module)), platform.system(), platform.machine()]
+    inputs += [path.read_text() for path in sorted((MODULES / module).iterdir())]
+    return hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:12]
+
+
+def _flags(module: str) -> Sequence[str]:
+    """The version is what the API server says of itself, which clients judge features by."""
+    variables = ""
+    if found := _KUBERNETES_VERSION.search((MODULES / module / "go.mod").read_text()):
+        version, major, minor = found.groups()
+        values = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
+        variables = "".join(f" -X k8s.io/component-base/version.{key}={value}" for key, value in values.items())
+    return ["-mod=readonly", "-buildvcs=false", f"-ldflags=-s -w{variables}"]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Holds a lock that ends with this process, however it ends."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

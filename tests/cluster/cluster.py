@@ -1,0 +1,131 @@
+"""A real Kubernetes control plane on loopback, with simulated nodes, for as long as a test needs it.
+
+Guarantees:
+
+1. What it started has ended, and its directory is gone, when it is left; also when the run is ended by SIGKILL.
+2. It is at the same address, with the same objects, after its API server was stopped and started again.
+3. Only the administrator may do everything; any other account has the rights that it was given (RBAC).
+
+What it does not have: containers (a pod on a simulated node is said to run), a network of pods, and Services that
+lead anywhere.
+"""
+
+import secrets
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from kubernetes import config
+from kubernetes.client import ApiClient, CoreV1Api
+from kubernetes.client.exceptions import ApiException
+
+from tests.cluster import manifests
+from tests.cluster.accounts import ServiceAccount
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.directories import owned_directory
+from tests.cluster.kubeconfig import Server
+from tests.cluster.nodes import Node
+from tests.cluster.processes import Process, wait_until
+
+PROGRAMS_OF_A_CLUSTER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+NAMESPACE_SECONDS = 30.0
+
+
+class Cluster:
+    """A cluster for ``with``: etcd, the API server and the controller manager.
+
+    Args:
+        scheduler: Binds pods to nodes, for tests of Deployments; pods of `Node.pod` need none.
+        directory: Where it lives; None for a temporary place. It is removed in the end.
+
+    Attributes:
+        directory: Where it lives; the logs of its processes are there.
+    """
+
+    def __init__(self, *, scheduler: bool = False, directory: Path | None = None) -> None:
+        self._has_scheduler = scheduler
+        self._place = directory
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.directory = stack.enter_context(owned_directory(self._place))
+            self._plane = ControlPlane(self.directory)
+            processes = [self._plane.etcd, self._plane.api_server, self._plane.controller_manager]
+            if self._has_scheduler:
+                processes.append(self._plane.scheduler)
+            for process in processes:
+                stack.callback(process.kill)
+                process.start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def kubeconfig(self) -> Path:
+        """For the administrator."""
+        return self._plane.kubeconfig
+
+    @property
+    def server(self) -> Server:
+        """The address of the API, and the file of its certificate authority."""
+        return self._plane.server
+
+    @property
+    def api_server(self) -> Process:
+        """To be stopped or paused for a while; what is stored stays."""
+        return self._plane.api_server
+
+    @property
+    def etcd(self) -> Process:
+        """To be paused for a while: the API server then answers, and fails."""
+        return self._plane.etcd
+
+    @cached_property
+    def client(self) -> ApiClient:
+        """The administrator's."""
+        return config.new_client_from_config(str(self.kubeconfig))
+
+    def apply(self, objects: Iterable[Mapping[str, Any]], namespace: str | None = None) -> None:
+        """Applies manifests, in their order; those without a namespace of their own go into this one.
+
+        A definition of custom resources is waited for, so that objects of its kind may follow at once.
+        """
+        manifests.apply(self.client, objects, namespace, self.directory / "discovery.json")
+
+    def namespace(self, prefix: str = "test") -> str:
+        """Makes a new namespace. Returns: its name."""
+        core = CoreV1Api(self.client)
+        name = f"{prefix}-{secrets.token_hex(4)}"
+        core.create_namespace({"metadata": {"name": name}})
+        wait_until(lambda: self._has_default_account(core, name), f"namespace {name} is complete", NAMESPACE_SECONDS)
+        return name
+
+    def delete_namespace(self, name: str) -> None:
+        """Begins to delete a namespace with all that is in it, and does not wait."""
+        CoreV1Api(self.client).delete_namespace(name)
+
+    def service_account(self, namespace: str, name: str) -> ServiceAccount:
+        """An account of this name, which is made if it is not there; it has no rights but what it had."""
+        try:
+            CoreV1Api(self.client).create_namespaced_service_account(namespace, {"metadata": {"name": name}})
+        except ApiException as error:
+            if error.status != 409:
+                raise
+        return ServiceAccount(namespace, name, self.client, self.server, self.directory)
+
+    def node(self, name: str | None = None) -> Node:
+        """A node that has joined and is ready; it stays until `Node.remove` or the end of the cluster."""
+        node = Node(name or f"node-{secrets.token_hex(4)}", self.client, self.kubeconfig, self.directory)
+        self._stack.callback(node.kill)
+        node.start()
+        return node
+
+    @staticmethod
+    def _has_default_account(core: CoreV1Api, namespace: str) -> bool:
+        accounts = core.list_namespaced_service_account(namespace).items
+        return any(account.metadata.name == "default" for account in accounts)

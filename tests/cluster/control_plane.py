@@ -1,0 +1,133 @@
+"""The command lines of Kubernetes' own control plane, on loopback and for tests: quick, and honest about rights.
+
+The API server makes its own certificate authority and certificate at its first start and keeps them over restarts.
+The key of the certificate also signs service accounts' tokens.
+"""
+
+import http.client
+import secrets
+import ssl
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+
+from tests.cluster.builds import program
+from tests.cluster.kubeconfig import Server
+from tests.cluster.ports import free_port
+from tests.cluster.processes import Process
+
+NODE_GRACE_SECONDS = 8
+"""So long may a node be silent before it is not ready."""
+
+_PROBE_SECONDS = 2.0
+
+
+class ControlPlane:
+    """The processes of a control plane; none runs until it is started, and the API server needs etcd.
+
+    Attributes:
+        server: Where the API is.
+        kubeconfig: For the cluster's administrator.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._certificates = directory / "certificates"
+        self._certificate, self._key = self._certificates / "apiserver.crt", self._certificates / "apiserver.key"
+        self._port = free_port()
+        self.server = Server(f"https://127.0.0.1:{self._port}", self._certificate)
+        self._administrator = secrets.token_urlsafe()
+        self.kubeconfig = self.server.write_kubeconfig(directory / "kubeconfig", {"token": self._administrator})
+        self._store = f"http://127.0.0.1:{free_port()}"
+
+    @cached_property
+    def etcd(self) -> Process:
+        between_peers = f"http://127.0.0.1:{free_port()}"
+        return self._process(
+            "etcd",
+            f"--data-dir={self._directory / 'etcd'}",
+            f"--listen-client-urls={self._store}",
+            f"--advertise-client-urls={self._store}",
+            f"--listen-peer-urls={between_peers}",
+            f"--initial-advertise-peer-urls={between_peers}",
+            f"--initial-cluster=default={between_peers}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+        )
+
+    @cached_property
+    def api_server(self) -> Process:
+        tokens = self._directory / "tokens.csv"
+        tokens.touch(mode=0o600)
+        tokens.write_text(f"{self._administrator},administrator,administrator,system:masters\n")
+        return self._server(
+            "kube-apiserver",
+            self._port,
+            "/readyz",
+            self._certificate,
+            f"--etcd-servers={self._store}",
+            "--advertise-address=127.0.0.1",
+            f"--token-auth-file={tokens}",
+            "--authorization-mode=RBAC",
+            f"--service-account-key-file={self._key}",
+            f"--service-account-signing-key-file={self._key}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            "--service-cluster-ip-range=127.96.0.0/16",
+            "--endpoint-reconciler-type=none",
+        )
+
+    @cached_property
+    def controller_manager(self) -> Process:
+        return self._server(
+            "kube-controller-manager",
+            free_port(),
+            "/healthz",
+            self._certificates / "kube-controller-manager.crt",
+            f"--kubeconfig={self.kubeconfig}",
+            "--leader-elect=false",
+            "--controllers=*,-nodeipam,-service-lb-controller",
+            "--node-monitor-period=1s",
+            f"--node-monitor-grace-period={NODE_GRACE_SECONDS}s",
+            "--node-eviction-rate=10",  # by default a second node that fails would wait for 10 s
+            f"--root-ca-file={self._certificate}",
+            f"--service-account-private-key-file={self._key}",
+        )
+
+    @cached_property
+    def scheduler(self) -> Process:
+        return self._server(
+            "kube-scheduler",
+            free_port(),
+            "/healthz",
+            self._certificates / "kube-scheduler.crt",
+            f"--kubeconfig={self.kubeconfig}",
+            "--leader-elect=false",
+        )
+
+    def _server(self, name: str, port: int, readiness: str, certificate: Path, *arguments: str) -> Process:
+        """One that tells by HTTPS whether it is ready."""
+        return self._process(
+            name,
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--cert-dir={self._certificates}",
+            *arguments,
+            is_ready=lambda: _answers(port, readiness, certificate),
+        )
+
+    def _process(self, name: str, *arguments: str, is_ready: Callable[[], bool] = lambda: True) -> Process:
+        return Process([program(name), *arguments], self._directory / f"{name}.log", is_ready=is_ready)
+
+
+def _answers(port: int, path: str, certificate: Path) -> bool:
+    """Whether it says that it is ready; its certificate is checked."""
+    try:
+        context = ssl.create_default_context(cafile=certificate)
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=_PROBE_SECONDS, context=context)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().status == http.HTTPStatus.OK
+        finally:
+            connection.close()
+    except (OSError, http.client.HTTPException):
+        return False

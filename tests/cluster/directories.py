@@ -1,0 +1,22 @@
+"""Directories that are gone when their owner is, however it ended."""
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_SWEEP = 'cat >/dev/null; for _ in $(seq 100); do rm -rf -- "$1" && exit; sleep 0.1; done'
+"""Its input ends when the owner closes it or dies; until the owner's processes are dead too, they may write more."""
+
+
+@contextmanager
+def owned_directory(path: Path | None = None) -> Iterator[Path]:
+    """Makes a directory, or a temporary one, which ends with the context and also with a SIGKILL of this process."""
+    if path is None:
+        path = Path(tempfile.mkdtemp(prefix="lodge-cluster-"))
+    path.mkdir(exist_ok=True)
+    command = ["sh", "-c", _SWEEP, "sh", str(path)]
+    nothing = subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, start_new_session=True):
+        yield path

@@ -1,0 +1,34 @@
+"""The files by which clients find the test cluster, and who they are there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where the API is.
+
+    Attributes:
+        url: On loopback; it stays the same over restarts.
+        ca_file: What its certificate is checked by.
+    """
+
+    url: str
+    ca_file: Path
+
+    def write_kubeconfig(self, path: Path, user: Mapping[str, str], namespace: str = "default") -> Path:
+        """Writes a file for one user, who is given as the file format does: ``token`` or ``tokenFile``."""
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": {"server": self.url, "certificate-authority": str(self.ca_file)}}],
+            "users": [{"name": "user", "user": dict(user)}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "user", "namespace": namespace}}],
+            "current-context": "test",
+        }
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(content, sort_keys=False))
+        return path

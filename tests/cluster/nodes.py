@@ -1,0 +1,115 @@
+"""Simulated nodes, each by a process of its own, so that one can fail while others live.
+
+All that the control plane sees is real: the node's lease stops, the node becomes not ready and is tainted, and its pods
+are marked for deletion and stay, since nobody is there to end them. Two rules of Kubernetes are worth knowing:
+
+- The default tolerations keep a pod on a failed node for 300 s; `Node.pod` takes a shorter time.
+- When it finds *all* nodes silent, the control plane takes the fault for its own and means to evict nothing. So a test
+  of eviction needs a second node that lives.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from kubernetes.client import ApiClient, CoreV1Api, V1Pod
+
+from tests.cluster.builds import program
+from tests.cluster.control_plane import NODE_GRACE_SECONDS
+from tests.cluster.processes import Process, wait_until
+
+READY_SECONDS = 60.0
+_STAGES = Path(__file__).with_name("nodes.yaml")
+
+
+class Node:
+    """A node of the cluster, made by `tests.cluster.cluster.Cluster.node`."""
+
+    def __init__(self, name: str, client: ApiClient, kubeconfig: Path, directory: Path) -> None:
+        self.name = name
+        self._core = CoreV1Api(client)
+        command = [
+            program("kwok"),
+            f"--kubeconfig={kubeconfig}",
+            f"--config={_STAGES}",
+            "--manage-all-nodes=false",
+            f"--manage-single-node={name}",
+            f"--node-lease-duration-seconds={NODE_GRACE_SECONDS}",
+        ]
+        self._kwok = Process(command, directory / f"node-{name}.log", is_ready=self.is_ready)
+
+    def start(self) -> None:
+        """Joins the cluster and waits until it is ready."""
+        self._core.create_node({"metadata": {"name": self.name, "labels": {"kubernetes.io/hostname": self.name}}})
+        self._kwok.start()
+
+    def remove(self) -> None:
+        """Leaves the cluster, as a machine that will not come back and is deleted."""
+        self.kill()
+        self._core.delete_node(self.name)
+
+    def kill(self) -> None:
+        """Ends its process and leaves its traces in the cluster."""
+        self._kwok.kill()
+
+    def fail(self) -> None:
+        """It goes silent, at once and without a word; the cluster notices after `NODE_GRACE_SECONDS`."""
+        self._kwok.pause()
+
+    def recover(self) -> None:
+        """It beats again, and does what it missed."""
+        self._kwok.resume()
+
+    def is_ready(self) -> bool:
+        """As the control plane sees it."""
+        conditions = self._core.read_node_status(self.name).status.conditions or ()
+        return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
+
+    def wait_until_ready(self) -> None:
+        wait_until(self.is_ready, f"node {self.name} is ready", READY_SECONDS)
+
+    def wait_until_lost(self) -> None:
+        """Waits until the control plane has noticed that it failed, and has tainted it as unreachable."""
+        wait_until(self._is_lost, f"node {self.name} is not ready and unreachable", READY_SECONDS)
+
+    def pod(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        service_account: str = "default",
+        unreachable_seconds: int = 300,
+    ) -> V1Pod:
+        """Runs a pod on this node.
+
+        Args:
+            unreachable_seconds: So long it is kept after the control plane has lost the node.
+
+        Returns:
+            The running pod.
+        """
+        tolerations = [
+            {"key": f"node.kubernetes.io/{key}", "effect": "NoExecute", "tolerationSeconds": unreachable_seconds}
+            for key in ("not-ready", "unreachable")
+        ]
+        spec = {
+            "nodeName": self.name,
+            "serviceAccountName": service_account,
+            "containers": [{"name": "main", "image": "lodge.test/simulated"}],
+            "tolerations": [{"operator": "Exists", **toleration} for toleration in tolerations],
+        }
+        self._core.create_namespaced_pod(
+            namespace, {"metadata": {"name": name, "labels": dict(labels or {})}, "spec": spec}
+        )
+        wait_until(
+            lambda: self._core.read_namespaced_pod(name, namespace).status.phase == "Running",
+            f"pod {namespace}/{name} runs on node {self.name}",
+            READY_SECONDS,
+        )
+        return self._core.read_namespaced_pod(name, namespace)
+
+    def _is_lost(self) -> bool:
+        taints = self._core.read_node(self.name).spec.taints or ()
+        return not self.is_ready() and any(
+            taint.key == "node.kubernetes.io/unreachable" and taint.effect == "NoExecute" for taint in taints
+        )

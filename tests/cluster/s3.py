@@ -1,0 +1,98 @@
+"""An S3 server over a directory of this machine, for tests of workspaces in an object store."""
+
+import http.client
+import secrets
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from pyarrow.fs import S3FileSystem
+
+from tests.cluster.builds import program
+from tests.cluster.directories import owned_directory
+from tests.cluster.ports import free_port
+from tests.cluster.processes import Process
+
+REGION = "us-east-1"
+_PROBE_SECONDS = 2.0
+
+
+class S3Server:
+    """A server for ``with``; it ends, and what it stored is removed, as `tests.cluster.cluster.Cluster` does.
+
+    Attributes:
+        endpoint: Where it listens, ``host:port``; plain HTTP.
+        access_key: Of its only account, with `secret_key`.
+        process: To be stopped or paused for a while; what is stored stays.
+    """
+
+    def __init__(self) -> None:
+        self._port = free_port()
+        self.endpoint = f"127.0.0.1:{self._port}"
+        self.access_key = "lodge"
+        self.secret_key = secrets.token_urlsafe()
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            directory = stack.enter_context(owned_directory())
+            self.process = self._process(directory)
+            stack.callback(self.process.kill)
+            self.process.start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.endpoint}"
+
+    def filesystem(self) -> S3FileSystem:
+        """As any client would open it."""
+        return S3FileSystem(
+            access_key=self.access_key,
+            secret_key=self.secret_key,
+            endpoint_override=self.endpoint,
+            scheme="http",
+            region=REGION,
+            allow_bucket_creation=True,
+        )
+
+    def bucket(self, prefix: str = "test") -> str:
+        """Makes a new bucket. Returns: its name."""
+        name = f"{prefix}-{secrets.token_hex(4)}"
+        self.filesystem().create_dir(name)
+        return name
+
+    def _process(self, directory: Path) -> Process:
+        objects, attributes = directory / "objects", directory / "attributes"
+        for path in (objects, attributes):
+            path.mkdir()
+        command = [
+            program("versitygw"),
+            f"--port={self.endpoint}",
+            f"--region={REGION}",
+            "--health=/health",
+            "--quiet",
+            "posix",
+            f"--sidecar={attributes}",  # not every file system of a temporary directory has extended attributes
+            objects,
+        ]
+        return Process(
+            command,
+            directory / "versitygw.log",
+            is_ready=self._answers,
+            environment={"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key},
+        )
+
+    def _answers(self) -> bool:
+        connection = http.client.HTTPConnection(self.endpoint, timeout=_PROBE_SECONDS)
+        try:
+            connection.request("GET", "/health")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()

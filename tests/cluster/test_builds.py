@@ -1,0 +1,106 @@
+"""Programs are built once and seen whole, and their absence is told."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import builds
+
+REPOSITORY = Path(__file__).parents[2]
+GO_THAT_BUILDS = """
+echo built >> "$0.calls"
+sleep 0.2
+echo '#!/bin/sh' > "$3"
+chmod +x "$3"
+"""
+GO_THAT_FAILS_HALF_WAY = """
+echo '#!/bin/sh' > "$3"
+chmod +x "$3"
+echo 'no space left' >&2
+exit 1
+"""
+TESTS = """
+def test_of_kubernetes(cluster):
+    pass
+
+def test_of_something_else():
+    pass
+"""
+
+
+@pytest.fixture
+def go(tmp_path, monkeypatch):
+    """Puts a Go in place of the real one; where there is none at first, nor any program."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+
+    def put(script: str) -> Path:
+        file = tmp_path / "go"
+        file.write_text(f"#!/bin/sh\nPATH={os.defpath}\n{script}")
+        file.chmod(0o755)
+        return file
+
+    return put
+
+
+def test_two_runs_at_once_build_a_program_once(go):
+    calls = Path(f"{go(GO_THAT_BUILDS)}.calls")
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda _: builds.build(["etcd", "kwok"], announce=str), range(4)))
+    assert calls.read_text().count("built") == 2
+    assert os.access(builds.program("etcd"), os.X_OK)
+
+
+def test_a_program_whose_build_failed_is_not_seen(go):
+    go(GO_THAT_FAILS_HALF_WAY)
+    with pytest.raises(builds.FailedBuildError, match="etcd:\nno space left"):
+        builds.build(["etcd"], announce=str)
+    assert builds.missing(["etcd"]) == ["etcd"]
+
+
+def test_a_given_program_is_used_and_needs_no_go(go, tmp_path, monkeypatch):
+    assets = tmp_path / "assets"
+    assets.mkdir()
+    (assets / "etcd").symlink_to("/bin/true")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
+    builds.build(["etcd"], announce=str)
+    assert builds.program("etcd") == assets / "etcd"
+    with pytest.raises(builds.MissingGoError, match="Go is missing, so kwok cannot be built"):
+        builds.build(["etcd", "kwok"], announce=str)
+
+
+def pytest_without_go(tmp_path, **environment: str) -> tuple[int, list[str]]:
+    """The exit status and the lines of a run of two tests, of which one needs a cluster."""
+    file = tmp_path / "test_two.py"
+    file.write_text(TESTS)
+    variables = {name: value for name, value in os.environ.items() if name != "CI"}
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", os.devnull, "-p", "tests.cluster.plugin", str(file)],
+        cwd=REPOSITORY,
+        env=variables | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return result.returncode, result.stdout.splitlines()
+
+
+@pytest.mark.usefixtures("go")
+def test_without_go_the_rest_passes_and_the_last_line_says_what_was_left_out(tmp_path):
+    status, lines = pytest_without_go(tmp_path)
+    assert status == 0
+    assert lines[-1].startswith("LEFT OUT: 1 test with a real Kubernetes API or S3 server. Go is missing, so etcd, ")
+    assert "1 passed, 1 deselected" in lines[-2]
+
+
+@pytest.mark.usefixtures("go")
+def test_in_continuous_integration_the_absence_of_go_fails_what_needs_it(tmp_path):
+    status, lines = pytest_without_go(tmp_path, CI="true")
+    assert status == 1
+    assert "1 passed, 1 error" in lines[-1]
+    assert any("Go is missing, so etcd, kube-apiserver" in line for line in lines)

@@ -9,6 +9,7 @@
     <root>/.lodge/trash/                  what was set aside; nothing ever comes back from here
     <root>/.lodge/roots/                  the other roots of this home (:mod:`workspace.roots`)
     <root>/.lodge/home                    the home of this root, if it is not its own
+    <root>/.lodge/root                    the id of this root
 
 All of it must be on one file system, so that renaming is atomic. Each root has its own.
 """
@@ -63,6 +64,10 @@ class Layout:
     @property
     def home(self) -> Path:
         return self.own / "home"
+
+    @property
+    def marker(self) -> Path:
+        return self.own / "root"
 
     def initialise(self) -> None:
         """Makes what is missing; safe to repeat, and for several processes at once.

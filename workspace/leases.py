@@ -73,6 +73,12 @@ class LeaseObserver:
             if now_seconds - changed_seconds >= self._lease_duration_seconds
         )
 
+    def due_seconds(self, now_seconds: float) -> float:
+        """When the next lease will have stood still for long enough, if it does; infinite if all are lost or none is
+        there."""
+        ends = (changed + self._lease_duration_seconds for _, changed in self._last_change.values())
+        return min((end for end in ends if end > now_seconds), default=float("inf"))
+
 
 class HeldLease:
     """A replica's own view of its lease: may it still act on what its sessions own?

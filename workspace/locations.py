@@ -1,165 +1,179 @@
-"""Session locations: the directories that hold sessions' temporary tables.
+"""Session locations: the places that hold sessions' temporary tables.
 
 Why it exists: gateway and reaper must make, find and remove session locations in the same way, and a removal
 must be safe while a late task still writes, while another process removes the same thing, and when someone
-put a link in the way. So nothing is removed in its place: it is set aside by one atomic rename, and purged
-from the trash.
+put a link in the way. So nothing is removed in its place: it is set aside by one step that cannot be seen half
+done, and purged afterwards.
 
-The default temporary workspace may move while sessions live (seed 001, 5.1.5), so a session can have a location in
-each of several roots. They are made in the root that is current, and found in all of them.
+There are two implementations: directories of a file system (:mod:`workspace.file_locations`), and prefixes of an object
+store (:mod:`workspace.object_locations`). One suite of tests holds both to what is said here.
 
-Guarantees:
+Guarantees of both:
 
-1. Only names that are canonical UUIDs become paths; anything else raises ValueError.
-2. No operation follows a link at or below a session location. Where a link bears the name of what is to be
-   removed, the link itself is removed and what it points to is untouched. This holds as well if the location is
-   owned by somebody else, who exchanges directories for links at that moment.
-3. Setting aside is atomic in each root: a reader sees the whole location or none of it. What is in the trash never
-   comes back.
-4. A session location has mode 0700, whatever the umask.
-5. Everything may be repeated, and done by several processes at once: that something is gone already is no
-   error.
-6. What looks over all roots fails if one of them cannot be read (:mod:`workspace.roots`); no answer ever stands for a
-   root that was not asked.
+1. Only names that are canonical UUIDs become places; anything else raises ValueError.
+2. Nothing outside of a session location is ever removed with it, whatever its owner put into it.
+3. Setting aside is one step. A location that was set aside is in no later :meth:`SessionLocations.list`, and a table
+   that was is in no later :meth:`RootContents.inside`, until a late writer makes something there after the purge.
+4. Everything may be repeated, stopped at any instruction, and done by several processes at once: that something is gone
+   already is no error, and what one left undone the next one does.
+5. What looks over all roots fails if one of them cannot be read, or is not the one that it was
+   (:mod:`workspace.roots`); no answer ever stands for a root that was not asked. An empty or foreign file system in the
+   place of a root is an error, never a workspace without sessions.
 
 Not guaranteed: that a late writer does not make a location again after it was set aside; the reaper finds it
-as an orphan. Nor what :mod:`workspace.trash` does not guarantee.
+as an orphan.
 
 All methods block, and raise OSError when the storage fails. Safe to share between threads.
 
 Source: design, "Temporary tables" and "Session records, leases and the reaper"; seed 001, 5.1.4 and 5.1.5.
 """
 
-from collections.abc import Sequence, Set
-from pathlib import Path
+from collections.abc import Callable, Hashable, Sequence, Set
+from dataclasses import dataclass
+from typing import Protocol
 
-from workspace.layout import Layout
-from workspace.names import checked_uuid
+from workspace.places import Place
 from workspace.records import SessionUuid, TableUuid
-from workspace.root_locations import Owner, RootLocations
-from workspace.roots import Roots
-from workspace.trash import TrashEntry, session_of
+from workspace.trash import TrashEntry
 
 
-class SessionLocations:
-    """The session locations of the default temporary workspace, wherever it was.
+class OwnerError(PermissionError):
+    """A session location belongs to somebody else."""
 
-    Args:
-        root: The workspace's root now; shared by all replicas and reapers.
-        home: Where session records and leases are (:func:`workspace.roots.home_of`); None if that is the root.
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """An OS user whom a session location belongs to."""
+
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What is in a session location.
+
+    Attributes:
+        tables: The directories whose names can be those of tables.
+        foreign: How many others there are.
     """
 
-    def __init__(self, root: Path, home: Path | None = None) -> None:
-        self._root = Layout.below(root).root
-        self._home = Layout.below(self._root if home is None else home).root
-        self._roots = Roots(self._home)
+    tables: Set[TableUuid]
+    foreign: int
 
-    @property
-    def home(self) -> Path:
-        return self._home
+
+class RootContents(Protocol):
+    """What lies in the session locations of one root."""
+
+    def stamp(self, session_uuid: SessionUuid) -> Hashable:
+        """Differs after any change of the names in a location; its owner cannot set it back. None if there is none."""
+        ...
+
+    def inside(self, session_uuid: SessionUuid) -> Inside:
+        """What is in a location; of very many directories, some. Of none, nothing. Raises: OSError."""
+        ...
+
+
+class SessionLocations(Protocol):
+    """The session locations of the default temporary workspace, wherever it was."""
 
     def initialise(self) -> None:
-        """Makes the root and Lodge's own directories, if missing; to be called when a process starts."""
-        self._roots.add(self._root)
+        """Makes what is missing of Lodge's own; to be called when a process starts.
 
-    def use(self, root: Path) -> None:
+        Raises: RootError if the root is not the one that it was, or another Lodge's.
+        """
+        ...
+
+    def use(self, root: Place) -> None:
         """Makes a root the current one; new locations are made there from now on.
 
         Raises: RootError if it cannot be used; the current root stays as it was.
         """
-        self._roots.add(root)
-        self._root = Layout.below(root).root
+        ...
 
-    def roots(self) -> Sequence[RootLocations]:
-        """All roots, the current one first. Raises: RootError if one cannot be read."""
-        current = self._root
-        others = (root for root in self._roots.all() if root != current)
-        return [RootLocations(Layout(root)) for root in (current, *others)]
-
-    def known_roots(self) -> Sequence[Path]:
+    def known_roots(self) -> Sequence[Place]:
         """Where session locations may lie, the current root first, readable or not.
 
         Raises: RootError if the current root is not what it was.
         """
-        current = self._root
-        self._roots.check(current)
-        return [current, *(root for root in self._roots.registered() if root != current)]
+        ...
 
-    def path(self, session_uuid: SessionUuid) -> Path:
-        """Where the location is made now."""
-        return RootLocations(Layout(self._root)).path(session_uuid)
+    def roots(self) -> Sequence[RootContents]:
+        """All roots, the current one first. Raises: RootError if one cannot be read."""
+        ...
 
-    def create(self, session_uuid: SessionUuid, owner: Owner | None = None) -> Path:
+    def create(self, session_uuid: SessionUuid, owner: Owner | None = None) -> Place:
         """Makes the session location in the current root, or takes the one that is there.
 
         Args:
             session_uuid: Whose it is.
             owner: The OS user it is for, from the moment that it can be seen; None for the user of this process.
 
-        Raises: NotADirectoryError for a link or a file in its place; OwnerError if it is another user's; RootError.
+        Raises: OSError, also if there is something else in its place; OwnerError if it is another user's; RootError.
         """
-        root = self._root
-        self._roots.check(root)
-        return RootLocations(Layout(root)).create(session_uuid, owner)
+        ...
 
     def list(self) -> Set[SessionUuid]:
-        """The sessions that have a location: real directories only."""
-        return {session_uuid for root in self.roots() for session_uuid in root.list()}
+        """The sessions that have a location."""
+        ...
 
-    def paths(self, session_uuid: SessionUuid) -> Sequence[Path]:
+    def paths(self, session_uuid: SessionUuid) -> Sequence[Place]:
         """The locations of a session that are there."""
-        return [root.path(session_uuid) for root in self.roots() if root.stamp(session_uuid) is not None]
+        ...
 
-    def set_aside(self, session_uuid: SessionUuid) -> Sequence[Path]:
-        """Moves the locations of a session into the trash of their roots.
+    def set_aside(self, session_uuid: SessionUuid) -> Sequence[Place]:
+        """Puts the locations of a session into the trash.
 
-        Returns: Where they were; nothing if nothing bore the session's name.
+        Returns: Where they were; nothing if there was nothing.
         """
-        return [root.path(session_uuid) for root in self.roots() if root.set_aside(session_uuid)]
+        ...
 
     def remove_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
-        """Moves one table's directory into the trash.
+        """Puts one table's directory into the trash.
 
-        Returns: False if nothing bore its name.
-        Raises: NotADirectoryError for a link or a file in the place of the session location.
+        Returns: False if there was nothing.
         """
-        removed = [root.remove_table(session_uuid, table_uuid) for root in self.roots()]
-        return any(removed)
+        ...
 
-    def directory(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> Path:
+    def directory(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> Place:
         """The directory of a table that is there; else where it would be in the current root."""
-        return self.directories(session_uuid, [table_uuid])[0]
+        ...
 
-    def directories(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[Path]:
+    def directories(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[Place]:
         """The directories of several, as :meth:`directory` finds each."""
-        roots = self.roots()
-        found = (next((root for root in roots if root.has_table(session_uuid, each)), roots[0]) for each in tables)
-        return [root.table(session_uuid, each) for root, each in zip(found, tables, strict=True)]
+        ...
 
     def size_bytes(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> int:
         """The sizes of all regular files of a table.
 
         Raises: FileNotFoundError if its directory is not there; OSError if it is deeper than a table can be.
         """
-        roots = self.roots()
-        found = next((root for root in roots if root.has_table(session_uuid, table_uuid)), roots[0])
-        return found.size_bytes(session_uuid, table_uuid)
+        ...
+
+    def copy_table(self, source: tuple[SessionUuid, TableUuid], target: tuple[SessionUuid, TableUuid]) -> None:
+        """Gives a session whose location is there a copy of a table, without moving bytes where the storage can.
+
+        Raises: FileNotFoundError if the table is gone, or went meanwhile; OSError.
+        """
+        ...
 
     def trash(self) -> Sequence[TrashEntry]:
         """All that was set aside and not purged yet."""
-        return [entry for root in self.roots() for entry in root.trash.entries()]
+        ...
 
     def trash_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
         """What was set aside of one session, and not purged yet."""
-        checked_uuid(session_uuid)
-        return [entry for entry in self.trash() if session_of(entry) == session_uuid]
+        ...
 
-    def purge(self, entry: TrashEntry) -> None:
-        """Removes something from the trash for good, however deep it is; may take long.
+    def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] | None = None) -> bool:
+        """Removes something from the trash for good; may take long.
 
+        Args:
+            entry: As :meth:`trash` returned it.
+            should_stop: Asked again and again, from several threads; once it says yes, the purge ends soon, and what
+                is left stays in the trash.
+
+        Returns: Whether all of it is gone.
         Raises: OSError for the first thing that could not be removed, after trying all the others.
         """
-        trash = next((root.trash for root in self.roots() if root.trash.has(entry)), None)
-        if trash is None:
-            raise ValueError(f"Not an entry of the trash: {entry!r}")
-        trash.purge(entry)
+        ...

@@ -11,20 +11,30 @@ Guarantees beside those of :mod:`workspace.records`:
 2. A record is only accepted from the place that its own identity names.
 """
 
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from workspace.layout import Layout
 from workspace.record_json import decoded, encoded
 from workspace.records import (
+    RecordChanged,
+    RecordGone,
     RecordName,
+    RecordsEvent,
+    RecordsListed,
     RecordsUnavailableError,
+    RecordsUnreachable,
     SessionRecord,
+    SessionUuid,
     StoredRecord,
     Version,
 )
 from workspace.versioned_files import Content, VersionedFiles
+
+_POLL_SECONDS = 1.0
+_WAIT_PER_LOOK = 9
 
 
 class FileSessionRecords:
@@ -34,10 +44,14 @@ class FileSessionRecords:
         root: The root of the default temporary workspace, initialised by
             :meth:`workspace.locations.SessionLocations.initialise`.
         monotonic: A clock, in seconds.
+        poll_seconds: How long ``watch`` waits between two looks; longer if a look takes long.
     """
 
-    def __init__(self, root: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, root: Path, monotonic: Callable[[], float] = time.monotonic, poll_seconds: float = _POLL_SECONDS
+    ) -> None:
         self._files = VersionedFiles(Layout.below(root), monotonic)
+        self._poll_seconds = poll_seconds
 
     def create(self, record: SessionRecord) -> StoredRecord:
         return StoredRecord(record, self._files.create(record.name, encoded(record)))
@@ -48,11 +62,42 @@ class FileSessionRecords:
     def list(self) -> Sequence[StoredRecord]:
         return [_stored(name, content) for name, content in self._files.list()]
 
+    def find(self, session_uuid: SessionUuid) -> StoredRecord | None:
+        return next((stored for stored in self.list() if stored.record.session_uuid == session_uuid), None)
+
+    def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
+        known: Mapping[RecordName, StoredRecord] | None = None
+        while not stop.is_set():
+            begun_seconds = time.monotonic()
+            try:
+                found = {stored.record.name: stored for stored in self.list()}
+            except RecordsUnavailableError as error:
+                known = None
+                yield RecordsUnreachable(str(error))
+            else:
+                yield from _events(known, found)
+                known = found
+            took_seconds = time.monotonic() - begun_seconds
+            stop.wait(max(self._poll_seconds, took_seconds * _WAIT_PER_LOOK))
+
     def replace(self, record: SessionRecord, version: Version) -> StoredRecord:
         return StoredRecord(record, self._files.replace(record.name, encoded(record), version))
 
     def delete(self, name: RecordName, version: Version) -> None:
         self._files.delete(name, version)
+
+
+def _events(
+    known: Mapping[RecordName, StoredRecord] | None, found: Mapping[RecordName, StoredRecord]
+) -> Iterator[RecordsEvent]:
+    if known is None:
+        yield RecordsListed(tuple(found.values()))
+        return
+    for name, stored in found.items():
+        if known.get(name) != stored:
+            yield RecordChanged(stored)
+    for name in known.keys() - found.keys():
+        yield RecordGone(name)
 
 
 def _stored(name: RecordName, content: Content) -> StoredRecord:

@@ -1,4 +1,4 @@
-"""Session records as JSON, for storage in files.
+"""Session records as JSON, for storage in files and in the Kubernetes API.
 
 Why it exists: what one release writes another must read, or refuse. The format carries a version: a reader
 refuses a format it does not know, since writing it back would lose what it did not understand.
@@ -12,8 +12,9 @@ Guarantees:
 """
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -34,16 +35,30 @@ _DOCUMENT = TypeAdapter(_Document)
 
 def encoded(record: SessionRecord) -> bytes:
     """Raises: ValueError if the record has parts that cannot be stored, such as half a surrogate pair."""
-    document = asdict(_Document(_FORMAT, record))
-    content = json.dumps(document, indent=1, ensure_ascii=False, default=sorted).encode() + b"\n"
-    if decoded(content) != record:
-        raise ValueError(f"A session record that cannot be stored: {record!r}")
-    return content
+    return json.dumps(document_of(record), indent=1, ensure_ascii=False).encode() + b"\n"
 
 
 def decoded(content: bytes) -> SessionRecord:
     """Raises: ValueError saying what is wrong with the content."""
-    record = _DOCUMENT.validate_json(content).record
+    return _checked(_DOCUMENT.validate_json(content))
+
+
+def document_of(record: SessionRecord) -> Mapping[str, Any]:
+    """What :func:`encoded` writes, before it becomes bytes: the format, and the record. Raises: ValueError."""
+    document: dict[str, Any] = _DOCUMENT.dump_python(_Document(_FORMAT, record), mode="json", warnings=False)
+    document["record"]["holders"].sort()
+    if decoded(json.dumps(document, ensure_ascii=False).encode()) != record:
+        raise ValueError(f"A session record that cannot be stored: {record!r}")
+    return document
+
+
+def record_in(document: Mapping[str, Any]) -> SessionRecord:
+    """The record in what :func:`document_of` returned. Raises: ValueError saying what is wrong."""
+    return _checked(_DOCUMENT.validate_python(document))
+
+
+def _checked(document: _Document) -> SessionRecord:
+    record = document.record
     checked_uuid(record.session_uuid)
     for name in (*record.directories, *(table.uuid for table in record.tables)):
         checked_uuid(name)

@@ -10,16 +10,22 @@ Guarantees of every implementation, held by one contract test suite:
 2. ``replace`` and ``delete`` succeed only if the record is still at the version that the caller read
    (compare-and-swap); of several callers with one version, one wins.
 3. A reader sees a whole record or none, never a part.
+4. ``watch`` begins with :class:`RecordsListed`, or with :class:`RecordsUnreachable` and then that. After each change it
+   tells the record's last state sooner or later; whenever it may have missed one, it lists all of them anew.
+5. After RecordsUnavailableError a change has taken effect or not.
 
 Not guaranteed: that ``list`` is one point in time. A record created while it runs may be missing, which is why the
-reaper lists locations first and records second.
+reaper lists locations first and records second. Nor that ``watch`` tells of every change: of several in a row it may
+tell the last one only, and it may be late. Before something is deleted for want of a record, ``list`` or ``find`` must
+be asked.
 
 Source: design, "Session records, leases and the reaper".
 """
 
 import enum
 import hashlib
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NewType, Protocol
 
@@ -203,10 +209,49 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A record together with the version that a later ``replace`` or ``delete`` must name."""
+    """A record together with the version that a later ``replace`` or ``delete`` must name.
+
+    Attributes:
+        record: As it was read.
+        version: Of the record as it was read.
+        is_deletion_requested: Whether someone has asked the storage for the session's end (``kubectl delete``).
+            No part of the version: asking changes nothing that a ``replace`` could lose.
+    """
 
     record: SessionRecord
     version: Version
+    is_deletion_requested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsListed:
+    """All records there are. Whatever a watcher knew before counts no more."""
+
+    records: tuple[StoredRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChanged:
+    """A record is new, or has changed."""
+
+    stored: StoredRecord
+
+
+@dataclass(frozen=True, slots=True)
+class RecordGone:
+    """A record was deleted."""
+
+    name: RecordName
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsUnreachable:
+    """The storage does not answer; what a watcher knows may be old until the next :class:`RecordsListed`."""
+
+    reason: str
+
+
+RecordsEvent = RecordsListed | RecordChanged | RecordGone | RecordsUnreachable
 
 
 class RecordError(Exception):
@@ -216,6 +261,7 @@ class RecordError(Exception):
     ├── RecordExistsError       create: the name is taken
     ├── RecordNotFoundError     read, replace, delete: no such record
     ├── RecordConflictError     replace, delete: changed since it was read
+    ├── RecordTooLargeError     create, replace: the storage takes no record of that size
     └── RecordsUnavailableError the truth cannot be read now; nothing may be deleted on the strength of it
     """
 
@@ -236,6 +282,10 @@ class RecordConflictError(RecordError):
     pass
 
 
+class RecordTooLargeError(RecordError):
+    pass
+
+
 class RecordsUnavailableError(RecordError):
     pass
 
@@ -244,7 +294,7 @@ class SessionRecords(Protocol):
     """The storage of session records. All methods block; callers in an event loop use an executor."""
 
     def create(self, record: SessionRecord) -> StoredRecord:
-        """Raises: RecordExistsError, RecordsUnavailableError."""
+        """Raises: RecordExistsError, RecordTooLargeError, RecordsUnavailableError."""
         ...
 
     def read(self, name: RecordName) -> StoredRecord:
@@ -255,8 +305,19 @@ class SessionRecords(Protocol):
         """All records, in no order. Raises: RecordsUnavailableError."""
         ...
 
+    def find(self, session_uuid: SessionUuid) -> StoredRecord | None:
+        """The record that names this session location, as it is now; None if there is none.
+
+        Raises: RecordsUnavailableError.
+        """
+        ...
+
+    def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
+        """Tells of changes until it is stopped; see guarantee 4. Raises nothing of its own."""
+        ...
+
     def replace(self, record: SessionRecord, version: Version) -> StoredRecord:
-        """Raises: RecordConflictError, RecordNotFoundError, RecordsUnavailableError."""
+        """Raises: RecordConflictError, RecordNotFoundError, RecordTooLargeError, RecordsUnavailableError."""
         ...
 
     def delete(self, name: RecordName, version: Version) -> None:

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from workspace.layout import Layout
+from workspace.locations import Inside, Owner, OwnerError
 from workspace.names import checked_uuid, is_uuid
 from workspace.private_files import make_private_directory, opened_directory, sync_directory
 from workspace.records import SessionUuid, TableUuid
@@ -20,37 +21,12 @@ _ATTEMPTS = 10
 _MOST_DIRECTORIES = 10_000
 
 
-class OwnerError(PermissionError):
-    """A session location belongs to somebody else."""
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """An OS user whom a session location belongs to."""
-
-    uid: int
-    gid: int
-
-
 @dataclass(frozen=True, slots=True)
 class Stamp:
     """Differs after any change of the names in a directory; its owner cannot set it back."""
 
     inode: int
     changed_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Inside:
-    """The directories in a session location.
-
-    Attributes:
-        tables: Those whose names can be those of tables.
-        foreign: How many others there are.
-    """
-
-    tables: Set[TableUuid]
-    foreign: int
 
 
 class RootLocations:

@@ -5,15 +5,22 @@ them through any move. Session locations are made in the root that is current, a
 each root has a private pointer to its home, and the home has a register of its other roots. A root without a pointer
 is its own home.
 
+A file system that is not mounted looks like an empty directory, and nothing must be concluded from one. So each root
+has a random id, written into it once, when it is first used. Where session records are kept elsewhere, so are the ids
+(:class:`RootIds`).
+
 Guarantees:
 
 1. A root has its pointer, and is registered, before any session location is made in it.
 2. A root that has session records, leases or other roots of its own never becomes a part of another home: they would be
    forgotten.
-3. A registered root that is not there as it was registered is an error, never an empty root: what lies in it would
-   otherwise look as if it were gone. A file system that is not mounted looks like an empty directory, so the pointer
-   must be there.
+3. A root that is not there as it was is an error, never an empty root: what lies in it would otherwise look as if it
+   were gone. Its id must be the one that this process saw first, and the one that is recorded.
 4. Who uses a root as its own home finds out by :meth:`Roots.all` once it has become part of another one.
+5. In the place of a root whose id is recorded, nothing is ever made that could pass for it.
+
+Not guaranteed: that a process which starts while another file system is in the place of a root finds that out, unless
+the root's id is recorded elsewhere.
 
 All methods block, and raise OSError when the storage fails.
 """
@@ -23,17 +30,20 @@ import hashlib
 import os
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from workspace.layout import Layout
 from workspace.private_files import opened_directory, read_private_file, sync_directory, write_private_file
+from workspace.records import RecordsUnavailableError
 
 
 class RootError(OSError):
     """Base of what is wrong with a root; the message says what to do::
 
     RootError
-    ├── RootUnavailableError  a registered root is not there
+    ├── RootUnavailableError  a root is not there, or something else is in its place
     ├── RootTakenError        a root belongs to another home
     └── HomeMovedError        what was a home has become part of another one
     """
@@ -58,6 +68,73 @@ class HomeMovedError(RootError):
     pass
 
 
+class RootIds(Protocol):
+    """Where the ids of roots are recorded, if that is not on their own storage."""
+
+    def expected(self, root: str) -> str | None:
+        """The id of a root; None if it was never recorded. Raises: RecordsUnavailableError"""
+        ...
+
+    def record(self, root: str, root_id: str) -> str:
+        """Records the id of a root, unless there is one. Returns: The one that is recorded now.
+
+        Raises: RecordsUnavailableError
+        """
+        ...
+
+
+class RootIdentities:
+    """Which id each root must have: the one that this process saw first, which was the recorded one, if any was.
+
+    Args:
+        root_ids: Where ids are recorded; None if they are on the roots' own storage only.
+    """
+
+    def __init__(self, root_ids: RootIds | None) -> None:
+        self._root_ids = root_ids
+        self._seen: dict[str, str] = {}
+
+    def expected(self, root: str) -> str | None:
+        """The id that a root must have; None if any will do. Raises: RootUnavailableError"""
+        seen = self._seen.get(root)
+        if seen is not None or self._root_ids is None:
+            return seen
+        try:
+            return self._root_ids.expected(root)
+        except RecordsUnavailableError as error:
+            raise RootUnavailableError(
+                f"Whether [{root}] is the storage that it was cannot be found out: {error}"
+            ) from error
+
+    def check(self, root: str, found: str | None) -> None:
+        """Raises: RootUnavailableError if what was found in a root is not its id."""
+        expected = self.expected(root)
+        if found is None:
+            raise RootUnavailableError(
+                f"[{root}] is not the storage that it was: it has no id, as an empty file system has none. "
+                "Bring the right storage back."
+            )
+        if expected is not None and found != expected:
+            raise RootUnavailableError(
+                f"[{root}] is not the storage that it was: its id is [{found}], not [{expected}]. "
+                "Bring the right storage back."
+            )
+        self._seen.setdefault(root, found)
+
+    def establish(self, root: str, found: str | None) -> None:
+        """Checks the id of a root, and records it. Raises: RootUnavailableError"""
+        self.check(root, found)
+        if self._root_ids is None or found is None:
+            return
+        try:
+            recorded = self._root_ids.record(root, found)
+        except RecordsUnavailableError as error:
+            raise RootUnavailableError(f"The id of [{root}] cannot be recorded: {error}") from error
+        if recorded != found:
+            self._seen[root] = recorded
+            self.check(root, found)
+
+
 def home_of(root: Path) -> Path:
     """The home of a root: what its pointer names, or the root itself."""
     layout = Layout.below(root)
@@ -69,10 +146,12 @@ class Roots:
 
     Args:
         home: As :func:`home_of` returns it.
+        root_ids: Where ids of roots are recorded; None if they are on the roots' own storage only.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, root_ids: RootIds | None = None) -> None:
         self._home = Layout.below(home)
+        self._identities = RootIdentities(root_ids)
 
     def add(self, root: Path) -> None:
         """Makes a root part of this home; safe to repeat, and for several processes at once.
@@ -81,36 +160,68 @@ class Roots:
         """
         layout = Layout.below(root)
         if layout.root == self._home.root:
-            self._home.initialise()
+            self._initialise(layout)
             self.check(layout.root)
+            self._identify_others()
             return
         self._home.roots.lstat()  # a home that is missing must not be made anew
         if self._entry(layout.root).exists():
-            self.check(layout.root)
-        layout.initialise()
+            self._check_pointer(layout)
+        self._initialise(layout)
         self._claim(layout)
         self._place(self._entry(layout.root), os.fsencode(layout.root), self._home)
 
     def all(self) -> Sequence[Path]:
         """As :meth:`registered`. Raises: RootError if one of them is not there as it was."""
+        self.check(self._home.root)
         roots = self.registered()
-        for root in roots:
+        for root in roots[1:]:
             self.check(root)
         return roots
 
     def registered(self) -> Sequence[Path]:
         """The home and the roots that are registered."""
         roots = [self._home.root]
-        with opened_directory(self._home.roots) as register:
-            for entry in sorted(self._home.roots.iterdir()):
-                root = Path(os.fsdecode(read_private_file(entry.name, register)))
-                if self._entry(root) == entry:
-                    roots.append(root)
+        try:
+            with opened_directory(self._home.roots) as register:
+                for entry in sorted(self._home.roots.iterdir()):
+                    root = Path(os.fsdecode(read_private_file(entry.name, register)))
+                    if self._entry(root) == entry:
+                        roots.append(root)
+        except OSError as error:
+            raise self._unavailable(self._home.root, str(error)) from error
         return roots
 
     def check(self, root: Path) -> None:
         """Raises: RootError if the root is not there as a part of this home."""
         layout = Layout.below(root)
+        self._check_pointer(layout)
+        try:
+            root_id = _root_id(layout)
+        except OSError as error:
+            raise self._unavailable(layout.root, str(error)) from error
+        self._identities.check(str(layout.root), root_id)
+
+    def _initialise(self, layout: Layout) -> None:
+        """Makes what is missing in a root, and gives it an id, if it never had one."""
+        root = str(layout.root)
+        if self._identities.expected(root) is not None:
+            self._identities.check(root, _root_id(layout))
+        layout.initialise()
+        root_id = _root_id(layout)
+        if root_id is None and self._identities.expected(root) is None:
+            self._place(layout.marker, secrets.token_hex(16).encode(), layout)
+            root_id = _root_id(layout)
+        self._identities.establish(root, root_id)
+
+    def _identify_others(self) -> None:
+        """Gives ids to roots that were registered before roots had any; of one that is not there, looking will tell."""
+        for root in self.registered()[1:]:
+            with suppress(OSError):
+                self._check_pointer(Layout(root))
+                self._initialise(Layout(root))
+
+    def _check_pointer(self, layout: Layout) -> None:
         is_home = layout.root == self._home.root
         try:
             home = _pointed(layout)
@@ -142,9 +253,10 @@ class Roots:
         return self._home.roots / hashlib.sha256(os.fsencode(root)).hexdigest()[:40]
 
     def _unavailable(self, root: Path, reason: str) -> RootUnavailableError:
+        way_out = f"; or, if it is gone for good, remove [{self._entry(root)}]" if root != self._home.root else ""
         return RootUnavailableError(
-            f"The root [{root}], which may hold session locations, cannot be used: {reason}. Bring its storage back; "
-            f"or, if it is gone for good, remove [{self._entry(root)}]."
+            f"The root [{root}], which may hold session locations, cannot be used: {reason}. Bring its storage back"
+            f"{way_out}."
         )
 
     @staticmethod
@@ -164,8 +276,18 @@ class Roots:
 
 
 def _pointed(layout: Layout) -> Path | None:
+    home = _read(layout, layout.home)
+    return None if home is None else Path(os.fsdecode(home))
+
+
+def _root_id(layout: Layout) -> str | None:
+    root_id = _read(layout, layout.marker)
+    return None if root_id is None else root_id.decode("ascii", "replace")
+
+
+def _read(layout: Layout, file: Path) -> bytes | None:
     try:
         with opened_directory(layout.own) as own:
-            return Path(os.fsdecode(read_private_file(layout.home.name, own)))
+            return read_private_file(file.name, own)
     except FileNotFoundError:
         return None

@@ -7,10 +7,10 @@ Guarantees:
 
 1. A session never goes back: once ``ENDING``, its record changes no more; it is only deleted. Every
    transition except :func:`ended` and :func:`left` raises SessionEndingError then.
-2. :func:`end_session` removes the record only after the session locations were set aside, in all roots.
-3. :func:`end_session` may be stopped at any instruction and run again, here or in another process; several
-   may run at once. At most one is told that it ended the session.
-4. :func:`end_session` of an ``ACTIVE`` session whose record was changed since it was read touches nothing.
+2. :func:`retire_session` removes the record only after the session locations were set aside, in all roots.
+3. :func:`retire_session` and :func:`end_session` may be stopped at any instruction and run again, here or in another
+   process; several may run at once. At most one is told that it ended the session.
+4. :func:`retire_session` of an ``ACTIVE`` session whose record was changed since it was read touches nothing.
 
 Not guaranteed: that the end of each session is logged; a process that dies between the deletion and its log
 line leaves none.
@@ -20,12 +20,12 @@ Source: design, "Session records, leases and the reaper".
 
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import structlog
 import tenacity
 
 from workspace.locations import SessionLocations
+from workspace.places import Place, file_system_of
 from workspace.records import (
     Answer,
     PendingWrite,
@@ -58,17 +58,17 @@ class SessionEndingError(RecordError):
 
 @dataclass(frozen=True, slots=True)
 class EndedSession:
-    """What :func:`end_session` did.
+    """What :func:`retire_session` and :func:`end_session` did.
 
     Attributes:
         record: The session's last record.
-        locations: The absolute paths of the session locations that were deleted.
+        locations: Where the session locations were that were deleted.
         purge_error: Why files of the session are still in the trash, for a later purge; None if none are.
     """
 
     record: SessionRecord
-    locations: tuple[Path, ...]
-    purge_error: OSError | None
+    locations: tuple[Place, ...]
+    purge_error: OSError | None = None
 
 
 def joined(record: SessionRecord, replica: ReplicaId) -> SessionRecord:
@@ -125,7 +125,13 @@ def table_named(record: SessionRecord, name: str) -> TemporaryTable | None:
     return next((table for table in record.tables if _same_name(table.name, name)), None)
 
 
-def update(records: SessionRecords, name: RecordName, change: Callable[[SessionRecord], SessionRecord]) -> StoredRecord:
+def update(
+    records: SessionRecords,
+    name: RecordName,
+    change: Callable[[SessionRecord], SessionRecord],
+    *,
+    must_write: bool = False,
+) -> StoredRecord:
     """Reads a record, changes it and writes it back, anew for as long as others change it in between.
 
     Args:
@@ -133,6 +139,8 @@ def update(records: SessionRecords, name: RecordName, change: Callable[[SessionR
         name: Which record.
         change: A transition; may be called several times. What it raises is passed on, and nothing is
             written. If it returns an equal record, nothing is written either.
+        must_write: Write an equal record too. It gets a new version, so that whoever decided by the former one finds
+            out that the session is alive.
 
     Raises:
         RecordConflictError: Others were faster too often.
@@ -148,18 +156,33 @@ def update(records: SessionRecords, name: RecordName, change: Callable[[SessionR
     def attempt() -> StoredRecord:
         stored = records.read(name)
         changed = change(stored.record)
-        return stored if changed == stored.record else records.replace(changed, stored.version)
+        if changed == stored.record and not must_write:
+            return stored
+        return records.replace(changed, stored.version)
 
     return attempt()
 
 
 def end_session(records: SessionRecords, locations: SessionLocations, stored: StoredRecord) -> EndedSession | None:
-    """Ends a session: marks it ``ENDING``, sets its locations aside, deletes its record, purges its files.
+    """Ends a session and purges its files; see :func:`retire_session`."""
+    retired = retire_session(records, locations, stored)
+    return retired and replace(retired, purge_error=_purge(locations, retired.record.session_uuid))
+
+
+def retire_session(
+    records: SessionRecords,
+    locations: SessionLocations,
+    stored: StoredRecord,
+    release: Callable[[SessionRecord], None] = lambda record: None,
+) -> EndedSession | None:
+    """Ends a session: marks it ``ENDING``, sets its locations aside, deletes its record. Its files are in the trash.
 
     Args:
         records: Where the record is.
         locations: Where the session locations are.
         stored: The record as the caller read it when it decided that the session must end.
+        release: Called once the session is ``ENDING`` and before its locations go, so that nobody writes there any
+            more; ends the session at its backend as well as that can be done. What it raises is passed on.
 
     Returns: None if another process ended the session first.
 
@@ -171,19 +194,17 @@ def end_session(records: SessionRecords, locations: SessionLocations, stored: St
         ending = _marked_ending(records, stored)
     except RecordNotFoundError:
         return None
+    release(ending.record)
     session_uuid = ending.record.session_uuid
-    deleted = set(locations.set_aside(session_uuid))
-    deleted |= {location_of(entry) for entry in locations.trash_of(session_uuid) if is_whole_location(entry)}
+    deleted = set[Place](locations.set_aside(session_uuid))
+    if stored.record.phase is Phase.ENDING:  # somebody who began to end it may have come so far
+        deleted |= {location_of(entry) for entry in locations.trash_of(session_uuid) if is_whole_location(entry)}
     try:
         records.delete(ending.record.name, ending.version)
     except (RecordNotFoundError, RecordConflictError):
         # An ENDING record only changes by its deletion: a conflict is with a later session of the same name.
         return None
-    return EndedSession(
-        record=ending.record,
-        locations=tuple(sorted(deleted)),
-        purge_error=_purge(locations, session_uuid),
-    )
+    return EndedSession(record=ending.record, locations=tuple(sorted(deleted, key=str)))
 
 
 def log_ended(log: structlog.typing.FilteringBoundLogger, ended_session: EndedSession) -> None:
@@ -192,9 +213,9 @@ def log_ended(log: structlog.typing.FilteringBoundLogger, ended_session: EndedSe
     for location in ended_session.locations:
         log.info(
             "session_location_deleted",
-            message=f"Deleted session temporary location [{location}] from file system [file:///]",
+            message=f"Deleted session temporary location [{location}] from file system [{file_system_of(location)}]",
             location=str(location),
-            file_system="file:///",
+            file_system=file_system_of(location),
             session=record.session_uuid,
             principal=record.principal,
         )

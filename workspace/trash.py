@@ -1,35 +1,37 @@
 """What was set aside below one root, and its removal for good.
 
 Why it exists: nothing is removed in its place. One atomic rename brings it into the trash, which only Lodge may enter;
-there it is taken apart at leisure, level by level, so that neither a deep tree nor links nor an owner who still works
-in it can lead the removal anywhere else.
+there it is taken apart at leisure (:mod:`workspace.removal`), so that neither a deep tree nor links nor an owner who
+still works in it can lead the removal anywhere else.
 
 Guarantees:
 
 1. Only entries of this trash are purged; anything else raises ValueError.
-2. No link is followed, also if the owner of what is purged exchanges directories for links at that moment: a
-   directory is moved into the trash before it is opened, and is opened there only if it is one.
+2. No link is followed, also if the owner of what is purged exchanges directories for links at that moment.
 3. Everything may be repeated, and done by several processes at once: that something is gone already is no error.
 
-Not guaranteed: that a directory can be purged whose own mode forbids its owner to enter, or in which a late writer goes
-on making files; purging raises OSError, and may be tried again.
+Not guaranteed: that a directory can be purged in which a late writer goes on making files; purging raises OSError, and
+may be tried again.
 
 All functions and methods block, and raise OSError when the storage fails.
 """
 
 import os
 import secrets
-from collections.abc import Iterator, MutableSequence, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NewType
 
 from workspace.layout import Layout
-from workspace.private_files import opened_directory, remove_file, scanned
+from workspace.places import Place
+from workspace.private_files import opened_directory
 from workspace.records import SessionUuid
+from workspace.removal import Removal, allow
 
 TrashEntry = NewType("TrashEntry", str)
-"""The absolute path of something that was set aside; the name of a session's thing begins with the session's UUID."""
+"""The absolute path, or the URI, of something that was set aside; what follows its last slash begins with the UUID of
+the session whose thing it was."""
 
 
 class Trash:
@@ -57,7 +59,7 @@ class Trash:
         """
         target = Path(self.new_entry(name))
         try:
-            os.rename(path, target, src_dir_fd=directory)
+            _rename(path, target, directory)
         except FileNotFoundError:
             self.require()
             return False
@@ -73,63 +75,49 @@ class Trash:
         path = Path(entry)
         return entry == str(path) and path.parent == self._path and path.name not in {"", ".", ".."}
 
-    def purge(self, entry: TrashEntry) -> None:
+    def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] = lambda: False) -> bool:
         """Removes an entry for good, however deep it is; may take long.
 
+        Returns: Whether it is gone; False if it was told to stop.
         Raises: OSError for the first thing that could not be removed, after trying all the others.
         """
         if not self.has(entry):
             raise ValueError(f"Not an entry of the trash: {entry!r}")
-        pending, failures = [entry], list[OSError]()
-        while pending:
-            pending += self._purge_level(pending.pop(), failures)
-        if failures:
-            raise failures[0]
+        with opened_directory(self._path) as trash:
 
-    def _purge_level(self, entry: TrashEntry, failures: MutableSequence[OSError]) -> Sequence[TrashEntry]:
-        """Removes an entry; its directories become entries of their own, and are returned."""
-        path = Path(entry)
-        parts: MutableSequence[TrashEntry] = []
-        with _collected(failures):
-            try:
-                with opened_directory(path) as directory:
-                    for item in scanned(directory):
-                        with _collected(failures):
-                            if item.is_dir(follow_symlinks=False):
-                                parts.append(self._part(item.name, directory, entry))
-                            else:
-                                remove_file(item.name, directory)
-                    path.rmdir()
-            except NotADirectoryError:
-                path.unlink(missing_ok=True)
-        return parts
+            def move_up(name: str, directory: int) -> str:
+                part = Path(self.new_entry(f"{session_of(entry)}.part")).name
+                os.rename(name, part, src_dir_fd=directory, dst_dir_fd=trash)
+                return part
 
-    def _part(self, name: str, directory: int, entry: TrashEntry) -> TrashEntry:
-        part = self.new_entry(f"{session_of(entry)}.part")
-        os.rename(name, part, src_dir_fd=directory)
-        return part
+            return Removal(move_up, should_stop).remove(Path(entry).name, trash)
+
+
+def _rename(path: Path, target: Path, directory: int | None) -> None:
+    try:
+        os.rename(path, target, src_dir_fd=directory)
+    except PermissionError:
+        with suppress(NotADirectoryError):
+            allow(path, directory)  # a directory gets another parent only if it may be changed itself
+        os.rename(path, target, src_dir_fd=directory)
 
 
 def session_of(entry: TrashEntry) -> SessionUuid:
     """The session whose thing was set aside; of anything else, no UUID."""
-    return SessionUuid(Path(entry).name.partition(".")[0])
+    return SessionUuid(_name(entry).partition(".")[0])
 
 
 def is_whole_location(entry: TrashEntry) -> bool:
     """Whether something that was set aside of a session is its location, not a single table."""
-    return Path(entry).name.count(".") == 1
+    return _name(entry).count(".") == 1
 
 
-def location_of(entry: TrashEntry) -> Path:
+def location_of(entry: TrashEntry) -> Place:
     """Where a whole location was before it was set aside."""
-    return Path(entry).parents[2] / session_of(entry)
+    if entry.startswith("/"):
+        return Path(entry).parents[2] / session_of(entry)
+    return f"{entry.rsplit('/', 3)[0]}/{session_of(entry)}"
 
 
-@contextmanager
-def _collected(failures: MutableSequence[OSError]) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        failures.append(error)
+def _name(entry: TrashEntry) -> str:
+    return entry.rpartition("/")[2]

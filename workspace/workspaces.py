@@ -22,6 +22,8 @@ from urllib.parse import unquote, urlsplit
 
 from workspace.layout import OWN_DIRECTORY
 from workspace.names import is_uuid
+from workspace.object_addresses import ObjectAddress, ObjectAddressError
+from workspace.places import Place
 
 
 class WorkspaceError(Exception):
@@ -29,11 +31,16 @@ class WorkspaceError(Exception):
 
     WorkspaceError
     ├── WorkspaceSettingError  the settings name a workspace that cannot be used
+    ├── NotFileBasedError      a workspace has no directory, but is in an object store
     └── PathRefusedError       a path leads out of its workspace, or into Lodge's own files
     """
 
 
 class WorkspaceSettingError(WorkspaceError):
+    pass
+
+
+class NotFileBasedError(WorkspaceError):
     pass
 
 
@@ -47,22 +54,60 @@ class Workspace:
 
     Attributes:
         name: As configured, such as ``dfs.tmp``.
-        root: Its directory, absolute and without links.
+        location: Its directory, absolute and without links; or a prefix in an object store, which only the default
+            temporary workspace may be.
         is_writable: Whether statements may create and drop tables in it.
     """
 
     name: str
-    root: Path
+    location: Path | ObjectAddress
     is_writable: bool = False
+
+    @property
+    def is_file_based(self) -> bool:
+        return isinstance(self.location, Path)
+
+    @property
+    def root(self) -> Path:
+        """Its directory. Raises: NotFileBasedError if it is in an object store."""
+        if isinstance(self.location, Path):
+            return self.location
+        raise NotFileBasedError(f"Workspace [{self.name}] is in an object store, and has no files of its own.")
+
+    @property
+    def place(self) -> Place:
+        """How people are told of it."""
+        return self.location if isinstance(self.location, Path) else self.location.place
+
+    @property
+    def uri(self) -> str:
+        """As the settings may say it."""
+        return self.location.as_uri() if isinstance(self.location, Path) else self.location.uri
+
+    @classmethod
+    def temporary_from_uri(cls, name: str, uri: str) -> "Workspace":
+        """The default workspace for temporary tables. Raises: WorkspaceSettingError as :meth:`from_uri`."""
+        if urlsplit(uri).scheme != "s3":
+            return cls.from_uri(name, uri, is_writable=True)
+        try:
+            return cls(name, ObjectAddress.from_uri(uri), is_writable=True)
+        except ObjectAddressError as error:
+            raise WorkspaceSettingError(f"The URI of workspace [{name}] {error}.") from None
 
     @classmethod
     def from_uri(cls, name: str, uri: str, *, is_writable: bool = False) -> "Workspace":
         """Raises: WorkspaceSettingError if the URI is not of a file system, or its directory does not exist or is not
         writable although it is to be."""
         parts = urlsplit(uri)
-        if parts.scheme != "file":
+        if parts.scheme == "s3":
             raise WorkspaceSettingError(
-                f"Workspace [{name}] must be file-based: give it a URI such as file:///data, not [{uri}]."
+                f"Workspace [{name}] must be file-based: only the default workspace for temporary tables may be in an "
+                "object store. Give it a URI such as file:///data."
+            )
+        if parts.scheme != "file":
+            shown = f"{parts.scheme}://..." if "@" in uri else uri  # what is before the @ may be a secret
+            raise WorkspaceSettingError(
+                f"Workspace [{name}] must be file-based: give it a URI such as file:///data, not [{shown}]."
             )
         if parts.netloc not in {"", "localhost"} or not parts.path.startswith("/") or parts.query or parts.fragment:
             raise WorkspaceSettingError(
@@ -92,7 +137,7 @@ class Workspaces:
 
     by_name: Mapping[str, Workspace]
     temporary: Workspace
-    former_roots: tuple[Path, ...] = ()
+    former_roots: tuple[Place, ...] = ()
 
     @classmethod
     def from_uris(
@@ -121,19 +166,21 @@ class Workspaces:
                     f"The writable workspace [{name}] is not among the workspaces {known}; names are case-sensitive."
                 )
         by_name = {
-            name: Workspace.from_uri(name, uri, is_writable=name in {default_temporary_workspace, *writable})
+            name: Workspace.temporary_from_uri(name, uri)
+            if name == default_temporary_workspace
+            else Workspace.from_uri(name, uri, is_writable=name in writable)
             for name, uri in uris.items()
         }
         return cls(by_name, by_name[default_temporary_workspace])
 
     @property
-    def temporary_roots(self) -> tuple[Path, ...]:
-        """All directories that session locations may lie in, the current one first."""
-        return (self.temporary.root, *self.former_roots)
+    def temporary_roots(self) -> tuple[Place, ...]:
+        """All places that session locations may lie in, the current one first."""
+        return (self.temporary.place, *self.former_roots)
 
-    def with_former_roots(self, roots: Sequence[Path]) -> "Workspaces":
+    def with_former_roots(self, roots: Sequence[Place]) -> "Workspaces":
         """The same, of a default temporary workspace that was in these directories, now or before."""
-        return replace(self, former_roots=tuple(root for root in roots if root != self.temporary.root))
+        return replace(self, former_roots=tuple(root for root in roots if root != self.temporary.place))
 
     def match(self, parts: Sequence[str]) -> tuple[Workspace, int] | None:
         """The workspace that a name of several parts begins with, and how many of the parts name it."""
@@ -158,6 +205,8 @@ class Workspaces:
         refused = f"Path [{path}] of workspace [{workspace.name}]"
         if not path or "\0" in path or path.startswith("/") or ".." in path.split("/"):
             raise PathRefusedError(f"{refused} is not allowed: give a path below the workspace, without '..'.")
+        if not workspace.is_file_based:
+            raise FileNotFoundError(f"{refused} does not exist: an object store has temporary tables only.")
         try:
             real = (workspace.root / path).resolve(strict=True)
         except FileNotFoundError:
@@ -171,7 +220,8 @@ class Workspaces:
         return real
 
     def _is_own(self, real: Path) -> bool:
-        inside = (real.relative_to(root).parts for root in self.temporary_roots if real.is_relative_to(root))
+        roots = (root for root in self.temporary_roots if isinstance(root, Path) and real.is_relative_to(root))
+        inside = (real.relative_to(root).parts for root in roots)
         return any(not parts or parts[0] == OWN_DIRECTORY or is_uuid(parts[0]) for parts in inside)
 
     def _match_in_any_case(self, name: str) -> Workspace | None:

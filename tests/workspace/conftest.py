@@ -1,7 +1,7 @@
 """Fixtures for the storage of records, leases and locations.
 
-A second implementation of a protocol joins its contract suite by a parameter of ``open_records`` or
-``open_leases``.
+A second implementation of a protocol joins its contract suite by a folder whose ``conftest.py`` has ``open_records``,
+``open_leases`` and ``outage`` of its own, and which imports the suite's tests (:mod:`tests.workspace.kubernetes`).
 """
 
 import multiprocessing
@@ -9,7 +9,7 @@ import os
 import signal
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from unittest import mock
 
 import pytest
 
+from workspace.file_locations import FileSessionLocations
 from workspace.lease_files import FileLeases
 from workspace.leases import Leases
-from workspace.locations import SessionLocations
 from workspace.record_files import FileSessionRecords
 from workspace.records import (
     ClientSessionId,
@@ -31,6 +31,7 @@ from workspace.records import (
 )
 
 DEADLINE_SECONDS = 60
+POLL_SECONDS = 0.05
 CHANGING_STEPS = ("open", "mkdir", "link", "rename", "replace", "unlink", "rmdir", "fsync", "chown", "fchown", "fchmod")
 ALL_STEPS = (*CHANGING_STEPS, "fdopen", "scandir", "listdir", "stat", "lstat")
 
@@ -48,14 +49,20 @@ def new_root(tmp_path: Path) -> Callable[[], Path]:
 
 
 @pytest.fixture
-def locations(root: Path) -> SessionLocations:
-    return SessionLocations(root)
+def locations(root: Path) -> FileSessionLocations:
+    return FileSessionLocations(root)
 
 
-@pytest.fixture(params=[FileSessionRecords])
-def open_records(request: pytest.FixtureRequest, root: Path) -> Callable[[], SessionRecords]:
+@pytest.fixture
+def open_records(root: Path) -> Callable[[], SessionRecords]:
     """Opens the same storage of records anew, in this process or another."""
-    return partial(request.param, root)
+    return partial(FileSessionRecords, root, poll_seconds=POLL_SECONDS)
+
+
+@pytest.fixture
+def outage(root: Path) -> Callable[[], AbstractContextManager[None]]:
+    """Makes the storage of records and leases unreachable for a while."""
+    return partial(_moved_away, root / ".lodge")
 
 
 @pytest.fixture
@@ -63,10 +70,10 @@ def records(open_records: Callable[[], SessionRecords]) -> SessionRecords:
     return open_records()
 
 
-@pytest.fixture(params=[FileLeases])
-def open_leases(request: pytest.FixtureRequest, root: Path) -> Callable[[], Leases]:
+@pytest.fixture
+def open_leases(root: Path) -> Callable[[], Leases]:
     """Opens the same storage of leases anew."""
-    return partial(request.param, root)
+    return partial(FileLeases, root)
 
 
 @pytest.fixture
@@ -109,8 +116,17 @@ def interrupted_at() -> Callable[[int, Callable[[], Any], Callable[[], Any]], tu
 
 
 def _initialised(root: Path) -> Path:
-    SessionLocations(root).initialise()
+    FileSessionLocations(root).initialise()
     return root
+
+
+@contextmanager
+def _moved_away(directory: Path) -> Iterator[None]:
+    away = directory.rename(directory.with_suffix(".away"))
+    try:
+        yield
+    finally:
+        away.rename(directory)
 
 
 def _in_processes(tasks: Sequence[Callable[[], Any]]) -> list[Any]:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from workspace.locations import SessionLocations
+from workspace.file_locations import FileSessionLocations
 from workspace.records import SessionUuid, TableUuid
+from workspace.roots import RootUnavailableError
 from workspace.trash import TrashEntry
 
 BAD_UUIDS = [
@@ -48,12 +49,12 @@ def outside(tmp_path: Path) -> Path:
     return directory
 
 
-def purge_all(locations: SessionLocations) -> None:
+def purge_all(locations: FileSessionLocations) -> None:
     for entry in locations.trash():
         locations.purge(entry)
 
 
-def purged_anyway(locations: SessionLocations, entry: TrashEntry) -> None:
+def purged_anyway(locations: FileSessionLocations, entry: TrashEntry) -> None:
     with suppress(OSError):
         locations.purge(entry)
 
@@ -62,9 +63,9 @@ def test_initialising_again_and_by_many_at_once_is_no_error(
     tmp_path: Path, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]]
 ) -> None:
     root = tmp_path / "deep" / "root"
-    assert in_processes([SessionLocations(root).initialise] * 4) == [None] * 4
+    assert in_processes([FileSessionLocations(root).initialise] * 4) == [None] * 4
     (root / ".lodge").chmod(0o755)
-    SessionLocations(root).initialise()
+    FileSessionLocations(root).initialise()
     assert (root / ".lodge").stat().st_mode & 0o777 == 0o700
 
 
@@ -76,12 +77,12 @@ def test_initialising_refuses_a_link_in_the_place_of_a_directory_of_its_own(
     link.parent.mkdir(parents=True)
     link.symlink_to(outside)
     with pytest.raises(NotADirectoryError):
-        SessionLocations(tmp_path / "root").initialise()
+        FileSessionLocations(tmp_path / "root").initialise()
     assert [path.name for path in outside.iterdir()] == ["precious"]
 
 
 @pytest.mark.parametrize("bad", BAD_UUIDS)
-def test_guarantee_1_only_uuids_become_paths(locations: SessionLocations, table_uuid: TableUuid, bad: str) -> None:
+def test_guarantee_1_only_uuids_become_paths(locations: FileSessionLocations, table_uuid: TableUuid, bad: str) -> None:
     good = SessionUuid(str(table_uuid))
     for operation in (
         lambda: locations.path(SessionUuid(bad)),
@@ -96,14 +97,14 @@ def test_guarantee_1_only_uuids_become_paths(locations: SessionLocations, table_
 
 
 @pytest.mark.parametrize("bad", ["", ".", "..", "../x", "a/b", "/etc", "a/"])
-def test_guarantee_1_only_names_in_the_trash_are_purged(locations: SessionLocations, bad: str) -> None:
+def test_guarantee_1_only_names_in_the_trash_are_purged(locations: FileSessionLocations, bad: str) -> None:
     with pytest.raises(ValueError, match="trash"):
         locations.purge(TrashEntry(bad))
 
 
 @pytest.mark.parametrize("umask", [0, 0o077, 0o277])
 def test_guarantee_4_a_location_is_for_its_owner_only_whatever_the_umask(
-    locations: SessionLocations, session_uuid: SessionUuid, umask: int
+    locations: FileSessionLocations, session_uuid: SessionUuid, umask: int
 ) -> None:
     before = os.umask(umask)
     try:
@@ -114,7 +115,9 @@ def test_guarantee_4_a_location_is_for_its_owner_only_whatever_the_umask(
     assert path.stat().st_mode & 0o777 == 0o700
 
 
-def test_guarantee_5_creating_again_keeps_what_is_there(locations: SessionLocations, session_uuid: SessionUuid) -> None:
+def test_guarantee_5_creating_again_keeps_what_is_there(
+    locations: FileSessionLocations, session_uuid: SessionUuid
+) -> None:
     (locations.create(session_uuid) / "table").mkdir()
     locations.create(session_uuid).chmod(0o755)
     assert locations.create(session_uuid).stat().st_mode & 0o777 == 0o700
@@ -122,7 +125,7 @@ def test_guarantee_5_creating_again_keeps_what_is_there(locations: SessionLocati
 
 
 def test_only_real_directories_with_a_uuid_for_a_name_are_listed(
-    root: Path, locations: SessionLocations, session_uuid: SessionUuid, outside: Path
+    root: Path, locations: FileSessionLocations, session_uuid: SessionUuid, outside: Path
 ) -> None:
     locations.create(session_uuid)
     (root / str(uuid.uuid4())).symlink_to(outside)
@@ -132,14 +135,14 @@ def test_only_real_directories_with_a_uuid_for_a_name_are_listed(
     assert locations.list() == {session_uuid}
 
 
-def test_locations_on_missing_storage_are_an_error_and_not_none(root: Path, locations: SessionLocations) -> None:
+def test_locations_on_missing_storage_are_an_error_and_not_none(root: Path, locations: FileSessionLocations) -> None:
     root.rename(root.with_name("elsewhere"))
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(RootUnavailableError):
         locations.list()
 
 
 def test_guarantee_3_a_location_set_aside_is_gone_and_can_be_purged(
-    root: Path, locations: SessionLocations, session_uuid: SessionUuid
+    root: Path, locations: FileSessionLocations, session_uuid: SessionUuid
 ) -> None:
     location = locations.create(session_uuid)
     (location / "table" / "part=1").mkdir(parents=True)
@@ -155,7 +158,7 @@ def test_guarantee_3_a_location_set_aside_is_gone_and_can_be_purged(
 
 
 def test_a_location_that_comes_back_can_be_set_aside_again(
-    locations: SessionLocations, session_uuid: SessionUuid
+    locations: FileSessionLocations, session_uuid: SessionUuid
 ) -> None:
     for _ in range(3):
         locations.create(session_uuid)
@@ -164,7 +167,7 @@ def test_a_location_that_comes_back_can_be_set_aside_again(
 
 
 def test_a_missing_trash_does_not_look_like_a_missing_location(
-    root: Path, locations: SessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid
+    root: Path, locations: FileSessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid
 ) -> None:
     (locations.create(session_uuid) / table_uuid).mkdir()
     (root / ".lodge" / "trash").rmdir()
@@ -176,7 +179,7 @@ def test_a_missing_trash_does_not_look_like_a_missing_location(
 
 
 def test_removing_a_table_leaves_the_others(
-    locations: SessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid
+    locations: FileSessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid
 ) -> None:
     other = TableUuid(str(uuid.uuid4()))
     assert not locations.remove_table(session_uuid, table_uuid)
@@ -191,7 +194,7 @@ def test_removing_a_table_leaves_the_others(
 
 
 def test_guarantee_2_a_link_in_the_place_of_a_location_is_refused_or_removed_but_never_followed(
-    locations: SessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid, outside: Path
+    locations: FileSessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid, outside: Path
 ) -> None:
     (outside / table_uuid).mkdir()
     link = locations.path(session_uuid)
@@ -207,7 +210,7 @@ def test_guarantee_2_a_link_in_the_place_of_a_location_is_refused_or_removed_but
 
 
 def test_guarantee_2_a_link_in_the_place_of_a_table_is_removed_and_not_followed(
-    locations: SessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid, outside: Path
+    locations: FileSessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid, outside: Path
 ) -> None:
     (locations.create(session_uuid) / table_uuid).symlink_to(outside)
     assert locations.remove_table(session_uuid, table_uuid)
@@ -216,7 +219,7 @@ def test_guarantee_2_a_link_in_the_place_of_a_table_is_removed_and_not_followed(
 
 
 def test_guarantee_2_links_inside_a_location_are_purged_and_not_followed(
-    locations: SessionLocations, session_uuid: SessionUuid, outside: Path
+    locations: FileSessionLocations, session_uuid: SessionUuid, outside: Path
 ) -> None:
     location = locations.create(session_uuid)
     (location / "to-directory").symlink_to(outside)
@@ -232,7 +235,7 @@ def test_guarantee_2_links_inside_a_location_are_purged_and_not_followed(
 
 
 def test_guarantee_2_a_link_put_in_the_place_of_a_directory_while_it_is_purged_is_not_followed(
-    locations: SessionLocations, session_uuid: SessionUuid, outside: Path, interrupted_at: Callable[..., bool]
+    locations: FileSessionLocations, session_uuid: SessionUuid, outside: Path, interrupted_at: Callable[..., bool]
 ) -> None:
     for step in itertools.count(1):
         (locations.create(session_uuid) / "table" / "part").mkdir(parents=True)
@@ -256,7 +259,7 @@ def test_guarantee_2_a_link_put_in_the_place_of_a_directory_while_it_is_purged_i
 
 
 def test_a_purge_gets_to_the_bottom_of_a_tree_deeper_than_any_path_or_stack(
-    locations: SessionLocations, session_uuid: SessionUuid
+    locations: FileSessionLocations, session_uuid: SessionUuid
 ) -> None:
     descriptor = os.open(locations.create(session_uuid), os.O_RDONLY)
     for _ in range(1500):
@@ -271,7 +274,7 @@ def test_a_purge_gets_to_the_bottom_of_a_tree_deeper_than_any_path_or_stack(
 
 
 def test_guarantee_5_many_processes_may_purge_the_same_at_once(
-    locations: SessionLocations,
+    locations: FileSessionLocations,
     session_uuid: SessionUuid,
     in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]],
 ) -> None:
@@ -287,7 +290,7 @@ def test_guarantee_5_many_processes_may_purge_the_same_at_once(
 
 
 def test_guarantee_5_of_many_processes_that_set_one_location_aside_one_does(
-    locations: SessionLocations,
+    locations: FileSessionLocations,
     session_uuid: SessionUuid,
     in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]],
 ) -> None:
@@ -302,7 +305,7 @@ def test_a_purge_killed_at_any_step_is_finished_by_the_next(
     killed_at: Callable[[int, Callable[[], Any]], bool],
 ) -> None:
     for step in itertools.count(1):
-        locations = SessionLocations(new_root())
+        locations = FileSessionLocations(new_root())
         location = locations.create(session_uuid)
         (location / "a" / "b").mkdir(parents=True)
         (location / "a" / "data").write_text("data")

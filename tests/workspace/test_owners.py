@@ -14,9 +14,9 @@ from unittest import mock
 
 import pytest
 
-from workspace.locations import SessionLocations
+from workspace.file_locations import FileSessionLocations
+from workspace.locations import Owner, OwnerError
 from workspace.records import SessionUuid, TableUuid
-from workspace.root_locations import Owner, OwnerError
 from workspace.sizes import DEEPEST
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
@@ -54,7 +54,7 @@ def anyway(task: Callable[[], Any]) -> Any:
         return task()
 
 
-def remove_and_purge(locations: SessionLocations) -> None:
+def remove_and_purge(locations: FileSessionLocations) -> None:
     anyway(lambda: locations.remove_table(SESSION, TABLE))
     for entry in locations.trash():
         anyway(lambda entry=entry: locations.purge(entry))
@@ -62,7 +62,7 @@ def remove_and_purge(locations: SessionLocations) -> None:
 
 @as_root
 @pytest.mark.parametrize("umask", [0, 0o077, 0o777])
-def test_a_location_is_its_owners_only(locations: SessionLocations, umask: int) -> None:
+def test_a_location_is_its_owners_only(locations: FileSessionLocations, umask: int) -> None:
     before = os.umask(umask)
     try:
         path = locations.create(SESSION, OTHER)
@@ -75,7 +75,7 @@ def test_a_location_is_its_owners_only(locations: SessionLocations, umask: int) 
 
 
 @as_root
-def test_creating_again_keeps_what_is_there_and_mends_the_mode(locations: SessionLocations) -> None:
+def test_creating_again_keeps_what_is_there_and_mends_the_mode(locations: FileSessionLocations) -> None:
     path = locations.create(SESSION, OTHER)
     (path / TABLE).mkdir()
     path.chmod(0o777)
@@ -85,7 +85,7 @@ def test_creating_again_keeps_what_is_there_and_mends_the_mode(locations: Sessio
 
 
 @as_root
-def test_the_location_of_another_user_is_refused_and_stays_as_it_was(locations: SessionLocations) -> None:
+def test_the_location_of_another_user_is_refused_and_stays_as_it_was(locations: FileSessionLocations) -> None:
     path = locations.create(SESSION)
     with pytest.raises(OwnerError, match="uid 0, not 65534"):
         locations.create(SESSION, OTHER)
@@ -93,7 +93,7 @@ def test_the_location_of_another_user_is_refused_and_stays_as_it_was(locations: 
 
 
 @as_root
-def test_a_link_or_file_in_the_place_of_a_location_is_refused(locations: SessionLocations, outside: Path) -> None:
+def test_a_link_or_file_in_the_place_of_a_location_is_refused(locations: FileSessionLocations, outside: Path) -> None:
     path = locations.path(SESSION)
     path.symlink_to(outside)
     with pytest.raises(NotADirectoryError):
@@ -110,7 +110,7 @@ def test_the_name_appears_only_when_owner_and_mode_are_right(
     new_root: Callable[[], Path], interrupted_at: Callable[..., tuple[bool, Any]]
 ) -> None:
     for step in itertools.count(1):
-        locations = SessionLocations(new_root())
+        locations = FileSessionLocations(new_root())
         path, seen = locations.path(SESSION), list[tuple[int, int]]()
 
         def look(path: Path = path, seen: list[tuple[int, int]] = seen) -> None:
@@ -130,7 +130,7 @@ def test_a_creation_killed_at_any_step_leaves_nothing_but_trash(
     new_root: Callable[[], Path], killed_at: Callable[[int, Callable[[], Any]], bool]
 ) -> None:
     for step in itertools.count(1):
-        locations = SessionLocations(new_root())
+        locations = FileSessionLocations(new_root())
         was_killed = killed_at(step, partial(locations.create, SESSION, OTHER))
         for entry in locations.trash():
             locations.purge(entry)
@@ -145,9 +145,9 @@ def test_a_location_that_is_taken_for_trash_while_it_is_made_is_made_again(
     new_root: Callable[[], Path], interrupted_at: Callable[..., tuple[bool, Any]]
 ) -> None:
     for step in itertools.count(1):
-        locations = SessionLocations(new_root())
+        locations = FileSessionLocations(new_root())
 
-        def purge_all(locations: SessionLocations = locations) -> None:
+        def purge_all(locations: FileSessionLocations = locations) -> None:
             for entry in locations.trash():
                 locations.purge(entry)
 
@@ -160,7 +160,7 @@ def test_a_location_that_is_taken_for_trash_while_it_is_made_is_made_again(
 
 @as_root
 def test_many_processes_may_create_one_location_at_once(
-    locations: SessionLocations, in_processes: Callable[..., list[Any]]
+    locations: FileSessionLocations, in_processes: Callable[..., list[Any]]
 ) -> None:
     path = locations.path(SESSION)
     assert in_processes([partial(locations.create, SESSION, OTHER)] * 4) == [path] * 4
@@ -201,16 +201,16 @@ def test_what_an_owner_exchanges_at_any_step_is_not_followed(
     task: str,
     kind: str,
 ) -> None:
-    def set_aside_and_purge(locations: SessionLocations) -> None:
+    def set_aside_and_purge(locations: FileSessionLocations) -> None:
         anyway(lambda: locations.set_aside(SESSION))
         remove_and_purge(locations)
 
-    def size(locations: SessionLocations) -> Any:
+    def size(locations: FileSessionLocations) -> Any:
         return anyway(lambda: locations.size_bytes(SESSION, TABLE))
 
     run: Any = {"remove": remove_and_purge, "set aside": set_aside_and_purge, "size": size}[task]
     for step in itertools.count(1):
-        locations = SessionLocations(new_root())
+        locations = FileSessionLocations(new_root())
         location = locations.create(SESSION)
         a_tree(location)
         with held_open(location) as descriptors:
@@ -248,7 +248,7 @@ def exchanging_as_another_user(descriptors: list[int], outside: Path, ready: Any
 
 @as_root
 def test_an_owner_who_exchanges_directories_for_links_all_the_time_reaches_nothing(
-    locations: SessionLocations, outside: Path
+    locations: FileSessionLocations, outside: Path
 ) -> None:
     deadline = time.monotonic() + 3
     context = multiprocessing.get_context("fork")
@@ -283,7 +283,7 @@ def test_an_owner_who_exchanges_directories_for_links_all_the_time_reaches_nothi
     assert is_whole(outside)
 
 
-def test_a_size_is_that_of_the_regular_files(locations: SessionLocations, outside: Path) -> None:
+def test_a_size_is_that_of_the_regular_files(locations: FileSessionLocations, outside: Path) -> None:
     location = locations.create(SESSION)
     a_tree(location)
     (location / TABLE / "link").symlink_to(outside)
@@ -297,7 +297,7 @@ def test_a_size_is_that_of_the_regular_files(locations: SessionLocations, outsid
         locations.size_bytes(SESSION, other)
 
 
-def test_a_tree_deeper_than_a_table_is_an_error_and_takes_few_descriptors(locations: SessionLocations) -> None:
+def test_a_tree_deeper_than_a_table_is_an_error_and_takes_few_descriptors(locations: FileSessionLocations) -> None:
     directory = locations.create(SESSION) / TABLE
     (directory / "/".join(["d"] * DEEPEST)).mkdir(parents=True)
     (directory / "/".join(["d"] * DEEPEST) / "data").write_text("data")
@@ -307,7 +307,7 @@ def test_a_tree_deeper_than_a_table_is_an_error_and_takes_few_descriptors(locati
         locations.size_bytes(SESSION, TABLE)
 
 
-def test_files_that_vanish_while_they_are_counted_do_not_count(locations: SessionLocations) -> None:
+def test_files_that_vanish_while_they_are_counted_do_not_count(locations: FileSessionLocations) -> None:
     a_tree(locations.create(SESSION))
     gone = locations.path(SESSION) / TABLE / "a" / "b" / "data"
     listing = os.scandir

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from workspace.locations import SessionLocations
+from workspace.file_locations import FileSessionLocations
 from workspace.record_files import FileSessionRecords
 from workspace.records import (
     RecordExistsError,
@@ -44,7 +44,7 @@ def sweep(root: Path) -> None:
     records = FileSessionRecords(root, lambda: next(times))
     assert not records.list()
     assert not records.list()
-    locations = SessionLocations(root)
+    locations = FileSessionLocations(root)
     for entry in locations.trash():
         locations.purge(entry)
 

@@ -12,8 +12,8 @@ from unittest import mock
 
 import pytest
 
+from workspace.file_locations import FileSessionLocations
 from workspace.lease_files import FileLeases
-from workspace.locations import SessionLocations
 from workspace.record_files import FileSessionRecords
 from workspace.records import (
     ClientSessionId,
@@ -180,7 +180,7 @@ def test_files_and_directories_are_for_their_owner_only_whatever_the_umask(
 ) -> None:
     before = os.umask(umask)
     try:
-        SessionLocations(tmp_path).initialise()
+        FileSessionLocations(tmp_path).initialise()
         FileLeases(tmp_path).renew(A)
         records = FileSessionRecords(tmp_path)
         stored = records.create(a_record())

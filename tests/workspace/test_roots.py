@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import structlog
 
+from workspace.file_locations import FileSessionLocations
 from workspace.lease_files import FileLeases
-from workspace.locations import SessionLocations
 from workspace.record_files import FileSessionRecords
 from workspace.records import ReplicaId, SessionRecord, SessionUuid, TableUuid
 from workspace.roots import (
@@ -44,21 +44,21 @@ def moved(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def locations(home: Path) -> SessionLocations:
+def locations(home: Path) -> FileSessionLocations:
     """Those of a gateway that started in the first root."""
-    found = SessionLocations(home)
+    found = FileSessionLocations(home)
     found.initialise()
     return found
 
 
-def opened(root: Path) -> SessionLocations:
+def opened(root: Path) -> FileSessionLocations:
     """What a process sees that knows this root only."""
-    found = SessionLocations(root, home_of(root))
+    found = FileSessionLocations(root, home_of(root))
     found.initialise()
     return found
 
 
-def a_table(locations: SessionLocations, content: str = "data") -> TableUuid:
+def a_table(locations: FileSessionLocations, content: str = "data") -> TableUuid:
     table = TableUuid(str(uuid.uuid4()))
     directory = locations.create(SESSION) / table
     directory.mkdir()
@@ -67,7 +67,7 @@ def a_table(locations: SessionLocations, content: str = "data") -> TableUuid:
 
 
 def test_a_root_is_its_own_home_until_it_becomes_part_of_another(
-    home: Path, moved: Path, locations: SessionLocations
+    home: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
     assert (home_of(home), home_of(moved)) == (home, moved)
     locations.use(moved)
@@ -75,7 +75,7 @@ def test_a_root_is_its_own_home_until_it_becomes_part_of_another(
 
 
 def test_new_locations_are_made_in_the_new_root_and_old_ones_are_found(
-    home: Path, moved: Path, locations: SessionLocations
+    home: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
     old = a_table(locations, "old data")
     locations.use(moved)
@@ -95,7 +95,9 @@ def test_new_locations_are_made_in_the_new_root_and_old_ones_are_found(
         locations.size_bytes(SESSION, other)
 
 
-def test_a_table_is_removed_from_whichever_root_has_it(home: Path, moved: Path, locations: SessionLocations) -> None:
+def test_a_table_is_removed_from_whichever_root_has_it(
+    home: Path, moved: Path, locations: FileSessionLocations
+) -> None:
     old = a_table(locations)
     locations.use(moved)
     new = a_table(locations)
@@ -111,7 +113,7 @@ def test_a_table_is_removed_from_whichever_root_has_it(home: Path, moved: Path, 
 
 @pytest.mark.parametrize("known_root", ["first", "second"])
 def test_the_end_of_a_session_deletes_and_logs_both_locations_whoever_ends_it(
-    tmp_path: Path, home: Path, moved: Path, locations: SessionLocations, a_record: Builder, *, known_root: str
+    tmp_path: Path, home: Path, moved: Path, locations: FileSessionLocations, a_record: Builder, *, known_root: str
 ) -> None:
     stored = FileSessionRecords(home).create(a_record(session_uuid=SESSION))
     a_table(locations)
@@ -136,7 +138,7 @@ def test_an_end_killed_at_any_step_is_finished_in_both_roots_by_one_that_knows_t
 ) -> None:
     for step in itertools.count(1):
         home, moved = tmp_path / f"{step}-first", tmp_path / f"{step}-second"
-        locations = SessionLocations(home)
+        locations = FileSessionLocations(home)
         locations.initialise()
         stored = FileSessionRecords(home).create(a_record(session_uuid=SESSION))
         a_table(locations)
@@ -156,7 +158,7 @@ def test_an_end_killed_at_any_step_is_finished_in_both_roots_by_one_that_knows_t
     assert step > 20
 
 
-def test_an_entry_of_the_trash_tells_where_it_was(home: Path, moved: Path, locations: SessionLocations) -> None:
+def test_an_entry_of_the_trash_tells_where_it_was(home: Path, moved: Path, locations: FileSessionLocations) -> None:
     a_table(locations)
     locations.use(moved)
     a_table(locations)
@@ -166,7 +168,7 @@ def test_an_entry_of_the_trash_tells_where_it_was(home: Path, moved: Path, locat
     assert sorted(location_of(entry) for entry in entries) == [home / SESSION, moved / SESSION]
 
 
-def test_the_workspace_may_move_on_and_back(tmp_path: Path, home: Path, locations: SessionLocations) -> None:
+def test_the_workspace_may_move_on_and_back(tmp_path: Path, home: Path, locations: FileSessionLocations) -> None:
     third = tmp_path / "third"
     for root in (tmp_path / "second", third, home, third):
         locations.use(root)
@@ -181,7 +183,7 @@ def test_guarantee_1_a_move_killed_at_any_step_can_be_done_again(
 ) -> None:
     for step in itertools.count(1):
         home, moved = tmp_path / f"{step}-first", tmp_path / f"{step}-second"
-        locations = SessionLocations(home)
+        locations = FileSessionLocations(home)
         locations.initialise()
         was_killed = killed_at(step, partial(locations.use, moved))
         if moved in Roots(home).registered():
@@ -197,7 +199,7 @@ def test_guarantee_1_a_move_killed_at_any_step_can_be_done_again(
 
 
 def test_many_processes_may_move_at_once(
-    home: Path, moved: Path, locations: SessionLocations, in_processes: Callable[[Sequence[Callable[[], Any]]], Any]
+    home: Path, moved: Path, locations: FileSessionLocations, in_processes: Callable[[Sequence[Callable[[], Any]]], Any]
 ) -> None:
     assert in_processes([partial(locations.use, moved)] * 4) == [None] * 4
     assert Roots(home).all() == [home, moved]
@@ -205,9 +207,9 @@ def test_many_processes_may_move_at_once(
 
 @pytest.mark.parametrize("kind", ["record", "lease", "root"])
 def test_guarantee_2_a_root_that_another_lodge_uses_is_refused_and_left_as_it_was(
-    tmp_path: Path, home: Path, moved: Path, locations: SessionLocations, a_record: Builder, *, kind: str
+    tmp_path: Path, home: Path, moved: Path, locations: FileSessionLocations, a_record: Builder, *, kind: str
 ) -> None:
-    other = SessionLocations(moved)
+    other = FileSessionLocations(moved)
     other.initialise()
     if kind == "record":
         FileSessionRecords(moved).create(a_record())
@@ -224,11 +226,11 @@ def test_guarantee_2_a_root_that_another_lodge_uses_is_refused_and_left_as_it_wa
 
 
 def test_guarantee_2_a_root_of_another_home_is_refused(
-    tmp_path: Path, moved: Path, locations: SessionLocations
+    tmp_path: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
     third = tmp_path / "third"
     locations.use(moved)
-    other = SessionLocations(third)
+    other = FileSessionLocations(third)
     other.initialise()
     with pytest.raises(RootTakenError, match="first"):
         other.use(moved)
@@ -236,7 +238,7 @@ def test_guarantee_2_a_root_of_another_home_is_refused(
 
 @pytest.mark.parametrize("fault", ["missing", "not mounted", "not readable"])
 def test_guarantee_3_a_root_that_is_not_there_is_an_error_that_names_it_and_the_way_out(
-    tmp_path: Path, home: Path, moved: Path, locations: SessionLocations, a_record: Builder, *, fault: str
+    tmp_path: Path, home: Path, moved: Path, locations: FileSessionLocations, a_record: Builder, *, fault: str
 ) -> None:
     stored = FileSessionRecords(home).create(a_record(session_uuid=SESSION))
     locations.use(moved)
@@ -274,20 +276,20 @@ def test_guarantee_3_a_root_that_is_not_there_is_an_error_that_names_it_and_the_
 
 
 def test_guarantee_3_a_home_that_is_not_there_is_not_made_anew(
-    home: Path, moved: Path, locations: SessionLocations
+    home: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
     locations.use(moved)
     home.rename(home.with_name("aside"))
     with pytest.raises(FileNotFoundError):
         opened(moved)
     with pytest.raises(FileNotFoundError):
-        SessionLocations(home.with_name("third"), home).initialise()
+        FileSessionLocations(home.with_name("third"), home).initialise()
     assert not home.exists()
     assert not home.with_name("third").exists()
 
 
 def test_guarantee_4_who_used_a_root_as_its_home_finds_out(
-    home: Path, moved: Path, locations: SessionLocations
+    home: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
     stale = opened(moved)
     locations.use(moved)
@@ -298,7 +300,7 @@ def test_guarantee_4_who_used_a_root_as_its_home_finds_out(
 
 
 def test_the_pointer_and_the_register_are_private_and_no_links_are_followed(
-    tmp_path: Path, home: Path, moved: Path, locations: SessionLocations
+    tmp_path: Path, home: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
     locations.use(moved)
     for path in (moved / ".lodge" / "home", *(home / ".lodge" / "roots").iterdir()):
@@ -313,7 +315,7 @@ def test_the_pointer_and_the_register_are_private_and_no_links_are_followed(
         locations.list()
 
 
-def test_a_path_may_have_any_bytes(tmp_path: Path, home: Path, locations: SessionLocations) -> None:
+def test_a_path_may_have_any_bytes(tmp_path: Path, home: Path, locations: FileSessionLocations) -> None:
     awkward = tmp_path / "a\nb \udcff ü"
     locations.use(awkward)
     assert home_of(awkward) == home

@@ -1,7 +1,10 @@
 """The contract of SessionRecords, held by every implementation (guarantees: workspace.records)."""
 
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,13 +15,21 @@ from workspace.records import (
     ClientSessionId,
     Phase,
     Principal,
+    RecordChanged,
     RecordConflictError,
+    RecordError,
     RecordExistsError,
+    RecordGone,
     RecordName,
     RecordNotFoundError,
+    RecordsEvent,
+    RecordsListed,
+    RecordsUnavailableError,
+    RecordsUnreachable,
     ReplicaId,
     SessionRecord,
     SessionRecords,
+    SessionUuid,
     StoredRecord,
     TableState,
     TableUuid,
@@ -26,10 +37,11 @@ from workspace.records import (
     Version,
     record_name,
 )
-from workspace.sessions import joined, update
+from workspace.sessions import ended, joined, left, update
 
 Builder = Callable[..., SessionRecord]
 Opener = Callable[[], SessionRecords]
+Outage = Callable[[], AbstractContextManager[None]]
 InProcesses = Callable[[Sequence[Callable[[], Any]]], list[Any]]
 
 DEADLINE_SECONDS = 30
@@ -219,3 +231,176 @@ def test_guarantee_3_readers_see_whole_records_while_others_change_create_and_de
         assert isinstance(seen, list), seen
         assert seen[-1] == 40
         assert seen == sorted(seen), "a later read found an older version"
+
+
+def test_a_record_is_found_by_its_session_location(records: SessionRecords, a_record: Builder) -> None:
+    first = records.create(a_record(client_session_id=ClientSessionId("1")))
+    second = records.create(a_record(client_session_id=ClientSessionId("2")))
+    assert records.find(first.record.session_uuid) == first
+    records.delete(first.record.name, first.version)
+    assert records.find(first.record.session_uuid) is None
+    assert records.find(second.record.session_uuid) == second
+    assert records.find(SessionUuid("no-uuid,and=more")) is None
+
+
+def test_replicas_of_many_threads_claim_and_leave_one_session(open_records: Opener, a_record: Builder) -> None:
+    records = open_records()
+    name = records.create(a_record()).record.name
+    replicas = [ReplicaId(f"gateway-{number}") for number in range(12)]
+
+    def claim(replica: ReplicaId) -> None:
+        update(records, name, partial(joined, replica=replica))
+
+    def release(replica: ReplicaId) -> None:
+        update(records, name, partial(left, replicas={replica}))
+
+    with ThreadPoolExecutor(len(replicas)) as threads:
+        list(threads.map(claim, replicas))
+        assert records.read(name).record.holders == set(replicas)
+        list(threads.map(release, replicas))
+    assert not records.read(name).record.holders
+
+
+def test_guarantee_2_of_threads_that_adopt_and_reap_an_orphan_one_wins(open_records: Opener, a_record: Builder) -> None:
+    records = open_records()
+    with ThreadPoolExecutor(8) as threads:
+        for round_number in range(5):
+            orphan = records.create(a_record(client_session_id=ClientSessionId(str(round_number))))
+            outcomes = [joined(orphan.record, ReplicaId(f"gateway-{number}")) for number in range(4)]
+            outcomes += [ended(orphan.record)] * 4
+            results = list(threads.map(partial(_outcome_of_replacing, records, orphan.version), outcomes))
+            winners = [result for result in results if isinstance(result, StoredRecord)]
+            assert len(winners) == 1, results
+            assert records.read(orphan.record.name) == winners[0]
+            names, versions = [orphan.record.name] * 8, [winners[0].version] * 8
+            deletions = list(threads.map(partial(_outcome_of_deleting, records), names, versions))
+            assert deletions.count(None) == 1, deletions
+    assert not records.list()
+
+
+def test_guarantee_4_a_watch_begins_with_what_there_is(records: SessionRecords, a_record: Builder) -> None:
+    stored = records.create(a_record())
+    with watching(records) as seen:
+        seen.until(lambda: seen.events)
+        assert seen.events[0] == RecordsListed((stored,))
+
+
+def test_guarantee_4_a_watch_tells_the_last_state_after_each_change(records: SessionRecords, a_record: Builder) -> None:
+    with watching(records) as seen:
+        seen.until(lambda: seen.known == {})
+        first = records.create(a_record(client_session_id=ClientSessionId("1")))
+        second = records.create(a_record(client_session_id=ClientSessionId("2")))
+        seen.until(lambda: seen.known == {first.record.name: first, second.record.name: second})
+        for _ in range(5):
+            first = records.replace(counted(first.record), first.version)
+        records.delete(second.record.name, second.version)
+        seen.until(lambda: seen.known == {first.record.name: first})
+        again = records.create(second.record)
+        seen.until(lambda: seen.known == {first.record.name: first, again.record.name: again})
+
+
+def test_guarantee_4_after_an_outage_a_watch_lists_anew_what_has_changed(
+    open_records: Opener, a_record: Builder, outage: Outage
+) -> None:
+    records = open_records()
+    stored = records.create(a_record())
+    with watching(open_records()) as seen:
+        seen.until(lambda: seen.known == {stored.record.name: stored})
+        with outage():
+            seen.until(lambda: isinstance(seen.events[-1], RecordsUnreachable))
+            assert seen.events[-1].reason
+        stored = records.replace(counted(stored.record), stored.version)
+        seen.until(lambda: seen.known == {stored.record.name: stored})
+        assert sum(isinstance(event, RecordsListed) for event in seen.events) > 1
+
+
+def test_guarantee_5_without_its_storage_every_answer_is_that_it_is_unavailable(
+    open_records: Opener, a_record: Builder, outage: Outage
+) -> None:
+    records = open_records()
+    stored = records.create(a_record())
+    other = a_record(client_session_id=ClientSessionId("other"))
+    questions: Sequence[Callable[[], object]] = (
+        records.list,
+        partial(records.find, stored.record.session_uuid),
+        partial(records.read, stored.record.name),
+        partial(records.create, other),
+        partial(records.replace, stored.record, stored.version),
+        partial(records.delete, stored.record.name, stored.version),
+    )
+    with outage(), ThreadPoolExecutor(len(questions)) as threads:
+        for answer in [threads.submit(question) for question in questions]:
+            with pytest.raises(RecordsUnavailableError, match=r"cannot be used now"):
+                answer.result()
+    assert list(records.list()) == [stored]
+
+
+def test_a_stopped_watch_ends(records: SessionRecords) -> None:
+    with watching(records) as seen:
+        seen.until(lambda: seen.known == {})
+        seen.stop.set()
+        seen.until(lambda: seen.has_ended)
+
+
+def test_ten_thousand_records_are_listed_watched_and_found(open_records: Opener, a_record: Builder) -> None:
+    records = open_records()
+    made = [a_record(client_session_id=ClientSessionId(str(number))) for number in range(10_000)]
+    with ThreadPoolExecutor(16) as threads:
+        stored = {record.record.name: record for record in threads.map(records.create, made)}
+    assert {record.record.name: record for record in records.list()} == stored
+    with watching(records) as seen:
+        seen.until(lambda: seen.known == stored)
+    assert records.find(made[5_000].session_uuid) == stored[made[5_000].name]
+
+
+class Watched:
+    """What a watch has told so far, and what follows from it."""
+
+    def __init__(self, records: SessionRecords) -> None:
+        self.events: list[RecordsEvent] = []
+        self.known: dict[RecordName, StoredRecord] | None = None
+        self.has_ended = False
+        self.stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, args=(records,), daemon=True)
+        self._thread.start()
+
+    def until(self, condition: Callable[[], object]) -> None:
+        deadline_seconds = time.monotonic() + DEADLINE_SECONDS
+        while not condition():
+            assert time.monotonic() < deadline_seconds, f"what was told: {self.events[-3:]}"
+            time.sleep(0.01)
+
+    def _follow(self, records: SessionRecords) -> None:
+        for event in records.watch(self.stop):
+            match event:
+                case RecordsListed(listed):
+                    self.known = {stored.record.name: stored for stored in listed}
+                case RecordChanged(stored):
+                    self.known = {**(self.known or {}), stored.record.name: stored}
+                case RecordGone(name):
+                    self.known = {known: stored for known, stored in (self.known or {}).items() if known != name}
+            self.events.append(event)
+        self.has_ended = True
+
+
+@contextmanager
+def watching(records: SessionRecords) -> Iterator[Watched]:
+    seen = Watched(records)
+    try:
+        yield seen
+    finally:
+        seen.stop.set()
+
+
+def _outcome_of_replacing(records: SessionRecords, version: Version, record: SessionRecord) -> object:
+    try:
+        return records.replace(record, version)
+    except RecordError as error:
+        return error
+
+
+def _outcome_of_deleting(records: SessionRecords, name: RecordName, version: Version) -> object:
+    try:
+        return records.delete(name, version)
+    except (RecordConflictError, RecordNotFoundError) as error:
+        return error

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 import structlog
 
-from workspace.locations import SessionLocations
+from workspace.file_locations import FileSessionLocations
 from workspace.record_files import FileSessionRecords
 from workspace.records import (
     Phase,
@@ -120,7 +120,7 @@ def test_an_update_passes_on_what_the_change_raises_and_writes_nothing(
 
 
 def test_ending_a_session_removes_its_record_its_location_and_its_trash(
-    root: Path, records: SessionRecords, locations: SessionLocations, a_record: Builder
+    root: Path, records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     stored = records.create(a_record())
     location = locations.create(stored.record.session_uuid)
@@ -136,14 +136,14 @@ def test_ending_a_session_removes_its_record_its_location_and_its_trash(
 
 
 def test_ending_a_session_without_a_location_says_so(
-    records: SessionRecords, locations: SessionLocations, a_record: Builder
+    records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     stored = records.create(a_record())
     assert end_session(records, locations, stored) == EndedSession(ended(stored.record), (), None)
 
 
 def test_guarantee_4_a_session_that_was_changed_meanwhile_is_not_touched(
-    records: SessionRecords, locations: SessionLocations, a_record: Builder
+    records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     stored = records.create(a_record())
     locations.create(stored.record.session_uuid)
@@ -155,7 +155,7 @@ def test_guarantee_4_a_session_that_was_changed_meanwhile_is_not_touched(
 
 
 def test_ending_a_session_that_another_ended_does_nothing_even_if_its_name_lives_again(
-    records: SessionRecords, locations: SessionLocations, a_record: Builder
+    records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     first = records.create(a_record())
     marked = update(records, first.record.name, ended)
@@ -172,7 +172,7 @@ def test_ending_a_session_that_another_ended_does_nothing_even_if_its_name_lives
 class RecordsThatNeedTheLocationGone:
     """Fails the test when a record is deleted while its session location is there."""
 
-    def __init__(self, records: SessionRecords, locations: SessionLocations) -> None:
+    def __init__(self, records: SessionRecords, locations: FileSessionLocations) -> None:
         self._records = records
         self._locations = locations
 
@@ -186,7 +186,7 @@ class RecordsThatNeedTheLocationGone:
 
 
 def test_guarantee_2_the_record_outlives_the_location(
-    records: SessionRecords, locations: SessionLocations, a_record: Builder
+    records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     stored = records.create(a_record())
     locations.create(stored.record.session_uuid)
@@ -195,7 +195,7 @@ def test_guarantee_2_the_record_outlives_the_location(
 
 
 def test_guarantee_2_a_location_that_cannot_be_set_aside_keeps_its_record(
-    root: Path, records: SessionRecords, locations: SessionLocations, a_record: Builder
+    root: Path, records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     stored = records.create(a_record())
     locations.create(stored.record.session_uuid)
@@ -208,7 +208,7 @@ def test_guarantee_2_a_location_that_cannot_be_set_aside_keeps_its_record(
 
 
 def test_files_that_cannot_be_purged_do_not_keep_the_session_from_ending(
-    records: SessionRecords, locations: SessionLocations, a_record: Builder
+    records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     stored = records.create(a_record())
     locations.create(stored.record.session_uuid)
@@ -226,7 +226,7 @@ def test_guarantee_3_an_end_killed_at_any_step_is_finished_by_the_next(
 ) -> None:
     for step in itertools.count(1):
         root = new_root()
-        records, locations = FileSessionRecords(root), SessionLocations(root)
+        records, locations = FileSessionRecords(root), FileSessionLocations(root)
         stored = records.create(a_record())
         (locations.create(stored.record.session_uuid) / "table").mkdir()
         was_killed = killed_at(step, partial(end_session, records, locations, stored))
@@ -248,14 +248,14 @@ def test_guarantee_3_an_end_killed_at_any_step_is_finished_by_the_next(
 def test_guarantee_3_of_many_processes_that_end_one_session_at_most_one_is_told_that_it_did(
     root: Path, a_record: Builder, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]]
 ) -> None:
-    records, locations = FileSessionRecords(root), SessionLocations(root)
+    records, locations = FileSessionRecords(root), FileSessionLocations(root)
     for _ in range(5):
         records.create(a_record())
         stored = update(records, a_record().name, ended)
         (locations.create(stored.record.session_uuid) / "table").mkdir()
 
         def end(stored: StoredRecord = stored) -> EndedSession | None:
-            return end_session(FileSessionRecords(root), SessionLocations(root), stored)
+            return end_session(FileSessionRecords(root), FileSessionLocations(root), stored)
 
         results = in_processes([end] * 4)
         assert [result for result in results if result is not None] == [
@@ -266,14 +266,16 @@ def test_guarantee_3_of_many_processes_that_end_one_session_at_most_one_is_told_
         assert not locations.trash()
 
 
-def ended_now(records: SessionRecords, locations: SessionLocations, stored: StoredRecord) -> EndedSession | None:
+def ended_now(records: SessionRecords, locations: FileSessionLocations, stored: StoredRecord) -> EndedSession | None:
     try:
         return end_session(records, locations, stored)
     except RecordConflictError:
         return None
 
 
-def ended_by_name(records: SessionRecords, locations: SessionLocations, record: SessionRecord) -> EndedSession | None:
+def ended_by_name(
+    records: SessionRecords, locations: FileSessionLocations, record: SessionRecord
+) -> EndedSession | None:
     try:
         return end_session(records, locations, records.read(record.name))
     except RecordNotFoundError:
@@ -285,7 +287,7 @@ def test_guarantee_3_an_end_paused_at_any_step_while_another_ends_the_session_su
 ) -> None:
     for step in itertools.count(1):
         root = new_root()
-        records, locations = FileSessionRecords(root), SessionLocations(root)
+        records, locations = FileSessionRecords(root), FileSessionLocations(root)
         stored = records.create(a_record())
         locations.create(stored.record.session_uuid)
         results: list[EndedSession | None] = []
@@ -304,7 +306,7 @@ def append_result(results: list[Any], task: Callable[[], Any]) -> None:
 
 
 def test_the_deletion_of_a_location_is_logged_in_the_words_users_know(
-    records: SessionRecords, locations: SessionLocations, a_record: Builder
+    records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     stored = records.create(a_record(principal=Principal("ada")))
     location = locations.create(stored.record.session_uuid)
@@ -334,7 +336,7 @@ def test_the_deletion_of_a_location_is_logged_in_the_words_users_know(
 
 
 def test_records_that_are_unavailable_keep_the_location(
-    root: Path, records: SessionRecords, locations: SessionLocations, a_record: Builder
+    root: Path, records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     stored = records.create(a_record())
     locations.create(stored.record.session_uuid)

@@ -1,0 +1,120 @@
+"""Session records, leases and root ids on a real API server; each test has a Lodge of its own in one namespace.
+
+What asks for records or leases has the rights of an account that may do no more than is written here.
+"""
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from tests.cluster.accounts import ServiceAccount
+from tests.cluster.cluster import Cluster
+from tests.cluster.kubeconfig import Server
+from tests.workspace.kubernetes.tcp_proxy import TcpProxy
+from workspace.kubernetes.connection import Connection, connect
+from workspace.kubernetes.leases import KubernetesLeases
+from workspace.kubernetes.root_ids import KubernetesRootIds
+from workspace.kubernetes.session_objects import GROUP, PLURAL
+from workspace.kubernetes.session_records import KubernetesSessionRecords
+from workspace.leases import Leases
+from workspace.records import SessionRecords
+
+DEFINITION = Path(__file__).parents[3] / "helm" / "lodge" / "crds" / "connectsessions.yaml"
+RULES = (
+    {
+        "apiGroups": [GROUP],
+        "resources": [PLURAL],
+        "verbs": ["get", "list", "watch", "create", "patch", "delete"],
+    },
+    {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "verbs": ["list", "create", "patch", "delete"],
+    },
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "update"]},
+)
+
+
+@pytest.fixture(scope="session")
+def session_cluster(cluster: Cluster) -> Cluster:
+    """The cluster with the definition of session records."""
+    cluster.apply([yaml.safe_load(DEFINITION.read_text())])
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def session_namespace(session_cluster: Cluster) -> str:
+    """The namespace that the tests share, each with an instance of its own.
+
+    It stays as long as the cluster: it could not be deleted while records that tests left have their finalizers.
+    """
+    return session_cluster.namespace("sessions")
+
+
+@pytest.fixture
+def instance() -> str:
+    return f"lodge-{secrets.token_hex(4)}"
+
+
+@pytest.fixture(scope="session")
+def account(session_cluster: Cluster, session_namespace: str) -> ServiceAccount:
+    """Has the rights that records, leases and root ids need together, and no more."""
+    account = session_cluster.service_account(session_namespace, "lodge")
+    account.allow(*RULES)
+    return account
+
+
+@pytest.fixture
+def connection(account: ServiceAccount, instance: str) -> Connection:
+    return connect(account.kubeconfig, None, instance)
+
+
+@pytest.fixture
+def administrator(session_cluster: Cluster, session_namespace: str, instance: str) -> Connection:
+    """May do everything, as an operator."""
+    return connect(session_cluster.kubeconfig, session_namespace, instance)
+
+
+@pytest.fixture
+def open_records(account: ServiceAccount, instance: str) -> Callable[[], SessionRecords]:
+    return lambda: KubernetesSessionRecords(connect(account.kubeconfig, None, instance))
+
+
+@pytest.fixture
+def open_leases(account: ServiceAccount, instance: str) -> Callable[[], Leases]:
+    return lambda: KubernetesLeases(connect(account.kubeconfig, None, instance))
+
+
+@pytest.fixture
+def proxy(session_cluster: Cluster) -> Iterator[TcpProxy]:
+    """Before the API server; :func:`proxied` goes through it."""
+    port = urlsplit(session_cluster.server.url).port
+    assert port is not None
+    with TcpProxy(port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxied(
+    session_cluster: Cluster, account: ServiceAccount, proxy: TcpProxy, instance: str, tmp_path: Path
+) -> Connection:
+    """A connection through the proxy, with the rights of the account."""
+    server = Server(f"https://127.0.0.1:{proxy.port}", session_cluster.server.ca_file)
+    user = {"tokenFile": str(account.token_file)}
+    return connect(server.write_kubeconfig(tmp_path / "proxied", user, account.namespace), None, instance)
+
+
+@pytest.fixture
+def root_ids(connection: Connection) -> KubernetesRootIds:
+    return KubernetesRootIds(connection)
+
+
+@pytest.fixture
+def outage(session_cluster: Cluster) -> Callable[[], AbstractContextManager[None]]:
+    """Makes the storage of records unreachable for a while."""
+    return session_cluster.api_server.stopped

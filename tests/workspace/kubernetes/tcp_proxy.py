@@ -1,0 +1,102 @@
+"""A proxy before the API server that loses what a test wants lost; it sees only TLS, as a network does."""
+
+import selectors
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Self
+
+_BLOCK_BYTES = 65_536
+_LOOK_SECONDS = 0.05
+
+
+class TcpProxy:
+    """Hands bytes on between clients and a server on loopback, for ``with``.
+
+    Attributes:
+        port: Where clients connect.
+        is_silent: Whether nothing is handed on while connections stay open.
+    """
+
+    def __init__(self, server_port: int) -> None:
+        self.is_silent = False
+        self._server_port = server_port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._losing: Callable[[], object] | None = None
+        self._answers_before = 0
+        self._asked: set[socket.socket] = set()
+        self._open: set[socket.socket] = set()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _close(self._listener)
+        self.cut()
+
+    def cut(self) -> None:
+        """Cuts all connections."""
+        for end in list(self._open):
+            _close(end)
+
+    def lose_answer(self, meanwhile: Callable[[], object] = lambda: None, *, after: int = 0) -> None:
+        """Cuts the connection in the place of an answer, after so many others.
+
+        The client must have a connection open already: what a server says first is no answer.
+        """
+        self._answers_before, self._losing = after, meanwhile
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # the listener is closed
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._connect, args=(client,), daemon=True).start()
+
+    def _connect(self, client: socket.socket) -> None:
+        with (
+            suppress(OSError, ValueError),
+            selectors.DefaultSelector() as selector,
+            client,
+            socket.create_connection(("127.0.0.1", self._server_port)) as server,
+        ):
+            self._open |= {client, server}
+            selector.register(client, selectors.EVENT_READ, server)
+            selector.register(server, selectors.EVENT_READ, client)
+            while self._hands_on(selector, server):
+                pass
+
+    def _hands_on(self, selector: selectors.BaseSelector, server: socket.socket) -> bool:
+        """Returns: False when the connection is over."""
+        for key, _ in selector.select(_LOOK_SECONDS):
+            if self.is_silent:
+                threading.Event().wait(_LOOK_SECONDS)
+                return True
+            assert isinstance(key.fileobj, socket.socket)
+            block = key.fileobj.recv(_BLOCK_BYTES)
+            if not block or (key.fileobj is server and self._loses(server)):
+                return False
+            if key.fileobj is not server:
+                self._asked.add(server)
+            key.data.sendall(block)
+        return True
+
+    def _loses(self, server: socket.socket) -> bool:
+        """Whether what the server says is the answer to lose."""
+        if self._losing is None or server not in self._asked:
+            return False
+        self._asked.discard(server)
+        if self._answers_before:
+            self._answers_before -= 1
+            return False
+        meanwhile, self._losing = self._losing, None
+        meanwhile()
+        return True
+
+
+def _close(end: socket.socket) -> None:
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+    end.close()

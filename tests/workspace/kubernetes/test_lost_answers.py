@@ -1,0 +1,133 @@
+"""Changes whose answer is lost (guarantee 3 of workspace.kubernetes.session_records)."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+
+from tests.workspace.kubernetes.tcp_proxy import TcpProxy
+from workspace.kubernetes.connection import Connection
+from workspace.kubernetes.leases import KubernetesLeases
+from workspace.kubernetes.root_ids import KubernetesRootIds
+from workspace.kubernetes.session_records import KubernetesSessionRecords
+from workspace.records import (
+    RecordConflictError,
+    RecordExistsError,
+    RecordNotFoundError,
+    RecordsUnavailableError,
+    ReplicaId,
+    SessionRecord,
+    SessionRecords,
+)
+from workspace.sessions import joined
+
+Builder = Callable[..., SessionRecord]
+A = ReplicaId("a")
+
+
+@pytest.fixture
+def lossy(proxied: Connection) -> KubernetesSessionRecords:
+    """Records through the proxy, with a connection that is open."""
+    records = KubernetesSessionRecords(proxied)
+    assert not records.list()
+    return records
+
+
+def test_a_creation_is_recognised_as_ones_own(
+    lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder
+) -> None:
+    proxy.lose_answer()
+    created = lossy.create(a_record())
+    assert records.read(created.record.name) == created
+
+
+def test_a_creation_that_another_made_is_not_ones_own(
+    lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder
+) -> None:
+    other = records.create(a_record())
+    proxy.lose_answer()
+    with pytest.raises(RecordExistsError):
+        lossy.create(a_record())
+    assert records.read(other.record.name) == other
+
+
+def test_a_creation_that_another_deleted_is_not_told_to_have_failed(
+    lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder
+) -> None:
+    mine, others = a_record(), a_record()
+
+    def take_its_place() -> None:
+        stored = records.read(mine.name)
+        records.delete(mine.name, stored.version)
+        records.create(others)
+
+    proxy.lose_answer(take_its_place)
+    with pytest.raises(RecordExistsError):
+        lossy.create(mine)
+    assert records.read(mine.name).record == others
+
+
+def test_a_replacement_is_recognised_as_ones_own(
+    lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder
+) -> None:
+    stored = lossy.create(a_record())
+    proxy.lose_answer()
+    replaced = lossy.replace(joined(stored.record, A), stored.version)
+    assert records.read(stored.record.name) == replaced
+    assert replaced.record.holders == {A}
+
+
+def test_a_replacement_that_others_changed_since_is_not_told_to_have_failed(
+    lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder
+) -> None:
+    stored = lossy.create(a_record())
+
+    def change() -> None:
+        found = records.read(stored.record.name)
+        records.replace(replace(found.record, created_at="later"), found.version)
+
+    proxy.lose_answer(change)
+    with pytest.raises(RecordsUnavailableError, match="may have been made"):
+        lossy.replace(joined(stored.record, A), stored.version)
+    assert records.read(stored.record.name).record == replace(joined(stored.record, A), created_at="later")
+
+
+def test_a_replacement_that_came_too_late_is_a_conflict_all_the_same(
+    lossy: SessionRecords, records: SessionRecords, a_record: Builder
+) -> None:
+    stored = lossy.create(a_record())
+    records.replace(joined(stored.record, A), stored.version)
+    with pytest.raises(RecordConflictError):
+        lossy.replace(joined(stored.record, ReplicaId("b")), stored.version)
+
+
+@pytest.mark.parametrize("answers", [0, 1, 2])
+def test_a_deletion_goes_on_whichever_of_its_answers_was_lost(
+    lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder, answers: int
+) -> None:
+    stored = lossy.create(a_record())
+
+    proxy.lose_answer(after=answers)
+    is_clear = answers < 2  # the last one cannot tell whether this took the finalizer off, or somebody else
+    with nullcontext() if is_clear else pytest.raises(RecordsUnavailableError, match="may have been made"):
+        lossy.delete(stored.record.name, stored.version)
+    with pytest.raises(RecordNotFoundError):
+        records.read(stored.record.name)
+
+
+def test_a_renewal_of_a_lease_and_a_roots_id_are_made_again(proxied: Connection, proxy: TcpProxy) -> None:
+    leases, root_ids = KubernetesLeases(proxied), KubernetesRootIds(proxied)
+    assert not leases.list()
+    proxy.lose_answer()
+    leases.renew(A)
+    assert leases.list().keys() == {A}
+    proxy.lose_answer()
+    leases.delete(A)
+    assert not leases.list()
+    assert root_ids.expected("/data") is None
+    for root in ("/data", "/more"):
+        proxy.lose_answer()
+        assert root_ids.record(root, "1") == "1"
+        proxy.lose_answer()
+        assert root_ids.record(root, "2") == "1"

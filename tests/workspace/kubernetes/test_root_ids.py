@@ -1,0 +1,54 @@
+"""Ids of roots in a ConfigMap (guarantees: workspace.kubernetes.root_ids)."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from kubernetes.client import CoreV1Api
+
+from tests.cluster.accounts import ServiceAccount
+from workspace.kubernetes.connection import Connection, connect
+from workspace.kubernetes.root_ids import KubernetesRootIds
+from workspace.records import RecordsUnavailableError
+
+
+def test_an_id_is_recorded_once_for_each_root(root_ids: KubernetesRootIds) -> None:
+    assert root_ids.expected("/data") is None
+    assert root_ids.record("/data", "1") == "1"
+    assert root_ids.expected("/more") is None
+    assert root_ids.record("s3://bucket/\udcff", "2") == "2"
+    assert root_ids.record("/data", "3") == "1"
+    assert root_ids.expected("/data") == "1"
+    assert root_ids.expected("s3://bucket/\udcff") == "2"
+
+
+def test_guarantee_1_of_many_that_record_at_once_one_wins(account: ServiceAccount, instance: str) -> None:
+    def record(number: int) -> tuple[str, str]:
+        root_ids = KubernetesRootIds(connect(account.kubeconfig, None, instance))
+        return root_ids.record("/data", str(number)), root_ids.record(f"/data/{number % 3}", str(number))
+
+    with ThreadPoolExecutor(12) as threads:
+        recorded = list(threads.map(record, range(12)))
+    assert len({first for first, _ in recorded}) == 1
+    assert len({second for _, second in recorded}) == 3
+
+
+def test_lodges_of_one_namespace_have_ids_of_their_own(account: ServiceAccount, instance: str) -> None:
+    one = KubernetesRootIds(connect(account.kubeconfig, None, instance))
+    other = KubernetesRootIds(connect(account.kubeconfig, None, f"{instance}-b"))
+    one.record("/data", "1")
+    assert other.expected("/data") is None
+
+
+def test_an_operator_finds_the_root_beside_its_id_and_damage_is_named(
+    root_ids: KubernetesRootIds, administrator: Connection
+) -> None:
+    root_ids.record("/data", "1")
+    name = f"{administrator.instance}-roots"
+    core = CoreV1Api(administrator.api_client)
+    found = core.read_namespaced_config_map(name, administrator.namespace)
+    ((key, entry),) = found.data.items()
+    assert entry == '{"root": "/data", "id": "1"}'
+    assert found.metadata.labels["app.kubernetes.io/instance"] == administrator.instance
+    core.patch_namespaced_config_map(name, administrator.namespace, {"data": {key: "edited"}})
+    with pytest.raises(RecordsUnavailableError, match=rf"{key} of the ConfigMap {name} is damaged"):
+        root_ids.expected("/data")

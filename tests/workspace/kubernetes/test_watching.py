@@ -1,0 +1,189 @@
+"""Watches that break, fall silent or are forgotten (guarantees: workspace.kubernetes.watching)."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kubernetes.client import ApiException, CustomObjectsApi
+from kubernetes.watch import Watch
+
+from tests.cluster.cluster import Cluster
+from tests.workspace.kubernetes.tcp_proxy import TcpProxy
+from workspace.kubernetes import watching
+from workspace.kubernetes.connection import Connection
+from workspace.kubernetes.server import Patience, Server
+from workspace.kubernetes.session_objects import API_VERSION, GROUP, PLURAL
+from workspace.kubernetes.watching import ObjectChanged, ObjectsEvent, ObjectsListed, ObjectsUnreachable, watched
+from workspace.records import SessionRecord, SessionRecords
+
+Builder = Callable[..., SessionRecord]
+DEADLINE_SECONDS = 60
+
+
+class Followed:
+    """What a watch has told so far."""
+
+    def __init__(self, connection: Connection, listing: Callable[..., Any] | None = None) -> None:
+        self.events: list[ObjectsEvent] = []
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self._follow, args=(connection, listing), daemon=True)
+        self.thread.start()
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        deadline_seconds = time.monotonic() + DEADLINE_SECONDS
+        while not condition():
+            assert time.monotonic() < deadline_seconds, f"not in time: {what}; what was told: {self.events[-3:]}"
+            time.sleep(0.01)
+
+    def count(self, kind: type[ObjectsEvent]) -> int:
+        return sum(isinstance(event, kind) for event in self.events)
+
+    def _follow(self, connection: Connection, listing: Callable[..., Any] | None) -> None:
+        server = Server(connection, "session records", PLURAL, Patience(repeat_seconds=0.0))
+        self.events.extend(watched(server, listing or listing_of(connection), self.stop))
+
+
+def listing_of(connection: Connection) -> Callable[..., Any]:
+    api = CustomObjectsApi(connection.api_client)
+
+    def listing(**options: Any) -> Any:
+        return api.list_namespaced_custom_object(
+            group=GROUP,
+            version=API_VERSION,
+            namespace=connection.namespace,
+            plural=PLURAL,
+            field_selector=f"spec.instance={connection.instance}",
+            **options,
+        )
+
+    return listing
+
+
+@contextmanager
+def following(connection: Connection, listing: Callable[..., Any] | None = None) -> Iterator[Followed]:
+    followed = Followed(connection, listing)
+    try:
+        followed.until(lambda: followed.events, "the first event")
+        yield followed
+    finally:
+        followed.stop.set()
+        followed.thread.join(DEADLINE_SECONDS)
+
+
+def test_guarantee_1_a_watch_that_the_server_ends_in_order_is_taken_up_without_a_list(
+    connection: Connection, records: SessionRecords, a_record: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "WATCH_SECONDS", 2)
+    watches: list[str] = []
+    real = listing_of(connection)
+
+    def listing(**options: Any) -> Any:
+        if options.get("watch"):
+            watches.append(options["resource_version"])
+        return real(**options)
+
+    with following(connection, listing) as followed:
+        followed.until(lambda: len(watches) == 2, "the second watch")
+        records.create(a_record())
+        followed.until(lambda: followed.count(ObjectChanged) == 1, "the change")
+        followed.until(lambda: len(watches) == 4, "the fourth watch")
+        assert followed.count(ObjectsListed) == 1
+        assert followed.count(ObjectChanged) == 1, "no change is told twice"
+
+
+def test_guarantee_1_a_watch_that_is_cut_off_lists_anew(
+    proxied: Connection, proxy: TcpProxy, records: SessionRecords, a_record: Builder
+) -> None:
+    with following(proxied) as followed:
+        stored = records.create(a_record())
+        for round_number in range(1, 4):
+            followed.until(lambda number=round_number: followed.count(ObjectChanged) == number, "the change")
+            proxy.cut()
+            followed.until(lambda number=round_number: followed.count(ObjectsListed) == number + 1, "a new list")
+            stored = records.replace(replace(stored.record, created_at=str(round_number)), stored.version)
+
+
+def test_guarantee_1_a_watch_that_the_server_has_forgotten_lists_anew(
+    connection: Connection, records: SessionRecords, a_record: Builder
+) -> None:
+    real = listing_of(connection)
+    with pytest.raises(ApiException) as gone:
+        list(Watch().stream(real, resource_version="1", timeout_seconds=5))
+    assert gone.value.status == 410
+    watches = 0
+
+    def listing(**options: Any) -> Any:
+        nonlocal watches
+        if options.get("watch"):
+            watches += 1
+            options |= {"resource_version": "1"} if watches == 1 else {}
+        return real(**options)
+
+    with following(connection, listing) as followed:
+        followed.until(lambda: followed.count(ObjectsListed) == 2, "a new list")
+        records.create(a_record())
+        followed.until(lambda: followed.count(ObjectChanged) == 1, "the change")
+        assert not followed.count(ObjectsUnreachable)
+
+
+def test_guarantee_1_a_server_that_is_killed_and_started_again_is_listed_anew(
+    session_cluster: Cluster, connection: Connection, records: SessionRecords, a_record: Builder
+) -> None:
+    with following(connection) as followed:
+        with session_cluster.api_server.stopped():
+            followed.until(lambda: followed.count(ObjectsUnreachable), "that it is unreachable")
+        records.create(a_record())
+        followed.until(lambda: _knows_one(followed), "the record")
+
+
+def test_guarantee_2_a_silence_of_the_server_is_noticed(
+    proxied: Connection,
+    proxy: TcpProxy,
+    records: SessionRecords,
+    a_record: Builder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watching, "SILENCE_SECONDS", 2.0)
+    with following(proxied) as followed:
+        proxy.is_silent = True
+        begun_seconds = time.monotonic()
+        followed.until(lambda: followed.count(ObjectsUnreachable), "that it is unreachable")
+        assert time.monotonic() - begun_seconds < 2 + 10 + 3, "silence, and the time to ask once more"
+        records.create(a_record())
+        proxy.is_silent = False
+        followed.until(lambda: _knows_one(followed), "the record")
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_guarantee_3_a_stopped_watch_ends_at_once(proxied: Connection, proxy: TcpProxy, is_silent: bool) -> None:
+    with following(proxied) as followed:
+        proxy.is_silent = is_silent
+        time.sleep(0.5)  # into the watch
+        begun_seconds = time.monotonic()
+        followed.stop.set()
+        followed.thread.join(DEADLINE_SECONDS)
+        assert time.monotonic() - begun_seconds < 2
+
+
+def test_guarantee_4_a_server_that_refuses_watches_is_not_asked_all_the_time(connection: Connection) -> None:
+    real = listing_of(connection)
+
+    def listing(**options: Any) -> Any:
+        if options.get("watch"):
+            raise ApiException(status=503, reason="no watches here")
+        return real(**options)
+
+    with following(connection, listing) as followed:
+        time.sleep(3)
+        assert 2 <= followed.count(ObjectsListed) <= 15
+
+
+def _knows_one(followed: Followed) -> bool:
+    return any(
+        isinstance(event, ObjectChanged) or (isinstance(event, ObjectsListed) and len(event.objects) == 1)
+        for event in followed.events
+    )

@@ -1,0 +1,29 @@
+"""An S3 server, and credentials for it in the environment."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.s3 import S3Server
+from tests.workspace.objects.raw_s3 import RawS3
+from tests.workspace.objects.storages import Objects, give_credentials
+
+
+@pytest.fixture(autouse=True)
+def environment() -> Iterator[None]:
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture
+def raw(s3_server: S3Server) -> RawS3:
+    give_credentials(s3_server.access_key, s3_server.secret_key, os.environ)
+    return RawS3(s3_server.endpoint, s3_server.access_key, s3_server.secret_key)
+
+
+@pytest.fixture
+def storage(raw: RawS3, bucket: str) -> Objects:
+    return Objects(raw, bucket)

@@ -1,0 +1,71 @@
+"""S3 servers that a test may kill, pause and start in other ways; what is stored stays."""
+
+import http.client
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from tests.cluster.builds import program
+from tests.cluster.ports import free_port
+from tests.cluster.processes import Process
+from tests.workspace.objects.raw_s3 import RawS3
+
+BUCKET = "bucket"
+
+
+class Server:
+    """One server of a test's own, for ``with``.
+
+    Attributes:
+        raw: Its only account.
+        process: To be killed, paused and started again.
+    """
+
+    def __init__(self, command: Sequence[str | Path], log: Path, raw: RawS3) -> None:
+        self.raw = raw
+        environment = {"ROOT_ACCESS_KEY": raw.access_key, "ROOT_SECRET_KEY": raw.secret_key}
+        self.process = Process(command, log, is_ready=self._answers, environment=environment)
+
+    def __enter__(self) -> Self:
+        self.process.start()
+        self.raw.request("PUT", f"/{BUCKET}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+
+    def _answers(self) -> bool:
+        try:
+            self.raw.request("GET", "/")
+        except (OSError, http.client.HTTPException):
+            return False
+        return True
+
+
+def over_files(directory: Path, *options: str) -> Server:
+    """versitygw: what it stores in a bucket are the files of a directory, ``objects/bucket``."""
+    objects, attributes = directory / "objects", directory / "attributes"
+    for path in (objects, attributes):
+        path.mkdir(exist_ok=True)
+    raw = _account()
+    command = [program("versitygw"), f"--port={raw.endpoint}", "--quiet", *options, "posix", f"--sidecar={attributes}"]
+    return Server([*command, objects], directory / "versitygw.log", raw)
+
+
+def with_exact_keys(directory: Path) -> Server:
+    """gofakes3: keys are texts to it, as they are to AWS."""
+    raw = _account()
+    return Server([program("gofakes3"), "-host", raw.endpoint, "-backend", "memory"], directory / "gofakes3.log", raw)
+
+
+@contextmanager
+def read_only(server: Server, directory: Path) -> Iterator[Server]:
+    """Another server over the same files that refuses all changes."""
+    with over_files(directory, "--readonly") as other:
+        yield other
+
+
+def _account() -> RawS3:
+    return RawS3(f"127.0.0.1:{free_port()}", f"access{secrets.token_hex(4)}", secrets.token_hex(16))

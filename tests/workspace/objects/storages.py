@@ -1,0 +1,133 @@
+"""The storage under session locations, as those see it who are not Lodge: backends that write, operators who look."""
+
+import os
+import shutil
+from collections.abc import Mapping, Set
+from pathlib import Path
+from typing import Protocol
+
+from pyarrow import fs
+
+from tests.workspace.objects.raw_s3 import RawS3
+from workspace.file_locations import FileSessionLocations
+from workspace.locations import SessionLocations
+from workspace.object_addresses import ObjectAddress
+from workspace.object_locations import ObjectSessionLocations
+from workspace.object_store import ObjectStore
+from workspace.roots import RootIds, home_of
+
+
+class Storage(Protocol):
+    """One default temporary workspace. Names are relative to it, with slashes."""
+
+    def opened(self, root_ids: RootIds | None = None) -> SessionLocations:
+        """What a process has that starts now."""
+        ...
+
+    def write(self, name: str, content: bytes = b"data") -> None:
+        """Writes a file, as backends do; directories that are missing are made."""
+        ...
+
+    def files(self) -> Mapping[str, bytes]:
+        """All that was written and is there, Lodge's own left out."""
+        ...
+
+    def unmount(self) -> None:
+        """Leaves nothing where the workspace was."""
+        ...
+
+    def mount(self) -> None:
+        """Brings it back."""
+        ...
+
+
+class Files:
+    """A directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def opened(self, root_ids: RootIds | None = None) -> SessionLocations:
+        locations = FileSessionLocations(self.root, home_of(self.root), root_ids)
+        locations.initialise()
+        return locations
+
+    def write(self, name: str, content: bytes = b"data") -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+    def files(self) -> Mapping[str, bytes]:
+        paths = (path for path in self.root.rglob("*") if path.is_file())
+        found = {str(path.relative_to(self.root)): path for path in paths}
+        return {name: path.read_bytes() for name, path in found.items() if not name.startswith(".lodge")}
+
+    def unmount(self) -> None:
+        self.root.rename(self.root.with_name("elsewhere"))
+        self.root.mkdir()
+
+    def mount(self) -> None:
+        shutil.rmtree(self.root)
+        self.root.with_name("elsewhere").rename(self.root)
+
+
+class Objects:
+    """A prefix of a bucket; written and read by pyarrow, which knows nothing of Lodge."""
+
+    def __init__(self, raw: RawS3, bucket: str, prefix: str = "lodge/tmp") -> None:
+        self.raw = raw
+        self.bucket = bucket
+        self.prefix = prefix
+        self.address = ObjectAddress(bucket, prefix, raw.endpoint, "http", raw.region)
+        self._arrow = fs.S3FileSystem(
+            access_key=raw.access_key,
+            secret_key=raw.secret_key,
+            endpoint_override=raw.endpoint,
+            scheme="http",
+            region=raw.region,
+        )
+
+    def opened(self, root_ids: RootIds | None = None) -> ObjectSessionLocations:
+        locations = ObjectSessionLocations(
+            self.address, root_ids, store=ObjectStore(self.address, read_seconds=5), relist_seconds=0
+        )
+        locations.initialise()
+        return locations
+
+    def write(self, name: str, content: bytes = b"data") -> None:
+        with self._arrow.open_output_stream(f"{self.bucket}/{self.prefix}/{name}") as stream:
+            stream.write(content)
+
+    def files(self) -> Mapping[str, bytes]:
+        selected = fs.FileSelector(f"{self.bucket}/{self.prefix}", allow_not_found=True, recursive=True)
+        infos = self._arrow.get_file_info(selected)
+        names = (info.path.split("/", 1)[1].removeprefix(f"{self.prefix}/") for info in infos if info.is_file)
+        own = (".lodge", ".location")
+        return {name: self._read(name) for name in names if not name.startswith(own[0]) and not name.endswith(own[1])}
+
+    def keys(self, below: str = "") -> Set[str]:
+        """All keys, without the prefix, Lodge's own too; those that begin so."""
+        prefix = f"{self.prefix}/"
+        return {key.removeprefix(prefix) for key in self.raw.keys(self.bucket, prefix + below)}
+
+    def unmount(self) -> None:
+        self._elsewhere = {key: self.raw.get(self.bucket, key) or b"" for key in self.raw.keys(self.bucket)}
+        for key in self._elsewhere:
+            self.raw.request("DELETE", f"/{self.bucket}/{key}")
+
+    def mount(self) -> None:
+        for key in self.raw.keys(self.bucket):
+            self.raw.request("DELETE", f"/{self.bucket}/{key}")
+        for key, content in self._elsewhere.items():
+            self.raw.put(self.bucket, key, content)
+
+    def _read(self, name: str) -> bytes:
+        with self._arrow.open_input_stream(f"{self.bucket}/{self.prefix}/{name}") as stream:
+            return bytes(stream.read())
+
+
+def give_credentials(access_key: str, secret_key: str, environment: "os._Environ[str] | dict[str, str]") -> None:
+    """As an operator gives them: by the standard environment variables, and nothing else."""
+    for name in [name for name in environment if name.startswith("AWS_")]:
+        del environment[name]
+    environment.update(AWS_ACCESS_KEY_ID=access_key, AWS_SECRET_ACCESS_KEY=secret_key, AWS_EC2_METADATA_DISABLED="true")

@@ -1,0 +1,5 @@
+"""The contract of session locations, held by those in an object store: the same tests, against a real S3 server."""
+
+from tests.workspace.test_locations_contract import *  # noqa: F403
+
+del storage  # noqa: F821 - that of this folder is an object store

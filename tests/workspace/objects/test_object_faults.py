@@ -1,0 +1,464 @@
+"""Session locations in an object store while server, clients or network fail (workspace.object_locations)."""
+
+import errno
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from tests.workspace.objects.raw_s3 import RawS3
+from tests.workspace.objects.servers import BUCKET, Server, over_files, read_only
+from tests.workspace.objects.storages import Objects, give_credentials
+from workspace.file_locations import FileSessionLocations
+from workspace.object_locations import ObjectSessionLocations
+from workspace.object_store import ATTEMPTS, ObjectStore, ObjectStoreError
+from workspace.record_files import FileSessionRecords
+from workspace.records import SessionRecord, SessionUuid, TableUuid
+from workspace.roots import RootUnavailableError
+from workspace.sessions import end_session
+
+SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
+OTHER = SessionUuid("00000000-0000-4000-8000-000000000002")
+TABLE = TableUuid("00000000-0000-4000-8000-00000000000a")
+SECOND = TableUuid("00000000-0000-4000-8000-00000000000b")
+MANY = 20_000
+SOME = 8_000
+READ_SECONDS = 1.0
+
+
+class DiedError(BaseException):
+    """The process ended here."""
+
+
+class StoreOfADyingProcess(ObjectStore):
+    """Its process dies at its n-th request: before it is sent, or after it was carried out."""
+
+    def __init__(self, storage: Objects, step: int, *, is_sent: bool) -> None:
+        super().__init__(storage.address)
+        self.requests = 0
+        self._step = step
+        self._is_sent = is_sent
+
+    def _sent(self, *args: Any, **kwargs: Any) -> Any:
+        self.requests += 1
+        if self.requests == self._step and not self._is_sent:
+            raise DiedError
+        answer = super()._sent(*args, **kwargs)
+        if self.requests == self._step:
+            raise DiedError
+        return answer
+
+
+class StoreWithABadNetwork(ObjectStore):
+    """Every answer is lost the first time that it is asked for, though the server does what it is told."""
+
+    def __init__(self, storage: Objects) -> None:
+        super().__init__(storage.address)
+        self._is_lost = False
+
+    def _sent(self, *args: Any, **kwargs: Any) -> Any:
+        answer = super()._sent(*args, **kwargs)
+        self._is_lost = not self._is_lost
+        if self._is_lost:
+            raise urllib3.exceptions.ProtocolError("the connection was closed")
+        return answer
+
+
+class InTheMiddle(ObjectStore):
+    """Something else happens after the n-th of some requests."""
+
+    def __init__(self, storage: Objects, name: str, step: int, intruder: Callable[[], Any]) -> None:
+        super().__init__(storage.address)
+        self._step = step
+        self._intruder = intruder
+        self._lock = threading.Lock()
+        original = getattr(self, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            with self._lock:
+                self._step -= 1
+                is_now = self._step == 0
+            if is_now:
+                self._intruder()
+            return result
+
+        setattr(self, name, call)
+
+
+@pytest.fixture
+def server(s3_programs: None, tmp_path: Path) -> Iterator[Server]:
+    """One that a test may kill."""
+    with over_files(tmp_path) as server:
+        give_credentials(server.raw.access_key, server.raw.secret_key, os.environ)
+        yield server
+
+
+def many(directory: Path, storage: Objects, session: SessionUuid, objects: int = MANY) -> Path:
+    """Puts objects into a location as files, where the server has them."""
+    location = directory / "objects" / storage.bucket / storage.prefix / session
+    for n in range(20):
+        (location / TABLE / f"p={n}").mkdir(parents=True)
+        for m in range(objects // 20):
+            (location / TABLE / f"p={n}" / f"part-{m}").write_bytes(b"data")
+    return location
+
+
+def count(location: Path) -> int:
+    return sum(len(files) for _, _, files in os.walk(location))
+
+
+def opened(raw: RawS3, **options: Any) -> ObjectSessionLocations:
+    storage = Objects(raw, BUCKET)
+    store = ObjectStore(storage.address, read_seconds=READ_SECONDS)
+    locations = ObjectSessionLocations(storage.address, store=store, relist_seconds=0, **options)
+    locations.initialise()
+    return locations
+
+
+def purge_all(locations: ObjectSessionLocations) -> None:
+    for entry in locations.trash():
+        assert locations.purge(entry)
+    assert not locations.trash()
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_a_session_whose_end_dies_at_any_request_is_ended_by_the_next(
+    storage: Objects, tmp_path: Path, a_record: Callable[..., SessionRecord], *, is_sent: bool
+) -> None:
+    home = FileSessionLocations(tmp_path / "records")
+    home.initialise()
+    records = FileSessionRecords(home.home)
+    for step in itertools.count(1):
+        store = StoreOfADyingProcess(storage, step, is_sent=is_sent)
+        dying = ObjectSessionLocations(storage.address, store=store)
+        stored = records.create(a_record(session_uuid=SESSION))
+        after = storage.opened()
+        after.create(OTHER)
+        storage.write(f"{OTHER}/{TABLE}/part-0")
+        was_dead = False
+        try:
+            dying.initialise()
+            dying.create(SESSION)
+            storage.write(f"{SESSION}/{TABLE}/part-0")
+            storage.write(f"{SESSION}/{SECOND}/part-0")
+            dying.remove_table(SESSION, SECOND)
+            end_session(records, dying, stored)
+        except DiedError:
+            was_dead = True
+        for found in records.list():
+            end_session(records, after, found)
+        purge_all(after)
+        assert after.list() == {OTHER}
+        assert storage.files() == {f"{OTHER}/{TABLE}/part-0": b"data"}
+        assert storage.keys() == {".lodge/root", f"{OTHER}/.location", f"{OTHER}/{TABLE}/part-0"}
+        if not was_dead:
+            break
+    assert step > 20
+
+
+def test_a_location_that_was_set_aside_is_never_listed_again_wherever_its_purge_dies(storage: Objects) -> None:
+    for step in itertools.count(1):
+        locations = storage.opened()
+        locations.create(SESSION)
+        storage.write(f"{SESSION}/{TABLE}/part-0")
+        locations.set_aside(SESSION)
+        (entry,) = locations.trash()
+        dying = ObjectSessionLocations(storage.address, store=StoreOfADyingProcess(storage, step, is_sent=True))
+        was_dead = False
+        try:
+            dying.purge(entry)
+        except DiedError:
+            was_dead = True
+        assert locations.list() == set()
+        assert locations.paths(SESSION) == []
+        assert storage.files() == {} or locations.trash() == [entry]
+        purge_all(locations)
+        if not was_dead:
+            break
+    assert step > 5
+
+
+def test_answers_that_are_lost_change_nothing(storage: Objects) -> None:
+    storage.opened()
+    store = StoreWithABadNetwork(storage)
+    locations = ObjectSessionLocations(storage.address, store=store, relist_seconds=0)
+    locations.initialise()
+    place = locations.create(SESSION)
+    locations.create(OTHER)
+    for table in (TABLE, SECOND):
+        storage.write(f"{SESSION}/{table}/part-0")
+    assert locations.size_bytes(SESSION, TABLE) == 4
+    locations.copy_table((SESSION, TABLE), (OTHER, TABLE))
+    assert locations.remove_table(SESSION, SECOND)
+    assert locations.set_aside(SESSION) == [place]
+    assert locations.list() == {OTHER}
+    assert len(locations.trash_of(SESSION)) == 2
+    purge_all(locations)
+    assert set(storage.files()) == {f"{OTHER}/{TABLE}/part-0"}
+
+
+@pytest.mark.parametrize("fault", ["killed", "paused"])
+def test_a_server_that_fails_in_the_middle_of_a_purge_holds_it_up_and_no_more(
+    server: Server, tmp_path: Path, wait_until: Callable[..., None], *, fault: str
+) -> None:
+    locations, storage = opened(server.raw), Objects(server.raw, BUCKET)
+    locations.create(OTHER)
+    storage.write(f"{OTHER}/{TABLE}/part-0")
+    location = many(tmp_path, storage, SESSION, SOME)
+    assert locations.list() == {SESSION, OTHER}
+    locations.set_aside(SESSION)
+    (entry,) = locations.trash()
+    with ThreadPoolExecutor(1) as executor:
+        purging = executor.submit(locations.purge, entry)
+        wait_until(lambda: purging.done() or count(location) < SOME - 2000, "objects are deleted", 120)
+        assert not purging.done()
+        begun_seconds = time.monotonic()
+        if fault == "killed":
+            server.process.kill()
+        else:
+            server.process.pause()
+        with pytest.raises(OSError, match="cannot be reached"):
+            purging.result(60)
+    with pytest.raises(RootUnavailableError):
+        locations.list()
+    with pytest.raises(RootUnavailableError):
+        locations.set_aside(OTHER)
+    assert time.monotonic() - begun_seconds < 3 * ATTEMPTS * (READ_SECONDS + 2)
+    left = count(location)
+    assert 0 < left < SOME
+    if fault == "killed":
+        server.process.start()
+    else:
+        server.process.resume()
+    assert locations.trash() == [entry]
+    assert locations.list() == {OTHER}
+    purge_all(opened(server.raw))
+    assert not count(location)
+    assert set(storage.files()) == {f"{OTHER}/{TABLE}/part-0"}
+
+
+def test_a_server_that_is_killed_around_setting_aside_leaves_a_whole_location_or_a_mark(
+    server: Server, tmp_path: Path
+) -> None:
+    storage = Objects(server.raw, BUCKET)
+    for round_number in range(6):
+        locations = opened(server.raw)
+        session = SessionUuid(f"00000000-0000-4000-8000-0000000001{round_number:02}")
+        many(tmp_path, storage, session, 200)
+        begun = threading.Event()
+
+        def set_aside(
+            locations: ObjectSessionLocations = locations,
+            session: SessionUuid = session,
+            begun: threading.Event = begun,
+        ) -> Any:
+            begun.set()
+            return locations.set_aside(session)
+
+        with ThreadPoolExecutor(1) as executor:
+            setting_aside = executor.submit(set_aside)
+            begun.wait(10)
+            time.sleep(0.002 * round_number)
+            server.process.kill()
+            error = setting_aside.exception(60)
+        server.process.start()
+        if error is None:
+            assert locations.list() == set()
+            assert locations.trash_of(session)
+        else:
+            assert isinstance(error, OSError)
+            assert (session in locations.list()) == (not locations.trash_of(session))
+        locations.set_aside(session)
+        purge_all(locations)
+        assert not storage.files()
+
+
+def test_credentials_that_may_only_read_are_an_error_that_changes_nothing(server: Server, tmp_path: Path) -> None:
+    locations, storage = opened(server.raw), Objects(server.raw, BUCKET)
+    for session in (SESSION, OTHER):
+        locations.create(session)
+        storage.write(f"{session}/{TABLE}/part-0")
+    locations.set_aside(OTHER)
+    (entry,) = locations.trash()
+    before = storage.keys()
+    with read_only(server, tmp_path) as other:
+        give_credentials(other.raw.access_key, other.raw.secret_key, os.environ)
+        reading = opened(other.raw)
+        assert reading.list() == {SESSION}
+        assert reading.size_bytes(SESSION, TABLE) == 4
+        for change in (
+            lambda: reading.create(SESSION),
+            lambda: reading.set_aside(SESSION),
+            lambda: reading.remove_table(SESSION, TABLE),
+            lambda: reading.purge(entry),
+            lambda: reading.copy_table((SESSION, TABLE), (SESSION, SECOND)),
+        ):
+            with pytest.raises(OSError, match="AccessDenied") as failed:
+                change()
+            assert failed.value.errno == errno.EACCES
+            assert "object-storage" in str(failed.value)
+        assert reading.list() == {SESSION}
+    assert storage.keys() == before
+    purge_all(locations)
+
+
+@pytest.mark.parametrize("wrong", ["secret", "account", "nothing given"])
+def test_wrong_credentials_are_an_error_that_tells_none_of_them(
+    server: Server, capfd: pytest.CaptureFixture[str], *, wrong: str
+) -> None:
+    raw, storage = server.raw, Objects(server.raw, BUCKET)
+    storage.opened().create(SESSION)
+    given = {"secret": (raw.access_key, "wrongsecret"), "account": ("wrongaccount", raw.secret_key)}
+    if wrong in given:
+        give_credentials(*given[wrong], os.environ)
+    else:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            del os.environ[name]
+        os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+        os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
+    locations = ObjectSessionLocations(storage.address)
+    for look in (locations.initialise, locations.list, lambda: locations.set_aside(SESSION)):
+        with pytest.raises(RootUnavailableError, match="cannot be used") as failed:
+            look()
+        told = f"{failed.value!s} {failed.value!r} {failed.value.__cause__!r}"
+        for secret in (raw.secret_key, raw.access_key, "wrongsecret", "wrongaccount"):
+            assert secret not in told
+    assert raw.secret_key not in "".join(capfd.readouterr())
+
+
+def test_twenty_thousand_objects_are_purged_and_hold_up_no_other_location(server: Server, tmp_path: Path) -> None:
+    locations, storage = opened(server.raw), Objects(server.raw, BUCKET)
+    location = many(tmp_path, storage, SESSION)
+    locations.create(OTHER)
+    storage.write(f"{OTHER}/{TABLE}/part-0")
+    assert locations.size_bytes(SESSION, TABLE) == 4 * MANY
+    for session in (SESSION, OTHER):
+        locations.set_aside(session)
+    (large,), (small,) = locations.trash_of(SESSION), locations.trash_of(OTHER)
+    looks = itertools.count()
+    assert not locations.purge(large, lambda: next(looks) >= 3)
+    assert 0 < count(location) == MANY - 3000
+    with ThreadPoolExecutor(1) as executor:
+        purging = executor.submit(locations.purge, large)
+        assert locations.purge(small)
+        assert not purging.done(), "the large one was too quick to tell"
+        assert purging.result()
+    assert not count(location)
+    assert not locations.trash()
+
+
+def test_a_writer_that_goes_on_during_the_purge_is_found_again(storage: Objects) -> None:
+    locations = storage.opened()
+    locations.create(SESSION)
+    stop, begun = threading.Event(), threading.Event()
+
+    def write() -> None:
+        for number in itertools.count():
+            storage.write(f"{SESSION}/{TABLE}/_temporary/part-{number}")
+            begun.set()
+            if stop.is_set():
+                return
+
+    with ThreadPoolExecutor(1) as executor:
+        writing = executor.submit(write)
+        assert begun.wait(30)
+        for _ in range(5):
+            locations.set_aside(SESSION)
+            for entry in locations.trash():
+                try:
+                    locations.purge(entry)
+                except OSError as error:
+                    assert error.errno == errno.ENOTEMPTY
+                    assert locations.list() == set()
+        stop.set()
+        writing.result()
+    for _ in range(2):
+        locations.set_aside(SESSION)
+        purge_all(locations)
+    assert locations.list() == set()
+    assert not storage.files()
+
+
+@pytest.mark.parametrize("meanwhile", ["table removed", "location set aside", "both purged", "a file deleted"])
+@pytest.mark.parametrize("step", [1, 3])
+def test_a_table_that_goes_while_it_is_copied_is_not_taken_for_copied(
+    storage: Objects, *, meanwhile: str, step: int
+) -> None:
+    other = storage.opened()
+    for session in (SESSION, OTHER):
+        other.create(session)
+    for n in range(3):
+        storage.write(f"{SESSION}/{TABLE}/part-{n}")
+
+    def intrude() -> None:
+        if meanwhile == "a file deleted":
+            storage.raw.request("DELETE", f"/{storage.bucket}/{storage.prefix}/{SESSION}/{TABLE}/part-1")
+        elif meanwhile == "table removed":
+            other.remove_table(SESSION, TABLE)
+        else:
+            other.set_aside(SESSION)
+        if meanwhile == "both purged":
+            purge_all(other)
+
+    copying = ObjectSessionLocations(storage.address, store=InTheMiddle(storage, "copy", step, intrude))
+    with pytest.raises(FileNotFoundError):
+        copying.copy_table((SESSION, TABLE), (OTHER, TABLE))
+
+
+def test_uploads_in_parts_are_given_up_with_their_location(storage: Objects) -> None:
+    locations = storage.opened()
+    for session in (SESSION, OTHER):
+        locations.create(session)
+        key = f"/{storage.bucket}/{storage.prefix}/{session}/{TABLE}/part-0"
+        status, _ = storage.raw.request("POST", key, query={"uploads": ""})
+        assert status == 200
+
+    def uploads() -> bytes:
+        return storage.raw.request("GET", f"/{storage.bucket}", query={"uploads": ""})[1]
+
+    assert uploads().count(b"<UploadId>") == 2
+    locations.set_aside(SESSION)
+    purge_all(locations)
+    assert uploads().count(b"<UploadId>") == 1
+    assert OTHER.encode() in uploads()
+
+
+def test_what_is_inside_of_a_location_is_asked_for_once_in_a_while(storage: Objects) -> None:
+    seconds = [0.0]
+    store = StoreOfADyingProcess(storage, -1, is_sent=True)
+    locations = ObjectSessionLocations(storage.address, store=store, relist_seconds=60, monotonic=lambda: seconds[0])
+    locations.initialise()
+    locations.create(SESSION)
+
+    def look() -> Mapping[str, Any]:
+        before = store.requests
+        (root,) = locations.roots()
+        stamp, inside = root.stamp(SESSION), root.inside(SESSION)
+        return {"requests": store.requests - before, "tables": inside.tables, "stamp": stamp}
+
+    first = look()
+    assert first["requests"] == 3
+    storage.write(f"{SESSION}/{TABLE}/part-0")
+    assert look() == first | {"requests": 2}
+    seconds[0] = 61
+    found = look()
+    assert (found["requests"], found["tables"]) == (3, {TABLE})
+    assert found["stamp"] != first["stamp"]
+    locations.remove_table(SESSION, TABLE)
+    assert look()["tables"] == set()
+
+
+def test_the_store_error_is_an_os_error_with_the_servers_code(storage: Objects) -> None:
+    missing = ObjectStore(Objects(storage.raw, "nobody-has-this").address)
+    with pytest.raises(ObjectStoreError, match="Create the bucket") as failed:
+        missing.get("key")
+    assert failed.value.code == "NoSuchBucket"
+    assert isinstance(failed.value, OSError)

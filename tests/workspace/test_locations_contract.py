@@ -1,0 +1,318 @@
+"""What holds for session locations on every storage (guarantees: workspace.locations).
+
+Another implementation joins by a folder whose ``conftest.py`` has ``storage`` of its own, and which imports these tests
+(:mod:`tests.workspace.objects`).
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reaper.table_directories import TableDirectories
+from tests.workspace.objects.storages import Files, Storage
+from tests.workspace.remembered_root_ids import RememberedRootIds
+from workspace.file_locations import FileSessionLocations
+from workspace.locations import SessionLocations
+from workspace.places import file_system_of
+from workspace.record_files import FileSessionRecords
+from workspace.records import SessionRecord, SessionUuid, TableUuid
+from workspace.roots import RootUnavailableError
+from workspace.sessions import end_session
+from workspace.trash import TrashEntry, is_whole_location, location_of, session_of
+
+SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
+OTHER = SessionUuid("00000000-0000-4000-8000-000000000002")
+TABLE = TableUuid("00000000-0000-4000-8000-00000000000a")
+SECOND = TableUuid("00000000-0000-4000-8000-00000000000b")
+BAD_UUIDS = [
+    "",
+    ".",
+    "..",
+    ".lodge",
+    f"../{SESSION}",
+    f"{SESSION}/x",
+    f"{SESSION}\n",
+    SESSION.replace("-", ""),
+    "A" * 36,
+]
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Files(tmp_path / "workspace")
+
+
+@pytest.fixture
+def locations(storage: Storage) -> SessionLocations:
+    return storage.opened()
+
+
+def purge_all(locations: SessionLocations) -> None:
+    for entry in locations.trash():
+        assert locations.purge(entry)
+    assert not locations.trash()
+
+
+def at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+    with ThreadPoolExecutor(len(tasks)) as executor:
+        return [call.result() for call in [executor.submit(task) for task in tasks]]
+
+
+def test_a_location_is_there_from_its_creation_to_its_purge(storage: Storage, locations: SessionLocations) -> None:
+    assert locations.list() == set()
+    assert locations.paths(SESSION) == []
+    place = locations.create(SESSION)
+    assert locations.create(SESSION) == place
+    assert storage.opened().list() == {SESSION}
+    assert locations.paths(SESSION) == [place]
+    assert str(locations.directory(SESSION, TABLE)) == f"{place}/{TABLE}"
+    storage.write(f"{SESSION}/{TABLE}/part-0")
+    assert locations.set_aside(SESSION) == [place]
+    assert locations.list() == set()
+    assert locations.paths(SESSION) == []
+    assert locations.set_aside(SESSION) == []
+    (entry,) = locations.trash_of(SESSION)
+    assert locations.trash() == [entry]
+    assert (session_of(entry), is_whole_location(entry), location_of(entry)) == (SESSION, True, place)
+    assert file_system_of(location_of(entry)) in {"file:///", "s3://" + str(place).split("/")[2]}
+    assert locations.purge(entry)
+    assert locations.purge(entry)
+    assert not locations.trash()
+    assert not storage.files()
+
+
+@pytest.mark.parametrize("bad", BAD_UUIDS)
+def test_guarantee_1_only_uuids_become_places(locations: SessionLocations, bad: str) -> None:
+    for operation in (
+        lambda: locations.create(SessionUuid(bad)),
+        lambda: locations.paths(SessionUuid(bad)),
+        lambda: locations.set_aside(SessionUuid(bad)),
+        lambda: locations.trash_of(SessionUuid(bad)),
+        lambda: locations.remove_table(SessionUuid(bad), TABLE),
+        lambda: locations.remove_table(SESSION, TableUuid(bad)),
+        lambda: locations.directory(SESSION, TableUuid(bad)),
+        lambda: locations.size_bytes(SessionUuid(bad), TABLE),
+        lambda: locations.copy_table((SESSION, TABLE), (OTHER, TableUuid(bad))),
+        lambda: locations.roots()[0].stamp(SessionUuid(bad)),
+        lambda: locations.roots()[0].inside(SessionUuid(bad)),
+    ):
+        with pytest.raises(ValueError, match="Not a UUID"):
+            operation()
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "..", "/etc", "{entry}/", "{entry}/../x", "{entry}x", "{root}/{session}", "s3://a/b"]
+)
+def test_guarantee_2_only_what_was_set_aside_is_purged(storage: Storage, locations: SessionLocations, bad: str) -> None:
+    place = locations.create(SESSION)
+    locations.create(OTHER)
+    storage.write(f"{SESSION}/{TABLE}/part-0")
+    locations.set_aside(OTHER)
+    (entry,) = locations.trash()
+    root = str(place).rsplit("/", 1)[0]
+    wrong = TrashEntry(bad.format(entry=entry, root=root, session=SESSION))
+    if wrong == f"{entry}x" and isinstance(place, Path):
+        assert locations.purge(wrong), "a name in the trash that is gone"
+    else:
+        with pytest.raises(ValueError, match="trash"):
+            locations.purge(wrong)
+    not_set_aside = TrashEntry(entry.replace(OTHER, SESSION))
+    assert locations.purge(not_set_aside)
+    assert storage.files() == {f"{SESSION}/{TABLE}/part-0": b"data"}
+    assert locations.trash() == [entry]
+
+
+def test_guarantee_2_neighbours_stay(storage: Storage, locations: SessionLocations) -> None:
+    kept = [f"{SESSION}x/part", f"{SESSION}.location/part", "other/part", "file", f"{OTHER}/{TABLE}/part"]
+    kept += [f"{SESSION[:-1]}/part", f"{SESSION.upper()}x/{TABLE}/part"]
+    locations.create(SESSION)
+    locations.create(OTHER)
+    for name in (*kept, f"{SESSION}/{TABLE}/part"):
+        storage.write(name)
+    locations.remove_table(SESSION, TABLE)
+    purge_all(locations)
+    locations.set_aside(SESSION)
+    purge_all(locations)
+    assert sorted(storage.files()) == sorted(kept)
+    assert locations.list() == {OTHER}
+
+
+def test_only_canonical_uuids_are_listed(storage: Storage, locations: SessionLocations) -> None:
+    locations.create(SESSION)
+    for name in (SESSION.replace("1", "A"), "other", f"{SESSION}x", ".hidden"):
+        storage.write(f"{name}/part")
+    storage.write(str(uuid.uuid4()), b"a file")
+    assert locations.list() == {SESSION}
+
+
+def test_guarantee_3_what_a_late_writer_makes_again_is_found_and_goes_too(
+    storage: Storage, locations: SessionLocations
+) -> None:
+    locations.create(SESSION)
+    for _ in range(3):
+        storage.write(f"{SESSION}/{TABLE}/part-0")
+        assert locations.list() == {SESSION}
+        assert locations.set_aside(SESSION)
+        purge_all(locations)
+        assert locations.list() == set()
+    assert not storage.files()
+
+
+def test_guarantee_3_a_table_that_was_removed_is_gone_and_the_others_stay(
+    storage: Storage, locations: SessionLocations
+) -> None:
+    locations.create(SESSION)
+    assert not locations.remove_table(SESSION, TABLE)
+    for table in (TABLE, SECOND):
+        storage.write(f"{SESSION}/{table}/p=1/part-0", b"12345")
+        storage.write(f"{SESSION}/{table}/part-1", b"123")
+    storage.write(f"{SESSION}/_temporary/x")
+    inside = locations.roots()[0].inside(SESSION)
+    assert (inside.tables, inside.foreign) == ({TABLE, SECOND}, 1)
+    stamp = locations.roots()[0].stamp(SESSION)
+    assert locations.size_bytes(SESSION, TABLE) == 8
+    assert locations.remove_table(SESSION, TABLE)
+    assert not locations.remove_table(SESSION, TABLE)
+    assert locations.roots()[0].inside(SESSION).tables == {SECOND}
+    assert locations.roots()[0].stamp(SESSION) != stamp
+    with pytest.raises(FileNotFoundError):
+        locations.size_bytes(SESSION, TABLE)
+    (entry,) = locations.trash_of(SESSION)
+    assert (session_of(entry), is_whole_location(entry)) == (SESSION, False)
+    purge_all(locations)
+    assert locations.roots()[0].inside(SESSION).tables == {SECOND}
+    assert set(storage.files()) == {
+        f"{SESSION}/{SECOND}/p=1/part-0",
+        f"{SESSION}/{SECOND}/part-1",
+        f"{SESSION}/_temporary/x",
+    }
+    assert locations.list() == {SESSION}
+
+
+def test_of_no_location_there_is_no_stamp_and_nothing_inside(locations: SessionLocations) -> None:
+    (root,) = locations.roots()
+    assert root.stamp(SESSION) is None
+    assert (root.inside(SESSION).tables, root.inside(SESSION).foreign) == (set(), 0)
+    locations.create(SESSION)
+    assert locations.roots()[0].stamp(SESSION) is not None
+    locations.set_aside(SESSION)
+    assert locations.roots()[0].stamp(SESSION) is None
+
+
+def test_the_reapers_look_finds_tables_on_every_storage(storage: Storage, locations: SessionLocations) -> None:
+    directories = TableDirectories(locations)
+    locations.create(SESSION)
+    assert directories.look({SESSION}, 0.0)[SESSION].tables == set()
+    storage.write(f"{SESSION}/{TABLE}/part-0")
+    for seconds in (1.0, 10.0, 20.0):
+        assert directories.look({SESSION}, seconds)[SESSION].tables == {TABLE}
+    locations.remove_table(SESSION, TABLE)
+    assert directories.look({SESSION}, 30.0)[SESSION].tables == set()
+
+
+def test_a_copy_of_a_table_is_its_own(storage: Storage, locations: SessionLocations) -> None:
+    for session in (SESSION, OTHER):
+        locations.create(session)
+    for name in ("_SUCCESS", "p=1/part-0", "p=a b%20ü+/part-1"):
+        storage.write(f"{SESSION}/{TABLE}/{name}", name.encode())
+    locations.copy_table((SESSION, TABLE), (OTHER, SECOND))
+    locations.set_aside(SESSION)
+    purge_all(locations)
+    copied = {name.removeprefix(f"{OTHER}/{SECOND}/"): content for name, content in storage.files().items()}
+    assert copied == {name: name.encode() for name in ("_SUCCESS", "p=1/part-0", "p=a b%20ü+/part-1")}
+    for gone in (SESSION, OTHER):
+        with pytest.raises(FileNotFoundError):
+            locations.copy_table((gone, TABLE), (OTHER, TableUuid(str(uuid.uuid4()))))
+
+
+def test_guarantee_4_a_purge_that_stops_is_finished_by_another_process(
+    storage: Storage, locations: SessionLocations
+) -> None:
+    locations.create(SESSION)
+    for n in range(30):
+        storage.write(f"{SESSION}/{TABLE}/part-{n}")
+    locations.set_aside(SESSION)
+    (entry,) = locations.trash()
+    assert not locations.purge(entry, lambda: True)
+    assert storage.opened().trash() == [entry]
+    assert storage.opened().list() == set()
+    purge_all(storage.opened())
+    assert not storage.files()
+
+
+def test_guarantee_4_of_many_that_set_aside_at_once_one_does_and_all_may_purge(storage: Storage) -> None:
+    opened = [storage.opened() for _ in range(4)]
+    opened[0].create(SESSION)
+    for n in range(50):
+        storage.write(f"{SESSION}/{TABLE}/p={n % 5}/part-{n}")
+    results = at_once([lambda each=each: each.set_aside(SESSION) for each in opened])
+    assert sorted(map(len, results)) == [0, 0, 0, 1]
+    at_once([lambda each=each: [each.purge(entry) for entry in each.trash()] for each in opened])
+    purge_all(opened[0])
+    assert not storage.files()
+
+
+def test_guarantee_5_what_is_not_the_root_is_an_error_and_stays_as_it_is(storage: Storage) -> None:
+    root_ids = RememberedRootIds()
+    locations = storage.opened(root_ids)
+    locations.create(SESSION)
+    storage.write(f"{SESSION}/{TABLE}/part-0")
+    locations.set_aside(OTHER)
+    storage.unmount()
+    for is_foreign in (False, True):
+        if is_foreign:
+            storage.opened().create(OTHER)
+            storage.write(f"{OTHER}/{TABLE}/part-0")
+        before = storage.files()
+        for look in (
+            locations.list,
+            locations.roots,
+            locations.known_roots,
+            locations.trash,
+            lambda: locations.create(SESSION),
+            lambda: locations.paths(SESSION),
+            lambda: locations.set_aside(OTHER),
+            lambda: locations.remove_table(OTHER, TABLE),
+            lambda: locations.directory(SESSION, TABLE),
+            lambda: locations.size_bytes(OTHER, TABLE),
+            lambda: locations.trash_of(OTHER),
+            lambda: locations.copy_table((OTHER, TABLE), (SESSION, SECOND)),
+            locations.initialise,
+            lambda: storage.opened(root_ids),
+        ):
+            with pytest.raises(RootUnavailableError, match="not the storage that it was"):
+                look()
+        assert storage.files() == before
+    storage.mount()
+    assert storage.opened(root_ids).list() == locations.list() == {SESSION}
+    assert locations.size_bytes(SESSION, TABLE) == 4
+
+
+def test_guarantee_5_many_that_start_at_once_agree_on_one_id(storage: Storage) -> None:
+    root_ids = RememberedRootIds()
+    for locations in at_once([lambda: storage.opened(root_ids)] * 4):
+        assert locations.list() == set()
+    assert len(root_ids.ids) == 1
+
+
+def test_a_session_ends_whole_on_every_storage(
+    storage: Storage, locations: SessionLocations, tmp_path: Path, a_record: Callable[..., SessionRecord]
+) -> None:
+    home = FileSessionLocations(tmp_path / "records")
+    home.initialise()
+    records = FileSessionRecords(home.home)
+    stored = records.create(a_record(session_uuid=SESSION))
+    place = locations.create(SESSION)
+    locations.create(OTHER)
+    for session in (SESSION, OTHER):
+        storage.write(f"{session}/{TABLE}/part-0")
+    done = end_session(records, locations, stored)
+    assert done is not None
+    assert done.locations == (place,)
+    assert not records.list()
+    purge_all(locations)
+    assert set(storage.files()) == {f"{OTHER}/{TABLE}/part-0"}

@@ -1,0 +1,70 @@
+"""The cache of session records (guarantees: workspace.record_cache)."""
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from workspace.record_cache import RecordCache
+from workspace.records import ClientSessionId, ReplicaId, SessionRecord, SessionRecords
+from workspace.sessions import joined
+
+Builder = Callable[..., SessionRecord]
+Opener = Callable[[], SessionRecords]
+Outage = Callable[[], AbstractContextManager[None]]
+Wait = Callable[..., None]
+
+
+def test_a_view_follows_the_records(records: SessionRecords, a_record: Builder, wait_until: Wait) -> None:
+    first = records.create(a_record(client_session_id=ClientSessionId("1")))
+    with RecordCache(records, lambda: None) as cache:
+        wait_until(lambda: cache.view().is_current, "the cache is current")
+        assert cache.view().records == {first.record.name: first}
+        second = records.create(a_record(client_session_id=ClientSessionId("2")))
+        first = records.replace(joined(first.record, ReplicaId("a")), first.version)
+        wait_until(
+            lambda: cache.view().records == {first.record.name: first, second.record.name: second}, "both changes"
+        )
+        records.delete(first.record.name, first.version)
+        wait_until(lambda: cache.view().records == {second.record.name: second}, "the deletion")
+
+
+def test_guarantee_1_a_view_says_when_it_may_be_old(
+    open_records: Opener, a_record: Builder, outage: Outage, wait_until: Wait
+) -> None:
+    records = open_records()
+    stored = records.create(a_record())
+    cache = RecordCache(open_records(), lambda: None)
+    assert not cache.view().is_current
+    assert cache.view().reason
+    with cache:
+        wait_until(lambda: cache.view().is_current, "the cache is current")
+        with outage():
+            wait_until(lambda: not cache.view().is_current, "the cache is old")
+            assert "cannot be used now" in cache.view().reason
+            assert cache.view().records == {stored.record.name: stored}
+        wait_until(lambda: cache.view().is_current, "the cache is current again")
+    assert not cache.view().is_current, "nobody follows the records any more"
+
+
+def test_guarantee_2_each_change_is_told_after_it_can_be_seen(records: SessionRecords, a_record: Builder) -> None:
+    seen: list[int] = []
+    told = threading.Semaphore(0)
+
+    def look() -> None:
+        seen.append(len(cache.view().records))
+        told.release()
+
+    with (cache := RecordCache(records, look)):
+        assert told.acquire(timeout=30)
+        records.create(a_record())
+        assert told.acquire(timeout=30)
+    assert seen[:2] == [0, 1]
+
+
+def test_a_view_stays_as_it_was_taken(records: SessionRecords, a_record: Builder, wait_until: Wait) -> None:
+    with RecordCache(records, lambda: None) as cache:
+        wait_until(lambda: cache.view().is_current, "the cache is current")
+        before = cache.view()
+        records.create(a_record())
+        wait_until(lambda: cache.view().records, "the record")
+        assert not before.records

@@ -1,0 +1,390 @@
+"""Removing what was set aside, whatever its owner or the disk does (guarantees: workspace.removal, workspace.trash)."""
+
+import ctypes
+import errno
+import multiprocessing
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from workspace.file_locations import FileSessionLocations
+from workspace.records import SessionUuid, TableUuid
+from workspace.removal import DEEPEST, FILES_BETWEEN_LOOKS, THREADS
+
+SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
+TABLE = TableUuid("00000000-0000-4000-8000-000000000002")
+NOBODY = 65534
+_CLONE_NEWNS = 0x20000
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount, and become another user")
+InProcesses = Callable[[Sequence[Callable[[], Any]]], list[Any]]
+
+
+def fill(directory: Path, files: int) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for number in range(files):
+        (directory / f"part-{number}").write_text("data")
+
+
+def purge_all(locations: FileSessionLocations) -> None:
+    for entry in locations.trash():
+        assert locations.purge(entry)
+    assert not locations.trash()
+
+
+def count(locations: FileSessionLocations) -> int:
+    return sum(len(files) for entry in locations.trash() for _, _, files in os.walk(entry))
+
+
+def run(*command: str | Path) -> None:
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def as_nobody(task: Callable[[], Any]) -> Any:
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+    return task()
+
+
+def with_own_mounts(task: Callable[[], Any]) -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNS):
+        raise OSError(ctypes.get_errno(), "unshare")
+    run("mount", "--make-rprivate", "/")
+    return task()
+
+
+@pytest.fixture
+def others_root(tmp_path: Path) -> Path:
+    """An initialised root of a user who is not root, in a place that this user can get to."""
+    for parent in tmp_path.parents:
+        if parent.stat().st_uid == os.geteuid() and not parent.stat().st_mode & 0o001:
+            parent.chmod(parent.stat().st_mode | 0o011)
+    tmp_path.chmod(0o711)
+    root = tmp_path / "others"
+    FileSessionLocations(root).initialise()
+    for path in (root, *root.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    return root
+
+
+@as_root
+@pytest.mark.parametrize("mode", [0o000, 0o100, 0o200, 0o300, 0o400, 0o500, 0o600])
+def test_guarantee_2_a_directory_whose_mode_forbids_to_enter_or_change_it_is_removed(
+    others_root: Path, in_processes: InProcesses, mode: int
+) -> None:
+    def task() -> str:
+        locations = FileSessionLocations(others_root)
+        location = locations.create(SESSION)
+        inner = location / TABLE / "forbidden"
+        for directory in (inner, inner / "below", location / "beside"):
+            fill(directory, 2)
+        for directory in (inner / "below", inner, location / TABLE):
+            directory.chmod(mode)
+        assert locations.remove_table(SESSION, TABLE)
+        purge_all(locations)
+        (location / "beside").chmod(mode)
+        location.chmod(mode)
+        assert locations.set_aside(SESSION)
+        purge_all(locations)
+        return "ok"
+
+    assert in_processes([lambda: as_nobody(task)]) == ["ok"]
+
+
+@as_root
+def test_guarantee_2_a_link_in_the_place_of_a_forbidden_directory_gets_no_other_mode(
+    others_root: Path, in_processes: InProcesses, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir(mode=0o500)
+    os.chown(outside, NOBODY, NOBODY)
+
+    def task() -> str:
+        locations = FileSessionLocations(others_root)
+        location = locations.create(SESSION)
+        fill(location / TABLE / "forbidden", 1)
+        (location / TABLE / "forbidden").chmod(0o000)
+        locations.set_aside(SESSION)
+        (entry,) = locations.trash()
+        opening, is_done = os.open, False
+
+        def exchange(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+            nonlocal is_done
+            if flags & os.O_PATH and not is_done:
+                is_done = True
+                os.rename(path, "moved", src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+                os.symlink(outside, path, dir_fd=dir_fd)
+            return opening(path, flags, mode, dir_fd=dir_fd)
+
+        with mock.patch("os.open", exchange):
+            locations.purge(entry)
+        assert is_done
+        purge_all(locations)
+        return "ok"
+
+    assert in_processes([lambda: as_nobody(task)]) == ["ok"]
+    assert outside.stat().st_mode & 0o777 == 0o500
+
+
+@as_root
+def test_guarantee_3_what_cannot_be_removed_keeps_nothing_else_and_goes_when_it_can(
+    others_root: Path, in_processes: InProcesses
+) -> None:
+    location = others_root / SESSION
+    for n in range(5):
+        fill(location / f"t{n}" / "p", 50)
+    for path in (location, *location.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    of_root = location / "t2" / "p"
+    os.chown(of_root, 0, 0)
+    of_root.chmod(0o755)
+
+    def task() -> tuple[str, int]:
+        locations = FileSessionLocations(others_root)
+        locations.set_aside(SESSION)
+        (entry,) = locations.trash()
+        with pytest.raises(PermissionError) as failed:
+            locations.purge(entry)
+        return str(failed.value.filename), count(locations)
+
+    ((name, left),) = in_processes([lambda: as_nobody(task)])
+    assert name.startswith("part-") or name == "p"
+    assert left == 50
+    (kept,) = (others_root / ".lodge" / "trash").glob("*/*/*")
+    os.chown(kept, NOBODY, NOBODY)
+    assert in_processes([lambda: as_nobody(lambda: purge_all(FileSessionLocations(others_root)))]) == [None]
+
+
+@as_root
+def test_guarantee_1_a_file_system_that_is_mounted_inside_is_not_entered(root: Path, in_processes: InProcesses) -> None:
+    def task() -> str:
+        locations = FileSessionLocations(root)
+        inside = locations.create(SESSION) / TABLE / "mounted"
+        fill(inside, 0)
+        fill(locations.path(SESSION) / "beside", 10)
+        run("mount", "-t", "tmpfs", "tmpfs", inside)
+        fill(inside, 3)
+        locations.set_aside(SESSION)
+        (entry,) = locations.trash()
+        with pytest.raises(OSError, match="mounted") as failed:
+            locations.purge(entry)
+        assert failed.value.errno == errno.EXDEV
+        assert count(locations) == 3
+        run("umount", Path(entry) / TABLE / "mounted")
+        purge_all(locations)
+        return "ok"
+
+    assert in_processes([lambda: with_own_mounts(task)]) == ["ok"]
+
+
+def test_guarantee_4_a_deep_tree_takes_few_descriptors(locations: FileSessionLocations) -> None:
+    deep = locations.create(SESSION)
+    for n in range(DEEPEST * 3):
+        deep = deep / "d"
+        fill(deep, 1)
+        if n % 20 == 0:
+            fill(deep / "beside", 1)
+    locations.set_aside(SESSION)
+    opened, most = os.open, 0
+
+    def counting(*args: Any, **kwargs: Any) -> int:
+        nonlocal most
+        most = max(most, len(list(Path("/proc/self/fd").iterdir())))
+        return opened(*args, **kwargs)
+
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with mock.patch("os.open", counting):
+        purge_all(locations)
+    assert most - before < 2 * DEEPEST
+
+
+@pytest.mark.parametrize(("shape", "looks"), [("one directory", 5), ("many tables", 10), ("deep", 100)])
+def test_guarantee_5_a_purge_stops_soon_when_told_and_another_one_does_the_rest(
+    locations: FileSessionLocations, *, shape: str, looks: int
+) -> None:
+    files = 20 * FILES_BETWEEN_LOOKS
+    location = locations.create(SESSION)
+    if shape == "one directory":
+        fill(location / TABLE, files)
+    elif shape == "many tables":
+        for n in range(20):
+            fill(location / f"t{n}", files // 20)
+    else:
+        deep = location / TABLE
+        for _ in range(2 * DEEPEST):
+            deep = deep / "d"
+            fill(deep, files // (2 * DEEPEST))
+    locations.set_aside(SESSION)
+    (entry,) = locations.trash()
+    allowed = threading.Semaphore(looks)
+    assert not locations.purge(entry, lambda: not allowed.acquire(blocking=False))
+    left = count(locations)
+    assert files - (looks + 2 * THREADS) * FILES_BETWEEN_LOOKS <= left < files
+    assert locations.trash()
+    assert not locations.purge(entry, lambda: True)
+    assert count(locations) == left
+    purge_all(locations)
+
+
+def test_a_purge_that_is_killed_in_the_middle_is_finished_by_the_next(
+    locations: FileSessionLocations, wait_until: Callable[..., None]
+) -> None:
+    files, context = 20_000, multiprocessing.get_context("fork")
+    rounds = 0
+
+    def is_begun(before: int, process: Any) -> bool:
+        return not process.is_alive() or count(locations) < before
+
+    for n in range(4):
+        fill(locations.create(SESSION) / f"t{n}", files // 4)
+    locations.set_aside(SESSION)
+    (entry,) = locations.trash()
+    while True:
+        before = count(locations)
+        process = context.Process(target=locations.purge, args=(entry,))
+        process.start()
+        wait_until(partial(is_begun, before, process), "files are removed")
+        process.kill()
+        process.join()
+        rounds += 1
+        if rounds == 3 or not count(locations):
+            break
+    purge_all(locations)
+
+
+def test_who_goes_on_writing_is_an_error_and_the_files_go_once_that_ends(locations: FileSessionLocations) -> None:
+    table = locations.create(SESSION) / TABLE
+    fill(table, 100)
+    directory = os.open(table, os.O_RDONLY)
+    locations.set_aside(SESSION)
+    (entry,) = locations.trash()
+    stop, begun = threading.Event(), threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            try:
+                os.close(os.open(f"late-{number}", os.O_CREAT | os.O_WRONLY, dir_fd=directory))
+            except FileNotFoundError:  # the directory is gone, so late files can be no more
+                return
+            begun.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert begun.wait(10)
+        for _ in range(3):
+            try:
+                locations.purge(entry)
+            except OSError as error:
+                assert error.errno == errno.ENOTEMPTY
+    finally:
+        stop.set()
+        writer.join()
+        os.close(directory)
+    purge_all(locations)
+
+
+@as_root
+def test_a_full_disk_keeps_nothing_from_being_removed(tmp_path: Path, in_processes: InProcesses) -> None:
+    root = tmp_path / "small"
+    root.mkdir()
+
+    def task() -> str:
+        run("mount", "-t", "tmpfs", "-o", "size=2m,nr_inodes=200", "tmpfs", root)
+        locations = FileSessionLocations(root)
+        locations.initialise()
+        table = locations.create(SESSION) / TABLE
+        table.mkdir()
+        with pytest.raises(OSError) as full:
+            (table / "data").write_bytes(b"x" * 3_000_000)
+        assert full.value.errno == errno.ENOSPC
+        (table / "data").unlink()
+        with pytest.raises(OSError) as full:
+            fill(table, 1000)
+        assert full.value.errno == errno.ENOSPC
+        with pytest.raises(OSError) as full:
+            locations.create(SessionUuid("00000000-0000-4000-8000-00000000000f"))
+        assert full.value.errno == errno.ENOSPC
+        assert locations.list() == {SESSION}
+        assert locations.remove_table(SESSION, TABLE)
+        assert locations.set_aside(SESSION)
+        purge_all(locations)
+        locations.create(SESSION)
+        return "ok"
+
+    assert in_processes([lambda: with_own_mounts(task)]) == ["ok"]
+
+
+@as_root
+def test_a_read_only_disk_is_an_error_that_changes_nothing_and_passes(
+    tmp_path: Path, in_processes: InProcesses
+) -> None:
+    root = tmp_path / "mounted"
+    root.mkdir()
+
+    def task() -> str:
+        run("mount", "-t", "tmpfs", "tmpfs", root)
+        locations = FileSessionLocations(root)
+        locations.initialise()
+        other = SessionUuid("00000000-0000-4000-8000-00000000000f")
+        for session in (SESSION, other):
+            fill(locations.create(session) / TABLE, 10)
+        locations.set_aside(other)
+        (entry,) = locations.trash()
+        run("mount", "-o", "remount,ro", root)
+        for change in (
+            lambda: locations.create(SessionUuid("00000000-0000-4000-8000-00000000000e")),
+            lambda: locations.set_aside(SESSION),
+            lambda: locations.remove_table(SESSION, TABLE),
+            lambda: locations.purge(entry),
+        ):
+            with pytest.raises(OSError) as failed:
+                change()
+            assert failed.value.errno == errno.EROFS
+        assert locations.list() == {SESSION}
+        assert locations.size_bytes(SESSION, TABLE) == 40
+        assert count(locations) == 10
+        run("mount", "-o", "remount,rw", root)
+        locations.set_aside(SESSION)
+        purge_all(locations)
+        return "ok"
+
+    assert in_processes([lambda: with_own_mounts(task)]) == ["ok"]
+
+
+def test_a_location_with_very_many_files_does_not_hold_up_another_one(locations: FileSessionLocations) -> None:
+    other = SessionUuid("00000000-0000-4000-8000-00000000000f")
+    fill(locations.create(SESSION) / TABLE, 20_000)
+    fill(locations.create(other) / TABLE, 1)
+    for session in (SESSION, other):
+        locations.set_aside(session)
+    (large,), (small,) = locations.trash_of(SESSION), locations.trash_of(other)
+    begun = threading.Event()
+
+    def is_begun() -> bool:
+        begun.set()
+        return False
+
+    purging = threading.Thread(target=locations.purge, args=(large, is_begun))
+    purging.start()
+    assert begun.wait(10)
+    begun_seconds = time.monotonic()
+    locations.purge(small)
+    small_seconds = time.monotonic() - begun_seconds
+    is_still_at_it = purging.is_alive()
+    purging.join()
+    assert is_still_at_it, "the large one was too quick to tell"
+    assert small_seconds < time.monotonic() - begun_seconds
+    assert not locations.trash()

@@ -1,0 +1,245 @@
+"""A root is told from whatever else may be mounted in its place (workspace.roots, guarantees 3 and 5)."""
+
+import ctypes
+import itertools
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workspace.remembered_root_ids import RememberedRootIds
+from workspace.file_locations import FileSessionLocations
+from workspace.record_files import FileSessionRecords
+from workspace.records import SessionRecord, SessionUuid, TableUuid
+from workspace.roots import RootUnavailableError, home_of
+from workspace.sessions import end_session
+
+_CLONE_NEWNS = 0x20000
+SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
+TABLE = TableUuid("00000000-0000-4000-8000-000000000002")
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+
+
+@pytest.fixture
+def root_ids() -> RememberedRootIds:
+    return RememberedRootIds()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "workspace"
+
+
+def opened(root: Path, root_ids: RememberedRootIds | None = None) -> FileSessionLocations:
+    """What a process sees that starts now."""
+    found = FileSessionLocations(root, home_of(root), root_ids)
+    found.initialise()
+    return found
+
+
+def marker(root: Path) -> Path:
+    return root / ".lodge" / "root"
+
+
+def everything_that_looks(locations: FileSessionLocations) -> Sequence[Callable[[], Any]]:
+    return (
+        locations.list,
+        locations.roots,
+        locations.known_roots,
+        locations.trash,
+        lambda: locations.paths(SESSION),
+        lambda: locations.create(SESSION),
+        lambda: locations.set_aside(SESSION),
+        lambda: locations.remove_table(SESSION, TABLE),
+        lambda: locations.directory(SESSION, TABLE),
+        lambda: locations.size_bytes(SESSION, TABLE),
+        lambda: locations.trash_of(SESSION),
+        lambda: locations.copy_table((SESSION, TABLE), (SESSION, TABLE)),
+        locations.initialise,
+    )
+
+
+def refused(task: Callable[[], Any]) -> str:
+    with pytest.raises(RootUnavailableError) as failed:
+        task()
+    return str(failed.value)
+
+
+def test_a_root_has_one_private_id_for_good_whoever_comes_first(
+    root: Path, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]]
+) -> None:
+    in_processes([lambda: opened(root).home] * 4)
+    first = marker(root).read_text()
+    assert len(first) == 32
+    assert marker(root).stat().st_mode & 0o777 == 0o600
+    opened(root)
+    assert marker(root).read_text() == first
+    opened(root).use(root.with_name("second"))
+    assert marker(root.with_name("second")).read_text() != first
+
+
+@pytest.mark.parametrize("instead", ["nothing", "an empty directory", "another Lodge's root", "a root without an id"])
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_guarantee_3_what_is_not_the_root_is_an_error_and_stays_as_it_is(
+    root: Path, root_ids: RememberedRootIds, *, instead: str, is_recorded: bool
+) -> None:
+    locations = opened(root, root_ids if is_recorded else None)
+    locations.create(SESSION)
+    root.rename(root.with_name("true"))
+    if instead == "an empty directory":
+        root.mkdir()
+    elif instead == "another Lodge's root":
+        opened(root).create(SessionUuid("00000000-0000-4000-8000-00000000000f"))
+    elif instead == "a root without an id":
+        opened(root)
+        marker(root).unlink()
+    before = sorted(root.rglob("*")) if root.exists() else None
+    for look in everything_that_looks(locations):
+        assert str(root) in refused(look)
+    assert (sorted(root.rglob("*")) if root.exists() else None) == before
+    shutil.rmtree(root, ignore_errors=True)
+    root.with_name("true").rename(root)
+    assert locations.list() == {SESSION}
+
+
+def test_guarantee_3_a_root_of_before_is_told_from_another_one(tmp_path: Path, root: Path) -> None:
+    locations = opened(root)
+    locations.create(SESSION)
+    moved = tmp_path / "second"
+    locations.use(moved)
+    root.rename(tmp_path / "true")
+    opened(root)
+    refused(locations.list)
+
+
+def test_guarantee_5_a_process_that_starts_does_not_make_a_recorded_root_anew(
+    root: Path, root_ids: RememberedRootIds
+) -> None:
+    opened(root, root_ids).create(SESSION)
+    assert root_ids.ids == {str(root): marker(root).read_text()}
+    root.rename(root.with_name("true"))
+    root.mkdir()
+    assert "no id" in refused(lambda: opened(root, root_ids))
+    assert not list(root.iterdir())
+    opened(root)
+    assert root_ids.ids[str(root)] in refused(lambda: opened(root, root_ids))
+    shutil.rmtree(root)
+    refused(lambda: opened(root, root_ids))
+    assert not root.exists()
+    root.with_name("true").rename(root)
+    assert opened(root, root_ids).list() == {SESSION}
+
+
+def test_a_root_from_before_there_were_ids_gets_one_unless_another_is_recorded(
+    root: Path, root_ids: RememberedRootIds
+) -> None:
+    moved = root.with_name("second")
+    opened(root).use(moved)
+    for each in (root, moved):
+        marker(each).unlink()
+    locations = opened(root, root_ids)
+    assert locations.list() == set()
+    assert root_ids.ids == {str(each): marker(each).read_text() for each in (root, moved)}
+    for each in (root, moved):
+        marker(each).unlink()
+        refused(locations.list)
+        refused(lambda: opened(root, root_ids).list())
+        assert not marker(each).exists()
+        marker(each).write_text(root_ids.ids[str(each)])
+    assert opened(root, root_ids).list() == set()
+
+
+def test_an_id_that_another_recorded_first_wins(root: Path, root_ids: RememberedRootIds) -> None:
+    class Late(RememberedRootIds):
+        def expected(self, root: str) -> str | None:
+            return None
+
+    root_ids.record(str(root), "f" * 32)
+    assert "f" * 32 in refused(lambda: opened(root, Late(root_ids.ids)))
+
+
+def test_nothing_is_answered_and_made_while_it_cannot_be_found_out_which_id_is_right(
+    root: Path, root_ids: RememberedRootIds
+) -> None:
+    root_ids.is_reachable = False
+    assert "API server" in refused(lambda: opened(root, root_ids))
+    assert not root.exists()
+    root_ids.is_reachable = True
+    known = opened(root, root_ids)
+    late = FileSessionLocations(root, home_of(root), root_ids)
+    root_ids.is_reachable = False
+    assert known.list() == set()
+    assert "API server" in refused(late.list)
+
+
+def test_a_start_killed_at_any_step_can_be_done_again(
+    tmp_path: Path, killed_at: Callable[[int, Callable[[], Any]], bool]
+) -> None:
+    for step in itertools.count(1):
+        root, root_ids = tmp_path / f"{step}", RememberedRootIds()
+        was_killed = killed_at(step, partial(opened, root, root_ids))
+        assert opened(root, root_ids).list() == set()
+        assert root_ids.ids == {str(root): marker(root).read_text()}
+        if not was_killed:
+            break
+    assert step > 8
+
+
+def in_own_mounts(task: Callable[[], Any]) -> Any:
+    """Runs a task where mounts are its own, and end with its process; to be called in a process of its own."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNS):
+        raise OSError(ctypes.get_errno(), "unshare")
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)  # noqa: S607
+    return task()
+
+
+@as_root
+@pytest.mark.parametrize("kind", ["empty", "another root", "unmounted"])
+def test_guarantee_3_a_file_system_that_is_mounted_over_the_root_holds_everything_back(
+    root: Path,
+    a_record: Callable[..., SessionRecord],
+    in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]],
+    *,
+    kind: str,
+) -> None:
+    root.mkdir()
+    records = FileSessionRecords(opened(root.with_name("elsewhere")).home)
+
+    def mount(*arguments: str | Path) -> None:
+        subprocess.run(["mount", *arguments], check=True)  # noqa: S607
+
+    def remounted() -> str:
+        if kind == "unmounted":
+            mount("-t", "tmpfs", "tmpfs", root)
+        locations, root_ids = opened(root), RememberedRootIds()
+        opened(root, root_ids)
+        (locations.create(SESSION) / TABLE).mkdir()
+        stored = records.create(a_record(session_uuid=SESSION))
+        if kind == "unmounted":
+            subprocess.run(["umount", root], check=True)  # noqa: S607
+        else:
+            mount("-t", "tmpfs", "tmpfs", root)
+        if kind == "another root":
+            opened(root).create(SESSION)
+            (root / SESSION / TABLE).mkdir()
+        for look in everything_that_looks(locations):
+            refused(look)
+        refused(lambda: opened(root, root_ids))
+        refused(lambda: end_session(records, locations, stored))
+        assert len(records.list()) == 1
+        if kind == "another root":
+            assert (root / SESSION / TABLE).is_dir()
+        if kind != "unmounted":
+            subprocess.run(["umount", root], check=True)  # noqa: S607
+            assert locations.list() == {SESSION}
+            assert (root / SESSION / TABLE).is_dir()
+        return "ok"
+
+    assert in_processes([lambda: in_own_mounts(remounted)]) == ["ok"]

@@ -1,0 +1,202 @@
+"""The connection to a Kubernetes API server, and which Lodge in which namespace it speaks for.
+
+Why it exists: gateway and reaper run for months, and what lets them in does not: the kubelet replaces a pod's token
+within the hour, and certificates are renewed. Also a request that waits for ever would stop whoever made it. So all of
+Lodge speaks to the API server through the one client that is made here.
+
+Guarantees:
+
+1. A request whose credentials the server no longer takes is made once more if the pod's token, or what the kubeconfig
+   names, has changed since; this does not depend on the clock.
+2. Every request has a limit for connecting and for each wait for data; see :data:`REQUEST_TIMEOUT_SECONDS`.
+3. No request is repeated in silence, save as guarantee 1 says, when the server has not acted on it. A request whose
+   answer was lost may have taken effect, and only who made it can tell what that means.
+
+The client may be shared between threads, but not with a process that was forked after its first request.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import urllib3
+import yaml
+from kubernetes.client import ApiClient, Configuration
+from kubernetes.client.rest import RESTClientObject, RESTResponse
+from kubernetes.config import ConfigException, incluster_config, kube_config
+
+REQUEST_TIMEOUT_SECONDS = (3.0, 10.0)
+"""How long connecting may take, and how long each wait for data may take."""
+
+_CONNECTIONS_KEPT = 32
+_UNAUTHORIZED = 401
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+class KubernetesConfigError(Exception):
+    """There is nothing usable that says how to reach a Kubernetes API server; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where one Lodge keeps its objects.
+
+    Attributes:
+        api_client: For the generated APIs of the Kubernetes client.
+        namespace: Of all its objects.
+        instance: The name of this Lodge in the namespace.
+    """
+
+    api_client: ApiClient
+    namespace: str
+    instance: str
+
+    @property
+    def server(self) -> str:
+        """The API server's address, for messages."""
+        return str(self.api_client.configuration.host)
+
+
+def connect(kubeconfig: Path | None, namespace: str | None, instance: str) -> Connection:
+    """Reads how to reach the API server; does not speak to it yet.
+
+    Args:
+        kubeconfig: A file. None takes the pod's own service account; outside of Kubernetes, the files that
+            ``KUBECONFIG`` names, or ``~/.kube/config``.
+        namespace: None takes the pod's own; with a kubeconfig, that of its context, or ``default``.
+        instance: The name of this Lodge in the namespace.
+
+    Raises: KubernetesConfigError
+    """
+    if kubeconfig is None and os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME):
+        load, own_namespace = _load_of_pod, _namespace_of_pod
+    else:
+        files = str(kubeconfig) if kubeconfig is not None else kube_config.KUBE_CONFIG_DEFAULT_LOCATION
+        load, own_namespace = lambda: _load_of_file(files), lambda: _namespace_of_file(files)
+    return Connection(_Client(load), namespace or own_namespace(), instance)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A configuration, and what it lets in with; two that are equal in this let in alike."""
+
+    configuration: Configuration
+    token: str | None
+    certificate: bytes
+
+
+class _Client(ApiClient):
+    """The library's client with the guarantees of this module.
+
+    The library reads a pod's token again by the wall clock, that of a kubeconfig never, and neither when it is refused.
+    """
+
+    def __init__(self, load: Callable[[], Configuration]) -> None:
+        self._load = load
+        self._loading = Lock()
+        self._loaded = _loaded(load())
+        super().__init__(self._loaded.configuration)
+        self.user_agent = "lodge"
+
+    def call_api(
+        self,
+        method: str,
+        url: str,
+        header_params: dict[str, str] | None = None,
+        body: Any = None,
+        post_params: Any = None,
+        _request_timeout: Any = None,
+    ) -> RESTResponse:
+        used = self._loaded
+        timeout = _request_timeout or REQUEST_TIMEOUT_SECONDS
+        headers = dict(header_params or {})
+        if "authorization" in headers:
+            headers["authorization"] = headers["authorization"].strip()  # token files may end with a line break
+        response = super().call_api(method, url, headers, body, post_params, timeout)
+        if response.status != _UNAUTHORIZED or not self._has_others(used):
+            return response
+        response.response.drain_conn()
+        if self._loaded.token is not None:
+            headers["authorization"] = self._loaded.token
+        return super().call_api(method, url, headers, body, post_params, timeout)
+
+    def _has_others(self, used: _Loaded) -> bool:
+        """Whether there are other credentials now than those that were refused."""
+        with self._loading:
+            if self._loaded is used:
+                try:
+                    loaded = _loaded(self._load())
+                except KubernetesConfigError:  # it is being written anew, perhaps
+                    return False
+                if (loaded.token, loaded.certificate) == (used.token, used.certificate):
+                    return False
+                self.rest_client = RESTClientObject(loaded.configuration)
+                self.configuration = loaded.configuration
+                self._loaded = loaded
+            return True
+
+
+def _loaded(configuration: Configuration) -> _Loaded:
+    token = configuration.get_api_key_with_prefix("BearerToken")
+    certificate = configuration.cert_file
+    return _Loaded(
+        configuration,
+        token=token and token.strip(),
+        certificate=Path(certificate).read_bytes() if certificate else b"",
+    )
+
+
+def _load_of_pod() -> Configuration:
+    configuration = _new_configuration()
+    try:
+        incluster_config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]  # the library's
+    except (ConfigException, OSError) as error:
+        raise KubernetesConfigError(
+            f"The pod's service account cannot be used: {error}. Let the pod mount its service account's token "
+            "(automountServiceAccountToken), or give a file with --kubeconfig."
+        ) from error
+    return configuration
+
+
+def _load_of_file(files: str) -> Configuration:
+    configuration = _new_configuration()
+    with _reading(files):
+        kube_config.load_kube_config(  # type: ignore[no-untyped-call]  # the library's
+            files, client_configuration=configuration, persist_config=False
+        )
+    return configuration
+
+
+def _new_configuration() -> Configuration:
+    configuration = Configuration()
+    configuration.retries = urllib3.Retry(False)
+    configuration.connection_pool_maxsize = _CONNECTIONS_KEPT
+    return configuration
+
+
+def _namespace_of_pod() -> str:
+    try:
+        return _NAMESPACE_FILE.read_text().strip()
+    except OSError as error:
+        raise KubernetesConfigError(f"The pod's namespace is not known: {error}. Give it with --namespace.") from error
+
+
+def _namespace_of_file(files: str) -> str:
+    with _reading(files):
+        _, current = kube_config.list_kube_config_contexts(files)  # type: ignore[no-untyped-call]  # the library's
+        return str(current["context"].get("namespace") or "default")
+
+
+@contextmanager
+def _reading(files: str) -> Iterator[None]:
+    try:
+        yield
+    except (ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+        raise KubernetesConfigError(
+            f"The kubeconfig [{files}] cannot be used: {reason}. Correct it, or give another file with --kubeconfig."
+        ) from error

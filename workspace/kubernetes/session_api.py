@@ -1,0 +1,89 @@
+"""The requests about the ConnectSession objects of one Lodge, each made in one place.
+
+Which objects are this Lodge's is decided by fields that cannot change, never by labels, which anybody may edit.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from kubernetes.client import CustomObjectsApi
+
+from workspace.kubernetes.connection import Connection
+from workspace.kubernetes.patches import CONTENT_TYPE, Patch
+from workspace.kubernetes.server import JsonObject, Patience, Server
+from workspace.kubernetes.session_objects import API_VERSION, GROUP, PLURAL, object_name
+from workspace.kubernetes.watching import ObjectsEvent, watched
+from workspace.records import RecordName, RecordsUnavailableError
+
+_WHAT = "session records"
+
+
+class SessionApi:
+    """Every method raises what :meth:`workspace.kubernetes.server.Server.ask` raises.
+
+    Args:
+        connection: To the API server.
+        patience: How long a request may take.
+    """
+
+    def __init__(self, connection: Connection, patience: Patience | None) -> None:
+        self._instance = connection.instance
+        self._server = Server(connection, _WHAT, PLURAL, patience)
+        self._watch_server = Server(connection, _WHAT, PLURAL, Patience(repeat_seconds=0.0))
+        self._api = CustomObjectsApi(connection.api_client)
+        self._place: Mapping[str, Any] = {
+            "group": GROUP,
+            "version": API_VERSION,
+            "namespace": connection.namespace,
+            "plural": PLURAL,
+        }
+
+    def create(self, body: JsonObject) -> JsonObject:
+        return self._ask(self._api.create_namespaced_custom_object, body=body, field_validation="Strict")
+
+    def read(self, name: RecordName) -> JsonObject:
+        return self._ask(self._api.get_namespaced_custom_object, name=object_name(self._instance, name))
+
+    def patch(self, name: RecordName, patch: Patch) -> JsonObject:
+        return self._ask(
+            self._api.patch_namespaced_custom_object,
+            name=object_name(self._instance, name),
+            body=patch,
+            field_validation="Strict",
+            _content_type=CONTENT_TYPE,
+        )
+
+    def delete(self, name: RecordName, found: JsonObject) -> JsonObject:
+        """Returns: The object while it has finalizers."""
+        state = {key: found["metadata"][key] for key in ("uid", "resourceVersion")}
+        return self._ask(
+            self._api.delete_namespaced_custom_object,
+            name=object_name(self._instance, name),
+            body={"preconditions": state, "propagationPolicy": "Background"},
+        )
+
+    def list(self, *fields: str) -> Sequence[JsonObject]:
+        """The objects of which all these hold, such as ``spec.phase=Active``."""
+        found, _ = self._server.list_all(self._listing(*fields))
+        return found
+
+    def watch(self, stop: threading.Event) -> Iterator[ObjectsEvent]:
+        return watched(self._watch_server, self._listing(), stop)
+
+    def unavailable(self, reason: str, way_out: str) -> RecordsUnavailableError:
+        return self._server.unavailable(reason, way_out)
+
+    def _listing(self, *fields: str) -> Callable[..., Any]:
+        selector = ",".join([f"spec.instance={self._instance}", *fields])
+
+        def listing(**page: Any) -> Any:
+            return self._api.list_namespaced_custom_object(**self._place, field_selector=selector, **page)
+
+        return listing
+
+    def _ask(self, request: Callable[..., Any], **arguments: Any) -> JsonObject:
+        def asked(**patience: Any) -> Any:
+            return request(**self._place, **arguments, **patience)
+
+        return self._server.ask(asked)

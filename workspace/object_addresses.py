@@ -1,0 +1,92 @@
+"""Where a workspace is in an object store, as its URI says it.
+
+``s3://bucket/prefix?endpoint_override=host:port&scheme=https&region=eu-central-1``: all after the question mark may be
+left out at AWS. Credentials have no place in it, for it stands in settings, logs and messages: they come from the
+standard AWS environment variables, profile, or role.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_PREFIX = re.compile(r"[A-Za-z0-9!_.*'()=-]+(/[A-Za-z0-9!_.*'()=-]+)*")
+_ENDPOINT = re.compile(r"[A-Za-z0-9.-]+(:\d{1,5})?|\[[0-9a-fA-F:]+\](:\d{1,5})?")
+_REGION = re.compile(r"[a-z0-9-]+")
+_OPTIONS = ("endpoint_override", "scheme", "region")
+
+
+class ObjectAddressError(ValueError):
+    """The URI names no place in an object store; the message says why, and repeats nothing that may be a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectAddress:
+    """A prefix in a bucket.
+
+    Attributes:
+        bucket: Its name.
+        prefix: Without slashes at its ends; never empty.
+        endpoint: ``host`` or ``host:port`` of an S3 server; None for AWS.
+        scheme: ``https``, or ``http``.
+        region: Of the bucket; None for what the AWS environment variables say.
+    """
+
+    bucket: str
+    prefix: str
+    endpoint: str | None = None
+    scheme: str = "https"
+    region: str | None = None
+
+    @classmethod
+    def from_uri(cls, uri: str) -> Self:
+        """Raises: ObjectAddressError"""
+        try:
+            parts = urlsplit(uri)
+        except ValueError as error:
+            raise ObjectAddressError("is no URI; give one such as s3://bucket/prefix") from error
+        if "@" in parts.netloc:
+            raise ObjectAddressError(
+                "has credentials in it; give them by the AWS environment variables or profile instead, and change them"
+            )
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        unknown = sorted(options.keys() - set(_OPTIONS))
+        if unknown:
+            raise ObjectAddressError(f"has the option [{unknown[0]}]; there are {', '.join(_OPTIONS)}")
+        _check_options(options)
+        bucket, prefix = parts.netloc, parts.path.strip("/")
+        if parts.scheme != "s3" or not _BUCKET.fullmatch(bucket) or parts.fragment:
+            raise ObjectAddressError("does not name a bucket; give one such as s3://bucket/prefix")
+        if not _PREFIX.fullmatch(prefix) or any(part in {".", ".."} for part in prefix.split("/")):
+            raise ObjectAddressError(
+                "must name a prefix of its own in the bucket, of ASCII letters, digits and !_.*'()=-, such as "
+                "s3://bucket/lodge"
+            )
+        return cls(
+            bucket, prefix, options.get("endpoint_override"), options.get("scheme", "https"), options.get("region")
+        )
+
+    @property
+    def place(self) -> str:
+        """How people are told of it."""
+        return f"s3://{self.bucket}/{self.prefix}"
+
+    @property
+    def uri(self) -> str:
+        """The whole of it, as :meth:`from_uri` reads it."""
+        given = {"endpoint_override": self.endpoint, "scheme": self.scheme, "region": self.region}
+        options = {name: value for name, value in given.items() if value not in {None, "https"}}
+        return f"{self.place}?{urlencode(options, quote_via=quote)}" if options else self.place
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    if options.get("scheme", "https") not in {"http", "https"}:
+        raise ObjectAddressError("has a scheme that is neither http nor https")
+    for name, pattern in (("endpoint_override", _ENDPOINT), ("region", _REGION)):
+        if name in options and not pattern.fullmatch(options[name]):
+            raise ObjectAddressError(f"has an [{name}] that is none; give for example {_EXAMPLES[name]}")
+
+
+_EXAMPLES = {"endpoint_override": "endpoint_override=storage.example.com:9000", "region": "region=eu-central-1"}

@@ -1,0 +1,390 @@
+"""Session locations in an object store; see :mod:`workspace.locations` for what they are.
+
+There are no directories and no renames, so what a rename says on a file system, an object says here, a *mark*::
+
+    <prefix>/<session uuid>/.location                          there is a location, also while it is empty
+    <prefix>/<session uuid>/<table uuid>/...                   tables, as the backend writes them
+    <prefix>/.lodge/trash/<session uuid>.location              the location was set aside
+    <prefix>/.lodge/trash/<session uuid>.<table uuid>.table    the table was set aside
+    <prefix>/.lodge/root                                       the id of this root (:mod:`workspace.roots`)
+
+Setting aside writes the mark; purging deletes the objects, and the mark last. Whoever looks asks for marks first, and
+for objects second: so nothing that was marked before it began to look is ever taken for living, however far its purge
+has come meanwhile.
+
+Guarantees, beside those of all session locations:
+
+1. Only keys below ``<prefix>/<session uuid>/`` are ever deleted with a location, and only while its mark is there. Keys
+   are texts here, so none of them leads anywhere else.
+2. A mark goes only after a listing that began after it was seen, and after the last deletion, found nothing.
+3. What a late writer writes after that is a location again, which no record names: an orphan. What it was still
+   uploading in parts is given up with the location.
+4. A location that was set aside is not made again before it was purged.
+5. A table is copied as a whole, as it was at one time, or not at all.
+
+Not guaranteed: that a reader sees all or nothing while a location is purged; that of several processes that set aside
+at once only one is told that it did, on a server that knows no conditional writes; nor what is in locations to the
+second: :meth:`ObjectRoot.inside` may be as old as ``relist_seconds``, because each look is a request that costs money.
+
+There is one root, for ever: a workspace in an object store does not move. There are no owners and no modes either; who
+may read is the matter of the bucket's policy.
+"""
+
+import errno
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, MutableMapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+
+from workspace.locations import Inside, Owner, OwnerError
+from workspace.names import checked_uuid, is_uuid
+from workspace.object_addresses import ObjectAddress
+from workspace.object_store import ObjectStore, ObjectStoreError
+from workspace.places import Place
+from workspace.records import SessionUuid, TableUuid
+from workspace.roots import RootError, RootIdentities, RootIds, RootUnavailableError
+from workspace.trash import TrashEntry
+
+RELIST_SECONDS = 60.0
+_PURGES = 10
+_COPIES = 8
+_MOST_DIRECTORIES = 10_000
+_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_MARK = re.compile(rf"({_UUID})\.(?:location|({_UUID})\.table)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What was in a location when it was last listed; None if it was none."""
+
+    inside: Inside | None
+    at_seconds: float
+
+
+class ObjectSessionLocations:
+    """The session locations below a prefix of a bucket.
+
+    Args:
+        address: Where the workspace is; shared by all replicas and reapers.
+        root_ids: Where ids of roots are recorded; None if they are on the roots' own storage only.
+        store: The bucket; None to open it.
+        relist_seconds: How old what is known of the inside of locations may be.
+        monotonic: A clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        address: ObjectAddress,
+        root_ids: RootIds | None = None,
+        *,
+        store: ObjectStore | None = None,
+        relist_seconds: float = RELIST_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._address = address
+        self._store = ObjectStore(address) if store is None else store
+        self._identities = RootIdentities(root_ids)
+        self._relist_seconds = relist_seconds
+        self._monotonic = monotonic
+        self._listed: MutableMapping[SessionUuid, _Listed] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def _marker(self) -> str:
+        return f"{self._address.prefix}/.lodge/root"
+
+    def initialise(self) -> None:
+        """Gives the root an id, if it never had one; to be called when a process starts."""
+        root = self._address.place
+        root_id = self._root_id()
+        if root_id is None and self._identities.expected(root) is None:
+            self._store.put_new(self._marker, secrets.token_hex(16).encode())
+            root_id = self._root_id()
+        self._identities.establish(root, root_id)
+
+    def use(self, root: Place) -> None:
+        """Raises: RootError if it is not the same root."""
+        if root != self._address.place:
+            raise RootError(
+                f"The workspace is in an object store, at [{self._address.place}], and cannot move to [{root}] while "
+                "it is in use. Start Lodge anew."
+            )
+        self._check()
+
+    def known_roots(self) -> Sequence[Place]:
+        """The only one. Raises: RootError if it is not what it was."""
+        self._check()
+        return [self._address.place]
+
+    def roots(self) -> Sequence["ObjectRoot"]:
+        """The only one, as it is now. Raises: RootError if it cannot be read."""
+        self._check()
+        trash = frozenset(self._marks())
+        oldest = self._monotonic() - 2 * self._relist_seconds
+        with self._lock:
+            for session_uuid in [each for each, listed in self._listed.items() if listed.at_seconds < oldest]:
+                del self._listed[session_uuid]
+        return [ObjectRoot(trash, self._known)]
+
+    def create(self, session_uuid: SessionUuid, owner: Owner | None = None) -> Place:
+        """Makes the session location, or takes the one that is there.
+
+        Raises: FileNotFoundError if it was set aside; OwnerError if an owner is given; RootError; OSError.
+        """
+        place = self._place(session_uuid)
+        if owner is not None:
+            raise OwnerError(errno.EPERM, "An object store has no OS users that a location could belong to", place)
+        self._check()
+        self._check_is_live(session_uuid)
+        self._store.put(f"{self._prefix(session_uuid)}.location", b"")
+        return place
+
+    def list(self) -> Set[SessionUuid]:
+        """The sessions that have a location."""
+        self._check()
+        gone = {session_uuid for session_uuid, table_uuid in self._marks() if table_uuid is None}
+        names = self._store.names(f"{self._address.prefix}/")
+        there = {name.removesuffix("/") for name in names if name.endswith("/")}
+        return {SessionUuid(name) for name in there if is_uuid(name)} - gone
+
+    def paths(self, session_uuid: SessionUuid) -> Sequence[Place]:
+        """The location of a session, if it is there."""
+        place = self._place(session_uuid)
+        self._check()
+        return [place] if self._is_there(session_uuid, None) else []
+
+    def set_aside(self, session_uuid: SessionUuid) -> Sequence[Place]:
+        """Marks the location of a session as trash.
+
+        Returns: Where it is; nothing if there is none, or it was set aside already.
+        """
+        place = self._place(session_uuid)
+        self._check()
+        return [place] if self._set_aside(session_uuid, None) else []
+
+    def remove_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
+        """Marks one table as trash. Returns: False if there is none, or it was set aside already."""
+        checked_uuid(session_uuid), checked_uuid(table_uuid)
+        self._check()
+        is_removed = self._set_aside(session_uuid, table_uuid)
+        self._forget(session_uuid)
+        return is_removed
+
+    def directory(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> Place:
+        """Where a table is, or would be."""
+        return self.directories(session_uuid, [table_uuid])[0]
+
+    def directories(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[Place]:
+        """Where several tables are, or would be."""
+        places = [f"{self._place(session_uuid)}/{checked_uuid(table_uuid)}" for table_uuid in tables]
+        self._check()
+        return places
+
+    def size_bytes(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> int:
+        """The sizes of all objects of a table. Raises: FileNotFoundError if there are none, or it was set aside."""
+        checked_uuid(session_uuid), checked_uuid(table_uuid)
+        self._check()
+        return sum(self._objects(session_uuid, table_uuid).values())
+
+    def copy_table(self, source: tuple[SessionUuid, TableUuid], target: tuple[SessionUuid, TableUuid]) -> None:
+        """Gives a session whose location is there a copy of a table; the bytes stay in the store.
+
+        Raises: FileNotFoundError if the table is gone, or went meanwhile; OSError.
+        """
+        self._check()
+        old, new = self._prefix(*source), self._prefix(*target)
+        objects = self._objects(*source)
+        with ThreadPoolExecutor(_COPIES, thread_name_prefix="copies") as executor:
+            for _ in executor.map(lambda key: self._store.copy(key, new + key.removeprefix(old)), objects):
+                pass
+        if self._objects(*source) != objects:
+            raise FileNotFoundError(errno.ENOENT, "A table changed while it was copied", f"{self._place(source[0])}")
+
+    def trash(self) -> Sequence[TrashEntry]:
+        """All that was set aside and not purged yet."""
+        self._check()
+        return [self._entry(*mark) for mark in sorted(self._marks(), key=str)]
+
+    def trash_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
+        """What was set aside of one session, and not purged yet."""
+        checked_uuid(session_uuid)
+        self._check()
+        return [self._entry(*mark) for mark in sorted(self._marks(session_uuid), key=str)]
+
+    def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] | None = None) -> bool:
+        """Deletes all objects of something that was set aside; may take long.
+
+        Args:
+            entry: As :meth:`trash` returned it.
+            should_stop: Asked after each thousand objects; once it says yes, the purge ends.
+
+        Returns: Whether all of it is gone.
+        Raises: OSError for the first objects that could not be deleted, after trying all the others.
+        """
+        session_uuid, table_uuid = self._mark(entry)
+        self._check()
+        mark = self._mark_key(session_uuid, table_uuid)
+        if self._store.get(mark) is None:
+            return True
+        prefix = self._prefix(session_uuid, table_uuid)
+        for _ in range(_PURGES):
+            if not self._delete_all(prefix, should_stop or (lambda: False)):
+                return False
+            self._store.abort_uploads(prefix)
+            if self._store.is_empty(prefix):
+                self._store.delete([mark])
+                self._forget(session_uuid)
+                return True
+        raise OSError(errno.ENOTEMPTY, "Someone goes on writing here", self._place(session_uuid))
+
+    def _delete_all(self, prefix: str, should_stop: Callable[[], bool]) -> bool:
+        """Deletes what is below a prefix. Returns: False if it was told to stop."""
+        failures: list[ObjectStoreError] = []
+        for page in self._store.pages(prefix):
+            if should_stop():
+                return False
+            try:
+                self._store.delete([each.key for each in page])
+            except ObjectStoreError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return True
+
+    def _set_aside(self, session_uuid: SessionUuid, table_uuid: TableUuid | None) -> bool:
+        if not self._is_there(session_uuid, table_uuid):
+            return False
+        return self._store.put_new(self._mark_key(session_uuid, table_uuid), secrets.token_hex(16).encode())
+
+    def _is_there(self, session_uuid: SessionUuid, table_uuid: TableUuid | None) -> bool:
+        """Whether there is something, and it was not set aside."""
+        with suppress(FileNotFoundError):
+            self._check_is_live(session_uuid, table_uuid)
+            return not self._store.is_empty(self._prefix(session_uuid, table_uuid))
+        return False
+
+    def _check_is_live(self, session_uuid: SessionUuid, table_uuid: TableUuid | None = None) -> None:
+        """Raises: FileNotFoundError if something was set aside, itself or with its location."""
+        for mark in {(session_uuid, None), (session_uuid, table_uuid)}:
+            if self._store.get(self._mark_key(*mark)) is not None:
+                raise FileNotFoundError(errno.ENOENT, "It was set aside", self._place(session_uuid))
+
+    def _objects(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> Mapping[str, int]:
+        """The sizes of a table's objects by their keys.
+
+        Raises: FileNotFoundError if there are none, or it was set aside.
+        """
+        self._check_is_live(session_uuid, table_uuid)
+        pages = self._store.pages(self._prefix(session_uuid, table_uuid))
+        found = {each.key: each.size_bytes for page in pages for each in page}
+        if not found:
+            raise FileNotFoundError(errno.ENOENT, "There is no such table", self._place(session_uuid))
+        return found
+
+    def _known(self, session_uuid: SessionUuid) -> Inside | None:
+        """What is in a location, if need be as it was ``relist_seconds`` ago; None if there is none."""
+        now_seconds = self._monotonic()
+        with self._lock:
+            listed = self._listed.get(session_uuid)
+        if listed is None or now_seconds - listed.at_seconds >= self._relist_seconds:
+            listed = _Listed(self._inside(session_uuid), now_seconds)
+            with self._lock:
+                self._listed[session_uuid] = listed
+        return listed.inside
+
+    def _inside(self, session_uuid: SessionUuid) -> Inside | None:
+        tables, foreign, is_there = set[TableUuid](), set[str](), False
+        for name in self._store.names(self._prefix(session_uuid)):
+            is_there = True
+            directory = name.removesuffix("/")
+            if not name.endswith("/") or len(tables) + len(foreign) >= _MOST_DIRECTORIES:
+                continue
+            if is_uuid(directory):
+                tables.add(TableUuid(directory))
+            else:
+                foreign.add(directory)
+        return Inside(frozenset(tables), len(foreign)) if is_there else None
+
+    def _forget(self, session_uuid: SessionUuid) -> None:
+        with self._lock:
+            self._listed.pop(session_uuid, None)
+
+    def _check(self) -> None:
+        self._identities.check(self._address.place, self._root_id())
+
+    def _root_id(self) -> str | None:
+        try:
+            root_id = self._store.get(self._marker)
+        except ObjectStoreError as error:
+            raise RootUnavailableError(f"[{self._address.place}] cannot be used: {error}") from error
+        return None if root_id is None else root_id.decode("ascii", "replace")
+
+    def _marks(self, session_uuid: SessionUuid | None = None) -> Iterator[tuple[SessionUuid, TableUuid | None]]:
+        """What was set aside: sessions, and with a table, tables."""
+        begin = "" if session_uuid is None else f"{session_uuid}."
+        for name in self._store.names(f"{self._trash}{begin}"):
+            found = _MARK.fullmatch(begin + name)
+            if found is not None:
+                yield SessionUuid(found[1]), TableUuid(found[2]) if found[2] else None
+
+    @property
+    def _trash(self) -> str:
+        return f"{self._address.prefix}/.lodge/trash/"
+
+    def _mark_key(self, session_uuid: SessionUuid, table_uuid: TableUuid | None) -> str:
+        return f"{self._trash}{checked_uuid(session_uuid)}.{_kind(table_uuid)}"
+
+    def _entry(self, session_uuid: SessionUuid, table_uuid: TableUuid | None) -> TrashEntry:
+        return TrashEntry(f"s3://{self._address.bucket}/{self._mark_key(session_uuid, table_uuid)}")
+
+    def _mark(self, entry: TrashEntry) -> tuple[SessionUuid, TableUuid | None]:
+        found = _MARK.fullmatch(entry.rpartition("/")[2])
+        if found is not None:
+            mark = SessionUuid(found[1]), TableUuid(found[2]) if found[2] else None
+            if self._entry(*mark) == entry:
+                return mark
+        raise ValueError(f"Not an entry of the trash: {entry!r}")
+
+    def _prefix(self, session_uuid: SessionUuid, table_uuid: TableUuid | None = None) -> str:
+        location = f"{self._address.prefix}/{checked_uuid(session_uuid)}/"
+        return location if table_uuid is None else f"{location}{checked_uuid(table_uuid)}/"
+
+    def _place(self, session_uuid: SessionUuid) -> str:
+        return f"{self._address.place}/{checked_uuid(session_uuid)}"
+
+
+class ObjectRoot:
+    """What is in the session locations, without what was set aside when this was made."""
+
+    def __init__(
+        self,
+        trash: Set[tuple[SessionUuid, TableUuid | None]],
+        known_inside: Callable[[SessionUuid], Inside | None],
+    ) -> None:
+        self._trash = trash
+        self._known = known_inside
+
+    def stamp(self, session_uuid: SessionUuid) -> Hashable:
+        """What is in the location itself, as nothing else tells of a change."""
+        return self._found(session_uuid)
+
+    def inside(self, session_uuid: SessionUuid) -> Inside:
+        return self._found(session_uuid) or Inside(frozenset(), 0)
+
+    def _found(self, session_uuid: SessionUuid) -> Inside | None:
+        checked_uuid(session_uuid)
+        if (session_uuid, None) in self._trash:
+            return None
+        found = self._known(session_uuid)
+        if found is None:
+            return None
+        gone = {table_uuid for table_uuid in found.tables if (session_uuid, table_uuid) in self._trash}
+        return Inside(frozenset(found.tables - gone), found.foreign)
+
+
+def _kind(table_uuid: TableUuid | None) -> str:
+    return "location" if table_uuid is None else f"{checked_uuid(table_uuid)}.table"

@@ -1,0 +1,19 @@
+"""Where something lies in storage, as users, logs and Spark are told it.
+
+A directory of a file system is a path. In an object store there are no directories: what lies below a prefix is named
+by its URI, ``s3://bucket/prefix``. ``str`` of either is what people read.
+"""
+
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+Place: TypeAlias = Path | str
+
+
+def file_system_of(place: Place) -> str:
+    """The URI of the file system that a place is in: ``file:///``, or the bucket's."""
+    if isinstance(place, Path):
+        return "file:///"
+    parts = urlsplit(place)
+    return f"{parts.scheme}://{parts.netloc}"

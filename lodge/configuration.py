@@ -91,4 +91,4 @@ def changes(before: Workspaces, after: Workspaces) -> Sequence[str]:
 def _described(workspace: Workspace | None) -> str:
     if workspace is None:
         return "none"
-    return f"{workspace.root.as_uri()}{' (writable)' if workspace.is_writable else ''}"
+    return f"{workspace.uri}{' (writable)' if workspace.is_writable else ''}"

@@ -21,11 +21,16 @@ def check_impersonation(settings: ServeSettings, workspaces: Workspaces) -> None
     """Makes Lodge's own directories in the default temporary workspace, if missing, and tries there.
 
     Raises:
-        SettingError: No principal has a backend.
+        SettingError: No principal has a backend, or the workspace has no OS users.
         StartError: This process may not give files away, or other users cannot get to what is theirs.
     """
     if not settings.principal_backend:
         raise SettingError("impersonation needs a backend for each principal: name them with --principal-backend.")
+    if not workspaces.temporary.is_file_based:
+        raise SettingError(
+            f"impersonation gives files to OS users, whom an object store does not know: workspace "
+            f"[{workspaces.temporary.name}] must be file-based. Give it a URI such as file:///data."
+        )
     root = workspaces.temporary.root
     _check_reachable(root)
     try:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 
 import structlog
 import tenacity
@@ -42,20 +43,20 @@ async def reaper_process(environment: Callable[[], Mapping[str, str]]) -> AsyncI
 
 def environment_for(settings: ReapSettings, workspaces: Workspaces) -> Mapping[str, str]:
     """Our environment, with the settings that we have in the place of those that we were given."""
-    uris = [f"{name}={workspace.root.as_uri()}" for name, workspace in workspaces.by_name.items()]
-    values = {
-        "workspace": ",".join(uris),
-        "default_temporary_workspace": settings.default_temporary_workspace,
-        "lease_duration": _seconds(settings.lease_duration.total_seconds()),
-        "grace_period": _seconds(settings.grace_period.total_seconds()),
-        "log_level": settings.log_level,
+    uris = [f"{name}={workspace.uri}" for name, workspace in workspaces.by_name.items()]
+    values = {name: _spelled(getattr(settings, name)) for name in ReapSettings.model_fields} | {
+        "workspace": ",".join(uris)
     }
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
-    return inherited | {f"{ENVIRONMENT_PREFIX}{key.upper()}": value for key, value in values.items()}
+    given = {f"{ENVIRONMENT_PREFIX}{key.upper()}": value for key, value in values.items() if value is not None}
+    return inherited | given
 
 
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.6f}"
+def _spelled(value: object) -> str | None:
+    """A setting's value as the environment has it; None for one that is not set."""
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():.6f}"
+    return None if value is None else str(value)
 
 
 async def _keep_running(environment: Callable[[], Mapping[str, str]]) -> None:

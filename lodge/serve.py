@@ -19,11 +19,9 @@ from lodge.configuration import Configuration
 from lodge.embedded_spark import EmbeddedSpark, started_spark
 from lodge.errors import StartError
 from lodge.impersonation import check_impersonation
-from lodge.reap import initialised_locations
 from lodge.reaper_process import reaper_process
 from lodge.settings import ServeSettings
-from workspace.lease_files import FileLeases
-from workspace.record_files import FileSessionRecords
+from lodge.stores import opened_stores
 from workspace.records import Principal
 from workspace.roots import RootError
 from workspace.workspaces import Workspaces
@@ -63,13 +61,13 @@ async def _serve(configuration: Configuration, reload: asyncio.Event) -> None:
         if not settings.backend and not settings.impersonation:
             memory, message_bytes = settings.spark_driver_memory, settings.max_message_bytes
             spark = await stack.enter_async_context(started_spark(memory, message_bytes))
-        locations = initialised_locations(workspaces)
+        stores = opened_stores(settings, workspaces)
         if settings.impersonation:
             check_impersonation(settings, workspaces)
         if settings.reaper:
             await stack.enter_async_context(reaper_process(configuration.environment))
         config = config_for(settings, workspaces, spark)
-        gateway = Gateway(config, FileSessionRecords(locations.home), FileLeases(locations.home), locations)
+        gateway = Gateway(config, stores.records, stores.leases, stores.locations)
         address = await stack.enter_async_context(_started(gateway))
         print(f"Lodge is ready at sc://{address}", flush=True)
         try:
@@ -106,6 +104,7 @@ def config_for(settings: ServeSettings, workspaces: Workspaces, spark: EmbeddedS
         ),
         detached_timeout_seconds=settings.detached_timeout.total_seconds(),
         impersonation=settings.impersonation,
+        watch_records=settings.records == "kubernetes",
         principal_backends={Principal(name): address for name, address in settings.principal_backend.items()},
     )
 
@@ -117,7 +116,8 @@ async def _started(gateway: Gateway) -> AsyncIterator[str]:
     except ListenError as error:
         raise StartError(f"{error}. Give another address with --listen.") from error
     except (GatewayError, RootError) as error:
-        raise StartError(str(error)) from error
+        reason = f" {error.__cause__}" if error.__cause__ else ""
+        raise StartError(f"{error}{reason}") from error
     try:
         yield address
     finally:

@@ -19,6 +19,9 @@ from pydantic_settings import NoDecode
 _DURATION = re.compile(r"(\d+(\.\d+)?(ms|s|m|h|d))+", re.ASCII)
 _DURATION_WANTED = "it must be a duration longer than zero, such as 500ms, 30s, 5m or 1h"
 _SECONDS = re.compile(r"\d+(\.\d+)?", re.ASCII)
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+_LONGEST_LABEL = 63
+_LONGEST_INSTANCE = 40  # so that it fits into a label with what is added to it
 _PLAIN_NAME = re.compile(r"[^\s,=]+")
 
 
@@ -56,6 +59,20 @@ def _listen_address(value: str) -> str:
         usable = False
     if not usable:
         raise ValueError(wanted)
+    return value
+
+
+def _label(value: str) -> str:
+    return _label_up_to(value, _LONGEST_LABEL)
+
+
+def _instance(value: str) -> str:
+    return _label_up_to(value, _LONGEST_INSTANCE)
+
+
+def _label_up_to(value: str, longest: int) -> str:
+    if len(value) > longest or not _LABEL.fullmatch(value):
+        raise ValueError(f"it must be at most {longest} lower-case letters, digits and '-', such as lodge-1")
     return value
 
 
@@ -115,6 +132,8 @@ def _lower(value: object) -> object:
 
 Duration = Annotated[timedelta, BeforeValidator(_duration), Metavar("DURATION")]
 ListenAddress = Annotated[str, AfterValidator(_listen_address), Metavar("HOST:PORT")]
+ObjectName = Annotated[str, AfterValidator(_label)]
+InstanceName = Annotated[str, AfterValidator(_instance), Metavar("NAME")]
 BackendAddress = Annotated[str, AfterValidator(_backend_address)]
 Backends = Annotated[tuple[BackendAddress, ...], NoDecode, BeforeValidator(_separated), Metavar("sc://HOST:PORT")]
 WorkspaceUris = Annotated[

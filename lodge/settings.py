@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import yaml
-from pydantic import ByteSize, Field, ValidationError
+from pydantic import ByteSize, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -37,11 +37,13 @@ from lodge.errors import SettingError
 from lodge.setting_types import (
     Backends,
     Duration,
+    InstanceName,
     ListenAddress,
     LowerCase,
     Memory,
     Metavar,
     Names,
+    ObjectName,
     PrincipalBackends,
     WorkspaceUris,
 )
@@ -49,11 +51,23 @@ from lodge.setting_types import (
 ENVIRONMENT_PREFIX = "LODGE_"
 CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
 _LARGEST_MESSAGE_BYTES = 2**31 - 1
+_FOLLOWS_FROM_ANOTHER = "default_factory_not_called"
 
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], LowerCase, Metavar("LEVEL")]
 Limit = Annotated[int | None, Field(ge=0), Metavar("NUMBER")]
 SizeLimit = Annotated[ByteSize | None, Field(ge=0), Metavar("BYTES")]
 MessageSize = Annotated[ByteSize, Field(gt=0, le=_LARGEST_MESSAGE_BYTES), Metavar("BYTES")]
+RecordStore = Annotated[Literal["files", "kubernetes"], LowerCase, Metavar("STORE")]
+Namespace = Annotated[ObjectName | None, Metavar("NAMESPACE")]
+Share = Annotated[float, Field(gt=0, le=1), Metavar("SHARE")]
+Count = Annotated[int, Field(ge=1), Metavar("NUMBER")]
+MetricsAddress = Annotated[ListenAddress | None, Metavar("HOST:PORT")]
+PodText = Annotated[str | None, Metavar("TEXT")]
+
+
+def _share_that_holds(given: Mapping[str, Any]) -> float:
+    """With files, one gateway and its reaper are often all there is: its death is no mass expiry."""
+    return 0.5 if given.get("records") == "kubernetes" else 1.0
 
 
 class ReapSettings(BaseSettings):
@@ -85,7 +99,52 @@ class ReapSettings(BaseSettings):
         timedelta(seconds=60),
         description="How long something must look dead before the reaper removes it. Default: 60s.",
     )
+    records: RecordStore = Field(
+        "files",
+        description="Where session records and leases are kept: files, on the storage of the default workspace for "
+        "temporary tables, or kubernetes, as ConnectSession and Lease objects. Default: files.",
+    )
+    kubeconfig: Annotated[Path | None, Metavar("FILE")] = Field(
+        None,
+        description="How to reach Kubernetes. Default: the pod's own service account; outside of a pod what KUBECONFIG "
+        "names, or ~/.kube/config.",
+    )
+    namespace: Namespace = Field(
+        None, description="The Kubernetes namespace of records and leases. Default: the pod's, or the kubeconfig's."
+    )
+    instance: InstanceName = Field(
+        "lodge",
+        description="The name of this Lodge among others in the namespace; the names of its objects begin with it. "
+        "Default: lodge.",
+    )
+    removals: Count = Field(4, description="How many locations the reaper removes at once. Default: 4.")
+    resync_period: Duration = Field(
+        timedelta(minutes=5),
+        description="How often the reaper looks at everything anew although nothing told it to. Default: 5m.",
+    )
+    mass_expiry_share: Share = Field(
+        default_factory=_share_that_holds,
+        description="If more than this share of all sessions looks dead at once, the reaper ends none of them until "
+        "that is confirmed; 1 never holds. Default: 0.5 with --records kubernetes, else 1.",
+    )
+    mass_expiry_minimum: Count = Field(
+        20, description="So many sessions must look dead at once for --mass-expiry-share to count. Default: 20."
+    )
+    metrics_listen: MetricsAddress = Field(
+        None, description="Where the reaper serves /metrics, /healthz and /readyz over HTTP. Default: nowhere."
+    )
+    leader_election: bool = Field(
+        default_factory=lambda given: given.get("records") == "kubernetes",
+        description="Let one of several reapers work at a time, by a Lease. Default: yes with --records kubernetes.",
+    )
     log_level: LogLevel = Field("info", description="One of debug, info, warning, error. Default: info.")
+
+    @field_validator("leader_election")
+    @classmethod
+    def _needs_kubernetes(cls, value: bool, given: ValidationInfo) -> bool:
+        if value and given.data.get("records") != "kubernetes":
+            raise ValueError("it needs --records kubernetes; reapers of files need no leader")
+        return value
 
     @classmethod
     def settings_customise_sources(
@@ -155,6 +214,9 @@ class ServeSettings(ReapSettings):
         ByteSize(128 * 1024 * 1024),
         description="The largest message taken from a client, such as 64MiB. Default: 128MiB.",
     )
+    pod_name: PodText = Field(None, description="The name of the gateway's pod, for the reaper. Default: none.")
+    pod_uid: PodText = Field(None, description="The uid of the gateway's pod, for the reaper. Default: none.")
+    node_name: PodText = Field(None, description="The node of the gateway's pod, for the reaper. Default: none.")
     spark_driver_memory: Memory = Field("2g", description="Memory of the local Spark, such as 512m or 4g. Default: 2g.")
 
 
@@ -194,7 +256,8 @@ class SettingsOptions(Generic[Settings]):
         try:
             return CliApp.run(model, cli_args=options, cli_settings_source=self._source, **from_file)
         except ValidationError as error:
-            raise SettingError("\n".join(_explained(problem) for problem in error.errors())) from None
+            causes = (problem for problem in error.errors() if problem["type"] != _FOLLOWS_FROM_ANOTHER)
+            raise SettingError("\n".join(map(_explained, causes))) from None
 
     def _add_argument(self, parser: Any, *names: str, **keywords: Any) -> Any:
         field = self._model.model_fields[keywords["dest"]]

@@ -1,4 +1,4 @@
-"""From settings to workspaces, and what impersonation asks of them; with none given, the embedded default's two."""
+"""From settings to workspaces, and from these to session locations; with none given, the embedded default's two."""
 
 import os
 from collections.abc import Mapping
@@ -6,7 +6,10 @@ from pathlib import Path
 
 from lodge.errors import SettingError
 from lodge.settings import ReapSettings, ServeSettings
-from workspace.workspaces import Workspaces, WorkspaceSettingError
+from workspace.file_locations import FileSessionLocations
+from workspace.locations import SessionLocations
+from workspace.roots import RootIds, home_of
+from workspace.workspaces import Workspace, Workspaces, WorkspaceSettingError
 
 _ROOT_MODE = 0o700
 ROOT_MODE_FOR_OTHERS = 0o711
@@ -24,11 +27,34 @@ def workspaces_of(settings: ReapSettings) -> Workspaces:
     )
     writable = () if serving is None else serving.writable_workspace
     try:
-        return Workspaces.from_uris(uris, settings.default_temporary_workspace, writable)
+        workspaces = Workspaces.from_uris(uris, settings.default_temporary_workspace, writable)
     except WorkspaceSettingError as error:
         raise SettingError(
             f"{error} See --workspace, --writable-workspace and --default-temporary-workspace."
         ) from None
+    if not workspaces.temporary.is_file_based and settings.records != "kubernetes":
+        raise SettingError(
+            f"Workspace [{workspaces.temporary.name}] is in an object store, which cannot keep session records: "
+            "give --records kubernetes, or a URI such as file:///data."
+        )
+    return workspaces
+
+
+def locations_of(workspace: Workspace, root_ids: RootIds | None = None) -> SessionLocations:
+    """The session locations of the default workspace for temporary tables, to be initialised by the caller.
+
+    Args:
+        workspace: That workspace.
+        root_ids: Where ids of roots are recorded; None if they are on the roots' own storage only.
+
+    Raises: OSError
+    """
+    if isinstance(workspace.location, Path):
+        return FileSessionLocations(workspace.location, home_of(workspace.location), root_ids)
+
+    from workspace.object_locations import ObjectSessionLocations  # noqa: PLC0415 - slow to load, and seldom needed
+
+    return ObjectSessionLocations(workspace.location, root_ids)
 
 
 def _default_uris(mode: int) -> Mapping[str, str]:

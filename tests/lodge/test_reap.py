@@ -1,4 +1,10 @@
+import json
 import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -8,8 +14,9 @@ import pytest
 
 from lodge.reap import period_seconds_of
 from lodge.settings import ReapSettings
-from workspace.locations import SessionLocations
-from workspace.records import SessionUuid
+from workspace.file_locations import FileSessionLocations
+from workspace.record_files import FileSessionRecords
+from workspace.records import ClientSessionId, Phase, Principal, SessionRecord, SessionUuid
 
 Eventually = Callable[[Callable[[], object], str], None]
 
@@ -27,7 +34,7 @@ def test_an_orphan_is_removed_after_the_grace_period_and_a_signal_ends_the_reape
     lodge: Any, tmp_path: Path, eventually: Eventually, number: signal.Signals
 ) -> None:
     root = tmp_path / "tmp"
-    locations = SessionLocations(root)
+    locations = FileSessionLocations(root)
     locations.initialise()
     orphan = locations.create(SessionUuid(str(uuid.uuid4())))
     (orphan / "data").write_text("data")
@@ -49,3 +56,131 @@ def test_a_workspace_that_does_not_let_lodge_write_is_one_line(lodge: Any, tmp_p
     assert done.returncode == 1
     assert done.stderr.startswith("lodge: The workspace [dfs.tmp] cannot be used: ")
     assert done.stderr.count("\n") == 1
+
+
+def reaping(lodge: Any, root: Path, log: Path, *options: str) -> Any:
+    times = ("--lease-duration=300ms", "--grace-period=300ms")
+    return lodge.start("reap", f"--workspace=dfs.tmp={root.as_uri()}", *times, *options, log=log)
+
+
+def lines(log: Path, event: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+    return [line for line in found if line["event"] == event]
+
+
+def abandoned_sessions(root: Path, count: int) -> FileSessionLocations:
+    """Sessions that no gateway holds, each with a location."""
+    locations = FileSessionLocations(root)
+    locations.initialise()
+    for number in range(count):
+        record = SessionRecord(
+            session_uuid=SessionUuid(str(uuid.uuid4())),
+            principal=Principal("ada"),
+            client_session_id=ClientSessionId(str(number)),
+            backend="sc://127.0.0.1:1",
+            phase=Phase.ACTIVE,
+            created_at="",
+        )
+        FileSessionRecords(root).create(record)
+        locations.create(record.session_uuid)
+    return locations
+
+
+def test_a_mass_expiry_waits_until_the_operator_writes_its_token_into_a_file(
+    lodge: Any, tmp_path: Path, eventually: Eventually
+) -> None:
+    root, log = tmp_path / "tmp", tmp_path / "log"
+    locations = abandoned_sessions(root, 5)
+    options = ("--mass-expiry-share=0.5", "--mass-expiry-minimum=5", "--metrics-listen=127.0.0.1:0")
+    reaping(lodge, root, log, *options)
+    eventually(lambda: lines(log, "reaper_held_back"), "the reaper warns")
+    (warning,) = lines(log, "reaper_held_back")
+    address = lines(log, "reaper_metrics_served")[0]["address"]
+    with urllib.request.urlopen(f"http://{address}/readyz", timeout=10) as answer:
+        assert warning["confirm_with"] in answer.read().decode()
+    assert len(locations.list()) == 5
+    (root / ".lodge" / "confirm-mass-expiry").write_text(f"{warning['confirm_with']}\n")
+    eventually(lambda: not locations.list(), "the sessions are ended")
+    eventually(lambda: not FileSessionRecords(root).list(), "their records are gone")
+
+
+def test_what_a_process_goes_on_writing_into_a_reaped_location_is_swept_again_and_again(
+    lodge: Any, tmp_path: Path, eventually: Eventually
+) -> None:
+    root, log = tmp_path / "tmp", tmp_path / "log"
+    locations = abandoned_sessions(root, 1)
+    (session_uuid,) = locations.list()
+    writer = (
+        "import pathlib, sys, time\n"
+        "while True:\n"
+        "    try:\n"
+        "        directory = pathlib.Path(sys.argv[1], 'table')\n"
+        "        directory.mkdir(parents=True, exist_ok=True)\n"
+        "        directory.joinpath(str(time.monotonic_ns())).write_text('data')\n"
+        "        time.sleep(0.01)\n"
+        "    except OSError:\n"
+        "        pass\n"
+    )
+    writing = subprocess.Popen([sys.executable, "-c", writer, str(locations.path(session_uuid))])
+    try:
+        reaping(lodge, root, log)
+        eventually(lambda: lines(log, "session_location_deleted"), "the session is ended")
+        eventually(lambda: len(lines(log, "orphan_location_deleted")) >= 2, "what is written again is swept again")
+    finally:
+        writing.kill()
+        writing.wait()
+    eventually(lambda: not locations.list() and not locations.trash(), "in the end nothing is left")
+
+
+def test_a_location_with_very_many_files_does_not_hold_up_another(
+    lodge: Any, tmp_path: Path, eventually: Eventually
+) -> None:
+    root, log = tmp_path / "tmp", tmp_path / "log"
+    locations = abandoned_sessions(root, 2)
+    large, small = sorted(locations.list())
+    for directory in range(5):
+        table = locations.path(large) / str(directory)
+        table.mkdir()
+        for file in range(1000):
+            (table / str(file)).touch()
+    reaping(lodge, root, log, "--removals=1")
+    eventually(lambda: not locations.list(), "both are set aside")
+    eventually(lambda: not locations.trash(), "both are purged")
+    assert {line["session"] for line in lines(log, "session_reaped")} == {large, small}
+
+
+def test_an_address_that_cannot_be_listened_at_is_one_line(lodge: Any, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = lodge.run("reap", f"--workspace=dfs.tmp={tmp_path.as_uri()}", f"--metrics-listen={address}")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"lodge: Cannot listen at [{address}]: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_healthz_and_readyz_tell_of_storage_that_is_missing(lodge: Any, tmp_path: Path, eventually: Eventually) -> None:
+    root, log = tmp_path / "tmp", tmp_path / "log"
+    locations = abandoned_sessions(root, 1)
+    reaping(lodge, root, log, "--metrics-listen=127.0.0.1:0", "--grace-period=1h")
+    eventually(lambda: lines(log, "reaper_metrics_served"), "it listens")
+    address = lines(log, "reaper_metrics_served")[0]["address"]
+
+    def get(path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    eventually(lambda: get("/readyz") == (200, "acting\n"), "it is ready")
+    (root / ".lodge").rename(tmp_path / "elsewhere")
+    eventually(lambda: get("/readyz")[0] == 503, "it is not ready")
+    assert "root: " in get("/readyz")[1] or "storage: " in get("/readyz")[1]
+    assert get("/healthz") == (200, "ok\n")
+    assert get("/nothing")[0] == 404
+    (tmp_path / "elsewhere").rename(root / ".lodge")
+    eventually(lambda: get("/readyz")[0] == 200, "it is ready again")
+    assert "lodge_reaper_sessions 1.0" in get("/metrics")[1]
+    assert len(locations.list()) == 1

@@ -53,6 +53,52 @@ def test_the_defaults_are_those_of_the_reference() -> None:
     assert settings.detached_timeout == timedelta(minutes=5)
     assert settings.impersonation is False
     assert settings.principal_backend == {}
+    assert settings.records == "files"
+    assert settings.kubeconfig is settings.namespace is None
+    assert settings.instance == "lodge"
+    assert settings.removals == 4
+    assert settings.resync_period == timedelta(minutes=5)
+    assert settings.mass_expiry_share == 1.0
+    assert settings.mass_expiry_minimum == 20
+    assert settings.metrics_listen is None
+    assert settings.leader_election is False
+    assert settings.pod_name is settings.pod_uid is settings.node_name is None
+
+
+def test_records_on_kubernetes_bring_leader_election_and_a_hold_for_mass_expiry() -> None:
+    settings = read("--records", "kubernetes", model=ReapSettings)
+    assert settings.leader_election is True
+    assert settings.mass_expiry_share == 0.5
+    settings = read("--records", "kubernetes", "--no-leader-election", "--mass-expiry-share", "1", model=ReapSettings)
+    assert settings.leader_election is False
+    assert settings.mass_expiry_share == 1.0
+
+
+def test_leader_election_needs_kubernetes() -> None:
+    with pytest.raises(SettingError, match=r"leader_election cannot be \[True\]: it needs --records kubernetes"):
+        read("--leader-election", model=ReapSettings)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("records", "etcd", "Input should be 'files' or 'kubernetes'"),
+        ("instance", "Lodge", "at most 40 lower-case letters"),
+        ("instance", "a" * 41, "at most 40 lower-case letters"),
+        ("namespace", "a_b", "at most 63 lower-case letters"),
+        ("mass-expiry-share", "0", "greater than 0"),
+        ("mass-expiry-share", "1.5", "less than or equal to 1"),
+        ("mass-expiry-minimum", "0", "greater than or equal to 1"),
+        ("removals", "0", "greater than or equal to 1"),
+        ("metrics-listen", "9090", "it must be HOST:PORT"),
+    ],
+)
+def test_a_setting_of_the_reaper_that_cannot_be_is_refused_alone(option: str, value: str, reason: str) -> None:
+    with pytest.raises(SettingError) as refused:
+        read(f"--{option}={value}")
+    [line] = str(refused.value).splitlines()
+    assert line.startswith(f"{option.replace('-', '_')} cannot be [")
+    assert reason in line
 
 
 def test_options_come_before_variables_and_variables_before_the_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,77 @@
+"""From settings to the storage of records, leases and session locations, opened for a gateway or a reaper."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lodge.errors import StartError
+from lodge.settings import ReapSettings, ServeSettings
+from lodge.workspaces import locations_of
+from workspace.file_locations import FileSessionLocations
+from workspace.lease_files import FileLeases
+from workspace.leases import Leases
+from workspace.locations import SessionLocations
+from workspace.record_files import FileSessionRecords
+from workspace.records import RecordsUnavailableError, SessionRecords
+from workspace.roots import RootError, home_of
+from workspace.workspaces import Workspace, Workspaces
+
+if TYPE_CHECKING:
+    from workspace.kubernetes.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What gateways and reapers of one Lodge share.
+
+    Attributes:
+        records: The session records.
+        leases: The leases of gateways.
+        locations: The session locations, initialised.
+        kubernetes: Where records and leases are objects; None if they are files.
+    """
+
+    records: SessionRecords
+    leases: Leases
+    locations: SessionLocations
+    kubernetes: "Connection | None"
+
+
+def opened_stores(settings: ReapSettings, workspaces: Workspaces) -> Stores:
+    """Opens what the settings name, and makes what is missing of Lodge's own directories.
+
+    Raises: StartError if something cannot be used.
+    """
+    workspace = workspaces.temporary
+    try:
+        if settings.records == "kubernetes":
+            return _on_kubernetes(settings, workspace)
+        return _on_files(workspace)
+    except (RootError, RecordsUnavailableError) as error:
+        raise StartError(f"The workspace [{workspace.name}] cannot be used: {error}") from None
+    except OSError as error:
+        raise StartError(f"The workspace [{workspace.name}] cannot be used: {error}. Correct its storage.") from None
+
+
+def _on_files(workspace: Workspace) -> Stores:
+    locations = FileSessionLocations(workspace.root, home_of(workspace.root))
+    locations.initialise()
+    return Stores(FileSessionRecords(locations.home), FileLeases(locations.home), locations, None)
+
+
+def _on_kubernetes(settings: ReapSettings, workspace: Workspace) -> Stores:
+    from workspace.kubernetes.connection import KubernetesConfigError, connect  # noqa: PLC0415 - slow to load
+    from workspace.kubernetes.leases import KubernetesLeases, PodIdentity  # noqa: PLC0415
+    from workspace.kubernetes.root_ids import KubernetesRootIds  # noqa: PLC0415
+    from workspace.kubernetes.session_records import KubernetesSessionRecords  # noqa: PLC0415
+
+    try:
+        connection = connect(settings.kubeconfig, settings.namespace, settings.instance)
+    except KubernetesConfigError as error:
+        raise StartError(str(error)) from None
+    locations = locations_of(workspace, KubernetesRootIds(connection))
+    locations.initialise()
+    pod = None
+    if isinstance(settings, ServeSettings) and settings.pod_name:
+        pod = PodIdentity(settings.pod_name, settings.pod_uid or "", settings.node_name or "")
+    leases = KubernetesLeases(connection, pod, settings.lease_duration.total_seconds())
+    return Stores(KubernetesSessionRecords(connection), leases, locations, connection)

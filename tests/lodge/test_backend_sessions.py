@@ -1,0 +1,97 @@
+"""Sessions are ended at their backends (guarantees: lodge.backend_sessions)."""
+
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+
+import grpc
+import pytest
+import structlog
+from pyspark.sql.connect.proto import base_pb2
+
+from lodge.backend_sessions import CALL_SECONDS, SILENCE_SECONDS, BackendSessions, release_request
+from workspace.records import ClientSessionId, Phase, Principal, SessionRecord, SessionUuid
+
+SERVICE = "/spark.connect.SparkConnectService/"
+
+
+def a_record(backend: str) -> SessionRecord:
+    return SessionRecord(
+        session_uuid=SessionUuid(str(uuid.uuid4())),
+        principal=Principal("ada"),
+        client_session_id=ClientSessionId(str(uuid.uuid4())),
+        backend=backend,
+        phase=Phase.ENDING,
+        created_at="",
+    )
+
+
+@pytest.fixture
+def silent_backend() -> Iterator[str]:
+    """Takes connections and never answers."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        yield f"sc://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def version_at(record: SessionRecord) -> None:
+    """Uses the session at its backend. Raises: grpc.RpcError, also if it has ended."""
+    request = base_pb2.AnalyzePlanRequest(session_id=record.client_session_id)
+    request.user_context.user_id = record.principal
+    request.spark_version.SetInParent()
+    with grpc.insecure_channel(record.backend.removeprefix("sc://")) as channel:
+        channel.unary_unary(f"{SERVICE}AnalyzePlan")(request.SerializeToString(), timeout=60)
+
+
+@pytest.mark.parametrize("principal", ["ada", "", "ädä", "x" * 127, "y" * 128, "z" * 100_000])
+def test_the_request_is_the_one_that_sparks_own_client_makes(principal: str) -> None:
+    record = replace(a_record("sc://backend:15002"), principal=Principal(principal))
+    expected = base_pb2.ReleaseSessionRequest(session_id=record.client_session_id)
+    expected.user_context.user_id = record.principal
+    assert base_pb2.ReleaseSessionRequest.FromString(release_request(record)) == expected
+
+
+def test_a_session_is_ended_at_its_backend(spark_server: str) -> None:
+    record, other = a_record(spark_server), a_record(spark_server)
+    for each in (record, other):
+        version_at(each)
+    with structlog.testing.capture_logs() as logs:
+        BackendSessions().release(record)
+    assert [log["event"] for log in logs] == ["backend_session_released"]
+    with pytest.raises(grpc.RpcError, match=r"INVALID_HANDLE\.SESSION_CLOSED"):
+        version_at(record)
+    version_at(other)
+
+
+def test_guarantee_2_a_session_that_the_backend_does_not_know_is_no_error(spark_server: str) -> None:
+    with structlog.testing.capture_logs() as logs:
+        BackendSessions().release(a_record(spark_server))
+    assert [log["event"] for log in logs] == ["backend_session_released"]
+
+
+def test_guarantee_1_a_backend_that_does_not_answer_takes_bounded_time_once(silent_backend: str) -> None:
+    now = [0.0]
+    backends = BackendSessions(lambda: now[0])
+    begun = time.monotonic()
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(1000):
+            backends.release(a_record(silent_backend))
+    assert time.monotonic() - begun < CALL_SECONDS + 5
+    assert [log["log_level"] for log in logs] == ["warning"] + ["debug"] * 999
+    now[0] = SILENCE_SECONDS
+    with structlog.testing.capture_logs() as logs:
+        backends.release(a_record(silent_backend))
+    assert [log["log_level"] for log in logs] == ["warning"], "it is asked again after a while"
+
+
+@pytest.mark.parametrize(
+    "backend", ["sc://127.0.0.1:1", "sc://no-such-host.invalid:15002", "nonsense", "sc://host:port"]
+)
+def test_guarantee_2_a_backend_that_cannot_be_reached_or_is_no_address_is_told_of(backend: str) -> None:
+    with structlog.testing.capture_logs() as logs:
+        BackendSessions().release(a_record(backend))
+    assert [log["event"] for log in logs] == ["backend_session_not_released"]
+    assert logs[0]["backend"] == backend

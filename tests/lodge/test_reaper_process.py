@@ -1,0 +1,37 @@
+"""The reaper beside a gateway goes by the gateway's settings."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from lodge.reaper_process import environment_for
+from lodge.settings import ReapSettings, ServeSettings, SettingsOptions
+from workspace.workspaces import Workspaces
+
+
+def test_every_setting_that_both_have_reaches_the_reaper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uris = {"dfs.tmp": tmp_path.as_uri()}
+    given = {
+        "workspace": uris,
+        "lease_duration": "1.5s",
+        "grace_period": "250ms",
+        "records": "kubernetes",
+        "kubeconfig": str(tmp_path / "kubeconfig"),
+        "namespace": "here",
+        "instance": "other",
+        "removals": 7,
+        "resync_period": "1m",
+        "mass_expiry_share": 0.25,
+        "mass_expiry_minimum": 3,
+        "metrics_listen": "127.0.0.1:0",
+        "leader_election": False,
+        "log_level": "debug",
+    }
+    serving = ServeSettings.model_validate(given)
+    for name, value in environment_for(serving, Workspaces.from_uris(uris, "dfs.tmp")).items():
+        monkeypatch.setenv(name, value)
+    read = SettingsOptions(ReapSettings, parser := argparse.ArgumentParser()).read(parser.parse_args([]))
+    assert {name: getattr(read, name) for name in ReapSettings.model_fields} == {
+        name: getattr(serving, name) for name in ReapSettings.model_fields
+    }

@@ -139,7 +139,7 @@ class BackendSession:
 
         Args:
             plan: What to run.
-            operation_id: The id under which the client may interrupt it; a new one if empty.
+            operation_id: A UUID under which it can be followed and interrupted; a new one if empty.
             on_progress: Gets each progress message.
             keep: Whether the backend keeps the result for one who follows it later, until :meth:`release`.
 

@@ -41,6 +41,7 @@ class GatewayConfig:
         limits: Of temporary tables.
         detached_timeout_seconds: How long a statement that Lodge answers runs on after its client went away.
         impersonation: Each principal's session locations belong to the OS user of its name (seed 001, 5.1.10.2).
+        watch_records: Whether others end sessions by their records alone, so that this replica must follow them.
         principal_backends: The backend of all statements of a principal, by principal.
     """
 
@@ -55,4 +56,5 @@ class GatewayConfig:
     limits: Limits = field(default_factory=Limits)
     detached_timeout_seconds: float = 300.0
     impersonation: bool = False
+    watch_records: bool = False
     principal_backends: Mapping[Principal, str] = field(default_factory=dict)

@@ -16,6 +16,7 @@ Source: Spark's ErrorUtils (``google.rpc.ErrorInfo`` with classes, errorClass an
 """
 
 import json
+import os
 from collections.abc import Sequence
 
 import grpc
@@ -85,6 +86,18 @@ class BackendError(LodgeError):
         return relayed_status(self.error, self.backend)
 
 
+def final(error: LodgeError) -> LodgeError:
+    """How a statement that is over has failed: never in a way that asks the client to try its end again."""
+    if isinstance(error, BackendError) and error.error.code() is grpc.StatusCode.UNAVAILABLE:
+        return LodgeError(
+            "LODGE_BACKEND_LOST",
+            "08006",
+            f"The backend {error.backend} was lost while the statement ran; what it had begun is undone. Run it again "
+            "once the backend is back; if its session is gone with it, in a new session.",
+        )
+    return error
+
+
 def relayed_status(error: aio.AioRpcError, backend: str) -> tuple[grpc.StatusCode, str, Metadata]:
     """A backend's failure as the client is to see it: the same, but an unreachable backend is named."""
     trailing = tuple(error.trailing_metadata() or ())
@@ -138,11 +151,22 @@ def session_closed(session_id: str) -> LodgeError:
     )
 
 
-def storage_unavailable(reason: str) -> LodgeError:
+def storage_unavailable(what: str) -> LodgeError:
+    """What is stored cannot be read or changed now; the log has the reason."""
     return LodgeError(
         "LODGE_STORAGE_UNAVAILABLE",
         "58030",
-        f"The gateway cannot reach the storage of session records: {reason}. Try again later.",
+        f"The gateway cannot reach the storage of {what} now. Try again later.",
+    )
+
+
+def storage_failed(error: OSError) -> LodgeError:
+    """A step of a statement failed at the storage of session locations; the log has the paths."""
+    reason = "" if error.errno is None else f": {os.strerror(error.errno)}"
+    return LodgeError(
+        "LODGE_STORAGE_UNAVAILABLE",
+        "58030",
+        f"The gateway cannot use the storage of session locations now{reason}. Try again later.",
     )
 
 

@@ -26,7 +26,7 @@ from contextlib import asynccontextmanager, contextmanager
 import structlog
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.errors import CanceledError, LodgeError
+from gateway.errors import CanceledError, LodgeError, final, storage_failed
 from gateway.requests import SessionKey
 
 _KEPT_PROGRESS_RESPONSES = 16
@@ -145,12 +145,16 @@ class Operation:
                 complete.result_complete.SetInParent()
                 self._add(complete)
         except LodgeError as error:
-            self._error = error
+            self._error = final(error)
         except asyncio.CancelledError:
             self._error = CanceledError()
             if not self._interrupted:
                 raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, OSError) and not isinstance(error, TimeoutError):
+                log.warning("statement_refused", operation=self.id, reason=str(error))
+                self._error = storage_failed(error)
+                return
             log.exception("statement_broke", operation=self.id)
             self._error = LodgeError(
                 "LODGE_STATEMENT_FAILED", "58000", "The statement failed in the gateway, whose log has the reason."

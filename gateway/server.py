@@ -11,8 +11,10 @@ from gateway.backends import SERVICE, Backends
 from gateway.config import GatewayConfig
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.operations import Operations
+from gateway.record_watch import RecordWatch
 from gateway.service import SparkConnectService
-from gateway.sessions import Sessions, Storage, keep_lease, watch_idle
+from gateway.sessions import Session, Sessions, keep_lease, watch_idle
+from gateway.storage import Storage
 from gateway.tables.own_statements import OwnStatements
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
@@ -106,6 +108,9 @@ class Gateway:
             asyncio.create_task(watch_idle(self._sessions, config.session_idle_timeout_seconds)),
             asyncio.create_task(self._watch_roots(config.lease_duration_seconds / 3)),
         ]
+        if config.watch_records:
+            watch = RecordWatch(self._sessions, self._storage.records, self._end_operations)
+            self._tasks.append(asyncio.create_task(watch.run()))
         log.info("gateway_started", replica=self._replica, listen=f"{host}:{port}", backends=config.backends)
         return f"{host}:{port}"
 
@@ -119,7 +124,7 @@ class Gateway:
 
         Raises: RootError, OSError; then everything is as it was.
         """
-        await self._storage.run(self._storage.locations.use, workspaces.temporary.root)
+        await self._storage.run(self._storage.locations.use, workspaces.temporary.place)
         self._workspaces.now = workspaces.with_former_roots(self._workspaces.now.temporary_roots)
 
     async def _look_at_roots(self) -> None:
@@ -150,6 +155,9 @@ class Gateway:
         await self._backends.close()
         self._storage.close()
         log.info("gateway_stopped", replica=self._replica)
+
+    async def _end_operations(self, session: Session) -> None:
+        await self._operations.end_session(session.key)
 
     async def _set_health(self, status: int) -> None:
         for name in ("", SERVICE.strip("/")):

@@ -8,9 +8,13 @@ Guarantees:
 1. A session's record exists before anything else of the session does.
 2. A session with a request under way, or with an operation that runs at its backend, never times out.
 3. A session that ended here is ended for all: the compare-and-swap on the record decides, once.
-4. A replica whose lease is not valid changes no record and touches no location.
+4. A replica whose lease is not valid changes no record and touches no location. After a lapse that holds for each
+   session until the replica has joined it anew, by a change of its record: who had judged by the record before then
+   finds that it has changed.
 5. With impersonation, a session starts only for a principal that has a backend and an OS user of its own; its location
    belongs to that user from the first moment that its name can be seen.
+6. Of one session, opening and leaving never overlap. A record does not go on naming this replica as a holder of what it
+   does not serve: what could not be written is tried again with each renewal of the lease.
 
 Source: design, "Gateway" and "Session records, leases and the reaper"; seed 001, 5.1.10.2.
 """
@@ -20,38 +24,36 @@ import pwd
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
-from pathlib import Path
-from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import structlog
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.backends import SERVICE, Backend, Backends
-from gateway.errors import fenced, no_backend, not_impersonated, session_closed, storage_unavailable
+from gateway.errors import LodgeError, fenced, no_backend, not_impersonated, session_closed, storage_unavailable
 from gateway.requests import SessionKey
-from workspace.leases import HeldLease, Leases
-from workspace.locations import SessionLocations
+from gateway.storage import Storage
+from workspace.leases import HeldLease
+from workspace.locations import Owner, OwnerError
+from workspace.places import Place
 from workspace.records import (
     Phase,
     Principal,
     RecordConflictError,
+    RecordError,
     RecordExistsError,
     RecordName,
     RecordNotFoundError,
-    RecordsUnavailableError,
     ReplicaId,
     SessionRecord,
-    SessionRecords,
     SessionUuid,
     StoredRecord,
     record_name,
 )
-from workspace.root_locations import Owner, OwnerError
 from workspace.sessions import (
     EndedSession,
     SessionEndingError,
@@ -63,13 +65,11 @@ from workspace.sessions import (
 )
 
 _BACKEND_CALL_SECONDS = 10.0
-_STORAGE_THREADS = 4
 _RUNNING = {
     base_pb2.GetStatusResponse.OperationStatus.OPERATION_STATE_RUNNING,
     base_pb2.GetStatusResponse.OperationStatus.OPERATION_STATE_TERMINATING,
 }
 
-_Result = TypeVar("_Result")
 log = structlog.get_logger(__name__)
 
 
@@ -107,54 +107,17 @@ class Session:
             self.last_active_seconds = time.monotonic()
 
 
-class Storage:
-    """What a replica shares with the others, called from the event loop through bounded executors.
+@dataclass(frozen=True, slots=True)
+class _Owed:
+    """What this replica still has to write into a record: that it left the session, or that the session ended.
 
-    What may take long has an executor of its own, and so have leases: a replica that removes much must not seem dead.
-    A call that is cancelled is waited for, so that who undoes it knows that it is over.
-
-    Raises (all methods): LodgeError if the storage cannot answer.
+    Attributes:
+        session: Which; None if the record may name this replica although opening failed.
+        ends: Whether the session ended.
     """
 
-    def __init__(self, records: SessionRecords, leases: Leases, locations: SessionLocations) -> None:
-        self.records = records
-        self.leases = leases
-        self.locations = locations
-        self._executor = ThreadPoolExecutor(_STORAGE_THREADS, thread_name_prefix="storage")
-        self._slow_executor = ThreadPoolExecutor(_STORAGE_THREADS, thread_name_prefix="slow-storage")
-        self._lease_executor = ThreadPoolExecutor(1, thread_name_prefix="leases")
-
-    async def run(self, function: Callable[..., _Result], *arguments: object) -> _Result:
-        """Calls a blocking function that is quick."""
-        return await self._run(self._executor, function, arguments)
-
-    async def run_slow(self, function: Callable[..., _Result], *arguments: object) -> _Result:
-        """Calls a blocking function whose time depends on the size of tables."""
-        return await self._run(self._slow_executor, function, arguments)
-
-    async def run_lease(self, function: Callable[..., _Result], *arguments: object) -> _Result:
-        """Calls a blocking function about leases."""
-        return await self._run(self._lease_executor, function, arguments)
-
-    def close(self) -> None:
-        for executor in (self._executor, self._slow_executor, self._lease_executor):
-            executor.shutdown()
-
-    @staticmethod
-    async def _run(executor: Executor, function: Callable[..., _Result], arguments: Sequence[object]) -> _Result:
-        call = asyncio.get_running_loop().run_in_executor(executor, partial(function, *arguments))
-        try:
-            return await asyncio.shield(call)
-        except asyncio.CancelledError:
-            await asyncio.wait([call])
-            call.exception()
-            raise
-        except RecordsUnavailableError as error:
-            log.error("storage_unavailable", reason=str(error))
-            raise storage_unavailable("session records") from error
-
-    async def update(self, name: RecordName, change: Callable[[SessionRecord], SessionRecord]) -> StoredRecord:
-        return await self.run(update, self.records, name, change)
+    session: Session | None
+    ends: bool
 
 
 class Sessions:
@@ -187,10 +150,23 @@ class Sessions:
         self._impersonation = impersonation
         self._lease = HeldLease(lease_duration_seconds)
         self._held: dict[SessionKey, Session] = {}
+        self._by_record: dict[RecordName, Session] = {}
+        self._locks: WeakValueDictionary[RecordName, asyncio.Lock] = WeakValueDictionary()
+        self._lapses = 0
+        self._to_rejoin: dict[RecordName, Session] = {}
+        self._owed: dict[RecordName, _Owed] = {}
+        self._settling: asyncio.Task[None] | None = None
         self._opening: dict[SessionKey, asyncio.Task[Session]] = {}
 
     def held(self, key: SessionKey) -> Session | None:
         return self._held.get(key)
+
+    def all_held(self) -> Sequence[Session]:
+        return list(self._held.values())
+
+    def of_record(self, name: RecordName) -> Session | None:
+        """The session that this replica holds under that record."""
+        return self._by_record.get(name)
 
     async def open(self, key: SessionKey) -> Session:
         """The session, started or adopted if this replica does not hold it yet.
@@ -230,18 +206,19 @@ class Sessions:
         session = self._held.get(key)
         return self._backend_for(key) if session is None else session.backend
 
-    def require_lease(self) -> None:
-        """Raises: LodgeError if this replica may have been taken for dead."""
-        if not self._lease.is_valid(time.monotonic()):
+    def require_lease(self, session: Session) -> None:
+        """Raises: LodgeError if this replica may have been taken for dead, and the session for another's."""
+        self._require_valid_lease()
+        if session.record_name in self._to_rejoin:
             raise fenced()
 
-    async def create_location(self, session: Session) -> Path:
+    async def create_location(self, session: Session) -> Place:
         """Makes the session location, or takes the one that is there.
 
         Raises: LodgeError if this replica may not, or the location cannot be the principal's; OSError.
         """
         owner = await self._owner_for(session.key.principal)
-        self.require_lease()
+        self.require_lease(session)
         try:
             return await self._storage.run(self._storage.locations.create, session.uuid, owner)
         except OwnerError as error:
@@ -252,18 +229,32 @@ class Sessions:
 
     async def end(self, session: Session, *, reason: str) -> None:
         """Ends a session that its backend has ended; for all replicas."""
-        self._held.pop(session.key, None)
         with self._log_context(session):
-            await self._end_record(session, lambda record: True, reason)
+            async with self._lock(session.record_name):
+                await self._end(session, reason)
+
+    async def is_over(self, session: Session) -> bool:
+        """Whether the session was ended elsewhere, or somebody asked for its end by its record."""
+        stored = await self._stored(session)
+        return stored is None or stored.record.phase is Phase.ENDING or stored.is_deletion_requested
+
+    async def give_over(self, session: Session) -> None:
+        """Ends a session that is over: at its backend first, if it is there, so that nothing is written any more."""
+        with self._log_context(session):
+            async with self._lock(session.record_name):
+                self._drop(session)
+                if await self._stored(session) is None:
+                    log.warning("session_lost", reason="it was ended elsewhere")
+                    return
+                await self._release_at_backend(session)
+                await self._end(session, "asked for by its record")
 
     async def end_idle(self) -> None:
         """Leaves the sessions that were idle for too long; one that no replica holds any more ends."""
-        now_seconds = time.monotonic()
-        for session in list(self._held.values()):
-            if session.is_busy or now_seconds - session.last_active_seconds < self._idle_timeout_seconds:
-                continue
-            with self._log_context(session):
-                await self._end_idle(session)
+        for session in self.all_held():
+            if self._is_idle(session):
+                with self._log_context(session):
+                    await self._end_idle(session)
 
     async def leave_all(self, *, end: bool) -> None:
         """Gives all sessions up, when the replica stops.
@@ -271,53 +262,145 @@ class Sessions:
         Args:
             end: The backends stop too, so the sessions end; else another replica may adopt them.
         """
-        for session in list(self._held.values()):
-            if end:
-                await self.end(session, reason="gateway stopped")
-            else:
-                await self._leave(session)
+        if self._settling is not None:
+            self._settling.cancel()
+            await asyncio.gather(self._settling, return_exceptions=True)
+        for session in self.all_held():
+            try:
+                if end:
+                    await self.end(session, reason="gateway stopped")
+                else:
+                    await self._leave(session)
+            except (LodgeError, RecordError) as error:
+                log.warning("session_left_to_reaper", location=session.uuid, reason=str(error))
         await self._storage.run_lease(self._storage.leases.delete, self._replica)
 
     async def renew_lease(self) -> None:
         """Renews the lease; after a lapse, others may have acted on it, so every session is joined anew."""
         begun_seconds = time.monotonic()
-        lapsed = not self._lease.is_valid(begun_seconds)
         await self._storage.run_lease(self._storage.leases.renew, self._replica)
+        if not self._lease.is_valid(time.monotonic()):
+            self._lapses += 1
+            self._to_rejoin.update(self._by_record)
         self._lease.renewed(begun_seconds)
-        if lapsed:
-            await self._rejoin()
+        if (self._to_rejoin or self._owed) and (self._settling is None or self._settling.done()):
+            self._settling = asyncio.create_task(self._settle())
 
-    async def _rejoin(self) -> None:
-        for session in list(self._held.values()):
-            try:
-                stored = await self._storage.update(session.record_name, lambda record: joined(record, self._replica))
-                is_same = stored.record.session_uuid == session.uuid
-            except (RecordNotFoundError, SessionEndingError):
-                is_same = False
-            if not is_same:
-                self._held.pop(session.key, None)
-                with self._log_context(session):
-                    log.warning("session_lost", reason="the lease lapsed and the session was reaped")
+    async def _settle(self) -> None:
+        """Does what a lapse or the storage had kept from being done; what fails again waits for the next renewal."""
+        for name, session in list(self._to_rejoin.items()):
+            with self._log_context(session), self._left_for_later():
+                async with self._lock(name):
+                    await self._rejoin(session)
+                    if self._to_rejoin.get(name) is session:
+                        del self._to_rejoin[name]
+        for name, owed in list(self._owed.items()):
+            with self._left_for_later():
+                async with self._lock(name):
+                    await self._pay(name, owed)
+
+    async def _pay(self, name: RecordName, owed: _Owed) -> None:
+        held = self._by_record.get(name)
+        if held is None or (owed.session is not None and owed.session.uuid != held.uuid):
+            if owed.session is not None and owed.ends:
+                await self._end_record(owed.session, lambda record: True, "ended before")
+            else:
+                await self._leave_record(name, owed.session)
+        del self._owed[name]
+
+    @contextmanager
+    def _left_for_later(self) -> Iterator[None]:
+        try:
+            yield
+        except (LodgeError, RecordError) as error:
+            log.warning("session_not_settled", reason=str(error))
+
+    @contextmanager
+    def _owing(self, name: RecordName, owed: _Owed) -> Iterator[None]:
+        """Keeps in mind what must be written in the block, if it does not come to its end."""
+        try:
+            yield
+        except BaseException:
+            self._owed[name] = owed
+            raise
+
+    def _lock(self, name: RecordName) -> asyncio.Lock:
+        """Held while this replica opens or leaves a session; there is none while nobody asks for it."""
+        lock = self._locks.get(name)
+        if lock is None:
+            lock = self._locks[name] = asyncio.Lock()
+        return lock
+
+    def _require_valid_lease(self) -> None:
+        if not self._lease.is_valid(time.monotonic()):
+            raise fenced()
+
+    async def _stored(self, session: Session) -> StoredRecord | None:
+        """The session's record, unless there is none, or that of another session."""
+        try:
+            stored = await self._storage.run(self._storage.records.read, session.record_name)
+        except RecordNotFoundError:
+            return None
+        return stored if stored.record.session_uuid == session.uuid else None
+
+    def _drop(self, session: Session) -> None:
+        if self._held.get(session.key) is session:
+            del self._held[session.key], self._by_record[session.record_name]
+
+    async def _rejoin(self, session: Session) -> None:
+        if self._held.get(session.key) is not session:
+            return
+
+        def rejoined(record: SessionRecord) -> SessionRecord:
+            if record.session_uuid != session.uuid:  # a later session of the same name
+                raise SessionEndingError(record)
+            return self._joined(record)
+
+        try:
+            await self._storage.update(session.record_name, rejoined, must_write=True)
+        except (RecordNotFoundError, SessionEndingError):
+            self._drop(session)
+            log.warning("session_lost", reason="the lease lapsed and the session was reaped")
+
+    def _joined(self, record: SessionRecord) -> SessionRecord:
+        return joined(record, self._replica)
+
+    def _is_idle(self, session: Session) -> bool:
+        idle_seconds = time.monotonic() - session.last_active_seconds
+        return not session.is_busy and idle_seconds >= self._idle_timeout_seconds
 
     async def _end_idle(self, session: Session) -> None:
         if await self._runs_operations(session):
             session.last_active_seconds = time.monotonic()
             return
-        if session.is_busy:
-            return
-        self._held.pop(session.key, None)
-        await self._leave(session)
-        if await self._end_record(session, lambda record: not record.holders, "idle"):
-            await self._release_at_backend(session)
+        async with self._lock(session.record_name):
+            if not self._is_idle(session) or self._held.get(session.key) is not session:
+                return
+            await self._leave(session)
+            if await self._end_record(session, lambda record: not record.holders, "idle"):
+                await self._release_at_backend(session)
 
     async def _leave(self, session: Session) -> None:
-        self._held.pop(session.key, None)
+        self._drop(session)
+        with self._owing(session.record_name, _Owed(session, ends=False)):
+            await self._leave_record(session.record_name, session)
+
+    async def _leave_record(self, name: RecordName, session: Session | None) -> None:
+        def leave(record: SessionRecord) -> SessionRecord:
+            is_other = session is not None and record.session_uuid != session.uuid
+            return record if is_other else left(record, {self._replica})
+
         with suppress(RecordNotFoundError):
-            await self._storage.update(session.record_name, lambda record: left(record, {self._replica}))
+            await self._storage.update(name, leave)
+
+    async def _end(self, session: Session, reason: str) -> None:
+        self._drop(session)
+        with self._owing(session.record_name, _Owed(session, ends=True)):
+            await self._end_record(session, lambda record: True, reason)
 
     async def _end_record(self, session: Session, condition: Callable[[SessionRecord], bool], reason: str) -> bool:
         """Ends the session's record if it is still the same session and the condition holds."""
-        self.require_lease()
+        self._require_valid_lease()
         try:
             result = await self._storage.run_slow(self._end_stored, session, condition)
         except OSError as error:
@@ -343,14 +426,26 @@ class Sessions:
                 continue
 
     async def _open(self, key: SessionKey, backend: Backend) -> Session:
-        await self._owner_for(key.principal)
-        self.require_lease()
-        try:
-            stored, is_new = await self._storage.run(self._join_or_create, key, backend)
-        except (SessionEndingError, RecordConflictError) as error:
-            raise session_closed(key.client_session_id) from error
-        session = Session(key, stored.record.session_uuid, self._backends.of_record(stored.record) or backend)
-        self._held[key] = session
+        name = self._name(key)
+        async with self._lock(name):
+            session = self._held.get(key)
+            if session is not None:
+                return session
+            await self._owner_for(key.principal)
+            self._require_valid_lease()
+            lapses = self._lapses
+            try:
+                with self._owing(name, _Owed(None, ends=False)):
+                    stored, is_new = await self._storage.run(self._join_or_create, key, backend)
+            except (SessionEndingError, RecordConflictError) as error:
+                raise session_closed(key.client_session_id) from error
+            except OSError as error:  # an earlier session of that name could not be brought to its end
+                log.error("storage_unavailable", reason=str(error))
+                raise storage_unavailable("session locations") from error
+            session = Session(key, stored.record.session_uuid, self._backends.of_record(stored.record) or backend)
+            self._held[key] = self._by_record[name] = session
+            if lapses != self._lapses:
+                self._to_rejoin[name] = session
         with self._log_context(session):
             log.info("session_started" if is_new else "session_adopted", backend=session.backend.address)
         return session
@@ -363,9 +458,10 @@ class Sessions:
             except RecordExistsError:
                 pass
             try:
-                return update(records, self._name(key), lambda record: joined(record, self._replica)), False
+                return update(records, self._name(key), self._joined, must_write=True), False
             except SessionEndingError:
-                end_session(records, self._storage.locations, records.read(self._name(key)))
+                with suppress(RecordNotFoundError):
+                    end_session(records, self._storage.locations, records.read(self._name(key)))
             except RecordNotFoundError:
                 continue
 

@@ -28,6 +28,7 @@ from gateway.names.hidden_statements import CHANGING_WORDS, RUNNING_WORDS, TextP
 from gateway.names.plan_messages import command_texts, messages
 from gateway.names.workspace_names import Names
 from gateway.plans import INLINE_BYTES, UnreadablePlanError, decoded, sql_input, with_plan
+from gateway.requests import fields, message_field
 from gateway.sql.names import parsed
 from workspace.workspaces import Workspaces
 
@@ -42,6 +43,8 @@ _TARGETS: Mapping[str, Callable[[commands_pb2.Command], str]] = {
     "merge_into_table_command": lambda command: command.merge_into_table_command.target_table_name,
     "write_stream_operation_start": lambda command: command.write_stream_operation_start.table_name,
 }
+_PLAN = base_pb2.ExecutePlanRequest.PLAN_FIELD_NUMBER
+_COMPRESSED_OPERATION = base_pb2.Plan.COMPRESSED_OPERATION_FIELD_NUMBER
 _COMPRESSED = ByteLook([zstandard.FRAME_HEADER])
 _CHANGING = ByteLook(CHANGING_WORDS)
 _RUNNING = ByteLook(RUNNING_WORDS)
@@ -146,7 +149,8 @@ class NameResolution:
 
 
 def _is_compressed(request: bytes) -> bool:
-    return base_pb2.ExecutePlanRequest.FromString(request).plan.HasField("compressed_operation")
+    plan = message_field(request, _PLAN)
+    return plan is not None and any(number == _COMPRESSED_OPERATION for number, _ in fields(plan))
 
 
 def _is_lone_command(message: Message) -> bool:

@@ -116,7 +116,8 @@ def scan_relation(
             f"File [{path}] of workspace [{workspace.name}] has no reader for its suffix. Supported are: "
             f"{', '.join(supported_suffixes())}.",
         )
-    source = ScanSource(workspace.name, str(workspace.root), path, excluded=tuple(map(str, workspaces.temporary_roots)))
+    excluded = tuple(str(root) for root in workspaces.temporary_roots if isinstance(root, Path))
+    source = ScanSource(workspace.name, str(workspace.root), path, excluded=excluded)
     relation = relations_pb2.Relation()
     read = relation.read.data_source
     read.format = FORMAT

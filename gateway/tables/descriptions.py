@@ -20,7 +20,7 @@ from gateway.errors import LodgeError
 from gateway.tables.plans import read_relation
 from gateway.tables.storage_formats import STORAGE_FORMATS
 from workspace.public_files import has_links
-from workspace.workspaces import Workspace
+from workspace.workspaces import NotFileBasedError, Workspace
 
 DESCRIPTION = ".lodge-table.json"
 """The file in a table's directory that says what it is; readers of raw files pass over it."""
@@ -98,7 +98,7 @@ def permanent_table(path: Path) -> relations_pb2.Relation | None:
 
 def permanent_names(workspace: Workspace) -> Sequence[str]:
     """The permanent tables of a workspace."""
-    with suppress(OSError), os.scandir(workspace.root) as entries:
+    with suppress(OSError, NotFileBasedError), os.scandir(workspace.root) as entries:
         return sorted(
             entry.name
             for entry in entries

@@ -7,6 +7,7 @@ temporary table's name means. All of that is decided from here, for SQL text and
 import asyncio
 import time
 import uuid
+from collections.abc import Iterator, Mapping
 
 import structlog
 from pyspark.sql.connect.proto import base_pb2
@@ -19,8 +20,9 @@ from gateway.names.workspace_names import Names
 from gateway.operations import Operation, Operations, Work
 from gateway.plans import sql_input, sql_of, without_plan
 from gateway.session_settings import SessionSettings
-from gateway.sessions import Session, Sessions, Storage
+from gateway.sessions import Session, Sessions
 from gateway.sql.statements import Statement, StatementError, recognise
+from gateway.storage import Storage
 from gateway.tables.answers import Response, Values, row
 from gateway.tables.asked import Asked
 from gateway.tables.data_frame_commands import DataFrameCommands, concerns_tables
@@ -127,6 +129,14 @@ class OwnStatements:
         self._operations.start(operation, work)
         return operation
 
+    async def under_way(self, session: Session) -> Mapping[str, str]:
+        """The statements that write now, at any replica: the backend's operation by the client's.
+
+        Raises: LodgeError.
+        """
+        record = await self._records.read(session)
+        return {write.operation_id: write.directory for write in _writes(record)}
+
     async def follow(
         self, session: Session, request: base_pb2.ReattachExecuteRequest, metadata: Metadata
     ) -> Operation | None:
@@ -225,6 +235,12 @@ def _recognised(sql: str, settings: SessionSettings) -> Statement | None:
         return recognise(sql, double_quoted_identifiers=settings.double_quoted_identifiers)
     except StatementError as error:
         raise SyntaxRefusedError("PARSE_SYNTAX_ERROR", "42601", str(error)) from error
+
+
+def _writes(record: SessionRecord) -> Iterator[PendingWrite]:
+    yield from record.writes
+    for table in record.tables:
+        yield from table.writes
 
 
 def _knows(record: SessionRecord, operation_id: str) -> bool:

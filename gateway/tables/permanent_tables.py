@@ -29,7 +29,8 @@ import structlog
 from pyspark.sql.connect.proto import relations_pb2
 
 from gateway.errors import LodgeError
-from gateway.sessions import Session, Storage
+from gateway.sessions import Session
+from gateway.storage import Storage
 from gateway.tables.answers import Response, Values, ok, row
 from gateway.tables.descriptions import DESCRIPTION, GLOB, Description, permanent_names
 from gateway.tables.plans import ROWS_WRITTEN, with_columns_named, write_plan
@@ -78,7 +79,9 @@ class PermanentTables:
 
     async def exists(self, workspace: Workspace, name: str) -> bool:
         """Whether something in the workspace has that name."""
-        return _is_plain(name) and await self._storage.run(os.path.lexists, workspace.root / name)
+        if not workspace.is_file_based or not _is_plain(name):
+            return False
+        return await self._storage.run(os.path.lexists, workspace.root / name)
 
     async def names(self, workspace: Workspace) -> Sequence[str]:
         """The tables that are there."""
@@ -105,7 +108,7 @@ class PermanentTables:
         placing = _Placing(new, Description(schema, storage.name, new.options))
         rows = 0
         try:
-            self._writes.require_lease()
+            self._writes.require_lease(execution.session)
             await self._records.change(session, lambda record: replace(record, writes=(*record.writes, write)))
             path = await self._writes.path_for(session, write.directory)
             plan = write_plan(
@@ -116,10 +119,10 @@ class PermanentTables:
                 options=options,
             )
             operation = execution.operation
-            result = await execution.backend.execute(plan, operation_id=operation.id, on_progress=operation.progress)
+            result = await execution.backend.execute(plan, operation_id=write.directory, on_progress=operation.progress)
             operation.server_side_session_id = result.server_side_session_id
             rows = result.observed.get(ROWS_WRITTEN, 0)
-            self._writes.require_lease()
+            self._writes.require_lease(execution.session)
             await self._records.change(session, lambda record: _still_writing(record, write))
             await self._storage.run_slow(placing.place, Path(path))
         except BaseException as error:

@@ -16,6 +16,7 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, r
 from pyspark.sql.types import StructType
 
 from gateway.sql.names import quoted, session_name
+from workspace.places import Place
 
 ROWS_WRITTEN = "lodge_rows_written"
 """The observed metric of a write."""
@@ -113,6 +114,12 @@ def session_table(name: str) -> relations_pb2.Relation:
 
 def with_columns_named(query: relations_pb2.Relation, names: Sequence[str]) -> relations_pb2.Relation:
     return relations_pb2.Relation(to_df=relations_pb2.ToDF(input=query, column_names=names))
+
+
+def spark_path(place: Place) -> str:
+    """How Spark is told of a place: it knows object stores by the scheme of Hadoop's file system for them."""
+    name = str(place)
+    return f"s3a://{name.removeprefix('s3://')}" if name.startswith("s3://") else name
 
 
 def schema_json(schema: StructType) -> str:

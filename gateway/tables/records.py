@@ -6,12 +6,14 @@ Guarantee: a change is written only while the session is the same that the state
 from collections.abc import Callable
 
 from gateway.errors import LodgeError, session_closed
-from gateway.sessions import Session, Storage
+from gateway.sessions import Session
+from gateway.storage import Storage
 from workspace.records import (
     Phase,
     Principal,
     RecordConflictError,
     RecordNotFoundError,
+    RecordTooLargeError,
     SessionRecord,
 )
 from workspace.sessions import SessionEndingError
@@ -29,6 +31,8 @@ class TableRecords:
             stored = await self._storage.run(self._storage.records.read, session.record_name)
         except RecordNotFoundError as error:
             raise session_closed(session.key.client_session_id) from error
+        if stored.record.session_uuid != session.uuid or stored.record.phase is Phase.ENDING:
+            raise session_closed(session.key.client_session_id)
         return stored.record
 
     async def of_principal(self, principal: Principal) -> list[SessionRecord]:
@@ -55,4 +59,6 @@ class TableRecords:
             raise LodgeError(
                 "LODGE_SESSION_BUSY", "40001", "Too many statements change this session's tables. Try again."
             ) from error
+        except RecordTooLargeError as error:
+            raise LodgeError("LODGE_SESSION_RECORD_TOO_LARGE", "54000", str(error)) from error
         return stored.record

@@ -193,6 +193,8 @@ class SqlCommands:
         if target is None:
             return None
         workspace = self._writable(given.asked, target)
+        for needed in (workspace, given.asked.workspaces.temporary):
+            _require_files(needed, target.name)
         if given.asked.table(target) is not None:
             error = self._tables.already_exists(target.name)
             if statement.if_not_exists:
@@ -414,6 +416,17 @@ class SqlCommands:
                 f"{operation} cannot change [{target.schema}.{target.name}]: it is no temporary table. "
                 f"{_ROWS_ONLY_IN_TEMPORARY}",
             )
+
+
+def _require_files(workspace: Workspace, table: str) -> None:
+    """Raises: LodgeError if a workspace is in an object store: permanent tables are put in place by renaming."""
+    if not workspace.is_file_based:
+        raise LodgeError(
+            "LODGE_WORKSPACE_TABLE",
+            "0A000",
+            f"Table [{table}] cannot be created: workspace [{workspace.name}] is in an object store, where Lodge makes "
+            "temporary tables only. Use CREATE TEMPORARY TABLE, or let Spark write it.",
+        )
 
 
 def _not_checked(what: str, way_out: str) -> LodgeError:

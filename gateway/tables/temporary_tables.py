@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 import structlog
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
@@ -28,8 +27,9 @@ from pyspark.sql.types import StructField, StructType
 from gateway.config import Limits
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import BackendError, LodgeError, table_not_found
-from gateway.sessions import Session, Sessions, Storage
+from gateway.sessions import Session, Sessions
 from gateway.sql.names import session_name
+from gateway.storage import Storage
 from gateway.tables.answers import Response, ok
 from gateway.tables.changes import begun, dropping
 from gateway.tables.insertions import Insertion, fitted
@@ -56,7 +56,7 @@ from workspace.records import (
     WriteKind,
 )
 from workspace.sessions import table_named, with_table, without_table
-from workspace.table_copies import copy_table
+from workspace.workspaces import Workspace
 
 _COPY_ATTEMPTS = 5
 
@@ -318,13 +318,12 @@ class TemporaryTables:
         )
 
     def _copy_parts(self, parent: Session, clone: Session, parts: Sequence[tuple[TableUuid, TableUuid]]) -> None:
-        locations = self._storage.locations
         for old, new in parts:
-            copy_table(locations.directory(parent.uuid, old), locations.path(clone.uuid) / new)
+            self._storage.locations.copy_table((parent.uuid, old), (clone.uuid, new))
 
     async def _check_name(self, session: Session, name: str) -> None:
         """Raises: LodgeError if a permanent table has the name, or the principal has too many tables."""
-        if await self._storage.run(_is_taken, self._workspaces.now.temporary.root, name):
+        if await self._storage.run(_is_taken, self._workspaces.now.temporary, name):
             raise self.already_exists(name)
         if self._limits.principal_tables is not None:
             if table_named(await self._records.read(session), name) is not None:
@@ -370,10 +369,11 @@ class TemporaryTables:
         return table
 
 
-def _is_taken(root: Path, name: str) -> bool:
-    """Whether something in a directory has that name, in any letter case."""
-    if "/" in name:
+def _is_taken(workspace: Workspace, name: str) -> bool:
+    """Whether something in a workspace's directory has that name, in any letter case."""
+    if "/" in name or not workspace.is_file_based:
         return False
+    root = workspace.root
     return os.path.lexists(root / name) or name.casefold() in (entry.name.casefold() for entry in root.iterdir())
 
 

@@ -19,6 +19,9 @@ Guarantees:
    published is completed by the next replica that sees it.
 4. A replica that was taken for dead and comes back undoes nothing that another took over.
 5. Two replicas that change one table at once leave a view of what the record says.
+6. The backend writes under an operation id of its own, the directory's name. So a client that asks the backend for its
+   statement is told that there is none, and never takes the backend's part for the whole.
+7. An undoing that fails is tried again while its replica holds the session; after that the reaper does it.
 
 Not guaranteed: that a task of the backend does not write a file late; the reaper finds that.
 
@@ -34,17 +37,19 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import structlog
+import tenacity
 from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.types import StructType
 
 from gateway.backend_session import BackendSession, ExecutionResult
-from gateway.errors import BackendError, LodgeError
+from gateway.errors import BackendError, LodgeError, storage_failed
 from gateway.operations import Operation
 from gateway.session_settings import SessionSettings
-from gateway.sessions import Session, Sessions, Storage
+from gateway.sessions import Session, Sessions
+from gateway.storage import Storage
 from gateway.tables.answers import Response, Values, row
 from gateway.tables.changes import completed, pending, published, same_table, taken_over, undone
-from gateway.tables.plans import ROWS_WRITTEN, read_relation, view_plan
+from gateway.tables.plans import ROWS_WRITTEN, read_relation, spark_path, view_plan
 from gateway.tables.records import TableRecords
 from gateway.tables.storage_formats import storage_format
 from workspace.records import (
@@ -61,6 +66,8 @@ from workspace.sessions import answer_of, table_named, with_answer
 
 _UNDO_SECONDS = 60.0
 _VIEW_SECONDS = 120.0
+_LONGEST_UNDO_PAUSE_SECONDS = 10.0
+_PASSING = (LodgeError, OSError, TimeoutError)
 
 _Result = TypeVar("_Result")
 
@@ -123,14 +130,17 @@ class TableWrites:
         self._sessions = sessions
         self._records = TableRecords(storage)
         self._background: set[asyncio.Task[None]] = set()
+        self._undoing: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
-        """Waits until all that was set aside is removed, or tried."""
-        await asyncio.gather(*self._background, return_exceptions=True)
+        """Waits until all that was set aside is removed, or tried; what could not be undone is left to the reaper."""
+        for task in self._undoing:
+            task.cancel()
+        await asyncio.gather(*self._background, *self._undoing, return_exceptions=True)
 
-    def require_lease(self) -> None:
+    def require_lease(self, session: Session) -> None:
         """Raises: LodgeError if this replica may have been taken for dead."""
-        self._sessions.require_lease()
+        self._sessions.require_lease(session)
 
     @staticmethod
     def new_directory() -> TableUuid:
@@ -138,8 +148,7 @@ class TableWrites:
 
     async def path_for(self, session: Session, directory: TableUuid) -> str:
         """Where a new directory is going to be; the session location is there after this."""
-        location = await self._sessions.create_location(session)
-        return str(location / directory)
+        return spark_path(f"{await self._sessions.create_location(session)}/{directory}")
 
     async def carried_out(
         self,
@@ -165,13 +174,13 @@ class TableWrites:
         """
 
         async def work(kept: _Kept) -> Answer | None:
-            self._sessions.require_lease()
+            self._sessions.require_lease(execution.session)
             await self._records.change(execution.session, begin)
-            kept.operation_id = execution.operation.id
+            kept.operation_id = write.directory
             path = await self.path_for(execution.session, write.directory)
             result = await execution.backend.execute(
                 await plan(path),
-                operation_id=execution.operation.id,
+                operation_id=write.directory,
                 on_progress=execution.operation.progress,
                 keep=True,
             )
@@ -194,11 +203,11 @@ class TableWrites:
         mine = replace(write, replica=self._replica)
 
         async def work(kept: _Kept) -> Answer | None:
-            self._sessions.require_lease()
+            self._sessions.require_lease(execution.session)
             await self._take(execution, table, write)
-            kept.operation_id = execution.operation.id
-            operation = execution.operation
-            result = await execution.backend.follow(operation.id, on_progress=operation.progress)
+            kept.operation_id = write.directory
+            on_progress = execution.operation.progress
+            result = await execution.backend.follow(write.directory, on_progress=on_progress)
             await self._publish(execution, table, mine, result, check_size)
             return await self.complete(execution, table, mine)
 
@@ -206,7 +215,7 @@ class TableWrites:
 
     async def complete_for(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> None:
         """Completes what a lost replica had published. Raises: LodgeError."""
-        self._sessions.require_lease()
+        self._sessions.require_lease(execution.session)
         await self._take(execution, table, write)
         await self.complete(execution, table, write)
 
@@ -225,7 +234,7 @@ class TableWrites:
         """Runs a statement that drops a table. Raises: LodgeError, after everything that was begun is undone."""
 
         async def work(_: _Kept) -> Answer | None:
-            self._sessions.require_lease()
+            self._sessions.require_lease(execution.session)
             await self._records.change(execution.session, begin)
             return await self.complete(execution, table, write)
 
@@ -249,7 +258,7 @@ class TableWrites:
                 own = None if found is None else pending(found, write)
                 if own is None and not touched:
                     return None
-                self._sessions.require_lease()
+                self._sessions.require_lease(session)
                 await self._agree(execution, record, table, own or write)
                 touched = True
                 try:
@@ -299,7 +308,9 @@ class TableWrites:
         """Makes the rows of all parts what the table's name means in the backend's session."""
 
         def find() -> Sequence[str]:
-            return [str(path) for path in self._storage.locations.directories(execution.session.uuid, table.parts)]
+            return [
+                spark_path(each) for each in self._storage.locations.directories(execution.session.uuid, table.parts)
+            ]
 
         storage = storage_format(table.storage_format, table.name)
         relation = read_relation(
@@ -324,10 +335,15 @@ class TableWrites:
     ) -> None:
         execution.operation.server_side_session_id = result.server_side_session_id
         session = execution.session
-        size_bytes = await self._storage.run_slow(self._storage.locations.size_bytes, session.uuid, write.directory)
+        self._sessions.require_lease(session)
+        try:
+            size_bytes = await self._storage.run_slow(self._storage.locations.size_bytes, session.uuid, write.directory)
+        except FileNotFoundError:
+            await self._records.read(session)  # says so if the session was ended meanwhile, and its files with it
+            raise
         written = Written(result.observed.get(ROWS_WRITTEN, 0), size_bytes)
         await check_size(written)
-        self._sessions.require_lease()
+        self._sessions.require_lease(session)
         await self._records.change(
             session, lambda record: published(record, table, write, rows=written.rows, size_bytes=written.size_bytes)
         )
@@ -350,16 +366,45 @@ class TableWrites:
             log.info("statement_was_complete", table=table.name, reason=repr(error))
         finally:
             if kept.operation_id:
-                self._in_background(execution.backend.release(kept.operation_id))
+                self._in_background(execution.backend.release(kept.operation_id), self._background)
         return row({} if answer is None else dict(answer.values))
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+    @staticmethod
+    def _in_background(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> None:
         task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     async def _undo(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> Answer | None:
-        """Puts everything back. Returns: The answer, if the statement was complete after all."""
+        """Puts everything back; what fails is tried again while this replica holds the session.
+
+        Returns: The answer, if the statement was complete after all.
+        """
+        try:
+            return await self._undo_once(execution, table, write)
+        except _PASSING as error:
+            log.warning("statement_undo_left", table=table.name, reason=str(error))
+            self._in_background(self._undo_later(execution, table, write), self._undoing)
+            return None
+
+    async def _undo_later(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> None:
+        session = execution.session
+
+        def is_worth_it(error: BaseException) -> bool:
+            return isinstance(error, _PASSING) and self._sessions.held(session.key) is session
+
+        attempts = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception(is_worth_it),
+            wait=tenacity.wait_random_exponential(multiplier=0.5, max=_LONGEST_UNDO_PAUSE_SECONDS),
+        )
+        try:
+            await attempts(self._undo_once, execution, table, write)
+            log.info("statement_undone", table=table.name)
+        except _PASSING as error:
+            log.info("statement_undo_given_up", table=table.name, reason=str(error))
+
+    async def _undo_once(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> Answer | None:
+        """Raises: LodgeError, OSError, TimeoutError; what was begun then stands in the record as before."""
         session = execution.session
         before: TemporaryTable | None = None
 
@@ -368,17 +413,13 @@ class TableWrites:
             before = same_table(record, table)
             return undone(record, table, write)
 
-        try:
-            async with asyncio.timeout(_UNDO_SECONDS):
-                record = await self._records.change(session, change)
-                answer = answer_of(record, execution.operation.id)
-                if answer is not None:
-                    return answer
-                if before is not None and pending(before, write) is not None:
-                    await self._show_undone(execution, before, write)
-        except (LodgeError, OSError, TimeoutError) as error:
-            log.warning("statement_undo_left", table=table.name, reason=str(error))
-            return None
+        async with asyncio.timeout(_UNDO_SECONDS):
+            record = await self._records.change(session, change)
+            answer = answer_of(record, execution.operation.id)
+            if answer is not None:
+                return answer
+            if before is not None and pending(before, write) is not None:
+                await self._show_undone(execution, before, write)
         if write.kind is not WriteKind.DROP and write.directory not in record.directories:
             await self.remove(session, [write.directory])
         return None
@@ -422,7 +463,7 @@ class TableWrites:
         except (OSError, LodgeError) as error:
             log.warning("temporary_table_files_left", directories=names, reason=str(error))
             return
-        self._in_background(purge_later())
+        self._in_background(purge_later(), self._background)
 
 
 def _state_of(table: TemporaryTable | None) -> object:
@@ -452,9 +493,15 @@ def _for_client(error: BaseException, execution: Execution, table: TemporaryTabl
         return statement_lost()  # else the client would send its statement again
     if isinstance(error, LodgeError) or not isinstance(error, Exception):
         return error
+    if isinstance(error, OSError) and not isinstance(error, TimeoutError):
+        log.warning("statement_refused", table=table.name, operation=execution.operation.id, reason=str(error))
+        return storage_failed(error)
     log.error("statement_broke", table=table.name, operation=execution.operation.id, exc_info=error)
-    reason = f": {error.strerror}" if isinstance(error, OSError) else "; the gateway's log has the reason"
-    return LodgeError("LODGE_STATEMENT_FAILED", "58000", f"The statement about [{table.name}] failed{reason}.")
+    return LodgeError(
+        "LODGE_STATEMENT_FAILED",
+        "58000",
+        f"The statement about [{table.name}] failed; the gateway's log has the reason.",
+    )
 
 
 def statement_lost() -> LodgeError:

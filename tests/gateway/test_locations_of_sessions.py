@@ -14,9 +14,10 @@ import structlog
 from gateway.backends import Backends
 from gateway.errors import LodgeError
 from gateway.requests import SessionKey
-from gateway.sessions import Sessions, Storage
+from gateway.sessions import Sessions
+from gateway.storage import Storage
+from workspace.file_locations import FileSessionLocations
 from workspace.lease_files import FileLeases
-from workspace.locations import SessionLocations
 from workspace.record_files import FileSessionRecords
 from workspace.records import ClientSessionId, Phase, Principal, ReplicaId
 from workspace.sessions import end_session
@@ -30,7 +31,7 @@ OWN = "sc://own:1"
 @pytest_asyncio.fixture
 async def open_sessions(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
     """Starts replicas on one storage."""
-    locations = SessionLocations(tmp_path)
+    locations = FileSessionLocations(tmp_path)
     locations.initialise()
     storage = Storage(FileSessionRecords(tmp_path), FileLeases(tmp_path), locations)
     opened: list[Backends] = []
@@ -145,7 +146,7 @@ async def test_an_end_that_storage_cuts_short_is_left_to_the_reaper_and_stops_no
     move(tmp_path / ".lodge" / "elsewhere", tmp_path / ".lodge" / "trash")
     (stored,) = FileSessionRecords(tmp_path).list()
     assert stored.record.phase is Phase.ENDING
-    done = end_session(FileSessionRecords(tmp_path), SessionLocations(tmp_path), stored)
+    done = end_session(FileSessionRecords(tmp_path), FileSessionLocations(tmp_path), stored)
     assert done is not None
     assert done.locations == (location,)
 

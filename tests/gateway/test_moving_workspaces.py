@@ -10,8 +10,8 @@ import pytest_asyncio
 
 from gateway.config import GatewayConfig
 from gateway.server import Gateway
+from workspace.file_locations import FileSessionLocations
 from workspace.lease_files import FileLeases
-from workspace.locations import SessionLocations
 from workspace.record_files import FileSessionRecords
 from workspace.records import ReplicaId
 from workspace.roots import HomeMovedError, RootTakenError, home_of
@@ -33,7 +33,7 @@ async def new_gateway() -> AsyncIterator[Callable[[Path], Gateway]]:
     made: list[Gateway] = []
 
     def make(root: Path) -> Gateway:
-        locations = SessionLocations(root, home_of(root))
+        locations = FileSessionLocations(root, home_of(root))
         locations.initialise()
         config = GatewayConfig(
             listen="127.0.0.1:0",
@@ -71,7 +71,7 @@ async def test_the_temporary_workspace_moves_and_its_former_place_stays_lodges_o
 
 async def test_a_move_that_cannot_be_made_changes_nothing(roots: tuple[Path, Path], new_gateway: Any) -> None:
     first, second = roots
-    SessionLocations(second).initialise()
+    FileSessionLocations(second).initialise()
     FileLeases(second).renew(ReplicaId("another-lodge"))
     gateway = new_gateway(first)
     await gateway.start()

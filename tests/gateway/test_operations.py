@@ -9,7 +9,7 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import CanceledError
 from gateway.operations import Operation, Operations
-from gateway.sessions import Storage
+from gateway.storage import Storage
 from gateway.tables.answers import ok
 
 

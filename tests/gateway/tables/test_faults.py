@@ -120,10 +120,10 @@ def test_a_backend_killed_in_the_middle_leaves_no_name_and_no_file(
     wait_until(lambda: writes_begun(gateway), "the write has begun")
     backend.process.kill()
     wait_until(lambda: not tables_on_disk(gateway), "the files are gone")
+    assert "LODGE_BACKEND_LOST" in str(running.join())
     spark.client.close()
     wait_until(lambda: not gateway.locations() and not gateway.records(), "nothing is left")
     assert "Traceback" not in gateway.log()
-    del running
 
 
 def test_a_client_killed_in_the_middle_leaves_no_name_and_no_file(start_lodge, spark_server, wait_until):
@@ -210,6 +210,56 @@ def test_a_gateway_that_comes_back_from_a_pause_leaves_alone_what_another_took_o
     assert len(tables_on_disk(successor)) == 2
 
 
+def test_a_client_that_reattaches_to_what_was_undone_is_never_told_that_it_was_done(
+    start_lodge, spark_server, connect, wait_until
+):
+    gateway = start_lodge(*TIMES, backend=spark_server)
+    survivor = start_lodge(*TIMES, backend=spark_server, beside=gateway, reaper="--reaper")
+    spark = connect(survivor, user_id="lea")
+    spark.sql("create temporary table kept as select 1 a").collect()
+    request = base_pb2.ExecutePlanRequest(session_id=spark.session_id, operation_id=str(uuid.uuid4()))
+    request.user_context.user_id = "lea"
+    request.request_options.add().reattach_options.reattachable = True
+    request.plan.command.sql_command.input.sql.query = f"create temporary table t as {slow()}"
+    with grpc.insecure_channel(gateway.target) as channel:
+        stream = base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request)
+        wait_until(lambda: len(writes_begun(gateway)) == 2, "the write has begun")
+        gateway.signal(signal.SIGKILL)
+        gateway.process.wait()
+        stream.cancel()
+    wait_until(lambda: "unfinished_writes_undone" in survivor.log(), "it is undone")
+    reattach = base_pb2.ReattachExecuteRequest(session_id=spark.session_id, operation_id=request.operation_id)
+    reattach.user_context.user_id = "lea"
+    with grpc.insecure_channel(survivor.target) as channel, pytest.raises(grpc.RpcError) as raised:
+        list(base_pb2_grpc.SparkConnectServiceStub(channel).ReattachExecute(reattach, timeout=60))
+    assert "OPERATION_NOT_FOUND" in str(raised.value)
+    executed(survivor, request)
+    assert spark.table("t").count() == ROWS
+
+
+def test_a_statement_is_interrupted_by_its_id_at_another_replica(start_lodge, lodge, spark_server, connect, wait_until):
+    replica = start_lodge(backend=spark_server, beside=lodge)
+    spark = connect(user_id="mia")
+    before = len(writes_begun(lodge))
+    request = base_pb2.ExecutePlanRequest(session_id=spark.session_id, operation_id=str(uuid.uuid4()))
+    request.user_context.user_id = "mia"
+    request.plan.command.sql_command.input.sql.query = f"create temporary table t as {slow(milliseconds=1000)}"
+    interrupt = base_pb2.InterruptRequest(
+        session_id=spark.session_id,
+        interrupt_type=base_pb2.InterruptRequest.INTERRUPT_TYPE_OPERATION_ID,
+        operation_id=request.operation_id,
+    )
+    interrupt.user_context.user_id = "mia"
+    with grpc.insecure_channel(lodge.target) as channel, grpc.insecure_channel(replica.target) as other:
+        stream = base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request)
+        wait_until(lambda: len(writes_begun(lodge)) > before, "the write has begun")
+        answer = base_pb2_grpc.SparkConnectServiceStub(other).Interrupt(interrupt, timeout=60)
+        assert list(answer.interrupted_ids) == [request.operation_id]
+        with pytest.raises(grpc.RpcError, match="OPERATION_CANCELED"):
+            list(stream)
+    wait_until(lambda: len(writes_begun(lodge)) == before, "the files are gone")
+
+
 @pytest.mark.parametrize("statement", ["insert into t {}", "insert overwrite t {}"])
 def test_an_interrupted_insertion_leaves_the_rows_as_they_were(lodge, connect, wait_until, statement):
     spark = connect()
@@ -249,3 +299,19 @@ def location_of(gateway, spark):
     path = spark.table("here").inputFiles()[0].removeprefix("file://")
     spark.sql("drop table here").collect()
     return next(location for location in gateway.locations() if location.name in path)
+
+
+def test_an_undoing_that_fails_is_tried_again_until_the_name_is_free(start_lodge, spark_server, connect, wait_until):
+    gateway = start_lodge("--lease-duration", "60s", backend=spark_server)
+    spark = connect(gateway)
+    running = Running(spark, f"create temporary table t as {slow(milliseconds=100)}")
+    wait_until(lambda: writes_begun(gateway), "the write has begun")
+    records = gateway.root / ".lodge" / "sessions"
+    away = records.rename(records.with_name("sessions.away"))
+    wait_until(lambda: "statement_undo_left" in gateway.log(), "neither the outcome nor its undoing can be written")
+    away.rename(records)
+    assert isinstance(running.join(), Exception)
+    wait_until(lambda: '"statement_undone"' in gateway.log() or "statement_undone " in gateway.log(), "undone later")
+    wait_until(lambda: not tables_on_disk(gateway), "the files are gone")
+    spark.sql("create temporary table t as select 1 a").collect()
+    assert spark.table("t").collect()[0][0] == 1

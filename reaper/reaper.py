@@ -4,39 +4,42 @@ Why it exists: a gateway that dies cleans nothing up. Each pass looks at everyth
 nothing depends on a message that may get lost, and a pass that was cut short anywhere is made good by the
 next.
 
-Guarantees:
+Guarantees, beside those of :mod:`reaper.removals` and :mod:`reaper.work_queue`:
 
-1. A pass that cannot read all records, leases and locations changes nothing.
-2. A location is removed only for a record that a compare-and-swap of this reaper moved, or found, at its end;
-   or for want of any record (:mod:`reaper.decisions`).
-3. What fails for one session, location or trash entry does not stop the others.
-4. Of a session that goes on, only directories are removed that its record does not name, and writes are undone only
-   by a compare-and-swap on its record.
-5. Several reapers may run at once: they do nothing twice that may be done once only.
+1. A pass that cannot read all records, leases and locations changes nothing, and drops what waited to be done.
+2. Nothing is removed for want of a record unless all records were read from their storage after the location was seen.
+3. What fails for one session, location or trash entry does not stop the others, nor does what takes long.
+4. Too many sessions that look dead at once are not ended without a person's word (:mod:`reaper.mass_expiry`).
+5. Several reapers may run at once: they do nothing twice that may be done once only. One that may not act looks on, so
+   that it can go on at once when it may.
 6. Time during which it could not look does not count: grace periods begin anew after a pass that was held
    back.
 7. A session whose holders are gone is ended after at most the lease duration, the grace period and three
    passes; what a lost replica was writing is taken out of its record in the same time. An orphan is removed after
    the grace period and two passes. All while
-   the storage answers.
+   the storage answers, and if there is a pass whenever :meth:`Reaper.due_seconds` says.
 
 The log's event names and fields are an interface.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Set
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 
-from reaper.decisions import Decisions, Look, Watch, decided, named_replicas, watched
-from reaper.table_directories import Known, TableDirectories
-from workspace.leases import LeaseObserver, Leases
+from reaper.decisions import Decisions, Look, Watch, confirmed, decided, due_seconds, watched
+from reaper.holds import MASS_EXPIRY, RECORDS, ROOT, STORAGE, Holds
+from reaper.lookout import Hosts, Lookout
+from reaper.mass_expiry import NEVER, MassExpiry, MassExpiryRule, judged
+from reaper.pass_summary import PassSummary
+from reaper.removals import Release, Removals
+from reaper.reports import PassMade, Report, Reporting
+from reaper.work_queue import Work, WorkKey, WorkQueue
+from workspace.leases import Leases
 from workspace.locations import SessionLocations
 from workspace.records import (
-    RecordConflictError,
-    RecordNotFoundError,
     RecordsUnavailableError,
     ReplicaId,
     SessionRecords,
@@ -44,40 +47,52 @@ from workspace.records import (
     StoredRecord,
     TableUuid,
 )
-from workspace.roots import HomeMovedError
-from workspace.sessions import end_session, left, log_ended, without_writes
+from workspace.roots import HomeMovedError, RootError
 from workspace.trash import TrashEntry
 
 
-@dataclass(slots=True)
-class PassSummary:
-    """What one pass did.
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What else a reaper may know of and work with; what is left out does not matter where there is none.
 
     Attributes:
-        held_back: Why the pass changed nothing; None if it could look.
-        reaped: Sessions that this pass ended.
-        orphans: Sessions whose location was removed, with no record left.
-        forgotten: Lost replicas that were taken out of the holders of living sessions, with repetitions.
-        undone: Sessions from which writes of lost replicas were taken out.
-        orphan_tables: Directories that were removed from sessions that go on.
-        leases: Lost replicas whose lease was deleted.
-        purged: The number of trash entries purged.
-        failures: The number of single things that failed; each was logged.
+        read_records: Reads all session records as they were not long ago; None if only their storage is to be asked.
+        hosts: What is known of where replicas run.
+        release: Ends a session at its backend.
+        confirmation: The token with which an operator confirmed a mass expiry.
+        mass_expiry: When to ask for that.
+        may_act: Whether this reaper is the one that acts; asked often, from any thread.
+        report: Gets what is done.
     """
 
-    held_back: str | None = None
-    reaped: list[SessionUuid] = field(default_factory=list)
-    orphans: list[SessionUuid] = field(default_factory=list)
-    forgotten: list[ReplicaId] = field(default_factory=list)
-    undone: list[SessionUuid] = field(default_factory=list)
-    orphan_tables: list[TableUuid] = field(default_factory=list)
-    leases: list[ReplicaId] = field(default_factory=list)
-    purged: int = 0
-    failures: int = 0
+    read_records: Callable[[], Sequence[StoredRecord]] | None = None
+    hosts: Callable[[], Hosts] = Hosts
+    release: Release = lambda record: None
+    confirmation: Callable[[], str | None] = lambda: None
+    mass_expiry: MassExpiryRule = NEVER
+    may_act: Callable[[], bool] = lambda: True
+    report: Reporting = lambda report: None
+
+
+ALONE = Surroundings()
+"""A reaper that knows nothing but records, leases and locations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the last pass that could look saw, for others to tell.
+
+    Attributes:
+        look: What there was.
+        held: The sessions whose end waits for a person's word.
+    """
+
+    look: Look
+    held: frozenset[SessionUuid]
 
 
 class Reaper:
-    """Looks and removes; see the module's guarantees. Not to be shared between threads.
+    """Looks and removes; see the module's guarantees. ``run_once`` is for one thread.
 
     Args:
         records: The session records.
@@ -85,8 +100,10 @@ class Reaper:
         locations: The session locations of the default temporary workspace.
         lease_duration_seconds: As configured for all replicas of the workspace.
         grace_period_seconds: How long something must look dead before it is removed.
+        storage_period_seconds: How old a listing of the locations may be; 0 lists them at each pass.
         monotonic: A clock, in seconds.
         log: Where events go.
+        surroundings: What else there is.
     """
 
     def __init__(
@@ -99,169 +116,203 @@ class Reaper:
         grace_period_seconds: float,
         monotonic: Callable[[], float],
         log: structlog.typing.FilteringBoundLogger,
+        storage_period_seconds: float = 0.0,
+        surroundings: Surroundings = ALONE,
     ) -> None:
         self._records = records
-        self._leases = leases
-        self._locations = locations
+        self._surroundings = surroundings
         self._grace_period_seconds = grace_period_seconds
         self._monotonic = monotonic
         self._log = log
-        self._observer = LeaseObserver(lease_duration_seconds)
+        self.holds = Holds(log, self._report)
+        self.lookout = Lookout(
+            read_records=self._read_records,
+            leases=leases,
+            locations=locations,
+            hosts=surroundings.hosts,
+            lease_duration_seconds=lease_duration_seconds,
+            storage_period_seconds=storage_period_seconds,
+            monotonic=monotonic,
+            log=log,
+        )
+        self._stopping = threading.Event()
+        self._removals = Removals(
+            records=records,
+            leases=leases,
+            locations=locations,
+            release=surroundings.release,
+            should_stop=lambda: not self.may_act(),
+            log=log,
+            report=self._report,
+        )
+        self.ends = self._new_queue()
+        self.purges = self._new_queue()
+        self.seen: Seen | None = None
+        self._summary = PassSummary()
         self._watch = Watch()
-        self._tables = TableDirectories(locations)
-        self._told: Set[SessionUuid] = frozenset()
+        self._mass_expiry = MassExpiry()
 
-    def run(self, stop: threading.Event, period_seconds: float) -> None:
-        """Makes passes until told to stop; an unexpected error ends a pass, not the loop.
+    def run_once(self) -> PassSummary:
+        """Makes a pass and does in this thread all that it decided.
 
         Raises: HomeMovedError; what this reaper was made with is not the truth any more.
         """
-        while not stop.is_set():
-            try:
-                self.run_once()
-            except HomeMovedError:
-                raise
-            except Exception:  # noqa: BLE001 - a top loop: an unexpected error must not end the clean-up
-                self._log.exception("reaper_pass_failed")
-            stop.wait(period_seconds)
+        summary = self.decide()
+        self.ends.run_waiting()
+        self.purges.run_waiting()
+        return summary
 
-    def run_once(self) -> PassSummary:
+    def decide(self) -> PassSummary:
+        """Makes a pass, and leaves in ``ends`` and ``purges`` what is to be done.
+
+        Raises: HomeMovedError
+        """
+        begun_seconds = self._monotonic()
+        summary = self._summary = PassSummary()
         try:
-            look = self._look()
+            look = self.lookout.look()
+            self._watch = watched(self._watch, look)
+            decisions = self._due(decided(self._watch, look, self._grace_period_seconds), look)
         except HomeMovedError:
             raise
         except (RecordsUnavailableError, OSError) as error:
-            self._watch = Watch()
-            self._log.warning("reaper_held_back", reason=str(error))
-            return PassSummary(held_back=str(error))
-        self._watch = watched(self._watch, look)
-        return self._act(decided(self._watch, look, self._grace_period_seconds))
-
-    def _look(self) -> Look:
-        begun_seconds = self._monotonic()
-        locations = self._locations.list()
-        inside = self._tables.look(locations, begun_seconds)
-        leases = self._leases.list()
-        records = tuple(self._records.list())
-        trash = tuple(self._locations.trash())
-        ended_seconds = self._monotonic()
-        self._tell_of(inside)
-        self._observer.observe(leases, named_replicas(records), ended_seconds)
-        return Look(
-            locations=locations,
-            records=records,
-            leased=leases.keys(),
-            lost=self._observer.lost(begun_seconds),
-            trash=trash,
-            begun_seconds=begun_seconds,
-            ended_seconds=ended_seconds,
-            tables={session_uuid: known.tables for session_uuid, known in inside.items()},
-        )
-
-    def _tell_of(self, inside: Mapping[SessionUuid, Known]) -> None:
-        """Logs what the reaper cannot judge in locations: once, while it stays so."""
-        odd = {session_uuid: known for session_uuid, known in inside.items() if known.foreign or known.error}
-        for session_uuid in sorted(odd.keys() - self._told):
-            known = odd[session_uuid]
-            if known.error is not None:
-                self._log.warning("location_not_listed", session=session_uuid, reason=str(known.error))
-            else:
-                self._log.info("foreign_directories_left", session=session_uuid, directories=known.foreign)
-        self._told = odd.keys()
-
-    def _act(self, decisions: Decisions) -> PassSummary:
-        summary = PassSummary()
-        for stored in decisions.finish:
-            self._end(stored, "end_not_finished", summary)
-        for stored in decisions.end:
-            self._end(stored, "holders_lost", summary)
-        for stored, replicas in decisions.forget:
-            self._forget(stored, replicas, summary)
-        for stored, replicas in decisions.undo:
-            self._undo(stored, replicas, summary)
-        for session_uuid in decisions.orphans:
-            self._remove_orphan(session_uuid, summary)
-        for session_uuid, table_uuid in decisions.orphan_tables:
-            self._remove_orphan_table(session_uuid, table_uuid, summary)
-        for replica in decisions.leases:
-            self._delete_lease(replica, summary)
-        for entry in decisions.purge:
-            self._purge(entry, summary)
+            self._hold_back(error)
+            summary.held_back = str(error)
+            return summary
+        self.holds.end(RECORDS, STORAGE, ROOT)
+        self._judge_mass_expiry(look)
+        if self.may_act():
+            self._offer(decisions, look)
+        self.seen = Seen(look, self._mass_expiry.held)
+        self._report(PassMade(self._monotonic() - begun_seconds))
         return summary
 
-    def _end(self, stored: StoredRecord, reason: str, summary: PassSummary) -> None:
-        record = stored.record
-        with self._going_on("end_session", summary, session=record.session_uuid):
-            ended = end_session(self._records, self._locations, stored)
-            if ended is None:
-                return
-            log_ended(self._log, ended)
-            self._log.info(
-                "session_reaped",
-                session=record.session_uuid,
-                principal=record.principal,
-                reason=reason,
-                holders=sorted(record.holders),
+    def due_seconds(self) -> float:
+        """The monotonic time at which a pass may find something to do although nothing tells it."""
+        due = due_seconds(self._watch, self._monotonic(), self._grace_period_seconds)
+        return min(due, self.lookout.due_seconds(), self.ends.retry_seconds(), self.purges.retry_seconds())
+
+    def may_act(self) -> bool:
+        return not self._stopping.is_set() and self._surroundings.may_act()
+
+    def stop(self) -> None:
+        """Begins nothing more, and leaves off what can be left off."""
+        self._stopping.set()
+
+    def _read_records(self) -> Sequence[StoredRecord]:
+        return (self._surroundings.read_records or self._records.list)()
+
+    def _hold_back(self, error: RecordsUnavailableError | OSError) -> None:
+        self._watch, self._mass_expiry = Watch(), MassExpiry()
+        self.seen = None
+        for queue in (self.ends, self.purges):
+            queue.retain(frozenset())
+        kind = RECORDS if isinstance(error, RecordsUnavailableError) else STORAGE
+        self.holds.begin(ROOT if isinstance(error, RootError) else kind, str(error))
+
+    def _due(self, decisions: Decisions, look: Look) -> Decisions:
+        """Of what the storage showed, what was not done since; and of that, what the records of now do not name.
+
+        Raises: RecordsUnavailableError
+        """
+        done = self.ends.done_since(look.storage_seconds) | self.purges.done_since(look.storage_seconds)
+
+        def is_due(key: WorkKey) -> bool:
+            return key not in done and self.ends.is_ready(key)
+
+        decisions = replace(
+            decisions,
+            orphans=tuple(one for one in decisions.orphans if is_due(_orphan_key(one))),
+            orphan_tables=tuple(one for one in decisions.orphan_tables if is_due(_table_key(*one))),
+            purge=tuple(entry for entry in decisions.purge if WorkKey(entry) not in done),
+        )
+        if self._surroundings.read_records is None or not (decisions.orphans or decisions.orphan_tables):
+            return decisions
+        return confirmed(decisions, self._records.list())
+
+    def _judge_mass_expiry(self, look: Look) -> None:
+        surroundings, before = self._surroundings, self._mass_expiry
+        state = judged(before, look, surroundings.mass_expiry, surroundings.confirmation())
+        self._mass_expiry = state
+        if not self.may_act():
+            return
+        if state.token != before.token:
+            self.holds.end(MASS_EXPIRY)
+        if state.confirmed > before.confirmed:
+            self._log.warning("mass_expiry_confirmed", sessions=len(state.confirmed), confirmed_with=before.token)
+        if state.held:
+            self.holds.begin(
+                MASS_EXPIRY,
+                f"{len(state.held)} of {state.all_sessions} sessions look dead at once; none of them is ended. Find "
+                f"out why. If they are dead, confirm that with the token {state.token}.",
+                sessions=len(state.held),
+                of_sessions=state.all_sessions,
+                confirm_with=state.token,
             )
-            summary.reaped.append(record.session_uuid)
 
-    def _forget(self, stored: StoredRecord, replicas: frozenset[ReplicaId], summary: PassSummary) -> None:
-        session_uuid = stored.record.session_uuid
-        with self._going_on("forget_holders", summary, session=session_uuid):
-            self._records.replace(left(stored.record, replicas), stored.version)
-            self._log.info("lost_holders_forgotten", session=session_uuid, replicas=sorted(replicas))
-            summary.forgotten.extend(sorted(replicas))
+    def _offer(self, decisions: Decisions, look: Look) -> None:
+        work: dict[WorkKey, Work] = {}
+        for key, todo in self._work(decisions, look):
+            work.setdefault(key, todo)
+        self.ends.retain(work.keys())
+        for key, todo in work.items():
+            self.ends.offer(key, todo)
+        for entry in decisions.purge:
+            self._offer_purge(entry)
 
-    def _undo(self, stored: StoredRecord, replicas: frozenset[ReplicaId], summary: PassSummary) -> None:
-        record = stored.record
-        with self._going_on("undo_writes", summary, session=record.session_uuid):
-            self._records.replace(without_writes(record, replicas), stored.version)
-            self._log.warning(
-                "unfinished_writes_undone",
-                session=record.session_uuid,
-                tables=[t.name for t in record.tables if any(write.replica in replicas for write in t.writes)],
-                replicas=sorted(replicas),
-            )
-            summary.undone.append(record.session_uuid)
+    def _work(self, decisions: Decisions, look: Look) -> Iterator[tuple[WorkKey, Work]]:
+        """What is to be done; of what has the same key, the first."""
+        removals, held = self._removals, self._mass_expiry.held
+        for stored in decisions.finish:
+            yield _session_key(stored), partial(self._end, stored, "end_not_finished")
+        for stored in decisions.requested:
+            yield _session_key(stored), partial(self._end, stored, "deletion_requested")
+        for stored in decisions.end:
+            if stored.record.session_uuid not in held:
+                yield _session_key(stored), partial(self._end, stored, "holders_lost")
+        forget, undo = dict(decisions.forget), dict(decisions.undo)
+        for stored in forget.keys() | undo.keys():
+            nobody = frozenset[ReplicaId]()
+            change = partial(removals.change, stored, forget.get(stored, nobody), undo.get(stored, nobody))
+            yield _session_key(stored), change
+        for session_uuid in decisions.orphans:
+            yield _orphan_key(session_uuid), partial(self._remove_orphan, session_uuid)
+        records = {stored.record.session_uuid: stored for stored in look.records}
+        for session_uuid, table_uuid in decisions.orphan_tables:
+            todo = partial(removals.remove_orphan_table, records[session_uuid], table_uuid)
+            yield _table_key(session_uuid, table_uuid), todo
+        for replica in decisions.leases:
+            yield WorkKey(f"lease/{replica}"), partial(removals.delete_lease, replica)
 
-    def _remove_orphan_table(self, session_uuid: SessionUuid, table_uuid: TableUuid, summary: PassSummary) -> None:
-        with self._going_on("remove_orphan_table", summary, session=session_uuid, table_uuid=table_uuid):
-            if not self._locations.remove_table(session_uuid, table_uuid):
-                return
-            self._log.info("orphan_table_deleted", session=session_uuid, table_uuid=table_uuid)
-            summary.orphan_tables.append(table_uuid)
+    def _end(self, stored: StoredRecord, reason: str) -> bool:
+        return self._removals.end(stored, reason) and self._purge_of(stored.record.session_uuid)
 
-    def _remove_orphan(self, session_uuid: SessionUuid, summary: PassSummary) -> None:
-        with self._going_on("remove_orphan", summary, session=session_uuid):
-            locations = self._locations.set_aside(session_uuid)
-            if not locations:
-                return
-            for location in map(str, locations):
-                self._log.info(
-                    "orphan_location_deleted", location=location, file_system="file:///", session=session_uuid
-                )
-            summary.orphans.append(session_uuid)
-            for entry in self._locations.trash_of(session_uuid):
-                self._locations.purge(entry)
+    def _remove_orphan(self, session_uuid: SessionUuid) -> bool:
+        return self._removals.remove_orphan(session_uuid) and self._purge_of(session_uuid)
 
-    def _delete_lease(self, replica: ReplicaId, summary: PassSummary) -> None:
-        with self._going_on("delete_lease", summary, replica=replica):
-            self._leases.delete(replica)
-            self._log.info("lost_lease_deleted", replica=replica)
-            summary.leases.append(replica)
+    def _purge_of(self, session_uuid: SessionUuid) -> bool:
+        for entry in self._removals.set_aside_of(session_uuid):
+            self._offer_purge(entry)
+        return True
 
-    def _purge(self, entry: TrashEntry, summary: PassSummary) -> None:
-        with self._going_on("purge_trash", summary, entry=entry):
-            self._locations.purge(entry)
-            summary.purged += 1
+    def _offer_purge(self, entry: TrashEntry) -> None:
+        self.purges.offer(WorkKey(entry), partial(self._removals.purge, entry))
 
-    @contextmanager
-    def _going_on(self, action: str, summary: PassSummary, **fields: str) -> Iterator[None]:
-        """Keeps what went wrong with one thing from stopping the others; the next pass looks at it again."""
-        try:
-            yield
-        except (RecordConflictError, RecordNotFoundError):
-            self._log.debug("session_changed_meanwhile", action=action, **fields)
-        except (RecordsUnavailableError, OSError) as error:
-            summary.failures += 1
-            self._log.warning("reaper_action_failed", action=action, reason=str(error), **fields)
+    def _report(self, report: Report) -> None:
+        self._summary.take(report)
+        self._surroundings.report(report)
+
+    def _new_queue(self) -> WorkQueue:
+        return WorkQueue(monotonic=self._monotonic, log=self._log, may_run=self.may_act)
+
+
+def _session_key(stored: StoredRecord) -> WorkKey:
+    return WorkKey(stored.record.session_uuid)
+
+
+def _orphan_key(session_uuid: SessionUuid) -> WorkKey:
+    return WorkKey(f"orphan/{session_uuid}")
+
+
+def _table_key(session_uuid: SessionUuid, table_uuid: TableUuid) -> WorkKey:
+    return WorkKey(f"table/{session_uuid}/{table_uuid}")

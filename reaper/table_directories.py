@@ -11,16 +11,15 @@ Guarantees:
 2. A location that cannot be listed has no directories for now, and does not keep the others from being listed.
 """
 
-from collections.abc import Mapping, MutableMapping, Sequence, Set
+from collections.abc import Hashable, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass
 
-from workspace.locations import SessionLocations
+from workspace.locations import Inside, RootContents, SessionLocations
 from workspace.records import SessionUuid, TableUuid
-from workspace.root_locations import Inside, RootLocations, Stamp
 
 SETTLED_SECONDS = 5.0
 
-_Stamps = tuple[Stamp | None, ...]
+_Stamps = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ class TableDirectories:
         return known
 
 
-def _listed(roots: Sequence[RootLocations], session_uuid: SessionUuid, known: Known) -> Known:
+def _listed(roots: Sequence[RootContents], session_uuid: SessionUuid, known: Known) -> Known:
     found: list[Inside] = []
     try:
         found.extend(root.inside(session_uuid) for root in roots)

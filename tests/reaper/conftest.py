@@ -10,8 +10,8 @@ import pytest
 import structlog
 
 from reaper.reaper import PassSummary, Reaper
+from workspace.file_locations import FileSessionLocations
 from workspace.lease_files import FileLeases
-from workspace.locations import SessionLocations
 from workspace.record_files import FileSessionRecords
 from workspace.records import (
     ClientSessionId,
@@ -39,13 +39,13 @@ class World:
     now_seconds: float = 1000.0
     records: FileSessionRecords = field(init=False)
     leases: FileLeases = field(init=False)
-    locations: SessionLocations = field(init=False)
+    locations: FileSessionLocations = field(init=False)
     reaper: Reaper = field(init=False)
 
     def __post_init__(self) -> None:
         self.records = FileSessionRecords(self.root)
         self.leases = FileLeases(self.root)
-        self.locations = SessionLocations(self.root)
+        self.locations = FileSessionLocations(self.root)
         self.locations.initialise()
         self.reaper = self.new_reaper()
 

@@ -13,7 +13,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reaper.decisions import Decisions, Look, Watch, decided, named_replicas, watched, writes_of
+from reaper.decisions import (
+    Decisions,
+    Look,
+    Watch,
+    confirmed,
+    decided,
+    due_seconds,
+    named_replicas,
+    watched,
+    writes_of,
+)
 from workspace.leases import HeldLease, LeaseObserver, RenewalMark
 from workspace.records import (
     ClientSessionId,
@@ -217,6 +227,96 @@ def test_leases_of_lost_replicas_are_deleted_once_no_record_names_them() -> None
     assert not decisions_after(a_look(at_seconds=0, leased=frozenset({B}), lost=lost)).leases
 
 
+def requested(stored: StoredRecord) -> StoredRecord:
+    return replace(stored, is_deletion_requested=True)
+
+
+def test_a_holder_whose_pod_has_ended_is_lost_at_once_and_the_grace_period_begins() -> None:
+    stored = a_stored(1, A)
+    ended_pod = frozenset({A})
+    looks = [a_look(stored, at_seconds=t, ended=ended_pod) for t in (0, 3)]
+    assert not decisions_after(looks[0]).end
+    assert decisions_after(*looks).end == (stored,)
+    both = a_stored(2, A, B)
+    assert decisions_after(a_look(both, at_seconds=0, ended=ended_pod)).forget == ((both, {A}),)
+    assert decisions_after(a_look(at_seconds=0, leased=ended_pod, ended=ended_pod)).leases == (A,)
+
+
+def test_guarantee_2_the_grace_period_of_a_doubted_holder_runs_beside_its_lease_and_ends_nothing_before_that() -> None:
+    stored = a_stored(1, A)
+    a = frozenset({A})
+    doubted = [a_look(stored, at_seconds=t, doubted=a) for t in (0, 1, 2, 3, 50)]
+    assert not decisions_after(*doubted).end
+    assert not decisions_after(*doubted).forget
+    assert decisions_after(*doubted[:3], a_look(stored, at_seconds=3, doubted=a, lost=a)).end == (stored,)
+    assert not decisions_after(doubted[0], a_look(stored, at_seconds=2.9, doubted=a, lost=a)).end
+    relieved = a_look(stored, at_seconds=2)
+    assert not decisions_after(doubted[0], relieved, a_look(stored, at_seconds=3, doubted=a, lost=a)).end
+
+
+def test_guarantee_2_a_doubted_holder_beside_a_sure_one_begins_no_grace_period() -> None:
+    stored = a_stored(1, A, B)
+    looks = [a_look(stored, at_seconds=t, doubted=frozenset({A})) for t in (0, 3)]
+    assert not decisions_after(*looks, a_look(stored, at_seconds=4, lost=frozenset({A, B}))).end
+
+
+def test_guarantee_6_writes_of_a_doubted_replica_are_undone_only_once_it_is_gone() -> None:
+    stored = a_stored(1, B, tables=(a_table(10, A),))
+    a = frozenset({A})
+    looks = [a_look(stored, at_seconds=t, doubted=a) for t in (0, 3)]
+    assert not decisions_after(*looks).undo
+    assert decisions_after(*looks, a_look(stored, at_seconds=4, doubted=a, lost=a)).undo == ((stored, a),)
+
+
+def test_guarantee_9_a_session_whose_end_was_asked_for_ends_at_once_without_a_living_holder() -> None:
+    unheld, dead = requested(a_stored(1)), requested(a_stored(2, A))
+    decisions = decisions_after(a_look(unheld, dead, at_seconds=0, lost=frozenset({A})))
+    assert decisions.requested == (unheld, dead)
+    assert not decisions.end
+
+
+def test_guarantee_9_a_living_holder_has_the_grace_period_to_end_what_was_asked_for() -> None:
+    stored = requested(a_stored(1, A))
+    looks = [a_look(stored, at_seconds=t) for t in (0, 2.9, 3)]
+    assert not decisions_after(*looks[:2]).requested
+    assert decisions_after(*looks).requested == (stored,)
+    changed = requested(a_stored(1, A, version="2"))
+    assert decisions_after(looks[0], a_look(changed, at_seconds=3)).requested == (changed,), "a change is no excuse"
+
+
+def test_guarantee_5_locations_of_an_earlier_look_are_no_older_than_that_look() -> None:
+    there = frozenset({SessionUuid(str(uuid.UUID(int=1)))})
+    first = a_look(at_seconds=0, locations=there)
+    again = a_look(at_seconds=9, locations=there, storage_begun_seconds=0)
+    assert not decisions_after(first, again).orphans
+    assert decisions_after(first, again, a_look(at_seconds=10, locations=there, storage_begun_seconds=3)).orphans
+    stored = a_stored(2, B)
+    tables = {stored.record.session_uuid: {a_directory(13)}}
+    looks = [a_look(stored, at_seconds=t, tables=tables, storage_begun_seconds=0) for t in (0, 9)]
+    assert not decisions_after(*looks).orphan_tables
+
+
+def test_what_newer_records_name_after_all_is_no_orphan() -> None:
+    stored = a_stored(1, B, tables=(a_table(10, B),))
+    session_uuid = stored.record.session_uuid
+    there = frozenset({session_uuid})
+    orphan = decisions_after(*(a_look(at_seconds=t, locations=there) for t in (0, 3)))
+    assert confirmed(orphan, [stored]).orphans == ()
+    assert confirmed(orphan, [a_stored(2)]).orphans == (session_uuid,)
+    old = a_stored(1, B)
+    tables = {session_uuid: {a_directory(10), a_directory(13)}}
+    unnamed = decisions_after(*(a_look(old, at_seconds=t, tables=tables) for t in (0, 3)))
+    assert confirmed(unnamed, [stored]).orphan_tables == ((session_uuid, a_directory(13)),)
+    assert confirmed(unnamed, []).orphan_tables == ()
+    assert confirmed(unnamed, [replace(stored, record=ended(stored.record))]).orphan_tables == ()
+
+
+def test_the_next_grace_period_that_ends_is_known() -> None:
+    watch = watched(Watch(), a_look(a_stored(1, A), at_seconds=10, lost=frozenset({A})))
+    assert due_seconds(watch, 10, GRACE_SECONDS) == 13
+    assert due_seconds(watch, 13, GRACE_SECONDS) == float("inf")
+
+
 class Replica:
     """A gateway replica that obeys its lease: once that ran out, it serves only sessions it joins anew."""
 
@@ -240,6 +340,9 @@ class Histories(RuleBasedStateMachine):
         self.directories: set[tuple[SessionUuid, TableUuid]] = set()
         self.observer = LeaseObserver(LEASE_SECONDS)
         self.watch = Watch()
+        self.ended: set[ReplicaId] = set()
+        self.doubted: set[ReplicaId] = set()
+        self.asked_for: set[RecordName] = set()
 
     def running(self) -> list[ReplicaId]:
         return sorted(name for name, replica in self.replicas.items() if replica.is_running)
@@ -265,10 +368,31 @@ class Histories(RuleBasedStateMachine):
     def a_replica_pauses_or_dies(self, data: st.DataObject) -> None:
         self.replicas[data.draw(st.sampled_from(self.running()))].is_running = False
 
-    @precondition(lambda self: len(self.running()) < len(self.replicas))
+    @precondition(lambda self: self.running())
+    @rule(data=st.data())
+    def a_replica_dies_and_its_kubelet_says_so(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(self.running()))
+        self.replicas[name].is_running = False
+        self.replicas[name].serving.clear()
+        self.ended.add(name)
+
+    @precondition(lambda self: self.replicas)
+    @rule(data=st.data())
+    def a_node_goes_silent_or_is_heard_of_again(self, data: st.DataObject) -> None:
+        self.doubted ^= {data.draw(st.sampled_from(sorted(self.replicas)))}
+
+    @precondition(lambda self: self.records)
+    @rule(data=st.data())
+    def somebody_asks_for_the_end_of_a_session(self, data: st.DataObject) -> None:
+        self.asked_for.add(data.draw(st.sampled_from(sorted(self.records))))
+
+    def paused(self) -> list[ReplicaId]:
+        return sorted(self.replicas.keys() - set(self.running()) - self.ended)
+
+    @precondition(lambda self: self.paused())
     @rule(data=st.data())
     def a_paused_replica_goes_on(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(sorted(self.replicas.keys() - set(self.running()))))
+        name = data.draw(st.sampled_from(self.paused()))
         self.replicas[name].is_running = True
         self.renew(name)
 
@@ -330,7 +454,9 @@ class Histories(RuleBasedStateMachine):
         self.make_pass()
 
     def make_pass(self) -> None:
-        records = tuple(self.records.values())
+        records = tuple(
+            replace(stored, is_deletion_requested=name in self.asked_for) for name, stored in self.records.items()
+        )
         self.observer.observe(dict(self.leases), named_replicas(records), self.now_seconds)
         look = a_look(
             *records,
@@ -338,27 +464,31 @@ class Histories(RuleBasedStateMachine):
             locations=frozenset(self.locations),
             leased=frozenset(self.leases),
             lost=self.observer.lost(self.now_seconds),
+            ended=frozenset(self.ended),
+            doubted=frozenset(self.doubted),
             tables={one: {d for other, d in self.directories if other == one} for one in self.locations},
         )
         self.watch = watched(self.watch, look)
         self.obey(decided(self.watch, look, GRACE_SECONDS))
 
     def obey(self, decisions: Decisions) -> None:
-        for stored in (*decisions.end, *decisions.finish):
-            assert stored.record.phase is Phase.ENDING or not self.living_holders(stored.record)
+        for stored in (*decisions.end, *decisions.requested, *decisions.finish):
+            was_asked_for = stored.record.name in self.asked_for
+            assert stored.record.phase is Phase.ENDING or was_asked_for or not self.living_holders(stored.record)
             del self.records[stored.record.name]
             self.remove(stored.record.session_uuid)
         for stored, replicas in decisions.undo:
             assert not replicas & self.living_holders(stored.record)
-            if not any(forgotten == stored for forgotten, _ in decisions.forget):  # else the other change wins
-                self.write(without_writes(stored.record, replicas))
+            if stored.record.name in self.records and not any(forgotten == stored for forgotten, _ in decisions.forget):
+                self.write(without_writes(stored.record, replicas))  # else the other change wins
         for session_uuid, table_uuid in decisions.orphan_tables:
             assert table_uuid not in self.named_directories(session_uuid)
             self.directories.discard((session_uuid, table_uuid))
         for stored, replicas in decisions.forget:
             assert replicas <= stored.record.holders
             assert not replicas & self.living_holders(stored.record)
-            self.write(left(stored.record, replicas))
+            if stored.record.name in self.records:
+                self.write(left(stored.record, replicas))
         named = {stored.record.session_uuid for stored in self.records.values()}
         for session_uuid in decisions.orphans:
             assert session_uuid not in named
@@ -400,6 +530,7 @@ class Histories(RuleBasedStateMachine):
             name
             for name, stored in self.records.items()
             if stored.record.phase is Phase.ACTIVE and stored.record.holders & set(self.running())
+            if name not in self.asked_for
         }
         limit_seconds = LEASE_SECONDS + GRACE_SECONDS + 3 * PERIOD_SECONDS
         for _ in range(int(limit_seconds / PERIOD_SECONDS)):

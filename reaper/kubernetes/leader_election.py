@@ -1,0 +1,236 @@
+"""The lease by which reapers agree on who acts; the rules are in :mod:`reaper.kubernetes.candidacy`.
+
+The lease is the object ``<instance>-reaper``. It is also where an operator confirms a mass expiry, by the annotation
+:data:`CONFIRMATION`, and the object of Events that belong to no session.
+
+Guarantees:
+
+1. Every change names the state of the object that it is for, so of several candidates one takes it.
+2. A request takes a part of the lease's duration at most.
+3. A candidate that is unfit gives the lease back and does not try for it, so that another one may.
+"""
+
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from http import HTTPStatus
+from math import ceil
+from typing import Any
+
+import structlog
+from kubernetes.client import CoordinationV1Api
+
+from reaper.kubernetes.candidacy import Candidacy, LeaseSeen
+from workspace.kubernetes.connection import Connection
+from workspace.kubernetes.labels import labels_of
+from workspace.kubernetes.server import JsonObject, Patience, RefusalError, Server
+from workspace.records import RecordsUnavailableError
+
+COMPONENT = "reaper"
+CONFIRMATION = "sparklodge.io/confirm-mass-expiry"
+
+_SHORT_WAIT_SECONDS = 0.2
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+def lease_name(instance: str) -> str:
+    return f"{instance}-reaper"
+
+
+class LeaderElection:
+    """One candidate, in a thread of its own.
+
+    Args:
+        connection: To the API server.
+        duration_seconds: How long a leader that fell silent is waited for.
+    """
+
+    def __init__(self, connection: Connection, duration_seconds: float) -> None:
+        self._namespace = connection.namespace
+        self._instance = connection.instance
+        self._candidacy = Candidacy(f"{socket.gethostname()}_{secrets.token_hex(4)}", duration_seconds)
+        request_seconds = self._candidacy.retry_seconds
+        patience = Patience(timeout_seconds=(request_seconds, request_seconds), repeat_seconds=0.0)
+        self._server = Server(connection, "reapers' lease", "leases", patience)
+        self._api = CoordinationV1Api(connection.api_client)
+        self._lease: JsonObject | None = None
+        self._told_leading = False
+        self._told_reason: str | None = None
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+
+    @property
+    def identity(self) -> str:
+        return self._candidacy.identity
+
+    @contextmanager
+    def running(self, *, is_fit: Callable[[], bool], on_change: Callable[[], None]) -> Iterator[None]:
+        """Tries to lead for the time of the block, once.
+
+        Args:
+            is_fit: Whether this reaper could do the work.
+            on_change: Called when it begins or ceases to lead; must be quick.
+        """
+        thread = threading.Thread(target=self._run, args=[is_fit, on_change], name="leader-election", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            self._wake.set()
+            thread.join()
+            self._candidacy.resigned()
+            self._tell(on_change)
+
+    def hand_over(self) -> None:
+        """Gives the lease back after the block, so that another may lead at once; nothing of this reaper may go on."""
+        if self._is_own():
+            self._give_back()
+
+    def look_soon(self) -> None:
+        """The lease may have changed hands; may be called by any thread."""
+        self._wake.set()
+
+    def leads(self) -> bool:
+        """Whether this reaper may act now."""
+        return self._candidacy.leads(time.monotonic())
+
+    def annotations(self) -> Mapping[str, str]:
+        """Those of the lease, as it was last seen."""
+        lease = self._lease
+        return {} if lease is None else lease["metadata"].get("annotations") or {}
+
+    def reference(self) -> Mapping[str, str] | None:
+        """The lease as an Event names it; None before it was seen."""
+        lease = self._lease
+        if lease is None:
+            return None
+        metadata = lease["metadata"]
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+        }
+
+    def _run(self, is_fit: Callable[[], bool], on_change: Callable[[], None]) -> None:
+        while not self._stop.is_set():
+            self._wake.clear()
+            wait_seconds = self._candidacy.retry_seconds
+            try:
+                self._step(is_fit)
+                self._told_reason = None
+            except RecordsUnavailableError as error:
+                self._tell_failure(str(error))
+            except RefusalError as error:
+                self._lease = None  # it is not what it was, and must be read again
+                if error.status in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
+                    wait_seconds = min(wait_seconds, _SHORT_WAIT_SECONDS)
+                else:
+                    self._tell_failure(error.message)
+            except Exception:  # noqa: BLE001 - a top loop: who leads must be tried again
+                _log.exception("leader_election_failed")
+            self._tell(on_change)
+            self._wake.wait(wait_seconds)
+
+    def _step(self, is_fit: Callable[[], bool]) -> None:
+        if not is_fit():
+            if self._is_own():
+                self._give_back()
+            self._candidacy.resigned()
+            return
+        if self._lease is None or not self._is_own():
+            self._lease = self._read()
+        if self._lease is None:
+            self._take(self._created)
+        elif self._candidacy.may_take(time.monotonic()):
+            self._take(partial(self._replaced, self._lease))
+
+    def _take(self, request: Callable[[], JsonObject]) -> None:
+        begun_seconds = time.monotonic()
+        self._lease = request()
+        self._saw(self._lease)
+        self._candidacy.renewed(begun_seconds)
+
+    def _read(self) -> JsonObject | None:
+        try:
+            lease = self._server.ask(
+                partial(self._api.read_namespaced_lease, lease_name(self._instance), self._namespace)
+            )
+        except RefusalError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            return None
+        self._saw(lease)
+        return lease
+
+    def _created(self) -> JsonObject:
+        metadata = {"name": lease_name(self._instance), "labels": labels_of(self._instance, COMPONENT)}
+        body: Any = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": metadata,
+            "spec": self._spec({}),
+        }
+        return self._server.ask(partial(self._api.create_namespaced_lease, self._namespace, body))
+
+    def _replaced(self, lease: JsonObject) -> JsonObject:
+        return self._put({**lease, "spec": self._spec(lease.get("spec") or {})})
+
+    def _give_back(self) -> None:
+        """Best effort: whoever comes next waits for the duration if it fails."""
+        if self._lease is None:
+            return
+        spec = {key: value for key, value in self._lease["spec"].items() if key != "holderIdentity"}
+        try:
+            self._lease = self._put({**self._lease, "spec": spec})
+        except (RefusalError, RecordsUnavailableError) as error:
+            _log.warning("reaper_lease_not_given_back", reason=str(error))
+            self._lease = None
+
+    def _put(self, body: Any) -> JsonObject:
+        request = partial(self._api.replace_namespaced_lease, lease_name(self._instance), self._namespace, body)
+        return self._server.ask(request)
+
+    def _spec(self, before: JsonObject) -> JsonObject:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        is_own = before.get("holderIdentity") == self.identity
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": max(1, ceil(self._candidacy.duration_seconds)),
+            "acquireTime": before.get("acquireTime", now) if is_own else now,
+            "renewTime": now,
+            "leaseTransitions": before.get("leaseTransitions", 0) + (0 if is_own or not before else 1),
+        }
+
+    def _saw(self, lease: JsonObject) -> None:
+        spec = lease.get("spec") or {}
+        seen = LeaseSeen(
+            holder=spec.get("holderIdentity") or "",
+            mark=f"{lease['metadata']['uid']} {spec.get('renewTime')} {spec.get('leaseTransitions')}",
+            duration_seconds=float(spec.get("leaseDurationSeconds") or 0),
+        )
+        self._candidacy.saw(seen, time.monotonic())
+
+    def _is_own(self) -> bool:
+        return self._lease is not None and (self._lease.get("spec") or {}).get("holderIdentity") == self.identity
+
+    def _tell(self, on_change: Callable[[], None]) -> None:
+        leads = self.leads()
+        if leads == self._told_leading:
+            return
+        self._told_leading = leads
+        _log.info("reaper_leads" if leads else "reaper_leads_no_more", identity=self.identity)
+        on_change()
+
+    def _tell_failure(self, reason: str) -> None:
+        if self._told_reason is None:
+            _log.warning("leader_election_hindered", reason=reason)
+        self._told_reason = reason

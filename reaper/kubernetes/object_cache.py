@@ -1,0 +1,110 @@
+"""What some objects of the Kubernetes API say now, kept up to date by a watch.
+
+Guarantees:
+
+1. What is kept of each object is what the caller takes from it, and nothing else.
+2. While the API server does not tell, or forbids it, nothing is known, rather than something old.
+3. The caller is told of a change of what is kept, and of none else.
+
+Not guaranteed: that it is not late.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from workspace.kubernetes.connection import Connection
+from workspace.kubernetes.server import JsonObject, Patience, Server
+from workspace.kubernetes.watching import (
+    ObjectChanged,
+    ObjectGone,
+    ObjectsEvent,
+    ObjectsListed,
+    ObjectsUnreachable,
+    watched,
+)
+
+_Kept = TypeVar("_Kept")
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class ObjectCache(Generic[_Kept]):
+    """What is kept of objects, by their names.
+
+    Args:
+        connection: To the API server.
+        resource: Their plural name in the API, such as ``pods``.
+        listing: A listing function of the Kubernetes client, with all it needs.
+        take: What to keep of an object.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        resource: str,
+        listing: Callable[..., Any],
+        take: Callable[[JsonObject], _Kept],
+    ) -> None:
+        self._resource = resource
+        self._server = Server(connection, resource, resource, Patience(repeat_seconds=0.0))
+        self._listing = listing
+        self._take = take
+        self._stop = threading.Event()
+        self._kept: Mapping[str, _Kept] | None = None
+        self._is_unreachable = False
+
+    @contextmanager
+    def followed(self, on_change: Callable[[], None]) -> Iterator[None]:
+        """Keeps it up to date for the time of the block, once.
+
+        Args:
+            on_change: Called by the watching thread; must be quick.
+        """
+        thread = threading.Thread(target=self._watch, args=[on_change], name=f"watch-{self._resource}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+
+    def kept(self) -> Mapping[str, _Kept] | None:
+        """None while nothing is known."""
+        return self._kept
+
+    def _watch(self, on_change: Callable[[], None]) -> None:
+        for event in watched(self._server, self._listing, self._stop):
+            before = self._kept
+            self._kept = self._after(event, before)
+            if self._kept != before:
+                on_change()
+
+    def _after(self, event: ObjectsEvent, before: Mapping[str, _Kept] | None) -> Mapping[str, _Kept] | None:
+        match event:
+            case ObjectsListed(objects):
+                self._tell(None)
+                return {_name(content): self._take(content) for content in objects}
+            case ObjectChanged(content):
+                return {**(before or {}), _name(content): self._take(content)}
+            case ObjectGone(content):
+                return {name: kept for name, kept in (before or {}).items() if name != _name(content)}
+            case ObjectsUnreachable(reason):
+                self._tell(reason)
+                return None
+
+    def _tell(self, reason: str | None) -> None:
+        """Logs when it becomes unreachable, and when it is over."""
+        if self._is_unreachable == (reason is not None):
+            return
+        self._is_unreachable = reason is not None
+        if reason is not None:
+            _log.warning("objects_not_watched", resource=self._resource, reason=reason)
+        else:
+            _log.info("objects_watched_again", resource=self._resource)
+
+
+def _name(content: JsonObject) -> str:
+    return str(content["metadata"]["name"])

@@ -1,0 +1,107 @@
+"""What a reaper on Kubernetes sees beside session records: leases, pods, nodes, and what stands behind backends.
+
+All of it comes by watches, so what that costs the API server does not grow with the number of sessions.
+
+Guarantees:
+
+1. What may not be seen, for want of rights or of an answer, is not known; the reaper works on without it.
+2. Leases seen here only make a replica's silence seem shorter, never longer (:class:`reaper.lookout.Lookout`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+from kubernetes.client import CoordinationV1Api, CoreV1Api, DiscoveryV1Api
+
+from reaper.kubernetes.backends import Availability, Namespace, availability, endpoints_of
+from reaper.kubernetes.hosts import hosts_of, is_answering, pod_seen
+from reaper.kubernetes.leader_election import lease_name
+from reaper.kubernetes.object_cache import ObjectCache
+from reaper.lookout import Hosts
+from workspace.kubernetes.connection import Connection
+from workspace.kubernetes.labels import INSTANCE_LABEL
+from workspace.kubernetes.leases import KubernetesLeases
+from workspace.kubernetes.server import JsonObject
+from workspace.leases import RenewalMark
+from workspace.records import ReplicaId
+
+
+class KubernetesSurroundings:
+    """See the module's guarantees.
+
+    Args:
+        connection: To the API server.
+        leases: Of the gateways.
+    """
+
+    def __init__(self, connection: Connection, leases: KubernetesLeases) -> None:
+        self._connection = connection
+        self._leases = leases
+        self._leader: str | None = None
+        self._seen_backends: set[str] = set()
+        namespace, client = connection.namespace, connection.api_client
+        core = CoreV1Api(client)
+        self._pods = ObjectCache(connection, "pods", partial(core.list_namespaced_pod, namespace), pod_seen)
+        self._nodes = ObjectCache(connection, "nodes", core.list_node, is_answering)
+        self._slices = ObjectCache(
+            connection,
+            "endpointslices",
+            partial(DiscoveryV1Api(client).list_namespaced_endpoint_slice, namespace),
+            endpoints_of,
+        )
+        selector = f"{INSTANCE_LABEL}={connection.instance}"
+        self._lease_objects = ObjectCache[JsonObject](
+            connection,
+            "leases",
+            partial(CoordinationV1Api(client).list_namespaced_lease, namespace, label_selector=selector),
+            lambda lease: lease,
+        )
+
+    @contextmanager
+    def watched(
+        self,
+        *,
+        on_change: Callable[[], None],
+        on_leases: Callable[[Mapping[ReplicaId, RenewalMark]], None],
+        on_leader: Callable[[], None],
+    ) -> Iterator[None]:
+        """Watches for the time of the block, once; what is called must be quick.
+
+        Args:
+            on_change: Called when pods, nodes or endpoints changed.
+            on_leases: Gets the gateways' leases when one of them changed.
+            on_leader: Called when the reapers' own lease changed hands.
+        """
+        with ExitStack() as stack:
+            for cache in (self._pods, self._nodes, self._slices):
+                stack.enter_context(cache.followed(on_change))
+            stack.enter_context(self._lease_objects.followed(partial(self._leases_changed, on_leases, on_leader)))
+            yield
+
+    def hosts(self) -> Hosts:
+        """Of the replicas whose leases were last listed."""
+        return hosts_of(self._leases.pods(), self._pods.kept(), self._nodes.kept())
+
+    def availability(self, address: str) -> Availability | None:
+        """Whether a backend is there; None if that cannot be known."""
+        pods = self._pods.kept()
+        namespace = Namespace(self._connection.namespace, pods, self._nodes.kept(), self._slices.kept())
+        found = availability(address, namespace)
+        if found is not None:
+            self._seen_backends.add(address)
+        elif address in self._seen_backends and pods is not None and namespace.slices is not None:
+            return Availability(False, "PodGone", "The pod or the Service behind the backend's address is gone.")
+        return found
+
+    def _leases_changed(
+        self, on_leases: Callable[[Mapping[ReplicaId, RenewalMark]], None], on_leader: Callable[[], None]
+    ) -> None:
+        leases = dict(self._lease_objects.kept() or {})
+        leader = leases.pop(lease_name(self._connection.instance), None)
+        holder = None if leader is None else (leader.get("spec") or {}).get("holderIdentity")
+        if holder != self._leader:
+            self._leader = holder
+            on_leader()
+        if leases:
+            on_leases(self._leases.marks_of(leases.values()))

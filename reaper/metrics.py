@@ -1,0 +1,142 @@
+"""The reaper in numbers, for Prometheus. The names are an interface.
+
+Counters count what this process did; the gauges say how it is now.
+"""
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from reaper.holds import KINDS
+from reaper.operator import Operator
+from reaper.reports import (
+    ActionFailed,
+    HeldBack,
+    HoldersForgotten,
+    LeaseRemoved,
+    OrphanRemoved,
+    OrphanTableRemoved,
+    PassMade,
+    Report,
+    SessionReaped,
+    TrashPurged,
+    WentOn,
+    WritesUndone,
+)
+
+_PASS_BUCKETS_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60)
+_PURGE_BUCKETS_SECONDS = (0.01, 0.1, 1, 10, 60, 600, 3600)
+
+
+class Metrics:
+    """Counts reports; safe to share between threads.
+
+    Args:
+        registry: Where the metrics are found.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._sessions_reaped = Counter(
+            "lodge_reaper_sessions_reaped", "Sessions that were ended, by reason.", ["reason"], registry=registry
+        )
+        self._removed = Counter(
+            "lodge_reaper_removed",
+            "What was removed: session_location, orphan_location, orphan_table, lease.",
+            ["what"],
+            registry=registry,
+        )
+        self._changed = Counter(
+            "lodge_reaper_records_changed",
+            "Sessions that go on from which lost gateways were taken out: as holders, or with their writes.",
+            ["what"],
+            registry=registry,
+        )
+        self._failures = Counter(
+            "lodge_reaper_failures",
+            "What could not be done at the first attempt or a later one.",
+            ["action"],
+            registry=registry,
+        )
+        self._purge_seconds = Histogram(
+            "lodge_reaper_purge_seconds",
+            "Time to remove a location or directory that was set aside.",
+            buckets=_PURGE_BUCKETS_SECONDS,
+            registry=registry,
+        )
+        self._pass_seconds = Histogram(
+            "lodge_reaper_pass_seconds", "Time to look at everything.", buckets=_PASS_BUCKETS_SECONDS, registry=registry
+        )
+        self._last_pass = Gauge(
+            "lodge_reaper_last_look_timestamp_seconds",
+            "When everything was last looked at, wall clock.",
+            registry=registry,
+        )
+        self._held_back = Gauge(
+            "lodge_reaper_held_back", "1 while the reaper is held back, by what holds it.", ["kind"], registry=registry
+        )
+        for kind in KINDS:
+            self._held_back.labels(kind).set(0)
+
+    def take(self, report: Report) -> None:
+        match report:
+            case SessionReaped(_, reason, locations):
+                self._sessions_reaped.labels(reason).inc()
+                self._removed.labels("session_location").inc(len(locations))
+            case OrphanRemoved():
+                self._removed.labels("orphan_location").inc()
+            case OrphanTableRemoved():
+                self._removed.labels("orphan_table").inc()
+            case LeaseRemoved():
+                self._removed.labels("lease").inc()
+            case HoldersForgotten():
+                self._changed.labels("holders").inc()
+            case WritesUndone():
+                self._changed.labels("writes").inc()
+            case TrashPurged(seconds):
+                self._purge_seconds.observe(seconds)
+            case ActionFailed(action):
+                self._failures.labels(action).inc()
+            case HeldBack(kind):
+                self._held_back.labels(kind).set(1)
+            case WentOn(kind):
+                self._held_back.labels(kind).set(0)
+            case PassMade(seconds):
+                self._pass_seconds.observe(seconds)
+                self._last_pass.set_to_current_time()
+
+
+class Gauges(Collector):
+    """How an operator is at the moment somebody asks.
+
+    Args:
+        operator: The one that runs now, if one does.
+    """
+
+    def __init__(self, operator: Callable[[], Operator | None]) -> None:
+        self._operator = operator
+
+    def collect(self) -> Iterator[Metric]:
+        operator = self._operator()
+        if operator is None:
+            return
+        reaper, seen = operator.reaper, operator.reaper.seen
+        yield _gauge("acting", "1 while this reaper is the one that acts.", reaper.may_act())
+        if seen is not None:
+            yield _gauge("sessions", "Session records at the last look.", len(seen.look.records))
+            yield _gauge("locations", "Session locations at the last look.", len(seen.look.locations))
+            yield _gauge("trash_entries", "What was set aside and not purged, at the last look.", len(seen.look.trash))
+            yield _gauge("mass_expiry_sessions", "Sessions whose end waits for a confirmation.", len(seen.held))
+        work = GaugeMetricFamily("lodge_reaper_work", "Pieces of work, by queue and state.", labels=["queue", "state"])
+        for name, queue in (("ends", reaper.ends), ("purges", reaper.purges)):
+            waiting, running = queue.counts()
+            work.add_metric([name, "waiting"], waiting)
+            work.add_metric([name, "running"], running)
+            work.add_metric([name, "failing"], len(queue.failures()))
+        yield work
+
+
+def _gauge(name: str, help_text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"lodge_reaper_{name}", help_text, value=value)

@@ -1,0 +1,93 @@
+"""Who may lead, on clocks that only the test moves (guarantees: reaper.kubernetes.candidacy)."""
+
+import itertools
+from collections.abc import Iterable
+
+from reaper.kubernetes.candidacy import LEADING_SHARE, Candidacy, LeaseSeen
+
+DURATION_SECONDS = 6.0
+
+
+def a_candidate(identity: str = "me") -> Candidacy:
+    return Candidacy(identity, DURATION_SECONDS)
+
+
+def a_lease(holder: str, mark: str = "1", duration_seconds: float = DURATION_SECONDS) -> LeaseSeen:
+    return LeaseSeen(holder, mark, duration_seconds)
+
+
+def test_guarantee_1_a_lease_without_a_holder_may_be_taken_at_once() -> None:
+    candidate = a_candidate()
+    assert candidate.may_take(0), "there is none"
+    candidate.saw(a_lease("other"), 0)
+    assert not candidate.may_take(0)
+    candidate.saw(a_lease("", "2"), 0)
+    assert candidate.may_take(0)
+
+
+def test_guarantee_1_another_ones_lease_is_taken_once_it_stood_still_for_its_duration() -> None:
+    candidate = a_candidate()
+    candidate.saw(a_lease("other", "1"), 100)
+    candidate.saw(a_lease("other", "1"), 105.9)
+    assert not candidate.may_take(105.9)
+    assert candidate.may_take(106)
+    candidate.saw(a_lease("other", "2"), 106)
+    assert not candidate.may_take(111.9)
+
+
+def test_guarantee_1_the_longer_of_two_durations_counts() -> None:
+    candidate = a_candidate()
+    candidate.saw(a_lease("other", duration_seconds=60), 0)
+    assert not candidate.may_take(59)
+    assert candidate.may_take(60)
+    candidate.saw(a_lease("another", duration_seconds=1), 100)
+    assert not candidate.may_take(101)
+
+
+def test_guarantee_2_a_leader_leads_for_a_part_of_the_duration_from_the_beginning_of_its_last_renewal() -> None:
+    candidate = a_candidate()
+    assert not candidate.leads(0)
+    candidate.renewed(10)
+    assert candidate.leads(10 + DURATION_SECONDS * LEADING_SHARE - 0.1)
+    assert not candidate.leads(10 + DURATION_SECONDS * LEADING_SHARE)
+    candidate.renewed(20)
+    candidate.resigned()
+    assert not candidate.leads(20)
+
+
+def test_guarantee_3_what_else_changes_in_the_object_is_no_sign_of_life() -> None:
+    candidate = a_candidate()
+    candidate.saw(a_lease("other", "1", duration_seconds=6), 0)
+    candidate.saw(a_lease("other", "1", duration_seconds=5), 3)
+    assert candidate.may_take(6)
+
+
+TURNS = tuple(itertools.product("ab", (0.0, 2.0, 3.9, 6.0), (0.0, 1.0)))
+"""Who looks at the lease next, after how long, and how long each of its requests takes."""
+
+
+def test_two_candidates_never_lead_at_once_however_they_pause_and_their_requests_lag() -> None:
+    for turns in itertools.product(TURNS, repeat=4):
+        leaders = most_leaders(turns)
+        assert leaders <= 1, turns
+
+
+def most_leaders(turns: Iterable[tuple[str, float, float]]) -> int:
+    """How many lead at once, at most. Each has a clock of its own; a request takes effect half way."""
+    clocks = {"a": 0.0, "b": 1e6}
+    candidates = {name: a_candidate(name) for name in clocks}
+    lease, now, most = a_lease(""), 0.0, 0
+    for number, (name, wait_seconds, request_seconds) in enumerate(turns):
+        candidate, clock = candidates[name], clocks[name]
+        now += wait_seconds
+        read = lease
+        now += request_seconds
+        candidate.saw(read, clock + now)
+        begun = now
+        if candidate.may_take(clock + begun):
+            lease = a_lease(name, str(number))
+            now += request_seconds
+            candidate.saw(lease, clock + now)
+            candidate.renewed(clock + begun)
+        most = max(most, sum(one.leads(clocks[of] + now) for of, one in candidates.items()))
+    return most

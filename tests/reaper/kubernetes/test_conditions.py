@@ -1,0 +1,131 @@
+"""What a session's status says (reaper.kubernetes.conditions), and what becomes an Event (reaper.kubernetes.events)."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reaper.decisions import Look
+from reaper.kubernetes.backends import Availability
+from reaper.kubernetes.conditions import Condition, FailedRemoval, conditions_of
+from reaper.kubernetes.events import news_of
+from reaper.reports import ActionFailed, HeldBack, OrphanRemoved, PassMade, SessionReaped, WritesUndone
+from workspace.records import (
+    ClientSessionId,
+    Phase,
+    Principal,
+    ReplicaId,
+    SessionRecord,
+    SessionUuid,
+    StoredRecord,
+    Version,
+)
+
+A, B = ReplicaId("a"), ReplicaId("b")
+SESSION = SessionUuid(str(uuid.UUID(int=1)))
+NOBODY = frozenset[ReplicaId]()
+
+
+def a_stored(*holders: ReplicaId, phase: Phase = Phase.ACTIVE) -> StoredRecord:
+    record = SessionRecord(
+        session_uuid=SESSION,
+        principal=Principal("ada"),
+        client_session_id=ClientSessionId("1"),
+        backend="sc://backend:15002",
+        phase=phase,
+        created_at="",
+        holders=frozenset(holders),
+    )
+    return StoredRecord(record, Version("uid.1"))
+
+
+def conditions(
+    stored: StoredRecord,
+    *,
+    lost: frozenset[ReplicaId] = NOBODY,
+    doubted: frozenset[ReplicaId] = NOBODY,
+    before: Mapping[str, Condition] | None = None,
+    **parts: Any,
+) -> Mapping[str, Condition]:
+    look = Look(frozenset(), (stored,), frozenset(), lost, (), 0.0, 0.0, doubted=doubted)
+    defaults: dict[str, Any] = {"held": frozenset(), "availability": None, "failed": None}
+    return conditions_of(stored, look, before=before or {}, **(defaults | parts))
+
+
+@pytest.mark.parametrize(
+    ("stored", "parts", "owned"),
+    [
+        (a_stored(A), {}, ("True", "Held")),
+        (a_stored(A, B), {"lost": frozenset({A})}, ("True", "Held")),
+        (a_stored(A), {"doubted": frozenset({A})}, ("Unknown", "HolderInDoubt")),
+        (a_stored(A), {"lost": frozenset({A})}, ("False", "HolderGone")),
+        (a_stored(), {}, ("False", "NoHolder")),
+        (a_stored(A), {"lost": frozenset({A}), "held": frozenset({SESSION})}, ("False", "MassExpiry")),
+        (replace(a_stored(A), is_deletion_requested=True), {}, ("False", "DeletionRequested")),
+        (a_stored(A, phase=Phase.ENDING), {}, ("False", "Ending")),
+    ],
+)
+def test_owned_says_who_holds_the_session_or_why_it_goes(
+    stored: StoredRecord, parts: dict[str, Any], owned: tuple[str, str]
+) -> None:
+    found = conditions(stored, **parts)
+    assert found.keys() == {"Owned"}
+    assert (found["Owned"].status, found["Owned"].reason) == owned
+
+
+def test_what_is_not_known_any_more_stays_as_it_was() -> None:
+    known = conditions(a_stored(A), availability=Availability(False, "NoPod", "There is none."))
+    assert known["BackendAvailable"] == Condition("BackendAvailable", "False", "NoPod", "There is none.")
+    assert conditions(a_stored(A), before=known) == known
+
+
+def test_a_removal_that_fails_says_why_and_how_often() -> None:
+    failed = FailedRemoval("end_session", "Permission denied", 3)
+    found = conditions(a_stored(phase=Phase.ENDING), failed=failed)["LocationRemoved"]
+    assert found == Condition("LocationRemoved", "False", "RemovalFailed", "Attempt 3: Permission denied")
+    assert "LocationRemoved" not in conditions(a_stored(A), failed=FailedRemoval("change_record", "down", 1))
+
+
+def test_leftovers_that_are_removed_after_all_are_told_once() -> None:
+    stored = a_stored(A)
+    assert "LeftoversRemoved" not in conditions(stored)
+    failed = conditions(stored, failed=FailedRemoval("remove_orphan_table", "Device or resource busy", 1))
+    assert failed["LeftoversRemoved"].status == "False"
+    after = conditions(stored, before=failed)
+    assert after["LeftoversRemoved"].status == "True"
+    assert conditions(stored, before=after) == after
+
+
+def test_a_message_of_any_length_fits() -> None:
+    found = conditions(a_stored(), failed=FailedRemoval("end_session", "x" * 100_000, 1))
+    assert len(found["LocationRemoved"].message) <= 32768
+
+
+def test_each_removal_is_news_in_the_words_of_the_seed() -> None:
+    stored, location = a_stored(A), Path("/tmp/dfs") / SESSION
+    note = f"Deleted session temporary location [{location}] from file system [file:///]"
+    (news,) = news_of(SessionReaped(stored, "holders_lost", (location,)))
+    assert (news.about, news.reason, news.note, news.is_warning) == (stored, "LocationDeleted", note, False)
+    (news,) = news_of(OrphanRemoved(SESSION, f"s3://bucket/{SESSION}"))
+    assert news.about is None
+    assert news.note == f"Deleted session temporary location [s3://bucket/{SESSION}] from file system [s3://bucket]"
+    (news,) = news_of(SessionReaped(stored, "holders_lost", ()))
+    assert "had no location" in news.note
+
+
+def test_what_went_wrong_is_a_warning_and_what_is_no_news_is_none() -> None:
+    stored = a_stored(A)
+    reports = [
+        ActionFailed("end_session", "Permission denied", stored),
+        HeldBack("records", "down"),
+        WritesUndone(stored, frozenset({A}), ("half",)),
+    ]
+    assert [(one.reason, one.is_warning) for report in reports for one in news_of(report)] == [
+        ("RemovalFailed", True),
+        ("HeldBackRecords", True),
+        ("WritesUndone", True),
+    ]
+    assert not list(news_of(PassMade(1.0)))

@@ -1,0 +1,84 @@
+"""What pods and nodes tell of gateways (guarantees: reaper.kubernetes.hosts)."""
+
+from typing import Any
+
+import pytest
+
+from reaper.kubernetes.hosts import hosts_of, is_answering, pod_seen
+from reaper.lookout import Hosts
+from workspace.kubernetes.leases import PodIdentity
+from workspace.records import ReplicaId
+
+GATEWAY = ReplicaId("gateway")
+REPLICAS = {GATEWAY: PodIdentity("pod", "uid-1", "node")}
+NODES = {"node": True}
+UNKNOWN = Hosts()
+ENDED = Hosts(ended=frozenset({GATEWAY}))
+DOUBTED = Hosts(doubted=frozenset({GATEWAY}))
+
+
+def a_pod(phase: str = "Running", *ends: dict[str, Any], uid: str = "uid-1", **status: Any) -> Any:
+    """A pod with a container for each of these ends; one that runs where there is none."""
+    states = [{"terminated": end} if end else {"running": {}} for end in ends]
+    return {
+        "metadata": {"name": "pod", "uid": uid},
+        "spec": {"nodeName": "node"},
+        "status": {"phase": phase, "podIP": "10.0.0.1", "containerStatuses": [{"state": s} for s in states], **status},
+    }
+
+
+END = {"exitCode": 137, "reason": "Error"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "known"),
+    [
+        (a_pod("Running", {}), UNKNOWN),
+        (a_pod("Failed", END), ENDED),
+        (a_pod("Succeeded", END, END), ENDED),
+        (a_pod("Running", END), UNKNOWN),
+        (a_pod("Failed", END, {}), UNKNOWN),
+        (a_pod("Failed"), UNKNOWN),
+        (a_pod("Failed", {"exitCode": 137, "reason": "ContainerStatusUnknown"}), UNKNOWN),
+        (a_pod("Failed", END, conditions=[{"type": "DisruptionTarget", "reason": "DeletionByPodGC"}]), UNKNOWN),
+        (a_pod("Failed", END, uid="uid-2"), DOUBTED),
+        (a_pod("Running", {}, uid="uid-2"), DOUBTED),
+        (None, DOUBTED),
+    ],
+    ids=[
+        "it runs",
+        "its kubelet says that it failed",
+        "its kubelet says that all containers ended",
+        "its container will be started again",
+        "one container still runs",
+        "nobody tells of its containers",
+        "the kubelet lost track of it",
+        "a controller declared it failed",
+        "a successor of its name failed",
+        "a successor of its name runs",
+        "it is gone",
+    ],
+)
+def test_only_the_end_that_the_kubelet_reports_of_the_pod_itself_is_an_end(pod: Any, known: Hosts) -> None:
+    pods = {} if pod is None else {"pod": pod_seen(pod)}
+    assert hosts_of(REPLICAS, pods, NODES) == known
+
+
+@pytest.mark.parametrize("nodes", [{}, {"node": False}])
+def test_a_node_that_is_gone_or_silent_makes_its_gateways_doubted(nodes: dict[str, bool]) -> None:
+    assert hosts_of(REPLICAS, {"pod": pod_seen(a_pod("Running", {}))}, nodes) == DOUBTED
+    assert hosts_of(REPLICAS, None, nodes) == DOUBTED
+    assert hosts_of(REPLICAS, {"pod": pod_seen(a_pod("Failed", END))}, nodes) == ENDED
+
+
+def test_guarantee_3_of_what_cannot_be_seen_nothing_is_concluded() -> None:
+    assert hosts_of(REPLICAS, None, None) == UNKNOWN
+    assert hosts_of({}, {}, {}) == UNKNOWN
+    assert hosts_of({GATEWAY: PodIdentity("pod", "uid-1", "")}, None, {}) == UNKNOWN
+
+
+@pytest.mark.parametrize(("status", "answers"), [("True", True), ("False", False), ("Unknown", False)])
+def test_a_node_answers_while_it_reports_itself_ready(status: str, answers: bool) -> None:
+    conditions = [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": status}]
+    assert is_answering({"status": {"conditions": conditions}}) == answers
+    assert not is_answering({"status": {}})

@@ -1,0 +1,112 @@
+"""Who acts, of two reapers: real processes that are ended, killed and paused, and an API server that goes away."""
+
+import signal
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from workspace.records import SessionUuid
+
+WaitUntil = Callable[..., None]
+
+
+def two_reapers(world: Any, wait_until: WaitUntil) -> tuple[Any, Any]:
+    """The one that leads, and one that stands by and has looked."""
+    leader = world.start_reaper()
+    wait_until(leader.leads, "the first reaper leads")
+    standby = world.start_reaper()
+    wait_until(lambda: standby.has_logged("reaper_metrics_served"), "the second reaper has started")
+    wait_until(lambda: standby.get("/readyz")[0] == 200, "the second reaper has looked")
+    assert standby.get("/readyz")[1] == "standing by\n"
+    assert not standby.leads()
+    return leader, standby
+
+
+def assert_acts(world: Any, wait_until: WaitUntil) -> None:
+    stored = world.start_session()
+    wait_until(lambda: world.is_gone(stored), "a reaper acts")
+
+
+def test_a_leader_that_is_told_to_stop_hands_over_at_once(new_world: Callable[..., Any], wait_until: WaitUntil) -> None:
+    world = new_world(lease_seconds=20.0)
+    leader, standby = two_reapers(world, wait_until)
+    stored = world.start_session()
+    wait_until(lambda: world.is_gone(stored), "the leader acts")
+    leader.signal(signal.SIGTERM)
+    told = time.monotonic()
+    wait_until(standby.leads, "the other one leads")
+    assert time.monotonic() - told < world.lease_seconds / 2
+    assert leader.process.wait(30) == 0
+    assert leader.log()[-1]["event"] == "reaper_stopped"
+    assert world.leader_lease().spec.lease_transitions == 1
+    assert_acts(world, wait_until)
+
+
+def test_a_leader_that_is_killed_is_followed_once_its_lease_has_lapsed(
+    new_world: Callable[..., Any], wait_until: WaitUntil
+) -> None:
+    world = new_world(lease_seconds=3.0)
+    leader, standby = two_reapers(world, wait_until)
+    leader.signal(signal.SIGKILL)
+    killed = time.monotonic()
+    wait_until(standby.leads, "the other one leads")
+    assert world.lease_seconds - 1 < time.monotonic() - killed < world.lease_seconds + 3
+    assert_acts(world, wait_until)
+
+
+def test_a_leader_that_was_paused_past_its_lease_leads_no_more(
+    new_world: Callable[..., Any], wait_until: WaitUntil
+) -> None:
+    world = new_world(lease_seconds=3.0)
+    leader, standby = two_reapers(world, wait_until)
+    leader.signal(signal.SIGSTOP)
+    wait_until(standby.leads, "the other one leads")
+    stored = world.start_session()
+    wait_until(lambda: world.is_gone(stored), "the other one acts")
+    leader.signal(signal.SIGCONT)
+    wait_until(lambda: leader.has_logged("reaper_leads_no_more"), "the first one has found out")
+    acted = len(leader.events("session_reaped"))
+    assert_acts(world, wait_until)
+    assert len(leader.events("session_reaped")) == acted
+    assert standby.leads()
+
+
+def test_a_leader_that_cannot_reach_the_api_server_leaves_off_before_another_may_lead(
+    new_own_world: Callable[..., Any], own_cluster: Any, wait_until: WaitUntil
+) -> None:
+    world = new_own_world(lease_seconds=4.0)
+    leader, standby = two_reapers(world, wait_until)
+    with own_cluster.api_server.paused():
+        wait_until(lambda: leader.has_logged("reaper_leads_no_more"), "the leader leads no more")
+        assert not standby.leads()
+    wait_until(lambda: leader.leads() or standby.leads(), "one of them leads again", 60)
+    assert leader.leads() != standby.leads()
+    assert_acts(world, wait_until)
+
+
+def test_while_the_api_server_is_away_nothing_is_deleted_and_afterwards_it_goes_on(
+    new_own_world: Callable[..., Any], own_cluster: Any, wait_until: WaitUntil
+) -> None:
+    world = new_own_world(lease_seconds=3.0, grace_seconds=3.0)
+    alive = world.start_gateway("alive")
+    living = world.start_session("alive")
+    leader, standby = two_reapers(world, wait_until)
+    dead = world.start_session("dead")
+    orphan = world.make_location(SessionUuid(str(uuid.uuid4())))
+    with own_cluster.api_server.stopped():
+        stopped = time.monotonic()
+        wait_until(lambda: leader.has_logged("reaper_leads_no_more"), "the leader leads no more")
+        wait_until(lambda: leader.has_logged("reaper_held_back"), "it is held back, and says so")
+        assert leader.get("/readyz")[0] == 503
+        assert leader.get("/healthz")[0] == 200
+        away = 3 * (world.lease_seconds + world.grace_seconds)
+        wait_until(lambda: time.monotonic() - stopped > away, "everything would be long dead", 60)
+        assert orphan.exists()
+        assert world.locations.path(dead.record.session_uuid).exists()
+        assert [line["kind"] for line in leader.events("reaper_held_back")] == ["records"], "it says so once"
+    wait_until(lambda: leader.leads() or standby.leads(), "one of them leads again", 60)
+    wait_until(lambda: world.is_gone(dead) and not orphan.exists(), "what is dead is gone", 60)
+    assert world.is_there(living)
+    wait_until(lambda: leader.has_logged("reaper_went_on"), "it says that it goes on")
+    alive.die()

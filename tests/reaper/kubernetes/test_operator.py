@@ -1,0 +1,228 @@
+"""``lodge reap`` as an operator: real processes, a real API server, and the rights of the service account alone."""
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from kubernetes.client import CoreV1Api, DiscoveryV1Api
+
+from workspace.kubernetes.leases import PodIdentity
+from workspace.records import SessionUuid
+
+WaitUntil = Callable[..., None]
+
+
+def test_a_session_whose_gateway_died_is_ended_and_told_of_where_people_look(
+    new_world: Callable[..., Any], wait_until: WaitUntil
+) -> None:
+    world = new_world()
+    alive, dead = world.start_gateway("alive"), world.start_gateway("dead")
+    kept, stored = world.start_session("alive"), world.start_session("dead")
+    reaper = world.start_reaper()
+    wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the status says who owns it")
+    dead.die()
+    wait_until(lambda: world.conditions(stored).get("Owned") == ("False", "HolderGone"), "the status says it goes")
+    wait_until(lambda: world.is_gone(stored), "the session is gone")
+    location = world.locations.path(stored.record.session_uuid)
+    note = f"Deleted session temporary location [{location}] from file system [file:///]"
+    name = f"lodge-{stored.record.name}"
+    wait_until(lambda: (name, note) in world.notes("LocationDeleted"), "an Event tells of it")
+    assert reaper.events("session_location_deleted")[0]["message"] == note
+    wait_until(lambda: "dead" not in world.leases.list(), "the dead gateway's lease is gone")
+    assert world.is_there(kept)
+    wait_until(lambda: not world.locations.trash(), "the trash is empty")
+    _, metrics = reaper.get("/metrics")
+    assert 'lodge_reaper_sessions_reaped_total{reason="holders_lost"} 1.0' in metrics
+    assert 'lodge_reaper_removed_total{what="session_location"} 1.0' in metrics
+    alive.die()
+
+
+def test_a_location_without_a_record_is_removed_again_each_time_that_a_late_writer_makes_it(
+    new_world: Callable[..., Any], wait_until: WaitUntil
+) -> None:
+    world = new_world()
+    world.start_reaper()
+    orphan = SessionUuid(str(uuid.uuid4()))
+    for times in (1, 2):
+        location = world.make_location(orphan)
+        wait_until(lambda path=location: not path.exists(), "the orphan is gone")
+        note = f"Deleted session temporary location [{location}] from file system [file:///]"
+        told = [("lodge-reaper", note)] * times
+        wait_until(
+            lambda told=told: world.notes("OrphanLocationDeleted") == told, "Events at the reapers' lease tell of it"
+        )
+
+
+def test_a_reaper_that_may_not_see_nodes_says_so_once_and_works(
+    new_world: Callable[..., Any], wait_until: WaitUntil
+) -> None:
+    world = new_world(sees_nodes=False)
+    reaper = world.start_reaper()
+    wait_until(lambda: reaper.has_logged("objects_not_watched"), "it says so")
+    stored = world.start_session("dead")
+    wait_until(lambda: world.is_gone(stored), "the session is gone")
+    assert [line["resource"] for line in reaper.events("objects_not_watched")] == ["nodes"]
+
+
+def test_deleting_a_connectsession_ends_the_session_at_once_if_no_gateway_lives(
+    new_world: Callable[..., Any], wait_until: WaitUntil
+) -> None:
+    world = new_world(grace_seconds=600.0)
+    reaper = world.start_reaper()
+    stored = world.start_session()
+    wait_until(lambda: world.conditions(stored).get("Owned") == ("False", "NoHolder"), "the reaper has seen it")
+    world.ask_to_delete(stored)
+    wait_until(lambda: world.is_gone(stored), "the session is gone, and its finalizer with it")
+    assert reaper.events("session_reaped")[0]["reason"] == "deletion_requested"
+
+
+def test_deleting_a_connectsession_leaves_its_end_to_a_living_gateway_for_the_grace_period(
+    new_world: Callable[..., Any], wait_until: WaitUntil
+) -> None:
+    world = new_world(grace_seconds=4.0)
+    gateway = world.start_gateway("alive")
+    stored = world.start_session("alive")
+    world.start_reaper()
+    wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the reaper has seen it")
+    asked = time.monotonic()
+    world.ask_to_delete(stored)
+    condition = ("False", "DeletionRequested")
+    wait_until(lambda: world.conditions(stored).get("Owned") == condition, "the status says that it was asked for")
+    assert world.is_there(stored)
+    wait_until(lambda: world.is_gone(stored), "the session is gone")
+    assert time.monotonic() - asked >= world.grace_seconds
+    gateway.die()
+
+
+def test_the_grace_period_begins_when_a_gateways_node_is_lost_and_the_lease_must_lapse_all_the_same(
+    new_world: Callable[..., Any], cluster: Any, node: Any, wait_until: WaitUntil
+) -> None:
+    world = new_world(lease_seconds=14.0, grace_seconds=8.0)
+    pod = node.pod(world.namespace, "gateway-0")
+    identity = PodIdentity("gateway-0", pod.metadata.uid, node.name)
+    gateway = world.start_gateway("gateway", identity)
+    stored = world.start_session("gateway")
+    reaper = world.start_reaper()
+    wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the reaper has seen it")
+    gateway.die()
+    died = time.monotonic()
+    node.fail()
+    condition = ("Unknown", "HolderInDoubt")
+    wait_until(lambda: world.conditions(stored).get("Owned") == condition, "the reaper doubts", 60)
+    wait_until(lambda: world.is_gone(stored), "the session is gone", 60)
+    took = time.monotonic() - died
+    assert took >= world.lease_seconds * 3 / 4 - 1, "a lost node is no proof"
+    assert took <= world.lease_seconds + world.grace_seconds - 2, "the grace period did not wait for the lease"
+    assert reaper.has_logged("session_reaped")
+    node.recover()
+
+
+def test_a_gateway_whose_pod_has_ended_as_its_kubelet_says_is_lost_at_once(
+    new_world: Callable[..., Any], cluster: Any, node: Any, wait_until: WaitUntil
+) -> None:
+    world = new_world(lease_seconds=60.0)
+    pod = node.pod(world.namespace, "gateway-0")
+    gateway = world.start_gateway("gateway", PodIdentity("gateway-0", pod.metadata.uid, node.name))
+    stored = world.start_session("gateway")
+    world.start_reaper()
+    wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the reaper has seen it")
+    gateway.die()
+    now = "2026-01-01T00:00:00Z"
+    terminated = {"exitCode": 137, "reason": "OOMKilled", "startedAt": now, "finishedAt": now}
+    container = {
+        "name": "main",
+        "image": "lodge.test/simulated",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": {"terminated": terminated},
+    }
+    CoreV1Api(cluster.client).patch_namespaced_pod_status(
+        "gateway-0", world.namespace, {"status": {"phase": "Failed", "containerStatuses": [container]}}
+    )
+    wait_until(lambda: world.is_gone(stored), "the session is gone long before its lease lapses", 20)
+
+
+def test_the_status_says_whether_the_backend_is_there_and_nothing_is_deleted_for_it(
+    new_world: Callable[..., Any], cluster: Any, wait_until: WaitUntil
+) -> None:
+    world = new_world()
+    gateway = world.start_gateway("alive")
+    stored = world.start_session("alive", backend=f"sc://spark.{world.namespace}.svc:15002")
+    elsewhere = world.start_session("alive", backend="sc://spark.example.com:15002")
+    slices = DiscoveryV1Api(cluster.client)
+    body = {
+        "metadata": {"name": "spark-1", "labels": {"kubernetes.io/service-name": "spark"}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": True}}],
+    }
+    slices.create_namespaced_endpoint_slice(world.namespace, body)
+    world.start_reaper()
+    wait_until(lambda: world.conditions(stored).get("BackendAvailable") == ("True", "PodReady"), "it is there")
+    slices.patch_namespaced_endpoint_slice("spark-1", world.namespace, {"endpoints": []})
+    wait_until(lambda: world.conditions(stored).get("BackendAvailable") == ("False", "NoPod"), "it is gone")
+    assert "BackendAvailable" not in world.conditions(elsewhere)
+    assert world.is_there(stored)
+    gateway.die()
+
+
+def test_a_mass_expiry_waits_for_the_token_at_the_reapers_lease(
+    new_world: Callable[..., Any], wait_until: WaitUntil
+) -> None:
+    world = new_world()
+    sessions = [world.start_session("dead") for _ in range(6)]
+    options = ("--mass-expiry-share=0.5", "--mass-expiry-minimum=5")
+    first = world.start_reaper(*options)
+    wait_until(lambda: first.has_logged("reaper_held_back"), "the reaper warns")
+    (warning,) = first.events("reaper_held_back")
+    assert (warning["kind"], warning["sessions"], warning["of_sessions"]) == ("mass_expiry", 6, 6)
+    ready, details = first.get("/readyz")
+    assert ready == 200
+    assert warning["confirm_with"] in details
+    wait_until(lambda: world.conditions(sessions[0]).get("Owned") == ("False", "MassExpiry"), "the status says it")
+    wait_until(lambda: world.notes("HeldBackMassExpiry"), "an Event says it")
+    assert 'lodge_reaper_held_back{kind="mass_expiry"} 1.0' in first.get("/metrics")[1]
+    one_more = world.start_session("dead")
+    world.ask_to_delete(one_more)
+    wait_until(lambda: world.is_gone(one_more), "whose end somebody asked for does not wait")
+    assert all(world.is_there(stored) for stored in sessions)
+
+    first.end()
+    second = world.start_reaper(*options)
+    wait_until(lambda: second.has_logged("reaper_held_back"), "the next reaper warns as well")
+    assert second.events("reaper_held_back")[0]["confirm_with"] == warning["confirm_with"], (
+        "whoever leads takes the same token"
+    )
+    assert all(world.is_there(stored) for stored in sessions)
+    world.annotate_leader_lease("sparklodge.io/confirm-mass-expiry", warning["confirm_with"])
+    wait_until(lambda: all(world.is_gone(stored) for stored in sessions), "the sessions are gone")
+    assert second.has_logged("mass_expiry_confirmed")
+
+
+def test_what_a_reaper_asks_of_the_api_does_not_grow_with_the_number_of_sessions(
+    new_world: Callable[..., Any], cluster: Any, wait_until: WaitUntil
+) -> None:
+    world = new_world(lease_seconds=3.0, grace_seconds=3.0)
+    gateway = world.start_gateway("alive")
+    asked = []
+    for more, together in ((3, 3), (97, 100)):
+        for _ in range(more):
+            world.start_session("alive")
+        reaper = world.start_reaper()
+        wait_until(lambda all_of=together: world.owned_sessions() == all_of, "every status is written", 60)
+        before, begun = _requests(cluster, "connectsessions"), time.monotonic()
+        wait_until(lambda begun=begun: time.monotonic() - begun > 10, "some time has passed")
+        asked.append(_requests(cluster, "connectsessions") - before)
+        reaper.end()
+    assert max(asked) <= 4, asked
+    gateway.die()
+
+
+def _requests(cluster: Any, resource: str) -> int:
+    """How many requests about a resource the API server has taken."""
+    client = cluster.client
+    answer = client.call_api(*client.param_serialize("GET", "/metrics", auth_settings=["BearerToken"]))
+    lines = answer.read().decode().splitlines()
+    counted = [line for line in lines if line.startswith("apiserver_request_total{")]
+    return sum(int(float(line.rsplit(" ", 1)[1])) for line in counted if f'resource="{resource}"' in line)

@@ -1,0 +1,104 @@
+"""A removal that fails, as people see it: on a real API server, with storage that refuses."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+
+from lodge.reap_on_kubernetes import operate
+from lodge.settings import ReapSettings
+from lodge.stores import Stores
+from reaper.operator import Operator, Pace
+from reaper.reaper import Reaper, Surroundings
+from workspace.file_locations import FileSessionLocations
+from workspace.places import Place
+from workspace.records import Phase, SessionUuid
+from workspace.sessions import ended, update
+
+WaitUntil = Callable[..., None]
+
+
+class LocationsThatRefuseToMove(FileSessionLocations):
+    """The locations of a world whose storage lets nothing be set aside, until it is put right."""
+
+    is_right = False
+
+    def set_aside(self, session_uuid: SessionUuid) -> Sequence[Place]:
+        if not self.is_right:
+            raise PermissionError(13, "Permission denied")
+        return super().set_aside(session_uuid)
+
+
+@contextmanager
+def operating(world: Any, locations: FileSessionLocations) -> Iterator[None]:
+    """An operator in this process, for the time of the block."""
+    operators = list[Operator]()
+
+    def new_operator(stores: Stores, surroundings: Surroundings, after_pass: Callable[[Reaper], None]) -> Operator:
+        reaper = Reaper(
+            records=stores.records,
+            leases=stores.leases,
+            locations=stores.locations,
+            lease_duration_seconds=world.lease_seconds,
+            grace_period_seconds=world.grace_seconds,
+            storage_period_seconds=0.2,
+            monotonic=time.monotonic,
+            log=structlog.get_logger(),
+            surroundings=surroundings,
+        )
+        pace = Pace(0.2, 1)
+        operators.append(
+            Operator(reaper, pace, monotonic=time.monotonic, log=structlog.get_logger(), after_pass=after_pass)
+        )
+        return operators[0]
+
+    settings = ReapSettings.model_validate({"records": "kubernetes", "lease_duration": f"{world.lease_seconds}s"})
+    stores = Stores(world.records, world.leases, locations, world.connection)
+    thread = threading.Thread(
+        target=operate,
+        args=[world.connection],
+        kwargs={
+            "stores": stores,
+            "settings": settings,
+            "surroundings": Surroundings(),
+            "new_operator": new_operator,
+            "run": Operator.run,
+        },
+        daemon=True,
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        operators[0].stop()
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_a_location_that_cannot_be_removed_is_seen_in_status_and_events_and_stops_no_other(
+    new_world: Callable[..., Any], wait_until: WaitUntil
+) -> None:
+    world = new_world()
+    locations = LocationsThatRefuseToMove(world.root, root_ids=world.root_ids)
+    gateway = world.start_gateway("alive")
+    kept = world.start_session("alive")
+    stored = world.start_session()
+    update(world.records, stored.record.name, ended)
+    with operating(world, locations):
+        wait_until(
+            lambda: world.conditions(stored).get("LocationRemoved") == ("False", "RemovalFailed"),
+            "the status says that it failed",
+        )
+        wait_until(lambda: "Attempt 3" in world.message(stored, "LocationRemoved"), "and how often")
+        assert "Permission denied" in world.message(stored, "LocationRemoved")
+        wait_until(lambda: world.notes("RemovalFailed"), "an Event says it")
+        assert world.notes("RemovalFailed")[0][0] == f"lodge-{stored.record.name}"
+        assert world.records.read(stored.record.name).record.phase is Phase.ENDING
+        locations.is_right = True
+        wait_until(lambda: world.is_gone(stored), "the session is gone")
+    assert world.is_there(kept)
+    assert world.leader_lease().spec.holder_identity is None, "the lease was given back"
+    gateway.die()

@@ -1,0 +1,125 @@
+"""Records from a cache that may be wrong (guarantees: reaper.cached_records)."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from reaper.cached_records import SETTLING_SECONDS, CachedRecords
+from workspace.records import RecordsEvent, RecordsListed, RecordsUnavailableError, RecordsUnreachable
+
+RESYNC_SECONDS = 100.0
+WaitUntil = Callable[..., None]
+
+
+class FaultyWatch:
+    """The records of a world whose watch tells what they were when it began, and then what the test says."""
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        self.list = world.records.list
+        self.told = 0
+        self._next: list[RecordsEvent] = []
+        self._changed = threading.Condition()
+
+    def tell(self, event: RecordsEvent) -> None:
+        with self._changed:
+            self._next.append(event)
+            self._changed.notify()
+
+    def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
+        self.told += 1
+        yield RecordsListed(tuple(self.list()))
+        while not stop.is_set():
+            with self._changed:
+                self._changed.wait(0.05)
+                events, self._next = self._next, []
+            yield from events
+
+
+@pytest.fixture
+def faulty(world: Any) -> FaultyWatch:
+    return FaultyWatch(world)
+
+
+@pytest.fixture
+def cached(world: Any, faulty: FaultyWatch) -> Iterator[CachedRecords]:
+    found = CachedRecords(
+        faulty,  # type: ignore[arg-type]  # lists and watches
+        resync_seconds=RESYNC_SECONDS,
+        monotonic=lambda: world.now_seconds,
+        log=structlog.get_logger(),
+    )
+    with found.kept(lambda: None):
+        found.wait_until_known(30)
+        yield found
+
+
+def test_what_the_watch_told_is_read_without_asking_the_storage(world: Any, cached: CachedRecords) -> None:
+    assert cached.read() == []
+    world.start_session()
+    assert cached.read() == []
+
+
+def test_guarantee_1_a_cache_that_is_not_current_is_not_read(
+    cached: CachedRecords, faulty: FaultyWatch, wait_until: WaitUntil
+) -> None:
+    def is_refused() -> bool:
+        try:
+            cached.read()
+        except RecordsUnavailableError as error:
+            return str(error) == "the server is away"
+        return False
+
+    faulty.tell(RecordsUnreachable("the server is away"))
+    wait_until(is_refused, "it is refused")
+    faulty.tell(RecordsListed(()))
+    wait_until(lambda: not is_refused(), "it is read again")
+
+
+def test_guarantee_2_all_records_are_read_from_their_storage_once_in_each_period(
+    world: Any, cached: CachedRecords
+) -> None:
+    stored = world.start_session()
+    world.now_seconds += RESYNC_SECONDS
+    assert cached.read() == [stored]
+    assert cached.read() == []
+
+
+def test_guarantee_3_a_cache_that_does_not_make_a_difference_good_is_given_up(
+    world: Any, cached: CachedRecords, faulty: FaultyWatch, wait_until: WaitUntil
+) -> None:
+    stored = world.start_session()
+    world.now_seconds += RESYNC_SECONDS
+    cached.read()
+    world.now_seconds += SETTLING_SECONDS
+    with (
+        structlog.testing.capture_logs() as logs,
+        pytest.raises(RecordsUnavailableError, match="missed the change of 1"),
+    ):
+        cached.read()
+    assert [log["event"] for log in logs] == ["record_cache_distrusted"]
+    wait_until(lambda: faulty.told == 2, "a new watch lists everything")
+    wait_until(lambda: _is_read(cached, [stored]), "the new cache is read")
+
+
+def test_guarantee_3_a_cache_that_was_only_late_is_trusted(
+    world: Any, cached: CachedRecords, faulty: FaultyWatch, wait_until: WaitUntil
+) -> None:
+    stored = world.start_session()
+    world.now_seconds += RESYNC_SECONDS
+    cached.read()
+    faulty.tell(RecordsListed((stored,)))
+    wait_until(lambda: cached.read() == [stored], "the watch has told")
+    world.now_seconds += SETTLING_SECONDS
+    assert cached.read() == [stored]
+    assert faulty.told == 1
+
+
+def _is_read(cached: CachedRecords, records: list[Any]) -> bool:
+    try:
+        return cached.read() == records
+    except RecordsUnavailableError:
+        return False

@@ -1,0 +1,182 @@
+"""The loop and the threads around a reaper, in real time (guarantees: reaper.operator)."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import pytest
+import structlog
+
+import reaper.operator
+from reaper.operator import Operator, Pace
+from reaper.reaper import Surroundings
+from workspace.records import Phase, SessionUuid
+from workspace.roots import HomeMovedError, RootUnavailableError
+
+ORPHAN = SessionUuid("00000000-0000-4000-8000-000000000001")
+OTHER = SessionUuid("00000000-0000-4000-8000-000000000002")
+DEADLINE_SECONDS = 30
+LONG_SECONDS = 1000.0
+
+WaitUntil = Callable[..., None]
+
+
+def an_operator(world: Any, *, period_seconds: float = 0.05, removals: int = 1, **parts: Any) -> Operator:
+    world.reaper = world.new_reaper(monotonic=time.monotonic, storage_period_seconds=period_seconds, **parts)
+    pace = Pace(period_seconds, removals)
+    return Operator(world.reaper, pace, monotonic=time.monotonic, log=structlog.get_logger())
+
+
+@contextmanager
+def running(operator: Operator) -> Iterator[list[bool]]:
+    """Runs it for the time of the block; the list gets what ``run`` returns."""
+    results = list[bool]()
+    thread = threading.Thread(target=lambda: results.append(operator.run()), daemon=True)
+    thread.start()
+    try:
+        yield results
+    finally:
+        operator.stop()
+        thread.join(DEADLINE_SECONDS)
+        assert not thread.is_alive()
+
+
+def test_guarantee_1_a_pass_begins_soon_after_it_is_told_to_look(world: Any, wait_until: WaitUntil) -> None:
+    operator = an_operator(world, period_seconds=LONG_SECONDS)
+    with running(operator) as results:
+        wait_until(operator.has_looked, "the first pass")
+        stored = world.start_session(phase=Phase.ENDING)
+        operator.look_soon()
+        wait_until(lambda: not world.records.list(), "the session is ended")
+        wait_until(lambda: not world.locations.trash(), "its files are gone")
+    assert results == [True]
+    assert not world.locations.path(stored.record.session_uuid).exists()
+
+
+def test_guarantee_1_a_pass_begins_when_a_lease_may_have_lapsed(world: Any, wait_until: WaitUntil) -> None:
+    operator = an_operator(world, period_seconds=LONG_SECONDS, lease_duration_seconds=0.3, grace_period_seconds=0.3)
+    world.start_session("dead")
+    with running(operator):
+        wait_until(lambda: not world.records.list(), "the session is ended")
+
+
+def test_guarantee_1_a_thousand_changes_are_no_thousand_passes(world: Any, wait_until: WaitUntil) -> None:
+    operator = an_operator(world, period_seconds=LONG_SECONDS)
+    with mock.patch.object(world.reaper, "decide", wraps=world.reaper.decide) as deciding, running(operator):
+        wait_until(operator.has_looked, "the first pass")
+        begun = time.monotonic()
+        while time.monotonic() - begun < 1.0:
+            operator.look_soon()
+        assert deciding.call_count <= 15
+
+
+def test_guarantee_2_the_loop_goes_on_after_an_unexpected_error(world: Any, wait_until: WaitUntil) -> None:
+    operator = an_operator(world)
+    stored = world.start_session(phase=Phase.ENDING)
+    deciding = world.reaper.decide
+    failures = iter([RuntimeError("unexpected")])
+
+    def fail_once() -> Any:
+        for failure in failures:
+            raise failure
+        return deciding()
+
+    with (
+        structlog.testing.capture_logs() as logs,
+        mock.patch.object(world.reaper, "decide", side_effect=fail_once),
+        running(operator),
+    ):
+        wait_until(lambda: not world.is_there(stored), "the session is ended")
+    assert logs[0]["event"] == "reaper_pass_failed"
+    assert logs[0]["exc_info"]
+
+
+def test_a_home_that_moved_ends_the_loop(world: Any) -> None:
+    operator = an_operator(world)
+    with (
+        mock.patch.object(world.locations, "list", side_effect=HomeMovedError("elsewhere")),
+        pytest.raises(HomeMovedError),
+    ):
+        operator.run()
+
+
+def test_one_that_was_told_to_stop_before_it_runs_does_nothing(world: Any) -> None:
+    operator = an_operator(world)
+    stored = world.start_session(phase=Phase.ENDING)
+    operator.stop()
+    assert operator.run()
+    assert world.is_there(stored)
+
+
+def test_what_takes_long_holds_up_nothing_else(world: Any, wait_until: WaitUntil) -> None:
+    """One thread purges, and the purge of one location does not end before all else is done."""
+    operator = an_operator(world, grace_period_seconds=0.1)
+    world.make_location(ORPHAN)
+    world.locations.set_aside(ORPHAN)
+    go_on, purge = threading.Event(), world.locations.purge
+
+    def slow(entry: str, should_stop: Callable[[], bool]) -> bool:
+        assert go_on.wait(DEADLINE_SECONDS)
+        return bool(purge(entry, should_stop))
+
+    with mock.patch.object(world.locations, "purge", side_effect=slow), running(operator):
+        wait_until(lambda: world.reaper.purges.counts() == (0, 1), "the purge has begun")
+        world.start_session(phase=Phase.ENDING)
+        other = world.make_location(OTHER)
+        wait_until(lambda: not world.records.list() and not other.exists(), "the others are removed")
+        go_on.set()
+        wait_until(lambda: not world.locations.trash(), "all is purged")
+
+
+def test_guarantee_3_it_says_whether_something_goes_on_in_the_background(
+    world: Any, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reaper.operator, "HAND_OVER_SECONDS", 0.2)
+    go_on = threading.Event()
+    released = threading.Event()
+
+    def hang(record: object) -> None:
+        released.set()
+        go_on.wait(DEADLINE_SECONDS)
+
+    operator = an_operator(world, surroundings=Surroundings(release=hang))
+    stored = world.start_session(phase=Phase.ENDING)
+    with running(operator) as results:
+        assert released.wait(DEADLINE_SECONDS)
+    assert results == [False]
+    go_on.set()
+    wait_until(lambda: world.reaper.ends.counts() == (0, 0), "the step in hand ends")
+    assert world.is_there(stored), "and no other follows"
+
+
+def test_one_that_cannot_read_its_storage_for_long_is_unfit_to_lead(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = an_operator(world)
+    assert operator.is_fit()
+    with mock.patch.object(world.locations, "list", side_effect=RootUnavailableError("not mounted")):
+        world.reaper.decide()
+    assert operator.is_fit(), "not at once"
+    monkeypatch.setattr(reaper.operator, "STUCK_SECONDS", 0.0)
+    assert not operator.is_fit()
+    world.reaper.decide()
+    assert operator.is_fit()
+
+
+def test_one_whose_pass_does_not_end_is_stuck_and_unfit_to_lead(
+    world: Any, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = an_operator(world)
+    go_on = threading.Event()
+    hanging = mock.patch.object(
+        world.locations, "list", side_effect=lambda: go_on.wait(DEADLINE_SECONDS) and frozenset()
+    )
+    with hanging, running(operator):
+        monkeypatch.setattr(reaper.operator, "STUCK_SECONDS", 0.1)
+        wait_until(operator.is_stuck, "it is stuck")
+        assert not operator.is_fit()
+        go_on.set()
+        wait_until(lambda: not operator.is_stuck(), "it is free again")

@@ -1,0 +1,288 @@
+"""What a reaper does with what it is told beside records, leases and locations (guarantees: reaper.reaper).
+
+Leases last ten seconds, the grace period five; see ``World``.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import structlog
+
+from reaper.lookout import Hosts
+from reaper.mass_expiry import MassExpiryRule
+from reaper.reaper import Surroundings
+from reaper.reports import ActionFailed, HeldBack, Report, SessionReaped, WentOn
+from workspace.records import Phase, ReplicaId, SessionRecord, SessionUuid, StoredRecord, TableState, TableUuid
+from workspace.roots import RootUnavailableError
+from workspace.sessions import update, with_table
+
+LEASE_SECONDS, GRACE_SECONDS = 10, 5
+ORPHAN = SessionUuid("00000000-0000-4000-8000-000000000001")
+DEADLINE_SECONDS = 30
+
+
+def events_of(logs: Sequence[Any]) -> list[str]:
+    return [log["event"] for log in logs]
+
+
+class OldRecords:
+    """Reads records as they were when it was told to remember them."""
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        self.remembered: Sequence[StoredRecord] | None = None
+
+    def remember(self) -> None:
+        self.remembered = self.world.records.list()
+
+    def __call__(self) -> Sequence[StoredRecord]:
+        return self.world.records.list() if self.remembered is None else self.remembered
+
+
+def test_guarantee_2_a_session_that_old_records_do_not_show_keeps_its_location(world: Any) -> None:
+    old = OldRecords(world)
+    world.reaper = world.new_reaper(surroundings=Surroundings(read_records=old))
+    old.remember()
+    stored = world.start_session("alive")
+    orphan = world.make_location(ORPHAN)
+    world.passes(GRACE_SECONDS + 20, "alive")
+    assert world.is_there(stored)
+    assert not orphan.exists(), "what no record names goes all the same"
+
+
+def test_guarantee_2_a_table_that_old_records_do_not_show_keeps_its_directory(world: Any) -> None:
+    old = OldRecords(world)
+    world.reaper = world.new_reaper(surroundings=Surroundings(read_records=old))
+    stored = world.start_session("alive")
+    world.passes(1, "alive")
+    old.remember()
+    new = TableUuid("00000000-0000-4000-8000-0000000000bb")
+    table = replace(stored.record.tables[0], name="new", uuid=new, parts=(new,), state=TableState.READY)
+    update(world.records, stored.record.name, lambda record: with_table(record, table))
+    directory = world.locations.path(stored.record.session_uuid) / new
+    directory.mkdir()
+    world.passes(GRACE_SECONDS + 20, "alive")
+    assert directory.exists()
+
+
+def test_old_records_are_asked_about_only_when_something_is_to_be_removed_for_want_of_one(world: Any) -> None:
+    world.start_session("alive")
+    world.reaper = world.new_reaper(surroundings=Surroundings(read_records=OldRecords(world)))
+    world.passes(1, "alive")
+    with mock.patch.object(world.records, "list", wraps=world.records.list) as listing:
+        world.reaper = world.new_reaper(surroundings=Surroundings(read_records=lambda: ()))
+        world.passes(GRACE_SECONDS, "alive")
+        assert not listing.called
+        world.passes(2, "alive")
+        assert listing.called
+
+
+def test_one_that_may_not_act_looks_on_and_goes_on_at_once_when_it_may(world: Any) -> None:
+    may_act = [False]
+    world.reaper = world.new_reaper(surroundings=Surroundings(may_act=lambda: may_act[0]))
+    stored = world.start_session("dead")
+    orphan = world.make_location(ORPHAN)
+    with structlog.testing.capture_logs() as logs:
+        world.passes(100)
+    assert not logs
+    assert world.is_there(stored)
+    may_act[0] = True
+    world.passes(1)
+    assert not world.is_there(stored)
+    assert not orphan.exists()
+
+
+def test_a_session_is_released_at_its_backend_once_it_is_ending_and_before_its_location_goes(world: Any) -> None:
+    seen = list[tuple[Phase, bool]]()
+
+    def release(record: SessionRecord) -> None:
+        seen.append((world.records.read(record.name).record.phase, world.locations.path(record.session_uuid).exists()))
+
+    world.reaper = world.new_reaper(surroundings=Surroundings(release=release))
+    stored = world.start_session("dead")
+    world.passes(LEASE_SECONDS + GRACE_SECONDS + 3)
+    assert seen == [(Phase.ENDING, True)]
+    assert not world.is_there(stored)
+
+
+def test_one_that_is_told_to_stop_while_it_ends_a_session_leaves_the_rest_to_the_next(world: Any) -> None:
+    world.reaper = world.new_reaper(surroundings=Surroundings(release=lambda record: world.reaper.stop()))
+    stored = world.start_session("dead")
+    world.passes(LEASE_SECONDS + GRACE_SECONDS + 3)
+    assert world.records.read(stored.record.name).record.phase is Phase.ENDING
+    assert world.is_there(stored)
+    world.reaper = world.new_reaper()
+    world.passes(GRACE_SECONDS + 2)
+    assert not world.is_there(stored)
+
+
+def test_hosts_speed_up_what_the_lease_would_find(world: Any) -> None:
+    told = [Hosts()]
+    world.reaper = world.new_reaper(surroundings=Surroundings(hosts=lambda: told[0]))
+    ended, doubted = world.start_session("ended"), world.start_session("doubted")
+    world.passes(1, "ended", "doubted")
+    told[0] = Hosts(ended=frozenset({ReplicaId("ended")}), doubted=frozenset({ReplicaId("doubted")}))
+    world.passes(GRACE_SECONDS)
+    assert world.is_there(ended)
+    world.passes(1)
+    assert not world.is_there(ended)
+    assert world.is_there(doubted)
+    world.passes(LEASE_SECONDS - GRACE_SECONDS - 1)
+    assert not world.is_there(doubted), "the grace period ran beside the lease"
+
+
+class RequestedEnds:
+    """Reads records of which some are asked to be deleted."""
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        self.names = set[str]()
+
+    def __call__(self) -> Sequence[StoredRecord]:
+        found = self.world.records.list()
+        return [replace(one, is_deletion_requested=one.record.name in self.names) for one in found]
+
+
+def test_a_session_whose_end_is_asked_for_is_ended_with_that_reason(world: Any) -> None:
+    requests = RequestedEnds(world)
+    world.reaper = world.new_reaper(surroundings=Surroundings(read_records=requests))
+    unheld, held = world.start_session(), world.start_session("alive")
+    requests.names |= {unheld.record.name, held.record.name}
+    with structlog.testing.capture_logs() as logs:
+        world.passes(1, "alive")
+        assert not world.is_there(unheld)
+        assert world.is_there(held)
+        world.passes(GRACE_SECONDS, "alive")
+    assert not world.is_there(held)
+    assert {log["reason"] for log in logs if log["event"] == "session_reaped"} == {"deletion_requested"}
+
+
+def test_guarantee_4_a_mass_expiry_is_told_once_and_waits_for_its_token(world: Any) -> None:
+    confirmation, reports = list[str](), list[Report]()
+    world.reaper = world.new_reaper(
+        surroundings=Surroundings(
+            mass_expiry=MassExpiryRule(share=0.5, minimum_sessions=3, grace_period_seconds=GRACE_SECONDS),
+            confirmation=lambda: confirmation[0] if confirmation else None,
+            report=reports.append,
+        )
+    )
+    sessions = [world.start_session("dead") for _ in range(3)]
+    with structlog.testing.capture_logs() as logs:
+        world.passes(200)
+    assert all(map(world.is_there, sessions))
+    assert events_of(logs) == ["reaper_held_back"]
+    assert (logs[0]["kind"], logs[0]["sessions"], logs[0]["of_sessions"]) == ("mass_expiry", 3, 3)
+    assert world.reaper.holds.reasons["mass_expiry"] == logs[0]["reason"]
+    assert [report.kind for report in reports if isinstance(report, HeldBack)] == ["mass_expiry"]
+    confirmation.append("wrong")
+    world.passes(1)
+    assert all(map(world.is_there, sessions))
+    confirmation[0] = logs[0]["confirm_with"]
+    with structlog.testing.capture_logs() as logs:
+        world.passes(1)
+    assert not any(map(world.is_there, sessions))
+    assert "mass_expiry_confirmed" in events_of(logs)
+    assert [report.kind for report in reports if isinstance(report, WentOn)] == ["mass_expiry"]
+
+
+def test_guarantee_4_ends_that_wait_in_the_queue_are_held_as_well(world: Any) -> None:
+    world.reaper = world.new_reaper(
+        surroundings=Surroundings(mass_expiry=MassExpiryRule(share=0.5, minimum_sessions=2))
+    )
+    first = [world.start_session("first") for _ in range(2)]
+    others = [world.start_session("second") for _ in range(2)]
+    world.reaper.decide()
+    for _ in range(LEASE_SECONDS + GRACE_SECONDS):
+        world.now_seconds += 1
+        world.leases.renew(ReplicaId("second"))
+        world.reaper.decide()
+    assert world.reaper.ends.counts()[0] >= 2, "the first two wait to be ended"
+    world.now_seconds += LEASE_SECONDS
+    world.reaper.decide()
+    world.reaper.ends.run_waiting()
+    assert all(map(world.is_there, [*first, *others]))
+
+
+def test_what_holds_it_back_is_told_when_it_begins_and_when_it_is_over(world: Any) -> None:
+    error = RootUnavailableError("The root is another file system.")
+    with structlog.testing.capture_logs() as logs:
+        with mock.patch.object(world.locations, "list", side_effect=error):
+            world.passes(10)
+            assert world.reaper.holds.reasons == {"root": "The root is another file system."}
+        with mock.patch.object(world.locations, "trash", side_effect=PermissionError(13, "Permission denied")):
+            world.passes(10)
+            assert world.reaper.holds.reasons.keys() == {"root", "storage"}
+        world.passes(10)
+    assert not world.reaper.holds.reasons
+    assert events_of(logs) == ["reaper_held_back", "reaper_held_back", "reaper_went_on", "reaper_went_on"]
+
+
+def test_a_location_that_cannot_be_removed_is_tried_again_less_and_less_often_and_told_of(world: Any) -> None:
+    reports = list[Report]()
+    world.reaper = world.new_reaper(surroundings=Surroundings(report=reports.append))
+    stored = world.start_session("dead")
+    with mock.patch.object(world.locations, "set_aside", side_effect=PermissionError(13, "Permission denied")):
+        world.passes(LEASE_SECONDS + GRACE_SECONDS + 200)
+    failures = [report for report in reports if isinstance(report, ActionFailed)]
+    assert 8 <= len(failures) <= 12
+    assert {failure.action for failure in failures} == {"end_session"}
+    assert failures[0].stored is not None
+    assert failures[0].stored.record.session_uuid == stored.record.session_uuid
+    assert world.reaper.ends.failures()[stored.record.session_uuid].attempts == len(failures)
+    world.passes(60)
+    assert not world.is_there(stored)
+    assert any(isinstance(report, SessionReaped) for report in reports)
+
+
+def test_locations_are_listed_no_more_often_than_the_storage_period_says(world: Any) -> None:
+    world.reaper = world.new_reaper(storage_period_seconds=10.0)
+    stored = world.start_session(phase=Phase.ENDING)
+    with mock.patch.object(world.locations, "list", wraps=world.locations.list) as listing:
+        world.passes(25)
+    assert listing.call_count == 3
+    assert not world.is_there(stored), "records are read at each pass"
+
+
+def test_what_was_done_since_the_locations_were_listed_is_not_done_again(world: Any) -> None:
+    world.reaper = world.new_reaper(storage_period_seconds=10.0)
+    world.make_location(ORPHAN)
+    with mock.patch.object(world.locations, "set_aside", wraps=world.locations.set_aside) as setting_aside:
+        summaries = world.passes(60)
+    assert [session for summary in summaries for session in summary.orphans] == [ORPHAN]
+    assert setting_aside.call_count == 1
+    assert sum(summary.purged for summary in summaries) == 1
+
+
+@pytest.fixture
+def purging(world: Any) -> Callable[..., Any]:
+    """Takes the place of the purge: waits until it is told to stop, or the test lets it go on."""
+    go_on = threading.Event()
+
+    def purge(entry: str, should_stop: Callable[[], bool]) -> bool:
+        while not (stops := should_stop()) and not go_on.wait(0.01):
+            pass
+        return not stops
+
+    purge.go_on = go_on  # type: ignore[attr-defined]
+    return purge
+
+
+def test_a_purge_leaves_off_when_the_reaper_is_told_to_stop(
+    world: Any, purging: Callable[..., Any], tmp_path: Path
+) -> None:
+    world.make_location(ORPHAN)
+    world.locations.set_aside(ORPHAN)
+    with mock.patch.object(world.locations, "purge", side_effect=purging):
+        world.reaper.decide()
+        thread = threading.Thread(target=world.reaper.purges.run_waiting)
+        thread.start()
+        world.reaper.stop()
+        thread.join(DEADLINE_SECONDS)
+    assert not thread.is_alive()
+    assert world.locations.trash()
+    assert not world.reaper.purges.failures(), "to leave off is no failure"

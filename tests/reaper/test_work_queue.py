@@ -1,0 +1,146 @@
+"""Work that waits, by key (guarantees: reaper.work_queue)."""
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from reaper.work_queue import WorkKey, WorkQueue
+
+A, B = WorkKey("a"), WorkKey("b")
+DEADLINE_SECONDS = 30
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.now_seconds
+
+
+def a_queue(clock: Clock, may_run: Callable[[], bool] = lambda: True) -> WorkQueue:
+    return WorkQueue(monotonic=clock, log=structlog.get_logger(), longest_delay_seconds=4.0, may_run=may_run)
+
+
+def test_what_waits_is_done_in_the_order_in_which_it_was_offered() -> None:
+    queue, done = a_queue(Clock()), list[str]()
+    for name in "abc":
+        queue.offer(WorkKey(name), lambda name=name: done.append(name) is None)
+    queue.offer(A, lambda: done.append("a again") is None)
+    queue.run_waiting()
+    assert done == ["a again", "b", "c"], "what is offered anew takes the place of what waited"
+
+
+def test_guarantee_1_what_is_offered_while_it_runs_is_ignored() -> None:
+    queue, done = a_queue(Clock()), list[str]()
+
+    def work() -> bool:
+        queue.offer(A, lambda: done.append("again") is None)
+        assert not queue.is_ready(A)
+        return done.append("once") is None
+
+    queue.offer(A, work)
+    queue.run_waiting()
+    assert done == ["once"]
+
+
+def test_guarantee_1_threads_do_different_keys_at_once_and_the_same_key_one_after_the_other() -> None:
+    queue, both = a_queue(Clock()), threading.Barrier(2)
+    for key in (A, B):
+        queue.offer(key, lambda: both.wait(DEADLINE_SECONDS) >= 0)
+    threads = [threading.Thread(target=queue.run_next, args=[0]) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_SECONDS)
+    assert queue.counts() == (0, 0)
+    assert queue.done_since(0.0) == {A, B}
+
+
+def test_guarantee_2_work_that_fails_waits_twice_as_long_each_time_up_to_a_limit() -> None:
+    clock, attempts = Clock(), list[float]()
+    queue = a_queue(clock)
+
+    def fail() -> bool:
+        attempts.append(clock())
+        return False
+
+    while clock.now_seconds < 20:
+        queue.offer(A, fail)
+        queue.run_waiting()
+        clock.now_seconds += 0.25
+    assert attempts == [0, 0.5, 1.5, 3.5, 7.5, 11.5, 15.5, 19.5]
+    assert queue.failures()[A].attempts == len(attempts)
+    assert queue.retry_seconds() == 23.5
+
+
+def test_guarantee_2_a_success_makes_earlier_failures_forgotten() -> None:
+    clock = Clock()
+    queue = a_queue(clock)
+    queue.offer(A, lambda: False)
+    queue.run_waiting()
+    clock.now_seconds = 1.0
+    queue.offer(A, lambda: True)
+    queue.run_waiting()
+    assert not queue.failures()
+    assert queue.retry_seconds() == float("inf")
+
+
+def test_guarantee_2_failures_of_what_nobody_offers_any_more_are_forgotten() -> None:
+    clock = Clock()
+    queue = a_queue(clock)
+    queue.offer(A, lambda: False)
+    queue.run_waiting()
+    clock.now_seconds = 100.0
+    queue.offer(B, lambda: True)
+    queue.run_waiting()
+    assert not queue.failures()
+
+
+def test_guarantee_3_an_unexpected_error_fails_what_raised_it_and_nothing_else() -> None:
+    queue, done = a_queue(Clock()), list[str]()
+
+    def fail() -> bool:
+        raise RuntimeError("unexpected")
+
+    queue.offer(A, fail)
+    queue.offer(B, lambda: done.append("b") is None)
+    with structlog.testing.capture_logs() as logs:
+        queue.run_waiting()
+    assert done == ["b"]
+    assert queue.failures().keys() == {A}
+    assert [(log["event"], log["key"]) for log in logs] == [("reaper_work_failed", A)]
+
+
+def test_guarantee_4_what_waits_is_dropped_once_it_may_not_run() -> None:
+    may_run, done = [True], list[str]()
+    queue = a_queue(Clock(), lambda: may_run[0])
+    queue.offer(A, lambda: done.append("a") is None)
+    may_run[0] = False
+    queue.run_waiting()
+    may_run[0] = True
+    queue.run_waiting()
+    assert not done
+
+
+def test_what_nobody_wants_any_more_is_dropped() -> None:
+    queue, done = a_queue(Clock()), list[str]()
+    for key in (A, B):
+        queue.offer(key, lambda key=key: done.append(key) is None)
+    queue.retain({B})
+    queue.run_waiting()
+    assert done == [B]
+
+
+def test_who_waits_for_work_is_woken_by_it_and_who_waits_for_the_end_by_that() -> None:
+    queue, go_on = a_queue(Clock()), threading.Event()
+    thread = threading.Thread(target=queue.run_next, args=[DEADLINE_SECONDS])
+    thread.start()
+    queue.offer(A, lambda: go_on.wait(DEADLINE_SECONDS))
+    while queue.counts() != (0, 1):
+        threading.Event().wait(0.001)
+    assert not queue.wait_until_idle(0.01)
+    go_on.set()
+    assert queue.wait_until_idle(DEADLINE_SECONDS)
+    thread.join(DEADLINE_SECONDS)

@@ -110,18 +110,20 @@ def test_what_a_killed_gateway_was_writing_is_undone_while_its_session_lives_on(
     assert other.table("kept").collect()[0][0] == 1
 
 
-def test_a_backend_killed_in_the_middle_leaves_no_name_and_no_file(
-    start_lodge, spark_process_in, connect, wait_until, tmp_path
-):
+def test_a_backend_killed_in_the_middle_leaves_no_name_and_no_file(start_lodge, spark_process_in, wait_until, tmp_path):
     backend = spark_process_in(tmp_path)
     gateway = start_lodge(*TIMES, "--session-idle-timeout", "2s", backend=backend.address, reaper="--reaper")
-    spark = connect(gateway)
-    running = Running(spark, f"create temporary table t as {slow(milliseconds=1000)}")
-    wait_until(lambda: writes_begun(gateway), "the write has begun")
-    backend.process.kill()
+    request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()), operation_id=str(uuid.uuid4()))
+    request.request_options.add().reattach_options.reattachable = True
+    request.plan.command.sql_command.input.sql.query = f"create temporary table t as {slow(milliseconds=1000)}"
+    with grpc.insecure_channel(gateway.target) as channel:
+        stream = base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request)
+        wait_until(lambda: writes_begun(gateway), "the write has begun")
+        backend.process.kill()
+        with pytest.raises(grpc.RpcError, match="LODGE_BACKEND_LOST") as raised:
+            list(stream)
+        assert raised.value.code() is grpc.StatusCode.INTERNAL  # no client tries that again by itself
     wait_until(lambda: not tables_on_disk(gateway), "the files are gone")
-    assert "LODGE_BACKEND_LOST" in str(running.join())
-    spark.client.close()
     wait_until(lambda: not gateway.locations() and not gateway.records(), "nothing is left")
     assert "Traceback" not in gateway.log()
 

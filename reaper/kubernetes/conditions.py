@@ -97,6 +97,8 @@ def conditions_of(
         failed: What could not be removed of it lately.
         before: Its conditions up to now; those stay of which nothing is known.
     """
+    if stored.record.phase is Phase.ENDING and failed is None:
+        return before  # it will be gone before anybody could read that
     now = dict(before)
     is_waiting = stored.record.session_uuid in held
     now["Owned"] = owned(stored, look, is_held_for_confirmation=is_waiting)

@@ -65,7 +65,7 @@ def conditions(
         (a_stored(), {}, ("False", "NoHolder")),
         (a_stored(A), {"lost": frozenset({A}), "held": frozenset({SESSION})}, ("False", "MassExpiry")),
         (replace(a_stored(A), is_deletion_requested=True), {}, ("False", "DeletionRequested")),
-        (a_stored(A, phase=Phase.ENDING), {}, ("False", "Ending")),
+        (a_stored(A, phase=Phase.ENDING), {"failed": FailedRemoval("change_record", "", 1)}, ("False", "Ending")),
     ],
 )
 def test_owned_says_who_holds_the_session_or_why_it_goes(
@@ -74,6 +74,11 @@ def test_owned_says_who_holds_the_session_or_why_it_goes(
     found = conditions(stored, **parts)
     assert found.keys() == {"Owned"}
     assert (found["Owned"].status, found["Owned"].reason) == owned
+
+
+def test_of_a_session_that_ends_without_trouble_nothing_is_written() -> None:
+    known = conditions(a_stored(A))
+    assert conditions(a_stored(A, phase=Phase.ENDING), before=known) == known
 
 
 def test_what_is_not_known_any_more_stays_as_it_was() -> None:

@@ -1,0 +1,14 @@
+{{/* The configuration file of `lodge serve` and `lodge reap`. */}}
+{{- define "lodge.config" -}}
+{{- $decided := dict
+  "backend" .Values.backend.addresses
+  "instance" (include "lodge.fullname" .)
+  "listen" (printf "0.0.0.0:%d" (int .Values.gateway.port))
+  "metrics_listen" (printf "0.0.0.0:%d" (int .Values.reaper.metricsPort))
+  "namespace" .Release.Namespace
+  "reaper" false
+  "records" "kubernetes"
+  "workspace" .Values.workspaces
+-}}
+{{- toYaml (merge $decided .Values.config) -}}
+{{- end -}}

@@ -1,0 +1,53 @@
+{{/* The name of all objects, and Lodge's own `instance`: of 40 characters at most, as that setting is. */}}
+{{- define "lodge.fullname" -}}
+{{- $name := .Release.Name -}}
+{{- if not (contains .Chart.Name $name) }}{{ $name = printf "%s-%s" $name .Chart.Name }}{{ end -}}
+{{- default $name .Values.fullnameOverride | replace "." "-" | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* What a component's objects, or all, are found by: it never changes. The instance is what Lodge labels its own records
+     and leases with, so that one selector finds everything. Takes a dict: root, and component unless it is of all. */}}
+{{- define "lodge.selector" -}}
+app.kubernetes.io/name: {{ .root.Chart.Name }}
+app.kubernetes.io/instance: {{ include "lodge.fullname" .root | quote }}
+{{- with .component }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* Labels and annotations of an object; the chart's own win. Takes a dict: root, and optionally component, labels,
+     annotations. */}}
+{{- define "lodge.metadata" -}}
+{{- $own := include "lodge.selector" . | fromYaml -}}
+{{- $release := dict
+  "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-")
+  "app.kubernetes.io/version" .root.Chart.AppVersion
+  "app.kubernetes.io/managed-by" .root.Release.Service
+-}}
+labels:
+  {{- toYaml (merge $own $release (.labels | default dict) .root.Values.labels) | nindent 2 }}
+{{- with merge (dict) (.annotations | default dict) .root.Values.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Takes a dict: root, component. */}}
+{{- define "lodge.serviceAccountName" -}}
+{{- $given := (get .root.Values .component).serviceAccount -}}
+{{- $own := printf "%s-%s" (include "lodge.fullname" .root) .component -}}
+{{- default (ternary $own "default" $given.create) $given.name -}}
+{{- end -}}
+
+{{- define "lodge.image" -}}
+{{- with .Values.image -}}
+{{- if .digest }}{{ printf "%s@%s" .repository .digest }}{{ else }}{{ printf "%s:%s" .repository (default $.Chart.AppVersion .tag) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The name of the volume's claim; empty without one. */}}
+{{- define "lodge.claim" -}}
+{{- with .Values.volume -}}
+{{- if .existingClaim }}{{ .existingClaim }}{{ else if .create }}{{ include "lodge.fullname" $ }}-workspace{{ end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,111 @@
+{{/* What the pods of gateway and reaper have in common. All take a dict: root, component. */}}
+
+{{/* Nothing of the chart's version, so that pods are not replaced for its sake. */}}
+{{- define "lodge.podMetadata" -}}
+{{- $own := get .root.Values .component -}}
+{{- $checksum := dict "checksum/config" (include "lodge.config" .root | sha256sum) -}}
+labels:
+  {{- toYaml (merge (include "lodge.selector" . | fromYaml) $own.podLabels .root.Values.labels) | nindent 2 }}
+annotations:
+  {{- toYaml (merge $checksum $own.podAnnotations .root.Values.annotations) | nindent 2 }}
+{{- end -}}
+
+{{/* The pod's specification beside its container. */}}
+{{- define "lodge.podSpec" -}}
+{{- $own := get .root.Values .component -}}
+serviceAccountName: {{ include "lodge.serviceAccountName" . }}
+automountServiceAccountToken: true
+enableServiceLinks: false
+terminationGracePeriodSeconds: {{ $own.terminationGracePeriodSeconds }}
+securityContext:
+  {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $own.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if $own.topologySpreadConstraints }}
+{{- $selector := dict "labelSelector" (dict "matchLabels" (include "lodge.selector" . | fromYaml)) }}
+topologySpreadConstraints:
+  {{- range $own.topologySpreadConstraints }}
+  - {{- toYaml (merge (dict) . $selector) | nindent 4 }}
+  {{- end }}
+{{- end }}
+volumes:
+  - name: config
+    configMap:
+      name: {{ include "lodge.fullname" .root }}-config
+  - name: tmp
+    emptyDir: {}
+  {{- with include "lodge.claim" .root }}
+  - name: workspace
+    persistentVolumeClaim:
+      claimName: {{ . }}
+  {{- end }}
+  {{- with .root.Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{/* The container beside its command, ports and probes. */}}
+{{- define "lodge.container" -}}
+{{- $own := get .root.Values .component -}}
+image: {{ include "lodge.image" .root }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+securityContext:
+  {{- toYaml .root.Values.securityContext | nindent 2 }}
+env:
+  - name: LODGE_POD_NAME
+    valueFrom: {fieldRef: {fieldPath: metadata.name}}
+  - name: LODGE_POD_UID
+    valueFrom: {fieldRef: {fieldPath: metadata.uid}}
+  - name: LODGE_NODE_NAME
+    valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
+  {{- with .root.Values.s3.credentials }}
+  {{- if .secretName }}
+  - name: AWS_ACCESS_KEY_ID
+    valueFrom: {secretKeyRef: {name: {{ .secretName }}, key: {{ .accessKeyIdKey }}}}
+  - name: AWS_SECRET_ACCESS_KEY
+    valueFrom: {secretKeyRef: {name: {{ .secretName }}, key: {{ .secretAccessKeyKey }}}}
+  {{- with .sessionTokenKey }}
+  - name: AWS_SESSION_TOKEN
+    valueFrom: {secretKeyRef: {name: {{ $.root.Values.s3.credentials.secretName }}, key: {{ . }}}}
+  {{- end }}
+  {{- end }}
+  {{- end }}
+  {{- with $own.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+resources:
+  {{- toYaml $own.resources | nindent 2 }}
+volumeMounts:
+  - name: config
+    mountPath: /etc/lodge
+    readOnly: true
+  - name: tmp
+    mountPath: /tmp
+  {{- if include "lodge.claim" .root }}
+  - name: workspace
+    mountPath: {{ .root.Values.volume.mountPath }}
+    {{- with .root.Values.volume.subPath }}
+    subPath: {{ . }}
+    {{- end }}
+  {{- end }}
+  {{- with .root.Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}

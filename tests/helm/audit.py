@@ -1,0 +1,117 @@
+"""What the accounts of a release asked of the API server, by the server's own audit log.
+
+Why it exists: a right that is missing fails what needs it, but one that nothing needs is seen only if somebody counts.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from unittest import mock
+
+import yaml
+
+from tests.cluster.builds import program
+from tests.cluster.cluster import PROGRAMS_OF_A_CLUSTER
+from tests.helm.chart import Manifest
+
+_SERVER = "kube-apiserver"
+_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """One verb on one kind of object.
+
+    Attributes:
+        resource: With its subresource, such as ``connectsessions/status``.
+        name: Of the only object it is for; None for all.
+    """
+
+    verb: str
+    group: str
+    resource: str
+    name: str | None = None
+
+    def covers(self, use: "Right") -> bool:
+        same = (self.verb, self.group, self.resource) == (use.verb, use.group, use.resource)
+        return same and self.name in {None, use.name}
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.group or 'core'}/{self.resource}{f' [{self.name}]' if self.name else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What an account asked for, and whether it was let in."""
+
+    right: Right
+    status: int
+
+    @property
+    def is_forbidden(self) -> bool:
+        return self.status == HTTPStatus.FORBIDDEN
+
+    def rights(self) -> Iterator[Right]:
+        """A patch that made an object took the right to create it too."""
+        yield self.right
+        if self.right.verb == "patch" and self.status == HTTPStatus.CREATED:
+            yield Right("create", self.right.group, self.right.resource, self.right.name)
+
+
+class AuditLog:
+    """The log of one API server."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def requests(self, namespace: str, account: str) -> Sequence[Request]:
+        """All requests of an account so far, and those that it holds open."""
+        user = f"system:serviceaccount:{namespace}:{account}"
+        entries = (json.loads(line) for line in self._path.read_text().splitlines())
+        return [_request(entry) for entry in entries if entry["user"]["username"] == user and "objectRef" in entry]
+
+
+@contextmanager
+def audited_programs(directory: Path) -> Iterator[AuditLog]:
+    """While it lasts, a cluster that is started has an API server that writes an audit log."""
+    policy, log = directory / "policy.yaml", directory / "audit.log"
+    policy.write_text(yaml.safe_dump(_POLICY))
+    for name in PROGRAMS_OF_A_CLUSTER:
+        (directory / name).symlink_to(program(name))
+    server = directory / _SERVER
+    server.unlink()
+    server.write_text(
+        f'#!/bin/sh\nexec "{program(_SERVER)}" --audit-policy-file="{policy}" --audit-log-path="{log}" "$@"\n'
+    )
+    server.chmod(0o755)
+    with mock.patch.dict(os.environ, KUBEBUILDER_ASSETS=str(directory)):
+        yield AuditLog(log)
+
+
+def granted(roles: Sequence[Manifest]) -> frozenset[Right]:
+    """Every right that roles give, one by one."""
+    return frozenset(
+        Right(verb, group, resource, name)
+        for role in roles
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for name in rule.get("resourceNames") or [None]
+    )
+
+
+def _request(entry: Mapping[str, Mapping[str, str]]) -> Request:
+    asked = entry["objectRef"]
+    resource = "/".join(part for part in (asked["resource"], asked.get("subresource")) if part)
+    right = Right(str(entry["verb"]), asked.get("apiGroup", ""), resource, asked.get("name"))
+    return Request(right, int(entry.get("responseStatus", {}).get("code", 0)))

@@ -1,0 +1,158 @@
+"""Values that the chart takes, by what someone wants with them; each is more than nothing but less than everything."""
+
+from tests.helm.chart import BACKEND, MINIMAL, Values, with_values
+
+IN_A_BUCKET: Values = {
+    "backend": {"addresses": [BACKEND]},
+    "workspaces": {"dfs.tmp": "s3://bucket/lodge?endpoint_override=minio:9000&scheme=http"},
+    "s3": {"credentials": {"secretName": "bucket-of-lodge"}},
+}
+
+_PLACEMENT: Values = {
+    "resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "4Gi"}},
+    "podLabels": {"team": "data"},
+    "podAnnotations": {"example.com/scrape": "yes"},
+    "priorityClassName": "system-cluster-critical",
+    "nodeSelector": {"disk": "fast"},
+    "tolerations": [{"key": "dedicated", "operator": "Equal", "value": "lodge", "effect": "NoSchedule"}],
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "Exists"}]}]
+            }
+        }
+    },
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 2,
+            "topologyKey": "rack",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"team": "data"}},
+        }
+    ],
+    "extraEnv": [
+        {"name": "GRPC_VERBOSITY", "value": "info"},
+        {"name": "LODGE_LOG_LEVEL", "valueFrom": {"configMapKeyRef": {"name": "levels", "key": "lodge"}}},
+    ],
+    "podDisruptionBudget": {"enabled": True, "maxUnavailable": "50%"},
+    "serviceAccount": {"create": True, "name": "", "annotations": {"example.com/identity": "lodge"}},
+    "terminationGracePeriodSeconds": 90,
+}
+
+EVERYTHING: Values = {
+    "fullnameOverride": "front",
+    "labels": {"example.com/team": "data"},
+    "annotations": {"example.com/owner": "someone"},
+    "image": {
+        "repository": "registry.example.com/lodge",
+        "tag": "edge",
+        "digest": "sha256:" + 64 * "a",
+        "pullPolicy": "Always",
+    },
+    "imagePullSecrets": [{"name": "registry"}],
+    "backend": {"addresses": [BACKEND, "sc://10.0.0.7:15002", "sc://[fd00::7]:15002"]},
+    "workspaces": {"dfs": "file:///workspace/data", "dfs.tmp": "file:///workspace/tmp", "raw": "file:///mnt/raw"},
+    "volume": {
+        "existingClaim": "",
+        "create": True,
+        "size": "2Ti",
+        "storageClassName": "nfs",
+        "accessModes": ["ReadWriteMany"],
+        "keep": False,
+        "mountPath": "/workspace",
+        "subPath": "lodge",
+    },
+    "extraVolumes": [{"name": "raw", "nfs": {"server": "nfs.example.com", "path": "/raw"}}],
+    "extraVolumeMounts": [{"name": "raw", "mountPath": "/mnt/raw", "readOnly": True}],
+    "s3": {
+        "credentials": {
+            "secretName": "bucket-of-lodge",
+            "accessKeyIdKey": "id",
+            "secretAccessKeyKey": "secret",
+            "sessionTokenKey": "session",
+        }
+    },
+    "config": {
+        "default_temporary_workspace": "dfs.tmp",
+        "detached_timeout": "2m",
+        "grace_period": "90s",
+        "leader_election": True,
+        "lease_duration": 20,
+        "log_level": "debug",
+        "log_query_text": True,
+        "mass_expiry_minimum": 50,
+        "mass_expiry_share": 0.25,
+        "max_message_bytes": "64MiB",
+        "max_principal_bytes": "1TiB",
+        "max_principal_tables": 1000,
+        "max_session_bytes": 1073741824,
+        "max_session_tables": 100,
+        "removals": 8,
+        "resync_period": "10m",
+        "session_idle_timeout": "2h",
+        "writable_workspace": ["dfs"],
+    },
+    "gateway": {
+        **_PLACEMENT,
+        "replicas": 5,
+        "port": 8080,
+        "preStopSeconds": 0,
+        "service": {
+            "port": 443,
+            "appProtocol": "kubernetes.io/h2c",
+            "labels": {"mesh": "on"},
+            "annotations": {"example.com/name": "lodge"},
+        },
+    },
+    "reaper": {**_PLACEMENT, "replicas": 1, "metricsPort": 8081},
+    "rbac": {"create": True, "nodes": True},
+    "podSecurityContext": {
+        "runAsNonRoot": True,
+        "runAsUser": 1000,
+        "runAsGroup": 1000,
+        "fsGroup": 1000,
+        "fsGroupChangePolicy": "Always",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    },
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "runAsNonRoot": True,
+        "capabilities": {"drop": ["ALL"]},
+    },
+}
+"""Every value that there is, with another than its default wherever that is allowed beside the others."""
+
+CASES: dict[str, Values] = {
+    "a claim that exists": MINIMAL,
+    "a new claim": with_values(MINIMAL, {"volume": {"existingClaim": "", "create": True}}),
+    "a bucket": IN_A_BUCKET,
+    "a bucket by the platform's identity": with_values(IN_A_BUCKET, {"s3": {"credentials": {"secretName": ""}}}),
+    "no service protocol": with_values(MINIMAL, {"gateway": {"service": {"appProtocol": ""}}}),
+    "a volume of one's own": with_values(
+        MINIMAL,
+        {
+            "workspaces": {"dfs.tmp": "file:///mnt/tmp"},
+            "volume": {"existingClaim": ""},
+            "extraVolumes": [{"name": "mine", "nfs": {"server": "nfs", "path": "/"}}],
+            "extraVolumeMounts": [{"name": "mine", "mountPath": "/mnt/"}],
+        },
+    ),
+    "no view of nodes": with_values(MINIMAL, {"rbac": {"nodes": False}}),
+    "rights and accounts made by someone else": with_values(
+        MINIMAL,
+        {
+            "rbac": {"create": False},
+            "gateway": {"serviceAccount": {"create": False, "name": "lodge"}},
+            "reaper": {"serviceAccount": {"create": False, "name": "lodge"}},
+        },
+    ),
+    "no budgets, no spread, nothing running": with_values(
+        MINIMAL,
+        {
+            component: {"replicas": 0, "podDisruptionBudget": {"enabled": False}, "topologySpreadConstraints": []}
+            for component in ("gateway", "reaper")
+        },
+    ),
+    "everything": EVERYTHING,
+}

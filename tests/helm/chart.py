@@ -1,0 +1,108 @@
+"""The chart, and the real helm to do with it what an operator would."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster.builds import program
+
+CHART = Path(__file__).parents[2] / "helm" / "lodge"
+BACKEND = "sc://spark-connect.spark.svc:15002"
+SECONDS = 120
+
+Values = Mapping[str, Any]
+Manifest = Mapping[str, Any]
+
+MINIMAL: Values = {"backend": {"addresses": [BACKEND]}, "volume": {"existingClaim": "files"}}
+"""The least that the chart takes, with a volume."""
+
+
+class HelmError(Exception):
+    """Helm refused; the message is what it said."""
+
+
+class Helm:
+    """The command, with no configuration but its own.
+
+    Args:
+        home: Where it may write.
+        kubeconfig: The cluster that it works on; None for commands without one.
+    """
+
+    def __init__(self, home: Path, kubeconfig: Path | None = None) -> None:
+        self._home = home
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("HELM_")}
+        places = {f"HELM_{kind}_HOME": str(home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
+        self._environment = kept | places | {"KUBECONFIG": str(kubeconfig or home / "none")}
+
+    def run(self, *arguments: str | Path, values: Values | None = None) -> str:
+        """Returns: What it printed. Raises: HelmError."""
+        more: Sequence[str | Path] = ()
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml", dir=self._home) as file:
+            if values is not None:
+                yaml.safe_dump(dict(values), file)
+                file.flush()
+                more = ("--values", file.name)
+            result = subprocess.run(
+                [program("helm"), *arguments, *more],
+                env=self._environment,
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=False,
+            )
+        if result.returncode:
+            raise HelmError(f"helm {' '.join(map(str, arguments))}: {result.stderr}{result.stdout}")
+        return result.stdout
+
+    def template(
+        self, values: Values, *options: str, release: str = "lodge", namespace: str = "default"
+    ) -> Sequence[Manifest]:
+        """The objects that it would make. Raises: HelmError."""
+        output = self.run("template", release, CHART, "--namespace", namespace, *options, values=values)
+        return [manifest for manifest in yaml.safe_load_all(output) if manifest]
+
+
+def with_values(*all_values: Values) -> dict[str, Any]:
+    """Values joined as helm joins several files: maps are merged, of anything else the last one wins."""
+    joined: dict[str, Any] = {}
+    for values in all_values:
+        for key, value in values.items():
+            known = joined.get(key)
+            both_maps = isinstance(known, Mapping) and isinstance(value, Mapping)
+            joined[key] = with_values(known, value) if both_maps else value
+    return joined
+
+
+def of_kind(manifests: Sequence[Manifest], kind: str) -> Sequence[Manifest]:
+    return [manifest for manifest in manifests if manifest["kind"] == kind]
+
+
+def named(manifests: Sequence[Manifest], kind: str, name: str) -> Manifest:
+    (found,) = (manifest for manifest in of_kind(manifests, kind) if manifest["metadata"]["name"] == name)
+    return found
+
+
+def configuration(manifests: Sequence[Manifest]) -> str:
+    """The configuration file of gateway and reaper."""
+    (found,) = (manifest for manifest in of_kind(manifests, "ConfigMap"))
+    text: str = found["data"]["lodge.yaml"]
+    return text
+
+
+def leaves(values: Values, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value by its path, such as ``gateway.replicas``; a map of maps of the chart's own is none."""
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value and path not in _WHOLE and not path.endswith(".resources"):
+            yield from leaves(value, f"{path}.")
+        else:
+            yield path, value
+
+
+_WHOLE = frozenset({"workspaces", "podSecurityContext", "securityContext"})

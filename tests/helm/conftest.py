@@ -1,0 +1,61 @@
+"""The chart in a real cluster: one for all its tests, with two nodes and an audit log."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.helm.audit import AuditLog, audited_programs
+from tests.helm.chart import Helm
+from tests.helm.releases import Releases
+from tests.helm.schemas import write_schemas
+
+LEFT_OUT = pytest.StashKey[list[str]]()
+"""Why tests were left out."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in config.stash.get(LEFT_OUT, []):
+        terminalreporter.write_line(f"LEFT OUT: {line}", red=True, bold=True)
+
+
+@pytest.fixture(scope="session")
+def helm(chart_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """For commands that need no cluster."""
+    return Helm(tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="session")
+def audited_cluster(
+    cluster_programs: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Cluster, AuditLog]]:
+    with audited_programs(tmp_path_factory.mktemp("audit")) as log, Cluster(scheduler=True) as cluster:
+        cluster.node("node-1")
+        cluster.node("node-2")
+        yield cluster, log
+
+
+@pytest.fixture(scope="session")
+def chart_cluster(audited_cluster: tuple[Cluster, AuditLog]) -> Cluster:
+    return audited_cluster[0]
+
+
+@pytest.fixture(scope="session")
+def audit_log(audited_cluster: tuple[Cluster, AuditLog]) -> AuditLog:
+    """Of the cluster's service accounts."""
+    return audited_cluster[1]
+
+
+@pytest.fixture(scope="session")
+def schemas(chart_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of all kinds that the cluster has, for kubeconform."""
+    directory = tmp_path_factory.mktemp("schemas")
+    write_schemas(chart_cluster.client, directory)
+    return directory
+
+
+@pytest.fixture
+def releases(chart_cluster: Cluster, chart_programs: None, tmp_path: Path) -> Releases:
+    """A namespace of the test's own."""
+    return Releases(chart_cluster, tmp_path)

@@ -1,0 +1,82 @@
+"""Releases of the chart in one namespace of a real cluster."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes.client import CoreV1Api, V1Pod
+
+from tests.cluster.cluster import Cluster
+from tests.helm.chart import CHART, MINIMAL, Helm, Values
+
+CLAIM = "files"
+RESTRICTED = {
+    "pod-security.kubernetes.io/enforce": "restricted",
+    "pod-security.kubernetes.io/enforce-version": "latest",
+}
+
+
+class Releases:
+    """One namespace that lets in only restricted pods and has a claim, and what helm does in it."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self.cluster = cluster
+        self.namespace = cluster.namespace("releases")
+        self.core = CoreV1Api(cluster.client)
+        self.core.patch_namespace(self.namespace, {"metadata": {"labels": RESTRICTED}})
+        self._helm = Helm(directory, cluster.kubeconfig)
+        cluster.apply(_volume(self.namespace), self.namespace)
+
+    def install(self, name: str = "lodge", values: Values = MINIMAL) -> str:
+        return self.helm("install", name, CHART, "--wait", values=values)
+
+    def upgrade(self, values: Values) -> str:
+        return self.helm("upgrade", "lodge", CHART, "--wait", values=values)
+
+    def helm(self, *arguments: str | Path, values: Values | None = None) -> str:
+        return self._helm.run(*arguments, "--namespace", self.namespace, "--timeout", "60s", values=values)
+
+    def pods(self, component: str, release: str = "lodge") -> Sequence[V1Pod]:
+        """Those that are not ending."""
+        selector = f"app.kubernetes.io/instance={release},app.kubernetes.io/component={component}"
+        found = self.core.list_namespaced_pod(self.namespace, label_selector=selector).items
+        return [pod for pod in found if pod.metadata.deletion_timestamp is None]
+
+    def names(self, component: str) -> frozenset[str]:
+        return frozenset(pod.metadata.name for pod in self.pods(component))
+
+    def configuration_file(self) -> str:
+        """What pods find at /etc/lodge/lodge.yaml."""
+        found = self.core.read_namespaced_config_map("lodge-config", self.namespace)
+        return str(found.data["lodge.yaml"])
+
+    def configuration(self) -> Mapping[str, Any]:
+        content: Mapping[str, Any] = yaml.safe_load(self.configuration_file())
+        return content
+
+
+def _volume(namespace: str) -> Sequence[Mapping[str, Any]]:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": CLAIM},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "static",
+            "volumeName": f"{CLAIM}-{namespace}",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    return [persistent_volume(f"{CLAIM}-{namespace}", {"claimRef": {"name": CLAIM, "namespace": namespace}}), claim]
+
+
+def persistent_volume(name: str, more: Mapping[str, Any]) -> Mapping[str, Any]:
+    spec = {
+        "accessModes": ["ReadWriteMany"],
+        "capacity": {"storage": "100Gi"},
+        "hostPath": {"path": "/nowhere"},
+        "storageClassName": "static",
+        **more,
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}

@@ -1,0 +1,70 @@
+"""JSON schemas of Kubernetes' kinds for kubeconform, made of what an API server says of itself.
+
+Why it exists: kubeconform would fetch schemas from the network. The API server's own are those that count.
+"""
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes.client import ApiClient
+
+from tests.cluster.builds import program
+
+_FILE = "{{.ResourceKind}}{{.KindSuffix}}.json"
+"""How kubeconform names a file: the kind, the first word of its group and its version, in small letters."""
+
+_SECONDS = 60
+
+
+def write_schemas(client: ApiClient, directory: Path) -> None:
+    """Writes a file for each kind of the server; a field that it does not know is an error."""
+    for document in _documents(client):
+        schemas = document["components"]["schemas"]
+        for schema in schemas.values():
+            _forbid_others(schema)
+        for name, schema in schemas.items():
+            for kind in schema.get("x-kubernetes-group-version-kind", ()):
+                group = kind["group"].partition(".")[0]
+                file = "-".join(part for part in (kind["kind"], group, kind["version"]) if part).lower()
+                content = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": schemas}}
+                (directory / f"{file}.json").write_text(json.dumps(content))
+
+
+def conform(manifests: Sequence[Mapping[str, Any]], schemas: Path) -> str:
+    """Returns: What kubeconform has to say against them; nothing if they are right."""
+    result = subprocess.run(
+        [program("kubeconform"), "-strict", "-output", "text", "-schema-location", f"{schemas}/{_FILE}"],
+        input=yaml.safe_dump_all(manifests),
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
+    )
+    return result.stdout + result.stderr if result.returncode else ""
+
+
+def _documents(client: ApiClient) -> Sequence[dict[str, Any]]:
+    index = _read(client, "/openapi/v3")["paths"]
+    groups = [path for path in index if path == "api/v1" or (path.startswith("apis/") and path.count("/") == 2)]
+    return [_read(client, f"/openapi/v3/{path}") for path in groups]
+
+
+def _read(client: ApiClient, path: str) -> dict[str, Any]:
+    request = client.param_serialize("GET", path, auth_settings=["BearerToken"])
+    response = client.call_api(*request)
+    content: dict[str, Any] = json.loads(response.read())
+    return content
+
+
+def _forbid_others(schema: dict[str, Any]) -> None:
+    """As kubeconform's strict schemas do."""
+    if "properties" in schema:
+        schema.setdefault("additionalProperties", False)
+        for part in schema["properties"].values():
+            _forbid_others(part)
+    if isinstance(schema.get("items"), dict):
+        _forbid_others(schema["items"])

@@ -1,0 +1,172 @@
+"""Releases of the chart in a real cluster, by the real helm: what an operator does, and what is there afterwards."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes.client import (
+    AppsV1Api,
+    CustomObjectsApi,
+    PolicyV1Api,
+    RbacAuthorizationV1Api,
+)
+from kubernetes.client.exceptions import ApiException
+from kubernetes.dynamic import DynamicClient
+
+from tests.helm.chart import CHART, MINIMAL, with_values
+from tests.helm.releases import CLAIM, Releases, persistent_volume
+
+LODGE_KIND = ("sparklodge.io", "v1alpha1")
+
+
+def test_an_installation_runs_where_only_restricted_pods_may(releases: Releases) -> None:
+    output = releases.install()
+    assert f"sc://lodge.{releases.namespace}.svc:15002" in output
+    assert f"kubectl --namespace {releases.namespace} port-forward service/lodge 15002" in output
+    for component in ("gateway", "reaper"):
+        pods = releases.pods(component)
+        assert [pod.status.phase for pod in pods] == ["Running", "Running"]
+        assert {pod.spec.node_name for pod in pods} == {"node-1", "node-2"}
+        claims = {volume.persistent_volume_claim.claim_name for pod in pods for volume in pod.spec.volumes[2:3]}
+        assert claims == {CLAIM}
+        (account,) = {pod.spec.service_account_name for pod in pods}
+        assert account == f"lodge-{component}"
+
+
+def test_the_service_selects_the_gateways_and_their_port(releases: Releases) -> None:
+    releases.install()
+    service = releases.core.read_namespaced_service("lodge", releases.namespace)
+    selector = ",".join(f"{key}={value}" for key, value in service.spec.selector.items())
+    pods = releases.core.list_namespaced_pod(releases.namespace, label_selector=selector).items
+    assert {pod.metadata.name for pod in pods} == releases.names("gateway")
+    (port,) = service.spec.ports
+    assert (port.port, port.app_protocol) == (15002, "grpc")
+    assert {(each.name, each.container_port) for each in pods[0].spec.containers[0].ports} == {
+        (port.target_port, 15002)
+    }
+
+
+def test_an_upgrade_replaces_pods_only_if_their_configuration_changed(releases: Releases) -> None:
+    releases.install()
+    before = releases.names("gateway") | releases.names("reaper")
+    releases.upgrade(MINIMAL)
+    assert releases.names("gateway") | releases.names("reaper") == before
+    releases.upgrade(with_values(MINIMAL, {"gateway": {"replicas": 3}}))
+    assert releases.names("gateway") > before & releases.names("gateway")
+    assert len(releases.names("gateway")) == 3
+    releases.upgrade(with_values(MINIMAL, {"config": {"grace_period": "2m"}}))
+    assert not before & (releases.names("gateway") | releases.names("reaper"))
+    assert releases.configuration()["grace_period"] == "2m"
+
+
+def test_a_rollback_brings_back_what_was(releases: Releases) -> None:
+    releases.install()
+    before = releases.configuration()
+    releases.upgrade(with_values(MINIMAL, {"config": {"log_level": "debug"}, "reaper": {"replicas": 1}}))
+    assert releases.configuration() != before
+    assert len(releases.pods("reaper")) == 1
+    releases.helm("rollback", "lodge", "--wait")
+    assert releases.configuration() == before
+    assert len(releases.pods("reaper")) == 2
+
+
+def test_a_failed_upgrade_changes_nothing(releases: Releases) -> None:
+    releases.install()
+    before = releases.names("gateway"), releases.configuration()
+    with pytest.raises(Exception, match="config"):
+        releases.upgrade(with_values(MINIMAL, {"config": {"grace_period": "soon"}}))
+    assert (releases.names("gateway"), releases.configuration()) == before
+
+
+def test_an_uninstalled_release_leaves_sessions_and_the_claim_and_nothing_else(releases: Releases) -> None:
+    values = with_values(MINIMAL, {"volume": {"existingClaim": "", "create": True, "storageClassName": "static"}})
+    releases.cluster.apply([persistent_volume(f"new-{releases.namespace}", {})])
+    releases.install(values=values)
+    session = _session("lodge")
+    releases.cluster.apply([session], releases.namespace)
+    releases.helm("uninstall", "lodge", "--wait")
+    selector = "app.kubernetes.io/managed-by=Helm"
+    rights = RbacAuthorizationV1Api(releases.cluster.client)
+    apps, policy = AppsV1Api(releases.cluster.client), PolicyV1Api(releases.cluster.client)
+    for listing in (
+        apps.list_namespaced_deployment,
+        policy.list_namespaced_pod_disruption_budget,
+        rights.list_namespaced_role,
+        rights.list_namespaced_role_binding,
+        releases.core.list_namespaced_service,
+        releases.core.list_namespaced_service_account,
+        releases.core.list_namespaced_config_map,
+    ):
+        assert not listing(releases.namespace, label_selector=selector).items
+    cluster_roles = rights.list_cluster_role(label_selector=selector).items
+    assert not [role for role in cluster_roles if releases.namespace in role.metadata.name]
+    claims = releases.core.list_namespaced_persistent_volume_claim(releases.namespace, label_selector=selector).items
+    assert [claim.metadata.name for claim in claims] == ["lodge-workspace"]
+    kept = CustomObjectsApi(releases.cluster.client).list_namespaced_custom_object(
+        *LODGE_KIND, releases.namespace, "connectsessions"
+    )
+    assert [item["metadata"]["name"] for item in kept["items"]] == [session["metadata"]["name"]]
+
+
+def test_two_releases_live_in_one_namespace(releases: Releases) -> None:
+    releases.install("lodge")
+    releases.install("etl")
+    assert len(releases.pods("gateway", "lodge")) == len(releases.pods("gateway", "etl-lodge")) == 2
+    releases.helm("uninstall", "etl", "--wait")
+    assert len(releases.pods("gateway", "lodge")) == 2
+
+
+def test_a_drain_takes_what_the_budget_allows(releases: Releases, wait_until: Callable[..., None]) -> None:
+    releases.install(values=with_values(MINIMAL, {"gateway": {"podDisruptionBudget": {"maxUnavailable": 0}}}))
+    policy = PolicyV1Api(releases.cluster.client)
+
+    def allows(number: int) -> bool:
+        status = policy.read_namespaced_pod_disruption_budget("lodge-gateway", releases.namespace).status
+        return status is not None and status.disruptions_allowed == number and status.current_healthy == 2
+
+    wait_until(lambda: allows(0), "the budget counts two gateways")
+    with pytest.raises(ApiException, match="disruption budget"):
+        _evict(releases, min(releases.names("gateway")))
+    releases.upgrade(MINIMAL)
+    wait_until(lambda: allows(1), "one gateway may go")
+    _evict(releases, min(releases.names("gateway")))
+
+
+def test_a_definition_that_was_applied_anew_is_still_helm_s(releases: Releases) -> None:
+    """As `kubectl apply --server-side --force-conflicts --field-manager helm` does it."""
+    releases.install()
+    definitions = DynamicClient(releases.cluster.client).resources.get(kind="CustomResourceDefinition")
+    definition = yaml.safe_load((CHART / "crds" / "connectsessions.yaml").read_text())
+    definition["metadata"]["labels"]["applied"] = "anew"
+    definitions.server_side_apply(body=definition, field_manager="helm", force_conflicts=True)
+    releases.install("another")
+
+
+def _evict(releases: Releases, pod: str) -> None:
+    body = {"metadata": {"name": pod, "namespace": releases.namespace}}
+    releases.core.create_namespaced_pod_eviction(pod, releases.namespace, body)
+
+
+def _session(instance: str) -> Mapping[str, Any]:
+    return {
+        "apiVersion": "/".join(LODGE_KIND),
+        "kind": "ConnectSession",
+        "metadata": {"name": f"{instance}-{40 * 'a'}", "finalizers": ["sparklodge.io/session-location"]},
+        "spec": {
+            "format": 2,
+            "instance": instance,
+            "revision": 16 * "a",
+            "summary": {"gateway": "", "tables": 0, "bytes": 0},
+            "sessionUuid": "00000000-0000-4000-8000-000000000001",
+            "principal": "ann",
+            "clientSessionId": "00000000-0000-4000-8000-000000000002",
+            "backend": "sc://spark:15002",
+            "phase": "Active",
+            "createdAt": "2026-01-01T00:00:00+00:00",
+            "holders": [],
+            "tables": [],
+            "answers": [],
+            "writes": [],
+        },
+    }

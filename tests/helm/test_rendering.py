@@ -1,0 +1,284 @@
+"""What the chart makes of values, without a cluster but for its schemas."""
+
+import argparse
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lodge.settings import ServeSettings, SettingsOptions
+from tests.helm.cases import CASES, EVERYTHING, IN_A_BUCKET
+from tests.helm.chart import CHART, MINIMAL, Helm, Manifest, Values, configuration, leaves, named, of_kind, with_values
+from tests.helm.schemas import conform
+
+REPOSITORY = CHART.parents[1]
+
+every_case = pytest.mark.parametrize("values", CASES.values(), ids=CASES.keys())
+
+
+def test_helm_has_nothing_against_the_chart(helm: Helm) -> None:
+    for values in (MINIMAL, EVERYTHING):
+        output = helm.run("lint", "--strict", CHART, values=values)
+        assert "1 chart(s) linted, 0 chart(s) failed" in output
+
+
+@every_case
+def test_every_object_is_one_that_kubernetes_knows(helm: Helm, schemas: Path, values: Values) -> None:
+    manifests = helm.template(values, "--include-crds")
+    assert {"Deployment", "Service", "ConfigMap", "CustomResourceDefinition"} <= {each["kind"] for each in manifests}
+    assert not conform(manifests, schemas)
+
+
+def test_kubeconform_would_find_a_wrong_field(helm: Helm, schemas: Path) -> None:
+    manifests = [dict(manifest) for manifest in helm.template(MINIMAL)]
+    deployment = next(manifest for manifest in manifests if manifest["kind"] == "Deployment")
+    deployment["spec"]["template"]["spec"]["containers"][0]["readynessProbe"] = {}
+    assert "readynessProbe" in conform(manifests, schemas)
+
+
+@every_case
+def test_all_names_differ_and_all_objects_are_labelled(helm: Helm, values: Values) -> None:
+    manifests = helm.template(values)
+    names = [(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests]
+    assert len(set(names)) == len(names)
+    for manifest in manifests:
+        labels = manifest["metadata"]["labels"]
+        assert labels["app.kubernetes.io/instance"] == yaml.safe_load(configuration(manifests))["instance"]
+        assert "namespace" not in manifest["metadata"]
+
+
+@every_case
+def test_pods_are_restricted_and_found_by_their_selectors(helm: Helm, values: Values) -> None:
+    manifests = helm.template(values)
+    for deployment in of_kind(manifests, "Deployment"):
+        pod = deployment["spec"]["template"]
+        assert pod["metadata"]["labels"].items() >= deployment["spec"]["selector"]["matchLabels"].items()
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+        assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        (container,) = pod["spec"]["containers"]
+        security = container["securityContext"]
+        assert security["readOnlyRootFilesystem"] is True
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["capabilities"] == {"drop": ["ALL"]}
+        volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
+        assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+        probes = (container["startupProbe"], container["readinessProbe"], container["livenessProbe"])
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        assert all(_probed_port(probe, ports) in ports.values() for probe in probes)
+
+
+@every_case
+def test_lodge_takes_the_configuration(helm: Helm, tmp_path: Path, values: Values) -> None:
+    manifests = helm.template(values, namespace="here")
+    settings = _settings_of(manifests, tmp_path)
+    assert settings.records == "kubernetes"
+    assert settings.namespace == "here"
+    assert settings.reaper is False
+    assert settings.leader_election is True
+    assert settings.backend == tuple(values["backend"]["addresses"])
+    gateway = named(manifests, "Deployment", f"{settings.instance}-gateway")
+    (container,) = gateway["spec"]["template"]["spec"]["containers"]
+    assert settings.listen.endswith(f":{container['ports'][0]['containerPort']}")
+
+
+def test_every_setting_of_everything_arrives(helm: Helm, tmp_path: Path) -> None:
+    settings = _settings_of(helm.template(EVERYTHING), tmp_path)
+    defaults = _settings_of(helm.template(MINIMAL), tmp_path)
+    same = {name for name in EVERYTHING["config"] if getattr(settings, name) == getattr(defaults, name)}
+    assert same == {"default_temporary_workspace", "leader_election"}
+
+
+OF_THE_CHART = {"backend", "instance", "listen", "metrics_listen", "namespace", "reaper", "records", "workspace"}
+"""Settings that the chart decides."""
+
+OF_THE_POD = {"node_name", "pod_name", "pod_uid"}
+"""Settings that Kubernetes gives each pod as variables."""
+
+NOT_IN_PODS = {"impersonation", "kubeconfig", "principal_backend", "spark_driver_memory"}
+"""Settings of other ways to run Lodge."""
+
+
+def test_the_schema_has_all_other_settings_and_no_more(helm: Helm) -> None:
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())
+    known = set(schema["properties"]["config"]["properties"])
+    assert known == set(ServeSettings.model_fields) - OF_THE_CHART - OF_THE_POD - NOT_IN_PODS
+    assert set(yaml.safe_load(configuration(helm.template(MINIMAL)))) == OF_THE_CHART
+    (container,) = helm.template(MINIMAL)[-1]["spec"]["template"]["spec"]["containers"]
+    assert {entry["name"] for entry in container["env"]} == {f"LODGE_{name.upper()}" for name in OF_THE_POD}
+
+
+def test_the_schema_and_the_read_me_have_every_value_and_no_more() -> None:
+    values = dict(leaves(yaml.safe_load((CHART / "values.yaml").read_text())))
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())
+    assert _paths(schema, schema["definitions"]) == {*values, "global"}
+    assert _open_objects(schema) == OPEN_OBJECTS
+    rows = [line.split("|") for line in (CHART / "README.md").read_text().splitlines() if line.startswith("| `")]
+    table = {name.strip(" `"): default.strip() for _, name, default, *_ in rows}
+    assert list(table) == list(values)
+    for path, default in table.items():
+        if default.startswith(("`", "**")):
+            assert yaml.safe_load(default.strip("`")) == values[path], path
+
+
+def test_everything_differs_from_the_defaults() -> None:
+    values = dict(leaves(yaml.safe_load((CHART / "values.yaml").read_text())))
+    everything = {path: _at(EVERYTHING, path) for path in values}
+    same = {path for path, value in values.items() if everything[path] == value}
+    assert same == {
+        "volume.existingClaim",  # excludes volume.create
+        "volume.accessModes",
+        "volume.mountPath",
+        *(f"{each}.{key}" for each in ("gateway", "reaper") for key in SAME_OF_COMPONENTS),
+        "rbac.create",
+        "rbac.nodes",
+    }
+
+
+SAME_OF_COMPONENTS = ("podDisruptionBudget.enabled", "serviceAccount.create", "serviceAccount.name")
+
+
+OPEN_OBJECTS = {
+    "affinity",
+    "extraVolumeMounts",
+    "extraVolumes",
+    "global",
+    "objects",
+    "podSecurityContext",
+    "securityContext",
+    "topologySpreadConstraints",
+    "valueFrom",
+}
+"""Parts of the values that Kubernetes itself checks, in its own form."""
+
+
+def test_the_chart_is_of_this_version_of_lodge() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    assert chart["appVersion"] == project["version"]
+
+
+def test_pods_are_replaced_when_their_configuration_changes_and_only_then(helm: Helm) -> None:
+    templates = [
+        [deployment["spec"]["template"] for deployment in of_kind(helm.template(values), "Deployment")]
+        for values in (
+            MINIMAL,
+            with_values(MINIMAL, {"gateway": {"replicas": 3, "service": {"port": 80}}, "rbac": {"nodes": False}}),
+            with_values(MINIMAL, {"config": {"grace_period": "2m"}}),
+        )
+    ]
+    assert templates[0] == templates[1]
+    assert all(before != after for before, after in zip(templates[0], templates[2], strict=True))
+
+
+def test_the_chart_s_own_labels_win(helm: Helm) -> None:
+    theirs = {"app.kubernetes.io/name": "theirs", "app.kubernetes.io/component": "theirs"}
+    values = with_values(MINIMAL, {"labels": theirs, "gateway": {"podLabels": theirs, "service": {"labels": theirs}}})
+    manifests = helm.template(values)
+    assert {manifest["metadata"]["labels"]["app.kubernetes.io/name"] for manifest in manifests} == {"lodge"}
+    for deployment in of_kind(manifests, "Deployment"):
+        pod = deployment["spec"]["template"]["metadata"]["labels"]
+        assert pod["app.kubernetes.io/component"] == deployment["metadata"]["name"].removeprefix("lodge-")
+
+
+def test_names_stay_within_what_kubernetes_and_lodge_allow(helm: Helm, tmp_path: Path) -> None:
+    release = "a" * 39 + ".bcdefghijklm"
+    manifests = helm.template(MINIMAL, release=release)
+    instance = _settings_of(manifests, tmp_path).instance
+    assert instance == "a" * 39
+    for manifest in manifests:
+        assert len(manifest["metadata"]["name"]) <= 63
+        assert all(len(str(value)) <= 63 for value in manifest["metadata"]["labels"].values())
+
+
+@pytest.mark.parametrize(
+    ("release", "name"), [("lodge", "lodge"), ("my-lodge", "my-lodge"), ("etl", "etl-lodge"), ("lodge.eu", "lodge-eu")]
+)
+def test_the_name_says_once_that_it_is_lodge(helm: Helm, release: str, name: str) -> None:
+    assert of_kind(helm.template(MINIMAL, release=release), "Service")[0]["metadata"]["name"] == name
+
+
+def test_a_bucket_needs_no_volume_and_takes_its_credentials_from_a_secret(helm: Helm) -> None:
+    manifests = helm.template(IN_A_BUCKET)
+    for deployment in of_kind(manifests, "Deployment"):
+        spec = deployment["spec"]["template"]["spec"]
+        assert [volume["name"] for volume in spec["volumes"]] == ["config", "tmp"]
+        (container,) = spec["containers"]
+        secrets = {
+            entry["name"]: entry["valueFrom"]["secretKeyRef"]
+            for entry in container["env"]
+            if "secretKeyRef" in entry["valueFrom"]
+        }
+        assert secrets == {
+            name: {"name": "bucket-of-lodge", "key": name} for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        }
+
+
+def test_rights_are_of_the_namespace_except_for_nodes(helm: Helm) -> None:
+    cluster_roles = of_kind(helm.template(MINIMAL), "ClusterRole")
+    assert [rule["resources"] for role in cluster_roles for rule in role["rules"]] == [["nodes"]]
+    for role in (*of_kind(helm.template(MINIMAL), "Role"), *cluster_roles):
+        for rule in role["rules"]:
+            assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
+    without = helm.template(CASES["no view of nodes"])
+    assert not of_kind(without, "ClusterRole")
+    assert not of_kind(without, "ClusterRoleBinding")
+
+
+def test_a_kept_claim_outlives_the_release(helm: Helm) -> None:
+    for keep, policy in ((True, "keep"), (False, None)):
+        values = with_values(CASES["a new claim"], {"volume": {"keep": keep}})
+        (claim,) = of_kind(helm.template(values), "PersistentVolumeClaim")
+        assert claim["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == policy
+
+
+def _settings_of(manifests: Sequence[Manifest], directory: Path) -> ServeSettings:
+    """What `lodge serve --config` makes of the configuration."""
+    file = directory / "lodge.yaml"
+    file.write_text(configuration(manifests))
+    parser = argparse.ArgumentParser()
+    options = SettingsOptions(ServeSettings, parser)
+    return options.read(parser.parse_args(["--config", str(file)]))
+
+
+def _probed_port(probe: Mapping[str, Any], ports: Mapping[str, int]) -> int:
+    port: int | str = probe["grpc"]["port"] if "grpc" in probe else probe["httpGet"]["port"]
+    return ports[port] if isinstance(port, str) else port
+
+
+def _at(values: Values, path: str) -> Any:
+    for key in path.split("."):
+        values = values[key]
+    return values
+
+
+def _paths(schema: Mapping[str, Any], definitions: Mapping[str, Any], prefix: str = "") -> set[str]:
+    """The paths of all values that a schema knows, as `leaves` has them."""
+    found = set()
+    for name, part in schema["properties"].items():
+        inner = definitions[part["$ref"].rpartition("/")[2]] if "$ref" in part else part
+        path = f"{prefix}{name}"
+        if "properties" in inner and name not in {"config", "resources"}:
+            found |= _paths(inner, definitions, f"{path}.")
+        else:
+            found.add(path)
+    return found
+
+
+def _open_objects(schema: Mapping[str, Any], name: str = "") -> set[str]:
+    """The names of the parts of a schema that let anything in."""
+    found = set()
+    if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
+        inner = schema.get("additionalProperties")
+        if inner is None:
+            found.add(name)
+        else:
+            found |= _open_objects(inner, name)
+    if "items" in schema:
+        found |= _open_objects(schema["items"], name)
+    for part in ("properties", "definitions"):
+        for key, value in schema.get(part, {}).items():
+            found |= _open_objects(value, key)
+    return found

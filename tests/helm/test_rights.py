@@ -1,0 +1,146 @@
+"""What the chart's service accounts may do and may not, asked with their own tokens."""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+from kubernetes import config
+
+from tests.cluster.cluster import Cluster
+from tests.helm.chart import MINIMAL, with_values
+from tests.helm.releases import Releases
+
+SESSIONS = "/apis/sparklodge.io/v1alpha1/namespaces/{here}/connectsessions"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/{here}/leases"
+CORE = "/api/v1/namespaces/{here}"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/{here}/events"
+
+Forbidden = Callable[[str, str], bool]
+"""Whether a request such as ``GET /api/v1/nodes`` is forbidden to an account."""
+
+
+@pytest.fixture(scope="module")
+def forbidden(chart_cluster: Cluster, chart_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Forbidden:
+    """Of an installed release; what is let in does not exist, or is a dry run, so nothing happens."""
+    return _asker(Releases(chart_cluster, tmp_path_factory.mktemp("rights")))
+
+
+def _asker(releases: Releases) -> Forbidden:
+    releases.install()
+    there = releases.cluster.namespace("elsewhere")
+    accounts = {
+        name: releases.cluster.service_account(releases.namespace, f"lodge-{name}") for name in ("gateway", "reaper")
+    }
+    clients = {name: config.new_client_from_config(str(account.kubeconfig)) for name, account in accounts.items()}
+
+    def is_forbidden(account: str, request: str) -> bool:
+        method, _, path = request.format(here=releases.namespace, there=there).partition(" ")
+        client = clients[account]
+        query = [] if method == "GET" else [("dryRun", "All")]
+        headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
+        path, _, is_watch = path.partition("?")
+        if is_watch:
+            query = [("watch", "1"), ("timeoutSeconds", "1")]
+        body = None if method in {"GET", "DELETE"} else {}
+        serialized = client.param_serialize(
+            method, path, query_params=query, header_params=headers, body=body, auth_settings=["BearerToken"]
+        )
+        response = client.call_api(*serialized)
+        response.read()
+        return bool(response.status == HTTPStatus.FORBIDDEN)
+
+    return is_forbidden
+
+
+NEEDED_BY_BOTH = (
+    f"GET {SESSIONS}",
+    f"GET {SESSIONS}?watch",
+    f"GET {SESSIONS}/x",
+    f"PATCH {SESSIONS}/x",
+    f"DELETE {SESSIONS}/x",
+    f"GET {LEASES}",
+    f"POST {LEASES}",
+    f"DELETE {LEASES}/x",
+    f"POST {CORE}/configmaps",
+    f"GET {CORE}/configmaps/lodge-roots",
+    f"PUT {CORE}/configmaps/lodge-roots",
+)
+NEEDED_BY_GATEWAY = (
+    f"POST {SESSIONS}",
+    f"PATCH {LEASES}/x",
+)
+NEEDED_BY_REAPER = (
+    f"PATCH {SESSIONS}/x/status",
+    f"GET {LEASES}?watch",
+    f"GET {LEASES}/lodge-reaper",
+    f"PUT {LEASES}/lodge-reaper",
+    f"GET {CORE}/pods",
+    f"GET {CORE}/pods?watch",
+    "GET /apis/discovery.k8s.io/v1/namespaces/{here}/endpointslices",
+    "GET /apis/discovery.k8s.io/v1/namespaces/{here}/endpointslices?watch",
+    "GET /api/v1/nodes",
+    "GET /api/v1/nodes?watch",
+    f"POST {EVENTS}",
+)
+
+REFUSED_TO_BOTH = (
+    f"GET {CORE}/secrets",
+    f"GET {CORE}/secrets/x",
+    f"GET {CORE}/configmaps",
+    f"GET {CORE}/configmaps/lodge-config",
+    f"PUT {CORE}/configmaps/lodge-config",
+    f"DELETE {CORE}/configmaps/lodge-roots",
+    f"POST {CORE}/pods",
+    f"DELETE {CORE}/pods/x",
+    f"POST {CORE}/pods/x/exec",
+    f"POST {CORE}/pods/x/eviction",
+    f"POST {CORE}/serviceaccounts/lodge-gateway/token",
+    f"PUT {SESSIONS}/x",
+    f"DELETE {SESSIONS}",
+    f"DELETE {LEASES}",
+    f"PUT {LEASES}/x",
+    "GET /apis/sparklodge.io/v1alpha1/connectsessions",
+    "GET /apis/sparklodge.io/v1alpha1/namespaces/{there}/connectsessions",
+    "PATCH /apis/sparklodge.io/v1alpha1/namespaces/{there}/connectsessions/x",
+    "DELETE /apis/sparklodge.io/v1alpha1/namespaces/{there}/connectsessions/x",
+    "DELETE /apis/coordination.k8s.io/v1/namespaces/{there}/leases/x",
+    "GET /api/v1/namespaces/{there}/pods",
+    "GET /api/v1/namespaces",
+    "PATCH /api/v1/nodes/node-1",
+    "DELETE /api/v1/nodes/node-1",
+    "PATCH /apis/apps/v1/namespaces/{here}/deployments/lodge-gateway",
+    "PATCH /apis/rbac.authorization.k8s.io/v1/namespaces/{here}/roles/lodge-reaper",
+    "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/connectsessions.sparklodge.io",
+)
+REFUSED_TO_GATEWAY = (
+    f"PATCH {SESSIONS}/x/status",
+    f"GET {CORE}/pods",
+    "GET /api/v1/nodes",
+    f"POST {EVENTS}",
+)
+REFUSED_TO_REAPER = (
+    f"POST {SESSIONS}",
+    f"PATCH {LEASES}/x",
+    f"GET {LEASES}/x",
+)
+
+
+def test_each_account_may_do_what_it_needs(forbidden: Forbidden) -> None:
+    gateway, reaper = NEEDED_BY_BOTH + NEEDED_BY_GATEWAY, NEEDED_BY_BOTH + NEEDED_BY_REAPER
+    assert not [request for request in gateway if forbidden("gateway", request)]
+    assert not [request for request in reaper if forbidden("reaper", request)]
+
+
+def test_no_account_may_do_anything_else(forbidden: Forbidden) -> None:
+    gateway, reaper = REFUSED_TO_BOTH + REFUSED_TO_GATEWAY, REFUSED_TO_BOTH + REFUSED_TO_REAPER
+    assert not [request for request in gateway if not forbidden("gateway", request)]
+    assert not [request for request in reaper if not forbidden("reaper", request)]
+
+
+def test_a_reaper_without_a_view_of_nodes_sees_none(chart_cluster: Cluster, tmp_path: Path) -> None:
+    releases = Releases(chart_cluster, tmp_path)
+    ask = _asker(releases)
+    releases.upgrade(with_values(MINIMAL, {"rbac": {"nodes": False}}))
+    assert ask("reaper", "GET /api/v1/nodes")
+    assert not ask("reaper", f"GET {CORE}/pods")

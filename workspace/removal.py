@@ -149,13 +149,15 @@ class Removal:
             os.unlink(name, dir_fd=directory)
         except FileNotFoundError:
             pass
-        except OSError:
+        except PermissionError:
             self._unlink_permitted(name, directory)
+        except OSError as error:
+            self._failures.append(error)
 
     def _unlink_permitted(self, name: str, directory: int) -> None:
         """Tries again after giving the directory a mode that permits it."""
+        _allow_changes(directory)
         try:
-            _allow_changes(directory)
             os.unlink(name, dir_fd=directory)
         except FileNotFoundError:
             pass

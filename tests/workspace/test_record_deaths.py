@@ -35,7 +35,10 @@ A, B = ReplicaId("a"), ReplicaId("b")
 
 def assert_empty(root: Path) -> None:
     found = sorted(str(path.relative_to(root)) for path in root.rglob("*"))
-    assert found == [".lodge", *(f".lodge/{name}" for name in ("leases", "roots", "sessions", "staging", "trash"))]
+    assert found == [
+        ".lodge",
+        *(f".lodge/{name}" for name in ("leases", "root", "roots", "sessions", "staging", "trash")),
+    ]
 
 
 def sweep(root: Path) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -388,3 +389,26 @@ def test_a_location_with_very_many_files_does_not_hold_up_another_one(locations:
     assert is_still_at_it, "the large one was too quick to tell"
     assert small_seconds < time.monotonic() - begun_seconds
     assert not locations.trash()
+
+
+def test_tables_are_removed_side_by_side_but_not_more_than_the_limit(locations: FileSessionLocations) -> None:
+    for n in range(3 * THREADS):
+        fill(locations.create(SESSION) / f"t{n}", 3)
+    locations.set_aside(SESSION)
+    removing, lock, now, most = os.unlink, threading.Lock(), 0, 0
+    all_there = threading.Barrier(THREADS)
+
+    def counting(*args: Any, **kwargs: Any) -> None:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        with suppress(threading.BrokenBarrierError):
+            all_there.wait(5)
+        removing(*args, **kwargs)
+        with lock:
+            now -= 1
+
+    with mock.patch("os.unlink", counting):
+        purge_all(locations)
+    assert most == THREADS

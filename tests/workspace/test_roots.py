@@ -178,6 +178,12 @@ def test_the_workspace_may_move_on_and_back(tmp_path: Path, home: Path, location
     assert locations.known_roots()[0] == third
 
 
+def test_a_workspace_of_files_does_not_move_into_an_object_store(home: Path, locations: FileSessionLocations) -> None:
+    with pytest.raises(RootError, match=r"cannot move from .* to \[s3://bucket/lodge\]"):
+        locations.use("s3://bucket/lodge")
+    assert locations.known_roots() == [home]
+
+
 def test_guarantee_1_a_move_killed_at_any_step_can_be_done_again(
     tmp_path: Path, killed_at: Callable[[int, Callable[[], Any]], bool]
 ) -> None:

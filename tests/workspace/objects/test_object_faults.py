@@ -186,7 +186,8 @@ def test_a_location_that_was_set_aside_is_never_listed_again_wherever_its_purge_
     assert step > 5
 
 
-def test_answers_that_are_lost_change_nothing(storage: Objects) -> None:
+def test_answers_that_are_lost_change_nothing(storage: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workspace.object_store._LONGEST_PAUSE_SECONDS", 0.01)
     storage.opened()
     store = StoreWithABadNetwork(storage)
     locations = ObjectSessionLocations(storage.address, store=store, relist_seconds=0)

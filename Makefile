@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup prerequisites demo test check format lock bench-engine bench-gateway bench-temp-tables bench-reaper drift-table format-docs cluster cluster-down cluster-programs clean
+.PHONY: help setup prerequisites demo test check format lock bench-engine bench-gateway bench-temp-tables bench-reaper drift-table format-docs cluster cluster-down cluster-programs soak clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -66,6 +66,9 @@ cluster-down: setup ## End it and leave nothing of it
 
 cluster-programs: setup ## Build the programs of the test cluster, which the first test run does otherwise (needs Go)
 	@$(BIN)/python -m tests.cluster programs
+
+soak: setup ## Simulate many histories (SEEDS=100000), or replay one (SEED=123)
+	@$(BIN)/python -m tests.simulation.run $(if $(SEED),--seed $(SEED) --lines 0,--seeds $(or $(SEEDS),100000))
 
 clean: ## Remove everything that the other targets made
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

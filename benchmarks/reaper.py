@@ -1,0 +1,321 @@
+"""What the reaper costs, and how soon it is done: against what is configured, and against peers in the same run.
+
+A real API server, controller manager and simulated nodes; a real ``lodge reap``. The gateways are leases that this
+program renews, so that nothing but the reaper is measured.
+
+- *Node failure*: from the moment a node and the gateway on it fall silent until the last of its session locations is
+  gone, beyond lease duration and grace period.
+- *Reconcile*: one look at everything, beside one plain list of the same records from the API server.
+- *API requests* in steady state, at a hundred and at ten thousand sessions.
+- *Memory* of the process, with no records and with ten thousand.
+- *Removal*: see ``benchmarks/removal.py``.
+
+    python -m benchmarks.reaper [--sessions N] [--records N]
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import yaml
+from kubernetes.client import CustomObjectsApi, V1Pod
+
+from benchmarks.removal import bench_removal
+from tests.cluster.builds import build, missing
+from tests.cluster.cluster import PROGRAMS_OF_A_CLUSTER, Cluster
+from tests.cluster.ports import free_port
+from workspace.file_locations import FileSessionLocations
+from workspace.kubernetes.connection import Connection, connect
+from workspace.kubernetes.leases import KubernetesLeases, PodIdentity
+from workspace.kubernetes.root_ids import KubernetesRootIds
+from workspace.kubernetes.session_objects import API_VERSION, GROUP, PLURAL
+from workspace.kubernetes.session_records import KubernetesSessionRecords
+from workspace.records import (
+    ClientSessionId,
+    Phase,
+    Principal,
+    ReplicaId,
+    SessionRecord,
+    SessionUuid,
+    TableState,
+    TableUuid,
+    TemporaryTable,
+)
+
+CRD = Path(__file__).parents[1] / "helm" / "lodge" / "crds" / "connectsessions.yaml"
+LEASE_SECONDS = 6.0
+GRACE_SECONDS = 6.0
+DEAD_SHARE = 0.3
+OVERHEAD_AIM_SECONDS = 2.0
+STEADY_SECONDS = 30.0
+DEADLINE_SECONDS = 300.0
+THREADS = 16
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sessions", type=int, default=1_000, help="for the node failure")
+    parser.add_argument("--records", type=int, default=10_000, help="for everything else")
+    arguments = parser.parse_args()
+    build(missing(PROGRAMS_OF_A_CLUSTER), print)
+    with Cluster() as cluster:
+        cluster.apply([yaml.safe_load(CRD.read_text())])
+        bench_node_failure(cluster, arguments.sessions)
+        bench_steady_state(cluster, arguments.records)
+    bench_removal(rounds=3, files=100_000)
+
+
+def bench_node_failure(cluster: Cluster, sessions: int) -> None:
+    dead = round(sessions * DEAD_SHARE)
+    with Lodge(cluster) as lodge:
+        node, other = cluster.node(), cluster.node()
+        failing = lodge.gateway(node.pod(lodge.namespace, "failing"))
+        surviving = lodge.gateway(other.pod(lodge.namespace, "surviving"))
+        lost = lodge.sessions([failing], dead, with_locations=True)
+        lodge.sessions([surviving], sessions - dead, with_locations=True)
+        with lodge.reaper():
+            lodge.wait_until_looked()
+            node.fail()
+            failing.stop()
+            failed_seconds = time.monotonic()
+            first = lodge.wait_until(lambda: len(lodge.left(lost)) < dead, "the first location is gone")
+            last = lodge.wait_until(lambda: not lodge.left(lost), "the last location is gone")
+            survivors = len(lodge.locations.list())
+        configured = LEASE_SECONDS + GRACE_SECONDS
+        print(
+            f"node failure, {dead} of {sessions} sessions: configured {configured:.1f} s; first location gone after "
+            f"{first - failed_seconds:.2f} s, last {last - failed_seconds:.2f} s: overhead "
+            f"{last - failed_seconds - configured:+.2f} s (aim: at most {OVERHEAD_AIM_SECONDS} s), ratio "
+            f"{(last - failed_seconds) / configured:.3f}; {survivors} others untouched",
+            flush=True,
+        )
+        assert survivors == sessions - dead
+        for each in (node, other):
+            each.remove()
+
+
+def bench_steady_state(cluster: Cluster, records: int) -> None:
+    rates: dict[int, float] = {}
+    with Lodge(cluster) as lodge:
+        gateway = lodge.gateway(None)
+        with lodge.reaper() as process:
+            lodge.wait_until_looked()
+            empty_bytes = memory_bytes(process.pid)
+        few = max(records // 100, 1)
+        for number in (few, records):
+            lodge.sessions([gateway], number - (few if rates else 0), with_locations=False)
+            with lodge.reaper() as process:
+                lodge.wait_until_looked()
+                lodge.wait_until_shown(number)
+                before = lodge.looks()
+                rates[number] = requests_per_second(cluster)
+                looked = lodge.looks()
+                full_bytes = memory_bytes(process.pid)
+        begun = time.perf_counter()
+        listed = lodge.records.list()
+        list_seconds = time.perf_counter() - begun
+        assert len(listed) == records
+    look_seconds = (looked.seconds - before.seconds) / max(looked.count - before.count, 1)
+    print(
+        f"reconcile of {records} records: one look {look_seconds * 1000:.0f} ms, one list by the API "
+        f"{list_seconds * 1000:.0f} ms: ratio {look_seconds / list_seconds:.3f}",
+        f"API requests in steady state, the gateway's lease and the cluster's own among them: {rates[few]:.2f}/s with "
+        f"{few} sessions, {rates[records]:.2f}/s with {records}: ratio {rates[records] / rates[few]:.2f} (aim: flat)",
+        f"memory: {empty_bytes / 2**20:.0f} MiB with no records, {full_bytes / 2**20:.0f} MiB with {records}: "
+        f"{(full_bytes - empty_bytes) / 2**20:.0f} MiB more",
+        sep="\n",
+        flush=True,
+    )
+
+
+@dataclass(slots=True)
+class Gateway:
+    """The sign of life of a gateway: a lease that is renewed until it is stopped."""
+
+    leases: KubernetesLeases
+    replica: ReplicaId
+    _stopped: threading.Event = field(default_factory=threading.Event)
+
+    def renew_until_stopped(self) -> None:
+        while not self._stopped.wait(LEASE_SECONDS / 3):
+            self.leases.renew(self.replica)
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """How many looks there were, and how long all of them took."""
+
+    count: float
+    seconds: float
+
+
+class Lodge:
+    """One Lodge in a namespace of its own: records, leases, a workspace, and a reaper."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._gateways: list[Gateway] = []
+        self._metrics = f"127.0.0.1:{free_port()}"
+
+    def __enter__(self) -> Self:
+        self.namespace = self._cluster.namespace("bench")
+        self._root = Path(tempfile.mkdtemp(prefix="lodge-bench-"))
+        self._connection: Connection = connect(self._cluster.kubeconfig, self.namespace, "lodge")
+        self.records = KubernetesSessionRecords(self._connection)
+        self.locations = FileSessionLocations(self._root, None, KubernetesRootIds(self._connection))
+        self.locations.initialise()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for gateway in self._gateways:
+            gateway.stop()
+        for stored in self.records.list():
+            self.records.delete(stored.record.name, stored.version)
+        shutil.rmtree(self._root)
+
+    def gateway(self, pod: V1Pod | None) -> Gateway:
+        identity = None if pod is None else PodIdentity(pod.metadata.name, pod.metadata.uid, pod.spec.node_name)
+        replica = ReplicaId(f"gateway-{uuid.uuid4().hex[:12]}")
+        gateway = Gateway(KubernetesLeases(self._connection, identity), replica)
+        gateway.leases.renew(replica)
+        threading.Thread(target=gateway.renew_until_stopped, daemon=True).start()
+        self._gateways.append(gateway)
+        return gateway
+
+    def sessions(self, gateways: Sequence[Gateway], number: int, *, with_locations: bool) -> Sequence[SessionUuid]:
+        """Sessions with two temporary tables each."""
+
+        def start(index: int) -> SessionUuid:
+            session = SessionUuid(str(uuid.uuid4()))
+            tables = tuple(a_table(f"t{each}") for each in range(2))
+            self.records.create(
+                SessionRecord(
+                    session_uuid=session,
+                    principal=Principal(f"user-{index % 100}"),
+                    client_session_id=ClientSessionId(str(uuid.uuid4())),
+                    backend="sc://127.0.0.1:1",
+                    phase=Phase.ACTIVE,
+                    created_at="2026-01-01T00:00:00+00:00",
+                    holders=frozenset(gateway.replica for gateway in gateways),
+                    tables=tables,
+                )
+            )
+            if with_locations:
+                location = self.locations.create(session)
+                for table in tables:
+                    (location / table.uuid).mkdir()
+                    (location / table.uuid / "part-0.parquet").write_bytes(b"x" * 1024)
+            return session
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            return list(pool.map(start, range(number)))
+
+    def left(self, sessions: Sequence[SessionUuid]) -> Sequence[SessionUuid]:
+        return [session for session in sessions if (self._root / session).exists()]
+
+    @contextmanager
+    def reaper(self) -> Iterator["subprocess.Popen[bytes]"]:
+        options: Mapping[str, object] = {
+            "workspace": f"dfs.tmp={self._root.as_uri()}",
+            "records": "kubernetes",
+            "kubeconfig": self._cluster.kubeconfig,
+            "namespace": self.namespace,
+            "lease-duration": f"{LEASE_SECONDS}s",
+            "grace-period": f"{GRACE_SECONDS}s",
+            "metrics-listen": self._metrics,
+            "log-level": "error",
+        }
+        command = [sys.executable, "-m", "lodge", "reap", *(f"--{key}={value}" for key, value in options.items())]
+        process = subprocess.Popen(command, env=os.environ | {"NO_COLOR": "1"})
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait()
+
+    def looks(self) -> Looks:
+        with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+        return Looks(*(metric(text, f"lodge_reaper_pass_seconds_{each}") for each in ("count", "sum")))
+
+    def wait_until_looked(self) -> None:
+        """Until the reaper leads and has looked several times."""
+
+        def has_looked() -> bool:
+            try:
+                return self.looks().count >= 3
+            except OSError:
+                return False
+
+        self.wait_until(has_looked, "the reaper has looked")
+
+    def wait_until_shown(self, records: int) -> None:
+        """Until the reaper has written the conditions of all records, which it does once for each."""
+        api = CustomObjectsApi(self._connection.api_client)
+
+        def are_shown() -> bool:
+            found = api.list_namespaced_custom_object(GROUP, API_VERSION, self.namespace, PLURAL)
+            return sum(1 for each in found["items"] if each.get("status", {}).get("conditions")) >= records
+
+        self.wait_until(are_shown, "the conditions of all records are written", pause_seconds=1.0)
+
+    @staticmethod
+    def wait_until(condition: Callable[[], bool], what: str, pause_seconds: float = 0.02) -> float:
+        """The monotonic time at which it was true."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not condition():
+            if time.monotonic() > deadline:
+                raise SystemExit(f"Not within {DEADLINE_SECONDS} s: {what}")
+            time.sleep(pause_seconds)
+        return time.monotonic()
+
+
+def a_table(name: str) -> TemporaryTable:
+    table = TableUuid(str(uuid.uuid4()))
+    return TemporaryTable(name, table, TableState.READY, "parquet", (table,), rows=1000, size_bytes=1024)
+
+
+def requests_per_second(cluster: Cluster) -> float:
+    before = requests(cluster)
+    time.sleep(STEADY_SECONDS)
+    return (requests(cluster) - before) / STEADY_SECONDS
+
+
+def requests(cluster: Cluster) -> float:
+    """All requests that the API server has answered; watches count when they begin."""
+    path = "/metrics"
+    response = cluster.client.call_api(*cluster.client.param_serialize("GET", path, auth_settings=["BearerToken"]))
+    text = response.response.data.decode()
+    return sum(float(value) for value in re.findall(r"^apiserver_request_total\{.*\} (\S+)$", text, re.MULTILINE))
+
+
+def metric(text: str, name: str) -> float:
+    found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
+def memory_bytes(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)[1]) * 1024  # type: ignore[index]
+
+
+if __name__ == "__main__":
+    main()

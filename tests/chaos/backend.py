@@ -1,0 +1,51 @@
+"""A real Spark Connect server that works on the storage of these tests, and can be killed and paused."""
+
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pyspark
+
+from tests.chaos.programs import Program
+from tests.cluster.ports import free_port
+
+REPOSITORY = Path(__file__).parents[2]
+_TASKS = 16
+"""So many tasks run at once: most of those in these tests sleep."""
+
+
+class Backend:
+    """One server, always at the same address.
+
+    Args:
+        directory: Where it may write.
+        prefix: Words before its command.
+    """
+
+    def __init__(self, directory: Path, prefix: Sequence[str] = ()) -> None:
+        self._port = free_port()
+        self.address = f"sc://127.0.0.1:{self._port}"
+        settings = {
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(self._port),
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.memory": "1g",
+            "spark.local.dir": str(directory),
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(directory / "warehouse"),
+            "spark.ui.enabled": "false",
+        }
+        command = [*prefix, str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", f"local[{_TASKS}]"]
+        command += [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+        command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+        environment = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY), "SPARK_LOCAL_IP": "127.0.0.1"}
+        log = directory / "backend.log"
+        self.process = Program(command, log, is_ready=self._answers, environment=environment)
+
+    def _answers(self) -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
+            return True
+        return False

@@ -1,0 +1,61 @@
+"""The chart's part in these tests: its rights, its accounts and its configuration, for processes that run without pods.
+
+Why it exists: gateways and reapers must prove themselves with exactly the rights and settings that an operator gets.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.accounts import ServiceAccount
+from tests.cluster.cluster import Cluster
+from tests.helm.chart import Helm, configuration, named
+
+_WITHOUT_PODS = frozenset({"Deployment", "PodDisruptionBudget"})
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What the processes of one Lodge get.
+
+    Attributes:
+        instance: The name of this Lodge.
+        config_file: For ``--config``, as the pods would have it.
+        accounts: The service accounts of ``gateway`` and ``reaper``.
+        labels: The labels of their pods.
+    """
+
+    instance: str
+    config_file: Path
+    accounts: Mapping[str, ServiceAccount]
+    labels: Mapping[str, Mapping[str, str]]
+
+
+def install(
+    cluster: Cluster, namespace: str, directory: Path, *, backend: str, workspace: Path, config: Mapping[str, Any]
+) -> Installed:
+    """Applies all that the chart makes but what starts pods.
+
+    Args:
+        directory: For the configuration file.
+        backend: The address of Spark.
+        workspace: Where the temporary workspace is.
+        config: The chart's value ``config``.
+    """
+    values = {
+        "backend": {"addresses": [backend]},
+        "config": dict(config),
+        "volume": {"existingClaim": "storage", "mountPath": str(workspace)},
+        "workspaces": {"dfs.tmp": workspace.as_uri()},
+    }
+    manifests = Helm(directory).template(values, "--include-crds", namespace=namespace)
+    cluster.apply((each for each in manifests if each["kind"] not in _WITHOUT_PODS), namespace)
+    config_file = directory / "lodge.yaml"
+    config_file.write_text(configuration(manifests))
+    accounts, labels = {}, {}
+    for component in ("gateway", "reaper"):
+        template = named(manifests, "Deployment", f"lodge-{component}")["spec"]["template"]
+        accounts[component] = cluster.service_account(namespace, template["spec"]["serviceAccountName"])
+        labels[component] = template["metadata"]["labels"]
+    return Installed("lodge", config_file, accounts, labels)

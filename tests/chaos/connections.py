@@ -1,0 +1,51 @@
+"""Unmodified PySpark clients, connected as to a Service with several gateways behind it."""
+
+import uuid
+from collections.abc import Sequence
+
+from pyspark.sql.connect.client import DefaultChannelBuilder
+from pyspark.sql.connect.client.retries import DefaultPolicy
+from pyspark.sql.connect.session import SparkSession
+
+from tests.chaos.replicas import Replica
+
+_BACK_OFF = {"initial_backoff": 50, "backoff_multiplier": 2.0, "max_backoff": 1000, "jitter": 0}
+_LONGEST_RECONNECT_MILLISECONDS = 500
+
+
+class _SeveralGateways(DefaultChannelBuilder):
+    """Connects to the first gateway that can be reached, and to the next one once that is lost."""
+
+    def __init__(self, url: str, ports: Sequence[int]) -> None:
+        super().__init__(url)
+        self._ports = ports
+        for option in ("initial", "min", "max"):
+            self.setChannelOption(f"grpc.{option}_reconnect_backoff_ms", _LONGEST_RECONNECT_MILLISECONDS)
+        self.setChannelOption("grpc.use_local_subchannel_pool", 1)
+
+    @property
+    def endpoint(self) -> str:
+        return "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in self._ports)
+
+
+def connect(
+    gateways: Sequence[Replica], *, user: str, session_id: str | None = None, patience_seconds: float = 20.0
+) -> SparkSession:
+    """A session, of which the server knows nothing yet.
+
+    Args:
+        gateways: In the order in which they are tried.
+        user: Who it is.
+        session_id: Of a session that goes on; None for a new one.
+        patience_seconds: How long it asks again when nobody answers.
+    """
+    address = f"sc://127.0.0.1/;user_id={user};session_id={session_id or uuid.uuid4()}"
+    builder = _SeveralGateways(address, [gateway.port for gateway in gateways])
+    session = SparkSession.builder.channelBuilder(builder).create()
+    session.client.set_retry_policies([DefaultPolicy(max_retries=round(patience_seconds) + 4, **_BACK_OFF)])
+    return session
+
+
+def connect_to_backend(address: str) -> SparkSession:
+    """A session at Spark itself, past Lodge."""
+    return SparkSession.builder.remote(address).create()

@@ -1,0 +1,131 @@
+"""A small file system as the storage of a workspace, which can fill up, turn read-only, and go away.
+
+Why it exists: Lodge and Spark must meet real errors of a real file system, and what is mounted for that must not stay
+on the machine. So a process of its own holds a mount namespace in which the file system lives; whatever works on the
+storage is started in there by `Storage.prefix`. With the last of these processes the kernel takes the mounts away, also
+when the test run is ended by SIGKILL.
+
+Needs root. What looks from outside looks through `Storage.root`.
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from tests.chaos.programs import Program
+
+_HOLDER = """
+set -e
+mount -t tmpfs -o size={size} lodge-chaos '{store}'
+mount --bind '{store}' '{path}'
+echo mounted
+exec sleep infinity
+"""
+_BUSY_SECONDS = 20.0
+
+
+class StorageError(Exception):
+    """The storage cannot be made, or changed, as a test wants it; the message says why."""
+
+
+class Storage:
+    """A file system for ``with``.
+
+    Args:
+        directory: Where its mount points are made.
+        size: Of the file system, as ``mount`` takes it.
+
+    Attributes:
+        path: Where the processes that are started with `prefix` find it.
+    """
+
+    def __init__(self, directory: Path, size: str = "48m") -> None:
+        self._store, self.path = directory / "store", directory / "storage"
+        for path in (self._store, self.path):
+            path.mkdir()
+        script = _HOLDER.format(size=size, store=self._store, path=self.path)
+        command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+        log = directory / "storage.log"
+        self._holder = Program(command, log, is_ready=lambda: "mounted" in log.read_text())
+
+    def __enter__(self) -> Self:
+        if os.geteuid() != 0:
+            raise StorageError("Only root may mount the file systems of these tests.")
+        self._holder.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._holder.kill()
+
+    @property
+    def prefix(self) -> Sequence[str]:
+        """Words before the command of a process that works on the storage."""
+        return ["nsenter", f"--target={self._holder.process_id}", "--mount", "--"]
+
+    @property
+    def root(self) -> Path:
+        """The storage, seen from outside; what is mounted there now."""
+        return self._outside(self.path)
+
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        """Without a byte left."""
+        filler = self._outside(self._store) / "filler"
+        with filler.open("wb", buffering=0) as file:
+            try:
+                while file.write(b"\0" * 4096):
+                    pass
+            except OSError:
+                pass
+        try:
+            yield
+        finally:
+            filler.unlink()
+
+    @contextmanager
+    def read_only(self) -> Iterator[None]:
+        """Takes no change. Waits for a moment in which no file is open for writing, as the kernel wants it."""
+        deadline = time.monotonic() + _BUSY_SECONDS
+        while not self._try("mount", "-o", "remount,ro", str(self._store)):
+            if time.monotonic() > deadline:
+                raise StorageError("Files were open for writing all the time.")
+            time.sleep(0.02)
+        try:
+            yield
+        finally:
+            self._run("mount", "-o", "remount,rw", str(self._store))
+
+    @contextmanager
+    def gone(self) -> Iterator[None]:
+        """Not mounted: an empty directory is in its place. Who has something of it open keeps that."""
+        self._run("umount", "--lazy", str(self.path))
+        try:
+            yield
+        finally:
+            self._run("mount", "--bind", str(self._store), str(self.path))
+
+    @contextmanager
+    def empty(self) -> Iterator[None]:
+        """Another file system, which is empty and takes changes, is mounted in its place."""
+        self._run("umount", "--lazy", str(self.path))
+        self._run("mount", "-t", "tmpfs", "lodge-chaos-empty", str(self.path))
+        try:
+            yield
+        finally:
+            self._run("umount", "--lazy", str(self.path))
+            self._run("mount", "--bind", str(self._store), str(self.path))
+
+    def _outside(self, path: Path) -> Path:
+        return Path(f"/proc/{self._holder.process_id}/root{path}")
+
+    def _try(self, *command: str) -> bool:
+        return subprocess.run([*self.prefix, *command], capture_output=True, check=False).returncode == 0
+
+    def _run(self, *command: str) -> None:
+        done = subprocess.run([*self.prefix, *command], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise StorageError(f"{' '.join(command)}: {done.stderr.strip()}")

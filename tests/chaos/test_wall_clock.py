@@ -1,0 +1,42 @@
+"""A clock that is set shifts the wall clock of its process and what waits for it, and leaves the monotonic one."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.chaos.wall_clock import WallClock, compiled
+
+_TELLS = """
+import ctypes, sys, time
+libc = ctypes.CDLL(None)
+for line in sys.stdin:
+    semaphore, until = ctypes.create_string_buffer(64), (ctypes.c_long * 2)(int(time.time()) + 1, 0)
+    begun = time.monotonic()
+    libc.sem_timedwait(semaphore, until)
+    time.sleep(0.1)
+    print(time.time(), time.monotonic(), time.monotonic() - begun, flush=True)
+"""
+
+
+@pytest.mark.parametrize("offset_seconds", [0, 600, -600])
+def test_a_process_sees_its_own_wall_clock_and_everybodys_monotonic_clock(tmp_path, offset_seconds):
+    clock = WallClock(compiled(tmp_path), tmp_path / "clock")
+    with subprocess.Popen(
+        [sys.executable, "-c", _TELLS],
+        env=os.environ | clock.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    ) as process:
+        for offset in (0, offset_seconds):
+            clock.set(offset)
+            process.stdin.write("tell\n")
+            wall, monotonic, waited_seconds = map(float, process.stdout.readline().split())
+            assert round(wall - time.time()) == offset
+            assert round(monotonic - time.monotonic()) == 0
+            assert 0.1 <= waited_seconds < 5
+        process.stdin.close()

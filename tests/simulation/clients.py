@@ -1,0 +1,242 @@
+"""Clients as PySpark's is one: sessions, statements under their own ids, reattaching at whatever gateway answers.
+
+Why it exists: much of what goes wrong needs a client that comes back: to the same gateway while that leaves its
+session, to another one while the first is paused, with a statement that was half done.
+"""
+
+import random
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import grpc
+from pyspark.sql.connect.proto import base_pb2
+
+from tests.simulation.gateways import GatewayProcess, Outcome
+from tests.simulation.invariants import Ledger, Statement
+from tests.simulation.schedule import Process
+from workspace.records import ClientSessionId, Principal, record_name
+
+_CALL_SECONDS = 20.0
+_ATTEMPTS = 4
+_HEARTBEAT_SECONDS = 5.0
+_GONE = "INVALID_HANDLE.SESSION_"
+_TABLES = ("a", "b")
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What a client does.
+
+    Attributes:
+        statements: How many in a session.
+        pause_seconds: The longest time between two statements.
+        stays: Whether its last session goes on to the end of the world.
+        at_once: How many threads of it share a session.
+    """
+
+    statements: int
+    pause_seconds: float
+    stays: bool
+    at_once: int
+
+
+class SessionGoneError(Exception):
+    """The client's session is no more."""
+
+
+class Client:
+    """A client.
+
+    Args:
+        process: Its process.
+        user_id: Its principal.
+        habits: What it does.
+        gateways: Those that a load balancer would choose from.
+        ledger: Told of what the client is told.
+        travel_seconds: How long a message is under way.
+        is_calm: Whether the world's faults are over, and no new sessions begin.
+    """
+
+    def __init__(
+        self,
+        *,
+        process: Process,
+        user_id: str,
+        habits: Habits,
+        gateways: Callable[[], Sequence[GatewayProcess]],
+        ledger: Ledger,
+        travel_seconds: Callable[[], float],
+        is_calm: Callable[[], bool],
+    ) -> None:
+        self._process = process
+        self._schedule = process.schedule
+        self._random: random.Random = process.schedule.random
+        self._user_id = user_id
+        self._habits = habits
+        self._gateways = gateways
+        self._ledger = ledger
+        self._travel_seconds = travel_seconds
+        self._is_calm = is_calm
+        self._gateway: GatewayProcess | None = None
+
+    def run(self) -> None:
+        """One session after another, until the faults are over."""
+        while not self._is_calm():
+            session_id = str(uuid.uuid4())
+            try:
+                self._use(session_id)
+            except SessionGoneError:
+                self._ledger.count("client_lost_session")
+
+    def _use(self, session_id: str) -> None:
+        others = [self._random.random() < 0.5 for _ in range(self._habits.at_once - 1)]
+        for _ in others:
+            self._process.start(lambda: self._alongside(session_id), self._random.random() * 5)
+        self._statements(session_id, self._habits.statements)
+        if self._habits.stays:
+            while not self._leaves():
+                self._heartbeat(session_id)
+                self._schedule.wait(_HEARTBEAT_SECONDS)
+        elif self._random.random() < 0.5:
+            self._ledger.end_asked(self._user_id, session_id, "its client")
+            self._call("ReleaseSession", _released(self._user_id, session_id))
+        else:
+            self._schedule.wait(self._random.random() * 10)
+
+    def _leaves(self) -> bool:
+        """Whether one that stays goes after all; not when the faults are over."""
+        return not self._is_calm() and self._random.random() < 0.02
+
+    def _alongside(self, session_id: str) -> None:
+        try:
+            self._statements(session_id, 2)
+        except SessionGoneError:
+            self._ledger.count("client_lost_session")
+
+    def _statements(self, session_id: str, number: int) -> None:
+        for _ in range(number):
+            if self._is_calm():
+                return
+            chance = self._random.random()
+            table = self._random.choice(_TABLES)
+            if chance < 0.45:
+                self._execute(session_id, table, f"CREATE TEMPORARY TABLE {table} AS SELECT 1 AS id")
+            elif chance < 0.6:
+                self._execute(session_id, table, f"INSERT INTO {table} SELECT 2 AS id")
+            elif chance < 0.7:
+                self._execute(session_id, table, f"INSERT OVERWRITE {table} SELECT 3 AS id")
+            elif chance < 0.8:
+                self._execute(session_id, table, f"DROP TABLE {table}")
+            else:
+                self._heartbeat(session_id)
+            self._schedule.wait(self._random.random() ** 3 * self._habits.pause_seconds)
+
+    def _heartbeat(self, session_id: str) -> None:
+        request = base_pb2.ConfigRequest(session_id=session_id)
+        request.user_context.user_id = self._user_id
+        request.operation.get_with_default.pairs.add(key="a", value="b")
+        self._call("Config", request.SerializeToString())
+
+    def _execute(self, session_id: str, table: str, sql: str) -> None:
+        """Runs a statement, and follows it to its end at any gateway."""
+        operation_id = str(uuid.uuid4())
+        statement = Statement(
+            record=record_name(Principal(self._user_id), ClientSessionId(session_id)),
+            session_uuid=self._ledger.session_of(self._user_id, session_id),
+            operation_id=operation_id,
+            table=table,
+            begun_seconds=self._schedule.now,
+        )
+        is_drop = sql.startswith("DROP")
+        if is_drop:
+            self._ledger.being_dropped(statement)
+        request = base_pb2.ExecutePlanRequest(session_id=session_id, operation_id=operation_id)
+        request.user_context.user_id = self._user_id
+        request.request_options.add().reattach_options.reattachable = True
+        request.plan.command.sql_command.input.sql.query = sql
+        begin = request.SerializeToString()
+        again = base_pb2.ReattachExecuteRequest(session_id=session_id, operation_id=operation_id)
+        again.user_context.user_id = self._user_id
+        follow = again.SerializeToString()
+        method, data = "ExecutePlan", begin
+        if self._random.random() < 0.1:
+            self._interrupt_later(session_id, operation_id)
+        for _ in range(_ATTEMPTS):
+            outcome = self._call(method, data)
+            if outcome.error is None:
+                self._ledger.count("statement_done")
+                if sql.startswith("CREATE") and outcome.responses:
+                    self._ledger.created(statement)
+                elif is_drop:
+                    self._ledger.no_more_dropped(statement)
+                self._release(session_id, operation_id)
+                return
+            code, text = outcome.error
+            if "OPERATION_NOT_FOUND" in text:
+                method, data = "ExecutePlan", begin
+            elif code in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}:
+                method, data = "ReattachExecute", follow
+            else:
+                self._ledger.count("statement_failed")
+                return
+        self._ledger.count("statement_given_up")
+
+    def _release(self, session_id: str, operation_id: str) -> None:
+        request = base_pb2.ReleaseExecuteRequest(session_id=session_id, operation_id=operation_id)
+        request.user_context.user_id = self._user_id
+        request.release_all.SetInParent()
+        self._call("ReleaseExecute", request.SerializeToString())
+
+    def _interrupt_later(self, session_id: str, operation_id: str) -> None:
+        request = base_pb2.InterruptRequest(session_id=session_id, operation_id=operation_id)
+        request.interrupt_type = base_pb2.InterruptRequest.INTERRUPT_TYPE_OPERATION_ID
+        request.user_context.user_id = self._user_id
+        data = request.SerializeToString()
+
+        def interrupt() -> None:
+            try:
+                self._call("Interrupt", data)
+            except SessionGoneError:
+                self._ledger.count("client_lost_session")
+
+        self._process.start(interrupt, self._random.random() * 2)
+
+    def _call(self, method: str, data: bytes) -> Outcome:
+        """One RPC, to the gateway of the last one if that still serves. Raises: SessionGoneError."""
+        gateways = self._gateways()
+        if self._gateway not in gateways or self._random.random() < 0.05:
+            self._gateway = self._random.choice(gateways) if gateways else None
+        gateway, schedule, outcome = self._gateway, self._schedule, Outcome()
+        if gateway is None:
+            schedule.wait(1.0)
+            outcome.end((grpc.StatusCode.UNAVAILABLE, "There is no gateway."))
+            return outcome
+
+        def late() -> None:
+            if not outcome.is_over:
+                self._gateway = None
+                gateway.hang_up(outcome)
+                outcome.end((grpc.StatusCode.DEADLINE_EXCEEDED, "The client waits no longer."))
+
+        def send(wake: Callable[[], object]) -> None:
+            outcome.wake = lambda: schedule.after(self._travel_seconds(), wake)
+            schedule.after(self._travel_seconds(), lambda: gateway.serve(method, data, outcome))
+            schedule.after(_CALL_SECONDS, late)
+
+        schedule.park(send)
+        if outcome.error is not None:
+            code, text = outcome.error
+            self._ledger.count(f"client_told_{text[1:].partition(']')[0] if text.startswith('[') else code.name}")
+            if _GONE in text:
+                raise SessionGoneError(text)
+            if code is grpc.StatusCode.UNAVAILABLE:
+                self._gateway = None
+                schedule.wait(0.2)
+        return outcome
+
+
+def _released(user_id: str, session_id: str) -> bytes:
+    request = base_pb2.ReleaseSessionRequest(session_id=session_id)
+    request.user_context.user_id = user_id
+    return request.SerializeToString()

@@ -1,0 +1,156 @@
+"""Calls from real threads into a model, which runs in a thread of its own.
+
+Why it exists: the contract suites are written for real storage: they call from threads, and wait in real time. So that
+the model is held to the very same tests, their calls become workers of one schedule, where calls that are under way
+together take turns in virtual time as they do in a simulation.
+"""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from tests.simulation import threads
+from tests.simulation.api_server import ApiServer
+from tests.simulation.records import ModelLeases, ModelSessionRecords
+from tests.simulation.schedule import Process, Schedule
+from tests.simulation.wires import Wires
+from workspace.leases import RenewalMark
+from workspace.records import (
+    RecordName,
+    RecordsEvent,
+    ReplicaId,
+    SessionRecord,
+    SessionUuid,
+    StoredRecord,
+    Version,
+)
+
+_Result = TypeVar("_Result")
+_LOOK_SECONDS = 0.01
+
+
+class Model:
+    """An API server of the model with a thread that runs it; for ``with``."""
+
+    def __init__(self, *, is_torn: bool = False) -> None:
+        self.api = ApiServer()
+        self._is_torn = is_torn
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._is_ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="model", daemon=True)
+
+    def __enter__(self) -> "Model":
+        self._thread.start()
+        self._is_ready.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._calls.put(None)
+        self._thread.join()
+
+    def do(self, work: Callable[[], _Result]) -> _Result:
+        """Does something that blocks in virtual time, from any thread."""
+        return self.begin(work).result()
+
+    def begin(self, work: Callable[[], _Result]) -> "Future[_Result]":
+        future: Future[_Result] = Future()
+
+        def settle() -> None:
+            try:
+                future.set_result(work())
+            except Exception as error:  # noqa: BLE001 - whoever waits for it gets it
+                future.set_exception(error)
+
+        self._calls.put(lambda: self._process.start(settle) and None)
+        return future
+
+    def is_away(self, is_away: bool) -> None:
+        """Makes the API server unreachable, or brings it back."""
+        self._wires.down_until = {self.api.name: float("inf")} if is_away else {}
+
+    def records(self) -> ModelSessionRecords:
+        return ModelSessionRecords(self._process, self.api, self._wires, is_torn=self._is_torn)
+
+    def leases(self) -> ModelLeases:
+        return ModelLeases(self._process, self.api, self._wires)
+
+    def _run(self) -> None:
+        schedule = Schedule(0)
+        self._process = Process("model", schedule, schedule.random)
+        self._wires = Wires(schedule, lambda *_: None, lambda: (), lambda process: None)
+        threads.begin(schedule)
+        self._is_ready.set()
+        try:
+            while True:
+                with suppress(queue.Empty):
+                    call = self._calls.get(timeout=_LOOK_SECONDS / 10)
+                    if call is None:
+                        return
+                    call()
+                schedule.run_until(schedule.now + 1.0)
+        finally:
+            schedule.close([self._process])
+            threads.end()
+
+
+class BridgedRecords:
+    """Implements :class:`workspace.records.SessionRecords` by a model."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._records = model.records()
+
+    def create(self, record: SessionRecord) -> StoredRecord:
+        return self._model.do(lambda: self._records.create(record))
+
+    def read(self, name: RecordName) -> StoredRecord:
+        return self._model.do(lambda: self._records.read(name))
+
+    def list(self) -> Sequence[StoredRecord]:
+        return self._model.do(self._records.list)
+
+    def find(self, session_uuid: SessionUuid) -> StoredRecord | None:
+        return self._model.do(lambda: self._records.find(session_uuid))
+
+    def replace(self, record: SessionRecord, version: Version) -> StoredRecord:
+        return self._model.do(lambda: self._records.replace(record, version))
+
+    def delete(self, name: RecordName, version: Version) -> None:
+        self._model.do(lambda: self._records.delete(name, version))
+
+    def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
+        told: queue.SimpleQueue[RecordsEvent] = queue.SimpleQueue()
+        inner: Any = threads.ModelEvent()
+
+        def follow() -> None:
+            for event in self._records.watch(inner):
+                told.put(event)
+
+        following = self._model.begin(follow)
+        while not stop.is_set():
+            try:
+                yield told.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                continue
+        self._model.do(inner.set)
+        following.result()
+
+
+class BridgedLeases:
+    """Implements :class:`workspace.leases.Leases` by a model."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._leases = model.leases()
+
+    def renew(self, replica: ReplicaId) -> None:
+        self._model.do(lambda: self._leases.renew(replica))
+
+    def list(self) -> Mapping[ReplicaId, RenewalMark]:
+        return self._model.do(self._leases.list)
+
+    def delete(self, replica: ReplicaId) -> None:
+        self._model.do(lambda: self._leases.delete(replica))

@@ -1,0 +1,3 @@
+"""The contract of Leases, held by the model."""
+
+from tests.workspace.test_leases_contract import *  # noqa: F403 - the same tests with other fixtures

@@ -1,0 +1,61 @@
+"""Which reaper leads: the real rules of :mod:`reaper.kubernetes.candidacy`, on a lease of the model's API server."""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from reaper.kubernetes.candidacy import Candidacy, LeaseSeen
+from tests.simulation.api_server import ApiServer, ConflictError
+from tests.simulation.schedule import Process
+from tests.simulation.wires import Wires
+from workspace.records import RecordsUnavailableError
+
+
+class ModelElection:
+    """One candidate.
+
+    Args:
+        process: Its process.
+        api: Where the lease is.
+        wires: What lies between.
+        duration_seconds: How long a leader that fell silent is waited for.
+        on_change: Called when it begins or ceases to lead.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        api: ApiServer,
+        wires: Wires,
+        duration_seconds: float,
+        on_change: Callable[[], object],
+    ) -> None:
+        self._process = process
+        self._api = api
+        self._wires = wires
+        self._on_change = on_change
+        self._candidacy = Candidacy(process.name, duration_seconds)
+        self._led = False
+
+    def leads(self) -> bool:
+        return self._candidacy.leads(self._process.monotonic())
+
+    def run(self) -> None:
+        """Tries for the lease, or renews it, again and again."""
+        while True:
+            with suppress(RecordsUnavailableError, ConflictError):
+                self._step()
+            if self.leads() != self._led:
+                self._led = self.leads()
+                self._on_change()
+            self._process.schedule.wait(self._candidacy.retry_seconds)
+
+    def _step(self) -> None:
+        seconds = self._candidacy.duration_seconds
+        holder, mark = self._wires.call(self._process, self._api, "read leader", lambda: self._api.leader)
+        self._candidacy.saw(LeaseSeen(holder, str(mark), seconds), self._process.monotonic())
+        begun_seconds = self._process.monotonic()
+        if self._candidacy.may_take(begun_seconds):
+            name = self._candidacy.identity
+            new = self._wires.call(self._process, self._api, "take lead", lambda: self._api.lead(name, mark))
+            self._candidacy.saw(LeaseSeen(name, str(new), seconds), self._process.monotonic())
+            self._candidacy.renewed(begun_seconds)

@@ -1,0 +1,172 @@
+"""An asyncio event loop in virtual time, for one process of the model.
+
+Why it exists: the gateway is asyncio code with blocking calls in threads. Its coroutines run here as they are, each
+time until none can go on; its threads are workers of the schedule. So between two steps of other processes lies what
+a real loop does between two of its waits.
+
+What is not modelled: that a real loop may be in the middle of a callback while others act. Nothing that others do is
+seen by a callback but through a call that is a step.
+"""
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from greenlet import GreenletExit
+
+from tests.simulation.schedule import Process
+
+_DEFAULT_THREADS = 8
+
+
+class _Lane:
+    """The threads of one executor."""
+
+    def __init__(self, threads: int) -> None:
+        self.free = threads
+        self.waiting: deque[Callable[[], None]] = deque()
+
+
+class ModelLoop(asyncio.AbstractEventLoop):
+    """The event loop of a process.
+
+    Args:
+        process: Whose loop it is.
+        on_error: Told of exceptions that nobody handles.
+        is_fenced: Whether the process knows that it may not touch a location now.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        on_error: Callable[[str, BaseException | None], None],
+        is_fenced: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._process = process
+        self._schedule = process.schedule
+        self._on_error = on_error
+        self._is_fenced = is_fenced
+        self._ready: deque[asyncio.Handle] = deque()
+        self._lanes: dict[object, _Lane] = {}
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._runs = False
+        self._is_closed = False
+
+    def time(self) -> float:
+        return self._process.monotonic()
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None) -> Any:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        if not self._runs and len(self._ready) == 1:
+            self._schedule.at(self._schedule.now, self._run, self._process)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+
+        def due() -> None:
+            if not handle.cancelled():
+                self._ready.append(handle)
+                self._run()
+
+        self._schedule.at(max(self._process.when(when), self._schedule.now), due, self._process)
+        return handle
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Any = None) -> Any:
+        if self._is_closed:
+            coro.close()
+            raise RuntimeError("The process of this loop is no more.")
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        return task
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
+        future = self.create_future()
+        was_fenced = self._is_fenced()
+        threads = getattr(executor, "_max_workers", _DEFAULT_THREADS)
+        lane = self._lanes.setdefault(executor, _Lane(threads))
+
+        def work() -> None:
+            try:
+                result = func(*args)
+            except GreenletExit:
+                raise
+            except BaseException as error:  # noqa: BLE001 - as an executor hands on whatever it is
+                self.call_soon(_settle, future, None, error)
+            else:
+                self.call_soon(_settle, future, result, None)
+            lane.free += 1
+            if lane.waiting:
+                lane.waiting.popleft()()
+
+        def begin() -> None:
+            lane.free -= 1
+            self._process.start(work).was_fenced = was_fenced
+
+        if lane.free:
+            begin()
+        else:
+            lane.waiting.append(begin)
+        return future
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return self._runs
+
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self._on_error(str(context.get("message")), context.get("exception"))
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """asyncio tells its loop; a cancelled timer is passed over when it is due."""
+
+    def _run(self) -> None:
+        self._runs = True
+        asyncio._set_running_loop(self)
+        try:
+            while self._ready:
+                handle = self._ready.popleft()
+                if not handle.cancelled():
+                    handle._run()
+        finally:
+            asyncio._set_running_loop(None)
+            self._runs = False
+
+    def close(self) -> None:
+        """Unwinds what still waits, of a process that is no more."""
+        self._is_closed = True
+        asyncio._set_running_loop(self)
+        for task in list(self._tasks):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine = task.get_coro()
+            with suppress(BaseException):
+                coroutine.close()  # type: ignore[union-attr]
+        asyncio._set_running_loop(None)
+        self._tasks.clear()
+        self._ready.clear()
+
+
+def _settle(future: "asyncio.Future[Any]", result: object, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

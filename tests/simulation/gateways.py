@@ -1,0 +1,265 @@
+"""One replica of the gateway as a process of the model: the real :class:`gateway.server.Gateway`, without its sockets.
+
+What is real: everything above the gRPC server and below :class:`~workspace.records.SessionRecords`,
+:class:`~workspace.leases.Leases` and :class:`~workspace.locations.SessionLocations`: sessions, fencing, statements, the
+table write protocol, operations, the watch of records.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from gateway.backends import SERVICE
+from gateway.config import GatewayConfig
+from gateway.errors import LodgeError
+from gateway.requests import SessionKey
+from gateway.server import Gateway
+from gateway.sessions import Session
+from tests.simulation.event_loop import ModelLoop
+from tests.simulation.locations import ModelLocations
+from tests.simulation.records import ModelLeases, ModelSessionRecords
+from tests.simulation.schedule import Action, Process
+from workspace.records import ReplicaId, SessionUuid
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a client's call.
+
+    Attributes:
+        is_over: Whether the client knows.
+        responses: What it got before the end.
+        error: Why it failed.
+        wake: Lets the client go on.
+    """
+
+    is_over: bool = False
+    responses: list[bytes] = field(default_factory=list)
+    error: "tuple[grpc.StatusCode, str] | None" = None
+    wake: Action = lambda: None
+
+    def end(self, error: "tuple[grpc.StatusCode, str] | None" = None) -> None:
+        if not self.is_over:
+            self.is_over = True
+            self.error = error
+            self.wake()
+
+
+class _AbortedError(aio.AbortError):  # type: ignore[misc] # grpc has no types
+    pass
+
+
+class _Context:
+    """What a handler is told of its call, in the place of gRPC's."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        self.failure: tuple[grpc.StatusCode, str] | None = None
+
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
+    def time_remaining(self) -> None:
+        return None
+
+    async def write(self, response: bytes) -> None:
+        self._outcome.responses.append(response)
+
+    async def send_initial_metadata(self, metadata: object) -> None:
+        """Clients of the model do not look at it."""
+
+    def set_trailing_metadata(self, metadata: object) -> None:
+        """Clients of the model do not look at it."""
+
+    async def abort(self, code: grpc.StatusCode, details: str = "", trailing: Any = ()) -> None:
+        classes = " ".join(value.decode("ascii", "replace") for _, value in trailing if isinstance(value, bytes))
+        self.failure = code, f"{details} {classes}"
+        raise _AbortedError
+
+
+class ModelServer:
+    """In the place of ``grpc.aio.server``: hands the calls of clients to the gateway's handlers."""
+
+    def __init__(self, on_error: Callable[[str, BaseException | None], None]) -> None:
+        self._service: Any = None
+        self._on_error = on_error
+        self.is_open = False
+        self.calls: dict[asyncio.Task[None], Outcome] = {}
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
+        """Only the first, the gateway's own, are asked."""
+        self._service = self._service or handlers[0]
+
+    def add_registered_method_handlers(self, name: str, handlers: object) -> None:
+        """The health service is not asked."""
+
+    def add_insecure_port(self, address: str) -> int:
+        return 15002
+
+    async def start(self) -> None:
+        self.is_open = True
+
+    async def stop(self, grace_seconds: float) -> None:
+        self.is_open = False
+        if self.calls:
+            await asyncio.wait(list(self.calls), timeout=grace_seconds)
+        for call in list(self.calls):
+            call.cancel()
+
+    def begin(self, method: str, request: bytes, outcome: Outcome) -> asyncio.Task[None]:
+        handler = self._service.service(SimpleNamespace(method=SERVICE + method))
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._handled(handler, request, outcome))
+        self.calls[task] = outcome
+        task.add_done_callback(lambda done: self.calls.pop(done, None))
+        return task
+
+    async def _handled(self, handler: Any, request: bytes, outcome: Outcome) -> None:
+        context = _Context(outcome)
+        try:
+            if handler.unary_stream is not None:
+                await handler.unary_stream(request, context)
+            else:
+                outcome.responses.append(await handler.unary_unary(request, context))
+        except aio.AbortError:
+            outcome.end(context.failure)
+        except asyncio.CancelledError:
+            outcome.end((grpc.StatusCode.CANCELLED, "The call was cancelled."))
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it was not foreseen
+            self._on_error("a handler of the gateway", error)
+        else:
+            outcome.end()
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What replicas share, as one process reaches it."""
+
+    records: ModelSessionRecords
+    leases: ModelLeases
+    locations: ModelLocations
+
+
+class GatewayProcess:
+    """A replica.
+
+    Args:
+        process: Its process.
+        config: Its settings.
+        stores: What it shares with others.
+        on_error: Told of what goes wrong and nobody handles.
+
+    Attributes:
+        gateway: The real one; None before it was started.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        config: GatewayConfig,
+        stores: Stores,
+        on_error: Callable[[str, BaseException | None], None],
+    ) -> None:
+        self.process = process
+        self.loop = ModelLoop(process, on_error, self._is_fenced)
+        self.server = ModelServer(on_error)
+        self._config = config
+        self._stores = stores
+        self.gateway: Gateway | None = None
+        self._on_error = on_error
+
+    def start(self) -> None:
+        """Begins to serve, as a step of its process."""
+        stores = self._stores
+        self.gateway = Gateway(self._config, stores.records, stores.leases, stores.locations)
+
+        async def start() -> None:
+            try:
+                await self.gateway.start()  # type: ignore[union-attr] # made just now
+            except (LodgeError, OSError):
+                self.process.die()  # and is started again
+            except Exception as error:  # noqa: BLE001 - whatever it is, it was not foreseen
+                self._on_error("a start of a gateway", error)
+
+        self.loop.call_soon(lambda: self.loop.create_task(start()))
+
+    def stop(self, grace_seconds: float) -> None:
+        """Stops as on SIGTERM."""
+
+        async def stop() -> None:
+            await self.gateway.stop(grace_seconds)  # type: ignore[union-attr] # it was started
+            self.process.die()
+
+        if self.server.is_open:
+            self.loop.call_soon(lambda: self.loop.create_task(stop()))
+
+    @property
+    def replica(self) -> ReplicaId:
+        return self.gateway._replica  # type: ignore[union-attr] # it was started
+
+    @property
+    def is_serving(self) -> bool:
+        return self.server.is_open and not self.process.is_dead
+
+    def serve(self, method: str, request: bytes, outcome: Outcome) -> None:
+        """Takes a client's call, as the network brings it."""
+        if not self.is_serving:
+            outcome.end((grpc.StatusCode.UNAVAILABLE, "No gateway listens there."))
+            return
+        schedule = self.process.schedule
+        schedule.at(schedule.now, lambda: self.loop.call_soon(self._begin, method, request, outcome), self.process)
+
+    def _begin(self, method: str, request: bytes, outcome: Outcome) -> None:
+        if self.server.is_open:
+            self.server.begin(method, request, outcome)
+        else:
+            outcome.end((grpc.StatusCode.UNAVAILABLE, "The gateway stops."))
+
+    def hang_up(self, outcome: Outcome) -> None:
+        """The client is gone: gRPC cancels its call."""
+        for task, each in list(self.server.calls.items()):
+            if each is outcome:
+                self.loop.call_soon(task.cancel)
+
+    def held(self) -> dict[SessionKey, Session]:
+        """The sessions that it believes to serve."""
+        if self.gateway is None or not hasattr(self.gateway, "_sessions"):
+            return {}
+        return {session.key: session for session in self.gateway._sessions.all_held()}
+
+    def believes_in(self, session_uuid: SessionUuid) -> bool:
+        """Whether it serves a session, and believes by its own clock that it may touch its location."""
+        session = next((each for each in self.held().values() if each.uuid == session_uuid), None)
+        if session is None or self.process.is_dead:
+            return False
+        schedule = self.process.schedule
+        before, schedule.process = schedule.process, self.process
+        try:
+            self.gateway._sessions.require_lease(session)  # type: ignore[union-attr] # it holds a session
+        except LodgeError:
+            return False
+        finally:
+            schedule.process = before
+        return True
+
+    def died(self) -> None:
+        """Its clients notice that it is gone."""
+        for outcome in self.server.calls.values():
+            outcome.end((grpc.StatusCode.UNAVAILABLE, "The connection was closed."))
+
+    def close(self) -> None:
+        self.loop.close()
+
+    def _is_fenced(self) -> bool:
+        """Whether it knows that its lease has lapsed."""
+        if self.gateway is None or not hasattr(self.gateway, "_sessions"):
+            return False
+        return not self.gateway._sessions._lease.is_valid(self.process.monotonic())
+
+    def holders(self) -> set[SessionUuid]:
+        return {session.uuid for session in self.held().values()}

@@ -1,0 +1,345 @@
+"""What must hold, whatever happens: the invariants, checked at each change of anything that they speak of.
+
+Why it exists: the protocol's own view of the world may be wrong, that is what is tested. So the ledger knows what no
+process knows: everything, at one instant. It is told of each change of a record, of each removal and of each log line
+before anyone else acts; what does not change cannot break an invariant.
+
+A session is *live* while a gateway serves it that believes, by its own clock, that its lease is valid, and nobody asked
+for the session's end: not its client, not an operator, and its backend did not lose it.
+
+Invariants (design, "Session records, leases and the reaper"):
+
+1. No live session ever loses its location. A session that is live is not ended; the location of a session whose record
+   is ``Active`` is not removed, nor a directory that its record names; what a table has that is ``Ready`` is there.
+2. Every location is removed within a bounded time after its session ended: once faults have stopped for that time,
+   there are only live sessions' locations and records, no trash, and no leases of replicas that are gone.
+3. After a location is reaped nothing brings it back for good: the same, of locations that were removed before.
+
+And what the modules promise beside them:
+
+4. A session's end is told once, and a record never goes back: once ``Ending``, it does not change but by its deletion.
+5. A record is gone only after its location is.
+6. A gateway that knows its lease to be lost makes no session and no location, and removes none.
+7. What a client was told to be there stays, until it is dropped or its session ends.
+8. Nothing fails in a way that the code did not foresee.
+9. The temporary view of a table reads what the record says, once nothing is under way.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.errors import LodgeError
+from reaper.holds import MASS_EXPIRY
+from tests.simulation.api_server import ApiServer, Stored
+from tests.simulation.gateways import GatewayProcess
+from tests.simulation.schedule import Schedule
+from tests.simulation.storage import Storage
+from workspace.records import (
+    ClientSessionId,
+    Phase,
+    Principal,
+    RecordError,
+    RecordName,
+    ReplicaId,
+    SessionRecord,
+    SessionUuid,
+    TableState,
+    TableUuid,
+    record_name,
+)
+from workspace.sessions import answer_of
+
+ViewsOf = Callable[[str, str], Mapping[str, tuple[str, ...]] | None]
+"""The paths that each temporary view of a client's session reads; None if its backend has no such session."""
+
+_FORESEEN = (LodgeError, OSError, RecordError)
+"""That a service cannot be reached, or that others were faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """An invariant that did not hold.
+
+    Attributes:
+        invariant: Its number.
+        text: What happened.
+        seconds: When.
+    """
+
+    invariant: int
+    text: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"invariant {self.invariant} at {self.seconds:.3f} s: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a client asks for.
+
+    Attributes:
+        record: The name of its session's record.
+        session_uuid: The session that it was for when it began; None if that had not begun.
+        operation_id: Its operation.
+        table: The table's name.
+        begun_seconds: When it began.
+    """
+
+    record: RecordName
+    session_uuid: SessionUuid | None
+    operation_id: str
+    table: str
+    begun_seconds: float
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a session.
+
+    Attributes:
+        name: Of its record.
+        asked_to_end: Who asked for its end.
+        was_cleared: Whether its location was set aside, or found to be gone, since its end began.
+        told: How often its end was told.
+        lost_location: Whether a location of it was removed.
+    """
+
+    name: RecordName
+    asked_to_end: str = ""
+    was_cleared: bool = False
+    told: int = 0
+    lost_location: bool = False
+
+
+class Ledger:
+    """Knows everything, and finds what must not be; see the module.
+
+    Args:
+        schedule: Has the true time; is over once an invariant did not hold.
+        gateways: The replicas that run.
+
+    Attributes:
+        on_mass_expiry: Called with the token when a reaper asks an operator to confirm.
+        violation: The first invariant that did not hold.
+        is_closed: Whether what happens does not count any more.
+        counts: What happened, by kind.
+    """
+
+    def __init__(self, schedule: Schedule, gateways: Callable[[], Sequence[GatewayProcess]]) -> None:
+        self._schedule = schedule
+        self._gateways = gateways
+        self._api: ApiServer
+        self._storage: Storage
+        self._views_of: ViewsOf = lambda principal, session: {}
+        self.on_mass_expiry: Callable[[str], object] = lambda token: None
+        self.violation: Violation | None = None
+        self.is_closed = False
+        self.counts: Counter[str] = Counter()
+        self._sessions: dict[SessionUuid, _Known] = {}
+        self._asked: dict[RecordName, str] = {}
+        self._there: dict[tuple[SessionUuid, str], None] = {}
+        self._dropped: dict[tuple[SessionUuid, str], float] = {}
+
+    def look_at(self, api: ApiServer, storage: Storage, views_of: "ViewsOf") -> None:
+        """Says where everything is."""
+        self._api, self._storage, self._views_of = api, storage, views_of
+
+    def violate(self, invariant: int, text: str) -> None:
+        if self.violation is None and not self.is_closed:
+            self.violation = Violation(invariant, text, self._schedule.now)
+            self._schedule.is_over = True
+
+    def count(self, event: str) -> None:
+        self.counts[event] += 1
+
+    def end_asked(self, principal: str, client_session_id: str, who: str) -> None:
+        """Somebody asks for the end of a session, whatever its gateways think."""
+        self.end_asked_of(record_name(Principal(principal), ClientSessionId(client_session_id)), who)
+
+    def end_asked_of(self, name: RecordName, who: str) -> None:
+        self._asked[name] = who
+        found = self._api.records.get(name)
+        if found is not None:
+            self._sessions[found.spec.session_uuid].asked_to_end = who
+
+    def record_changed(self, before: Stored | None, after: Stored | None) -> None:
+        """To be called at each change of a record."""
+        old = None if before is None else before.spec
+        new = None if after is None else after.spec
+        if old is None and new is not None:
+            known = _Known(new.name, self._asked.get(new.name, ""))
+            self._sessions[new.session_uuid] = known
+        elif old is not None and new is None:
+            self._check_deletion(old)
+        elif old is not None and new is not None and old != new:
+            self._check_change(old, new)
+        if new is not None:
+            self._check_tables(new)
+
+    def acted_without_lease(self, gateway: GatewayProcess, what: str) -> None:
+        """To be called when a gateway does something that it knew, when it decided on it, that it must not."""
+        self.violate(6, f"{gateway.process} wants to {what} although its lease is lost")
+
+    def location_touched(self, what: str, session_uuid: SessionUuid) -> None:
+        """To be called before a location is made or set aside, also if there is none."""
+        if what == "set aside" and session_uuid in self._sessions:
+            self._sessions[session_uuid].was_cleared = True
+
+    def removed(self, session_uuid: SessionUuid, table: TableUuid | None) -> None:
+        """To be called before a location, or a table's directory in it, is set aside."""
+        known = self._sessions.get(session_uuid)
+        if known is None:
+            return
+        record = self._record_of(known, session_uuid)
+        if table is None:
+            known.lost_location = True
+        if record is None or record.phase is Phase.ENDING:
+            return
+        if table is None:
+            self.violate(1, f"the location of the active session {session_uuid} is removed")
+        elif table in record.directories:
+            self.violate(1, f"the directory {table} of the active session {session_uuid} is removed, which it names")
+
+    def logged(self, event: Mapping[str, Any]) -> None:
+        """To be called for each line of the log."""
+        if self.is_closed:
+            return
+        name = str(event.get("event"))
+        self.counts[name] += 1
+        if name == "session_location_deleted" and event["session"] in self._sessions:
+            known = self._sessions[event["session"]]
+            known.told += 1
+            if known.told > 1:
+                self.violate(4, f"the end of session {event['session']} is told {known.told} times")
+        if name == "reaper_held_back" and event["kind"] == MASS_EXPIRY:
+            self.on_mass_expiry(str(event["confirm_with"]))
+        error = event.get("exc_info")
+        if error:
+            self.failed(name, error if isinstance(error, BaseException) else sys.exc_info()[1])
+
+    def failed(self, what: str, error: BaseException | None) -> None:
+        """To be called with what went wrong in code that does not say what it does then."""
+        if not isinstance(error, _FORESEEN):
+            self.violate(8, f"{what}: {error!r}")
+
+    def session_of(self, principal: str, client_session_id: str) -> SessionUuid | None:
+        """Which session a client's statements are for now."""
+        found = self._api.records.get(record_name(Principal(principal), ClientSessionId(client_session_id)))
+        return None if found is None else found.spec.session_uuid
+
+    def created(self, statement: "Statement") -> None:
+        """A client was told that a table is there."""
+        found = self._api.records.get(statement.record)
+        if found is None or found.spec.phase is Phase.ENDING:
+            return
+        session_uuid = found.spec.session_uuid
+        key = session_uuid, statement.table
+        if self._dropped.get(key, float("-inf")) >= statement.begun_seconds:
+            return  # by another thread of the client, before or after
+        if answer_of(found.spec, statement.operation_id) is not None:
+            self._there[key] = None
+        elif session_uuid == statement.session_uuid:
+            text = f"a client was told that table [{statement.table}] of {session_uuid} was created"
+            self.violate(7, f"{text}, of which its record knows nothing")
+
+    def being_dropped(self, statement: "Statement") -> None:
+        """A client asks for a table to be dropped."""
+        if statement.session_uuid is not None:
+            key = statement.session_uuid, statement.table
+            self._there.pop(key, None)
+            self._dropped[key] = float("inf")
+
+    def no_more_dropped(self, statement: "Statement") -> None:
+        """A client was told what came of it."""
+        if statement.session_uuid is not None:
+            self._dropped[statement.session_uuid, statement.table] = self._schedule.now
+
+    def left_over(self) -> Sequence[tuple[int, str]]:
+        """What must not be there once faults have stopped for long enough, with the number of the invariant."""
+        gateways = [gateway for gateway in self._gateways() if gateway.is_serving]
+        live = {
+            session: gateway for gateway in gateways for session in gateway.holders() if gateway.believes_in(session)
+        }
+        replicas = {gateway.replica for gateway in gateways}
+        records = {stored.spec.session_uuid: stored.spec for stored in self._api.records.values()}
+        found: list[tuple[int, str]] = []
+        for session_uuid, gateway in live.items():
+            record = records.get(session_uuid)
+            if record is None or record.phase is Phase.ENDING:
+                found.append((1, f"{gateway.process} serves the session {session_uuid}, which has ended"))
+        for session_uuid, record in records.items():
+            if session_uuid in live:
+                found += self._left_over_in(record, replicas)
+            else:
+                of = f"the {record.phase} record of {session_uuid}, held by {sorted(record.holders)},"
+                found.append((2, f"{of} is there without a live session"))
+        for session_uuid in self._storage.locations:
+            if session_uuid not in live:
+                known = self._sessions.get(session_uuid)
+                again = known is not None and known.lost_location
+                found.append((3 if again else 2, f"the location {session_uuid} is there without a live session"))
+        found += [(2, f"[{entry}] is still in the trash") for entry in self._storage.trash]
+        found += [(2, f"the lease of {replica} is still there") for replica in self._api.marks.keys() - replicas]
+        return found
+
+    def _left_over_in(self, record: SessionRecord, replicas: set[ReplicaId]) -> Iterator[tuple[int, str]]:
+        session_uuid = record.session_uuid
+        for holder in sorted(record.holders - replicas):
+            yield 2, f"the record of {session_uuid} still names {holder}, which is gone"
+        for writer in sorted(record.writers - replicas):
+            yield 2, f"what {writer} was writing is still in the record of {session_uuid}"
+        location = self._storage.locations.get(session_uuid)
+        for directory in (location.tables if location is not None else {}).keys() - record.directories:
+            yield 2, f"the directory {directory} of {session_uuid} is there, which its record does not name"
+        views = self._views_of(record.principal, record.client_session_id)
+        for table in record.tables:
+            if views is not None and table.state is TableState.READY and not table.writes:
+                parts = tuple(str(self._storage.root / session_uuid / part) for part in table.parts)
+                if views.get(table.name) != parts:
+                    yield 9, f"the view of [{table.name}] of {session_uuid} reads {views.get(table.name)}, not {parts}"
+        named = {table.name for table in record.tables if table.state is not TableState.CREATING}
+        for session, name in self._there:
+            if session == session_uuid and name not in named:
+                yield 7, f"table [{name}] of {session_uuid} was acknowledged, and is gone"
+
+    def _check_deletion(self, old: SessionRecord) -> None:
+        known = self._sessions[old.session_uuid]
+        if old.phase is not Phase.ENDING:
+            self.violate(4, f"the record of {old.session_uuid} is deleted while it is {old.phase}")
+        elif not known.was_cleared:
+            self.violate(5, f"the record of {old.session_uuid} is deleted before its location is set aside")
+
+    def _check_change(self, old: SessionRecord, new: SessionRecord) -> None:
+        if old.phase is Phase.ENDING:
+            self.violate(4, f"the record of {old.session_uuid} changes although it is ending")
+        elif old.session_uuid != new.session_uuid:
+            self.violate(4, f"the record of {old.session_uuid} becomes that of {new.session_uuid}")
+        elif new.phase is Phase.ENDING:
+            self._sessions[new.session_uuid].was_cleared = False
+            self._check_live(new)
+
+    def _check_live(self, record: SessionRecord) -> None:
+        is_at_backend = self._views_of(record.principal, record.client_session_id) is not None
+        if self._sessions[record.session_uuid].asked_to_end or not is_at_backend:
+            return
+        for gateway in self._gateways():
+            if gateway.believes_in(record.session_uuid):
+                self.violate(1, f"the session {record.session_uuid} is ended while {gateway.process} serves it")
+
+    def _check_tables(self, record: SessionRecord) -> None:
+        if record.phase is Phase.ENDING:
+            return
+        for table in record.tables:
+            if table.state is TableState.READY:
+                for part in table.parts:
+                    found = self._storage.table(record.session_uuid, part)
+                    if found is None or not found.files:
+                        self.violate(1, f"table [{table.name}] of {record.session_uuid} is ready without its {part}")
+
+    def _record_of(self, known: _Known, session_uuid: SessionUuid) -> SessionRecord | None:
+        found = self._api.records.get(known.name)
+        return found.spec if found is not None and found.spec.session_uuid == session_uuid else None

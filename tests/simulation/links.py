@@ -1,0 +1,167 @@
+"""The channel of one gateway to a model of Spark, in the place of :class:`gateway.backends.Backend`.
+
+Why it exists: the gateway's own code that calls a backend runs as it is, down to the bytes. What a gRPC channel does to
+calls happens here: they take time, fail before or after they had an effect, and streams end early.
+"""
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from gateway.backends import SERVICE
+from tests.simulation.event_loop import ModelLoop
+from tests.simulation.schedule import Process
+from tests.simulation.spark import Reply, SparkServer, rpc_error
+from tests.simulation.wires import Wires
+from workspace.records import Principal, RecordName, SessionRecord
+
+Answer = Sequence[bytes] | Exception
+_CUT_SHORT = 0.1
+
+
+class Links:
+    """All backends of one gateway, in the place of :class:`gateway.backends.Backends`."""
+
+    def __init__(self, process: Process, loop: ModelLoop, wires: Wires, servers: Mapping[str, SparkServer]) -> None:
+        self._by_address = {address: Link(process, loop, wires, server) for address, server in servers.items()}
+
+    def choose(self, session: RecordName, principal: Principal) -> "Link":
+        best = max(self._by_address, key=lambda each: hashlib.sha256(f"{session} {each}".encode()).digest())
+        return self._by_address[best]
+
+    def of_record(self, record: SessionRecord) -> "Link | None":
+        return self._by_address.get(record.backend)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Link:
+    """One gateway's channel to one backend."""
+
+    def __init__(self, process: Process, loop: ModelLoop, wires: Wires, server: SparkServer) -> None:
+        self.address = server.address
+        self._process = process
+        self._loop = loop
+        self._wires = wires
+        self._server = server
+        self._random = process.schedule.random
+
+    def unary(self, method: str) -> Callable[..., "_UnaryCall"]:
+        def call(data: bytes, metadata: object = None, timeout: float | None = None) -> _UnaryCall:
+            return _UnaryCall(self._asked(method, data, timeout))
+
+        return call
+
+    def unary_stream(self, method: str) -> Callable[..., "_StreamCall"]:
+        def call(data: bytes, metadata: object = None, timeout: float | None = None) -> _StreamCall:
+            is_cut_short = self._wires.weather.rate > 0 and self._random.random() < _CUT_SHORT
+            return _StreamCall(self._asked(method, data, timeout), is_cut_short)
+
+        return call
+
+    def _asked(self, method: str, data: bytes, timeout_seconds: float | None) -> "asyncio.Future[Answer]":
+        """Sends a request. The answer comes in time, or as a failure."""
+        schedule, weather = self._process.schedule, self._wires.weather
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        fault = self._random.random() if self._random.random() < weather.rate else 1.0
+
+        def settle(answer: Answer) -> None:
+            if not future.done():
+                future.set_result(answer)
+
+        def deliver(answer: Answer) -> None:
+            self._loop.call_soon(settle, answer)
+
+        def answer(answer: Answer) -> None:
+            travelled = self._wires.travel_seconds() + (self._wires.duration() if 0.4 < fault < 0.6 else 0.0)
+            lost = 0.2 < fault < 0.4
+            schedule.after(travelled, lambda: deliver(_unavailable() if lost else answer), self._process)
+
+        def arrive() -> None:
+            if self._server.down_until > schedule.now or fault < 0.2:
+                schedule.after(0.01, lambda: deliver(_unavailable()), self._process)
+                return
+            if 0.6 < fault < 0.7:
+                self._server.crash(self._wires.duration() / 4)
+                schedule.after(0.01, lambda: deliver(_unavailable()), self._process)
+                return
+            reply: Reply = answer
+            self._server.serve(method.removeprefix(SERVICE), data, reply)
+
+        schedule.after(self._wires.travel_seconds(), arrive)
+        if timeout_seconds is not None:
+            late = rpc_error(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded")
+            self._loop.call_later(timeout_seconds, settle, late)
+        return future
+
+
+class _Call:
+    """What gRPC says of a call beside its responses."""
+
+    async def initial_metadata(self) -> tuple[()]:
+        return ()
+
+    async def trailing_metadata(self) -> tuple[()]:
+        return ()
+
+
+class _UnaryCall(_Call):
+    def __init__(self, future: "asyncio.Future[Answer]") -> None:
+        self._future = future
+
+    def __await__(self) -> Generator[Any, None, bytes]:
+        answer = yield from self._future.__await__()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer[0]
+
+
+class _StreamCall(_Call):
+    def __init__(self, future: "asyncio.Future[Answer]", is_cut_short: bool) -> None:
+        self._future = future
+        self._is_cut_short = is_cut_short
+        self._responses: deque[bytes] | None = None
+        self._error: aio.AioRpcError | None = None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._each()
+
+    async def _each(self) -> AsyncIterator[bytes]:
+        while True:
+            response = await self.read()
+            if response is aio.EOF:
+                break
+            yield response
+        if self._error is not None:
+            raise self._error
+
+    async def read(self) -> Any:
+        if self._responses is None:
+            answer = await asyncio.shield(self._future)
+            if isinstance(answer, aio.AioRpcError):
+                self._error = answer
+            no_responses = self._is_cut_short or not isinstance(answer, Sequence)
+            self._responses = deque(() if no_responses else answer)  # type: ignore[arg-type] # a sequence then
+        return self._responses.popleft() if self._responses else aio.EOF
+
+    async def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.OK if self._error is None else self._error.code()
+
+    async def details(self) -> str:
+        return "" if self._error is None else self._error.details() or ""
+
+    async def trailing_metadata(self) -> Any:
+        return () if self._error is None else tuple(self._error.trailing_metadata())
+
+    def cancel(self) -> None:
+        """The backend notices that nobody follows; what it runs goes on."""
+
+
+def _unavailable() -> Exception:
+    return rpc_error(grpc.StatusCode.UNAVAILABLE, "The backend cannot be reached.")

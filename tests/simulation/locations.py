@@ -1,0 +1,144 @@
+"""Session locations of one process, kept by the model's storage.
+
+Why it exists: this is to the model what :mod:`workspace.file_locations` is to a file system.
+
+Held by the contract suite of session locations, as far as that is not about files.
+"""
+
+import errno
+from collections.abc import Callable, Hashable, Sequence, Set
+from pathlib import Path
+from typing import TypeVar
+
+from tests.simulation.schedule import Process
+from tests.simulation.storage import FILE_BYTES, Storage
+from tests.simulation.wires import Wires
+from workspace.locations import Inside, Owner
+from workspace.names import checked_uuid
+from workspace.places import Place
+from workspace.records import SessionUuid, TableUuid
+from workspace.trash import TrashEntry, session_of
+
+_Result = TypeVar("_Result")
+
+
+class ModelLocations:
+    """Implements :class:`workspace.locations.SessionLocations`, with one root.
+
+    Args:
+        process: Who calls.
+        storage: Where the locations are.
+        wires: What lies between.
+        may_touch: Told before a location is made or set aside.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        storage: Storage,
+        wires: Wires,
+        may_touch: Callable[[str, SessionUuid], object] = lambda what, session: None,
+    ) -> None:
+        self._process = process
+        self._storage = storage
+        self._wires = wires
+        self._may_touch = may_touch
+
+    @property
+    def home(self) -> Path:
+        return self._storage.root
+
+    def initialise(self) -> None:
+        """There is nothing to make."""
+
+    def use(self, root: Place) -> None:
+        raise NotImplementedError("The model's workspace does not move.")
+
+    def known_roots(self) -> Sequence[Place]:
+        return [self._storage.root]
+
+    def roots(self) -> Sequence["ModelLocations"]:
+        self._call("look at roots", lambda: None)
+        return [self]
+
+    def path(self, session_uuid: SessionUuid) -> Path:
+        return self._storage.root / checked_uuid(session_uuid)
+
+    def create(self, session_uuid: SessionUuid, owner: Owner | None = None) -> Place:
+        path = self.path(session_uuid)
+
+        def create() -> None:
+            self._may_touch("make", session_uuid)
+            self._storage.create(session_uuid)
+
+        self._call("make location", create)
+        return path
+
+    def list(self) -> Set[SessionUuid]:
+        return self._call("list locations", lambda: set(self._storage.locations))
+
+    def paths(self, session_uuid: SessionUuid) -> Sequence[Place]:
+        checked_uuid(session_uuid)
+        return self._call("look for location", lambda: list(self._storage.paths_of(session_uuid)))
+
+    def stamp(self, session_uuid: SessionUuid) -> Hashable:
+        def look() -> Hashable:
+            location = self._storage.locations.get(session_uuid)
+            return None if location is None else location.stamp
+
+        return look()  # one request with the list that it follows: a step more would show nothing new
+
+    def inside(self, session_uuid: SessionUuid) -> Inside:
+        def look() -> Inside:
+            location = self._storage.locations.get(session_uuid)
+            return Inside(frozenset(location.tables if location is not None else ()), 0)
+
+        return self._call("look into location", look)
+
+    def set_aside(self, session_uuid: SessionUuid) -> Sequence[Place]:
+        path = self.path(session_uuid)
+
+        def set_aside() -> bool:
+            self._may_touch("set aside", session_uuid)
+            return self._storage.set_aside(session_uuid)
+
+        return [path] if self._call("set location aside", set_aside) else []
+
+    def remove_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
+        checked_uuid(session_uuid), checked_uuid(table_uuid)
+        return self._call("remove table", lambda: self._storage.remove_table(session_uuid, table_uuid))
+
+    def directory(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> Place:
+        return self.directories(session_uuid, [table_uuid])[0]
+
+    def directories(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[Place]:
+        location = self.path(session_uuid)
+        return self._call("look for directories", lambda: [location / checked_uuid(table) for table in tables])
+
+    def size_bytes(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> int:
+        checked_uuid(session_uuid), checked_uuid(table_uuid)
+        found = self._call("measure table", lambda: self._storage.table(session_uuid, table_uuid))
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "No such directory in the model's storage", table_uuid)
+        return len(found.files) * FILE_BYTES
+
+    def copy_table(self, source: tuple[SessionUuid, TableUuid], target: tuple[SessionUuid, TableUuid]) -> None:
+        raise NotImplementedError("The model's sessions are not cloned.")
+
+    def trash(self) -> Sequence[TrashEntry]:
+        return self._call("list trash", lambda: list(self._storage.trash))
+
+    def trash_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
+        checked_uuid(session_uuid)
+        return [entry for entry in self.trash() if session_of(entry) == session_uuid]
+
+    def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] | None = None) -> bool:
+        if not entry.startswith(f"{self._storage.root}/.lodge/trash/") or entry.rpartition("/")[2] in {"", ".", ".."}:
+            raise ValueError(f"Not an entry of the trash: {entry!r}")
+        while self._call("purge", lambda: self._storage.purge_some(entry)):
+            if should_stop is not None and should_stop():
+                return False
+        return True
+
+    def _call(self, what: str, effect: Callable[[], _Result]) -> _Result:
+        return self._wires.call(self._process, self._storage, what, effect)

@@ -1,0 +1,238 @@
+"""Mistakes that somebody could make in the protocol, each made on purpose.
+
+Why it exists: a simulation that finds nothing proves nothing, unless it is shown that it would find something. Each of
+these takes one rule out of the real code; the simulation must find out which invariant that breaks.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import gateway.sessions
+import gateway.storage
+import reaper.decisions
+import reaper.lookout
+import reaper.reaper
+import reaper.removals
+import workspace.sessions
+from gateway.sessions import Sessions
+from reaper.decisions import Look
+from reaper.removals import Removals
+from tests.simulation.records import ModelSessionRecords
+from workspace.leases import LeaseObserver
+from workspace.records import Phase, SessionRecord, StoredRecord, TableState, Version
+from workspace.sessions import EndedSession, ended, retire_session, update
+
+Made = Callable[[], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A mistake.
+
+    Attributes:
+        name: What is done wrong.
+        made: While in it, the code has the mistake.
+        invariants: Those that it may break first.
+    """
+
+    name: str
+    made: Made
+    invariants: frozenset[int]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@contextmanager
+def _instead(*changes: tuple[Any, str, Any]) -> Iterator[None]:
+    """Exchanges attributes for the time of a block."""
+    if not changes:
+        yield
+        return
+    (target, name, instead), *others = changes
+    with mock.patch.object(target, name, instead), _instead(*others):
+        yield
+
+
+def _a_lease_is_lost_at_once() -> AbstractContextManager[None]:
+    original = LeaseObserver.__init__
+    return _instead((LeaseObserver, "__init__", lambda self, lease_duration_seconds: original(self, 0.01)))
+
+
+def _retired_by(retire: Callable[..., EndedSession | None]) -> AbstractContextManager[None]:
+    return _instead((workspace.sessions, "retire_session", retire), (reaper.removals, "retire_session", retire))
+
+
+def _set_aside_before_marked() -> AbstractContextManager[None]:
+    def retire(records: Any, locations: Any, stored: StoredRecord, *release: Any) -> EndedSession | None:
+        locations.set_aside(stored.record.session_uuid)
+        return retire_session(records, locations, stored, *release)
+
+    return _retired_by(retire)
+
+
+def _deleted_before_set_aside() -> AbstractContextManager[None]:
+    def retire(records: Any, locations: Any, stored: StoredRecord, *_: Any) -> EndedSession | None:
+        ending = stored
+        if stored.record.phase is Phase.ACTIVE:
+            ending = records.replace(ended(stored.record), stored.version)
+        records.delete(ending.record.name, ending.version)
+        return EndedSession(ending.record, tuple(locations.set_aside(ending.record.session_uuid)))
+
+    return _retired_by(retire)
+
+
+def _told_by_all_who_tried() -> AbstractContextManager[None]:
+    def retire(records: Any, locations: Any, stored: StoredRecord, *release: Any) -> EndedSession | None:
+        there = tuple(locations.paths(stored.record.session_uuid))
+        return retire_session(records, locations, stored, *release) or EndedSession(stored.record, there)
+
+    return _retired_by(retire)
+
+
+def _marked_whatever_changed() -> AbstractContextManager[None]:
+    def marked(records: Any, stored: StoredRecord) -> StoredRecord:
+        now: StoredRecord = records.read(stored.record.name)
+        is_ending = now.record.phase is Phase.ENDING
+        return now if is_ending else records.replace(ended(now.record), now.version)
+
+    return _instead((workspace.sessions, "_marked_ending", marked))
+
+
+def _records_listed_first_and_one_look() -> AbstractContextManager[None]:
+    original = reaper.lookout.Lookout.look
+
+    def look(self: Any) -> Look:
+        records = self._read_records()
+        read, self._read_records = self._read_records, lambda: records
+        try:
+            return original(self)
+        finally:
+            self._read_records = read
+
+    return _instead((reaper.lookout.Lookout, "look", look), _one_look())
+
+
+def _one_look() -> tuple[Any, str, Any]:
+    def since(previous: object, present: Any, seen_seconds: float) -> Mapping[Any, float]:
+        return dict.fromkeys(present, float("-inf"))
+
+    return reaper.decisions, "_since", since
+
+
+def _last_writer_wins() -> AbstractContextManager[None]:
+    original = ModelSessionRecords.replace
+
+    def replace(self: ModelSessionRecords, record: SessionRecord, version: Version) -> StoredRecord:
+        return original(self, record, self.read(record.name).version)
+
+    return _instead((ModelSessionRecords, "replace", replace))
+
+
+def _rejoined_without_writing() -> AbstractContextManager[None]:
+    def without(records: Any, name: Any, change: Any, **_: Any) -> StoredRecord:
+        return update(records, name, change)
+
+    return _instead((gateway.storage, "update", without), (gateway.sessions, "update", without))
+
+
+def _lapse_unnoticed() -> AbstractContextManager[None]:
+    original = Sessions.renew_lease
+
+    async def renew_lease(self: Any) -> None:
+        await original(self)
+        self._to_rejoin.clear()
+
+    return _instead((Sessions, "renew_lease", renew_lease))
+
+
+def _never_locked() -> AbstractContextManager[None]:
+    @contextmanager
+    def nothing() -> Iterator[None]:
+        yield
+
+    class Lock:
+        async def __aenter__(self) -> None: ...
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+    return _instead((Sessions, "_lock", lambda self, name: Lock()))
+
+
+def _idle_for_all() -> AbstractContextManager[None]:
+    original = Sessions._end_record
+
+    async def end_record(self: Any, session: Any, condition: Any, reason: str) -> bool:
+        return await original(self, session, lambda record: True, reason)
+
+    return _instead((Sessions, "_end_record", end_record))
+
+
+def _only_parts_count() -> AbstractContextManager[None]:
+    def unnamed(self: Look) -> Iterator[Any]:
+        for stored in self.active():
+            ready = [table.parts for table in stored.record.tables if table.state is TableState.READY]
+            found = self.tables.get(stored.record.session_uuid, frozenset())
+            for table in found - frozenset[Any]().union(*ready):
+                yield stored.record.session_uuid, table
+
+    return _instead((Look, "unnamed_tables", unnamed))
+
+
+def _doubted_is_gone() -> AbstractContextManager[None]:
+    original = Look.__post_init__
+
+    def post_init(self: Look) -> None:
+        original(self)
+        object.__setattr__(self, "gone", self.gone | self.doubted)
+
+    return _instead((Look, "__post_init__", post_init))
+
+
+def _confirmed_by_the_cache() -> AbstractContextManager[None]:
+    return _instead((reaper.reaper, "confirmed", lambda decisions, records: decisions))
+
+
+def _unfenced() -> AbstractContextManager[None]:
+    return _instead(
+        (Sessions, "require_lease", lambda self, session: None),
+        (Sessions, "_require_valid_lease", lambda self: None),
+    )
+
+
+MUTATIONS: Sequence[Mutation] = (
+    Mutation("a lease is lost as soon as it stands still", _a_lease_is_lost_at_once, frozenset({1})),
+    Mutation("a location is set aside before its session is marked", _set_aside_before_marked, frozenset({1})),
+    Mutation("a record is deleted before its location is set aside", _deleted_before_set_aside, frozenset({5})),
+    Mutation("a session is marked whatever changed since", _marked_whatever_changed, frozenset({1})),
+    Mutation("records are listed before locations", _records_listed_first_and_one_look, frozenset({1})),
+    Mutation("the last writer of a record wins", _last_writer_wins, frozenset({1, 2, 4, 7})),
+    Mutation("a gateway does not check its lease", _unfenced, frozenset({1, 6})),
+    Mutation("a lapse of the lease goes unnoticed", _lapse_unnoticed, frozenset({1, 2})),
+    Mutation("a session is joined anew without a write", _rejoined_without_writing, frozenset({1})),
+    Mutation("a session is opened while it is left", _never_locked, frozenset({1, 2})),
+    Mutation("an idle session is ended although others hold it", _idle_for_all, frozenset({1})),
+    Mutation(
+        "what could not be written is forgotten",
+        lambda: _instead((Sessions, "_owing", lambda self, name, owed: nullcontext())),
+        frozenset({2}),
+    ),
+    Mutation("a doubted gateway is taken for dead", _doubted_is_gone, frozenset({1})),
+    Mutation("what is being written is an orphan", _only_parts_count, frozenset({1})),
+    Mutation("an orphan is one by the cache alone", _confirmed_by_the_cache, frozenset({1})),
+    Mutation(
+        "an ending session may be joined",
+        lambda: _instead((workspace.sessions, "_active", lambda record: record)),
+        frozenset({4}),
+    ),
+    Mutation("everyone who tried tells of the end", _told_by_all_who_tried, frozenset({4})),
+    Mutation(
+        "orphans are left",
+        lambda: _instead((Removals, "remove_orphan", lambda self, session_uuid: True)),
+        frozenset({2, 3}),
+    ),
+    Mutation("the trash is left", lambda: _instead((Removals, "purge", lambda self, entry: True)), frozenset({2})),
+)

@@ -1,0 +1,150 @@
+"""A reaper as a process of the model: the real :class:`reaper.reaper.Reaper`, in one of two ways.
+
+Either as ``lodge reap`` runs it: the real operator with its threads and work queues, fed by the real cache of records,
+led by election. Or alone in one thread, pass after pass, which shows other orders of the same steps.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+from greenlet import GreenletExit
+
+from reaper.cached_records import CachedRecords
+from reaper.lookout import Hosts
+from reaper.mass_expiry import MassExpiryRule
+from reaper.operator import Operator, Pace
+from reaper.reaper import Reaper, Surroundings
+from tests.simulation.api_server import ApiServer
+from tests.simulation.election import ModelElection
+from tests.simulation.locations import ModelLocations
+from tests.simulation.records import ModelLeases, ModelSessionRecords
+from tests.simulation.schedule import Process
+from tests.simulation.wires import Wires
+from workspace.records import SessionRecord
+
+_RESYNC_SECONDS = 30.0
+_FIRST_LIST_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a reaper is told.
+
+    Attributes:
+        lease_seconds: As for all replicas.
+        grace_seconds: How long something must look dead.
+        mass_expiry: When to ask for confirmation.
+        is_operator: Whether it runs as ``lodge reap`` does.
+        has_cache: Whether it reads records from a cache.
+        is_elected: Whether one of several acts at a time.
+    """
+
+    lease_seconds: float
+    grace_seconds: float
+    mass_expiry: MassExpiryRule
+    is_operator: bool
+    has_cache: bool
+    is_elected: bool
+
+    @property
+    def period_seconds(self) -> float:
+        return min(self.lease_seconds, self.grace_seconds + 2) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What it is told of the world beside records, leases and locations.
+
+    Attributes:
+        hosts: Of pods and nodes.
+        release: Ends a session at its backend.
+        confirmation: The operator's word.
+    """
+
+    hosts: Callable[[], Hosts]
+    release: Callable[[SessionRecord], None]
+    confirmation: Callable[[], str | None]
+
+
+class ReaperProcess:
+    """A reaper.
+
+    Args:
+        process: Its process.
+        rules: How it works.
+        knowledge: What it knows.
+        api: Where records and leases are.
+        records: The same, as this process reaches them.
+        locations: The session locations.
+        wires: What lies between.
+        on_error: Told of what goes wrong and nobody foresaw.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        rules: Rules,
+        knowledge: Knowledge,
+        *,
+        api: ApiServer,
+        records: ModelSessionRecords,
+        locations: ModelLocations,
+        wires: Wires,
+        on_error: Callable[[str, BaseException | None], None],
+    ) -> None:
+        self._process = process
+        self._rules = rules
+        self._records = records
+        self._on_error = on_error
+        self._log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+        self._look_soon: Callable[[], object] = lambda: None
+        self._election = ModelElection(process, api, wires, rules.lease_seconds, lambda: self._look_soon())
+        self._cache = CachedRecords(
+            records,
+            resync_seconds=_RESYNC_SECONDS,
+            monotonic=process.monotonic,
+            log=self._log,
+        )
+        self._reaper = Reaper(
+            records=records,
+            leases=ModelLeases(process, api, wires),
+            locations=locations,
+            lease_duration_seconds=rules.lease_seconds,
+            grace_period_seconds=rules.grace_seconds,
+            storage_period_seconds=rules.period_seconds if rules.is_operator else 0.0,
+            monotonic=process.monotonic,
+            log=self._log,
+            surroundings=Surroundings(
+                read_records=self._cache.read if rules.has_cache else None,
+                hosts=knowledge.hosts,
+                release=knowledge.release,
+                confirmation=knowledge.confirmation,
+                mass_expiry=rules.mass_expiry,
+                may_act=self._election.leads if rules.is_elected else lambda: True,
+            ),
+        )
+
+    def run(self) -> None:
+        """Works until its process dies."""
+        try:
+            if self._rules.is_elected:
+                self._process.start(self._election.run)
+            if not self._rules.has_cache:
+                self._work()
+            with self._cache.kept(lambda: self._look_soon()):
+                self._cache.wait_until_known(_FIRST_LIST_SECONDS)
+                self._work()
+        except GreenletExit:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it was not foreseen
+            self._on_error("a reaper", error)
+
+    def _work(self) -> None:
+        while not self._rules.is_operator:
+            self._reaper.run_once()
+            self._process.schedule.wait(self._rules.period_seconds)
+        pace = Pace(self._rules.period_seconds, removals=1)
+        operator = Operator(self._reaper, pace, monotonic=self._process.monotonic, log=self._log)
+        self._look_soon = operator.look_soon
+        operator.run()

@@ -1,0 +1,153 @@
+"""Runs seeds of the simulation, and tells of the first that breaks an invariant.
+
+``python -m tests.simulation.run --seeds 2000`` runs seeds 0 to 1999. ``--seed 123`` runs one and prints what happened
+in it. ``--mutations`` makes each mistake of :mod:`tests.simulation.mutations` in turn, and looks for a seed that finds
+it.
+
+A seed replays exactly: this program starts itself anew with a fixed ``PYTHONHASHSEED``, on which the order of sets
+depends.
+
+Exits with 1 if an invariant did not hold, or if a mistake was not found.
+"""
+
+import argparse
+import gc
+import os
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.simulation.mutations import MUTATIONS
+from tests.simulation.world import History, run_seed
+
+_HASH_SEED = "0"
+_TOLD_EVERY_SECONDS = 30.0
+_COLLECTED_EVERY_SEEDS = 20
+_TRACED_LINES = 200
+
+
+@dataclass(slots=True)
+class Campaign:
+    """What came of many seeds.
+
+    Attributes:
+        seeds: How many ran.
+        steps: How many steps they had.
+        counts: What happened in them, by kind.
+        broken: Those that broke an invariant.
+        cpu_seconds: The time it took.
+    """
+
+    seeds: int = 0
+    steps: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    broken: list[History] = field(default_factory=list)
+    cpu_seconds: float = 0.0
+
+    def __str__(self) -> str:
+        speed = self.seeds / max(self.cpu_seconds, 0.001)
+        return (
+            f"{self.seeds} seeds, {self.steps} steps, {self.cpu_seconds:.1f} s of CPU time ({speed:.1f} seeds/s), "
+            f"{len(self.broken)} broke an invariant"
+        )
+
+
+def run_seeds(seeds: Iterable[int], root: Path, most_broken: int = 1) -> Campaign:
+    """Runs seeds until so many broke an invariant.
+
+    Args:
+        seeds: Which.
+        root: An empty directory.
+        most_broken: After how many broken ones to stop.
+    """
+    campaign = Campaign()
+    begun_seconds, told_seconds = time.process_time(), time.monotonic()
+    was_collecting = gc.isenabled()
+    gc.collect()
+    gc.freeze()  # all that was imported need not be looked at again and again
+    gc.disable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # coroutines of the dead are never awaited
+            for seed in seeds:
+                history = run_seed(seed, root)
+                campaign.seeds += 1
+                campaign.steps += history.steps
+                campaign.counts += history.counts
+                campaign.cpu_seconds = time.process_time() - begun_seconds
+                if history.violation is not None:
+                    campaign.broken.append(history)
+                    print(f"seed {seed} broke {history.violation}", flush=True)
+                    if len(campaign.broken) >= most_broken:
+                        break
+                if campaign.seeds % _COLLECTED_EVERY_SEEDS == 0:
+                    gc.collect()
+                if time.monotonic() - told_seconds > _TOLD_EVERY_SECONDS:
+                    told_seconds = time.monotonic()
+                    print(f"... {campaign}", flush=True)
+    finally:
+        gc.unfreeze()
+        if was_collecting:
+            gc.enable()
+    return campaign
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Simulates gateways, reapers and clients over many seeds.")
+    parser.add_argument("--seeds", type=int, default=2000, help="how many seeds to run")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--seed", type=int, help="run this one alone, and print what happens in it")
+    parser.add_argument("--most-broken", type=int, default=1, help="stop after so many seeds broke an invariant")
+    parser.add_argument("--mutations", action="store_true", help="look for a seed that finds each mistake")
+    parser.add_argument(
+        "--lines", type=int, default=_TRACED_LINES, help="how many lines to print of one seed; 0 is all"
+    )
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="lodge-simulation-") as directory:
+        if options.seed is not None:
+            return _replay(options.seed, Path(directory), options.lines)
+        seeds = range(options.first, options.first + options.seeds)
+        if options.mutations:
+            return _find(seeds, Path(directory))
+        campaign = run_seeds(seeds, Path(directory), options.most_broken)
+    for event, count in sorted(campaign.counts.items()):
+        print(f"{count:10} {event}")
+    print(campaign)
+    for history in campaign.broken:
+        print(f"Replay with: make soak SEED={history.seed}")
+    return 1 if campaign.broken else 0
+
+
+def _find(seeds: Sequence[int], root: Path) -> int:
+    """Makes each mistake, until a seed finds it."""
+    missed = 0
+    for mutation in MUTATIONS:
+        with mutation.made():
+            campaign = run_seeds(seeds, root)
+        found = [history.violation.invariant for history in campaign.broken if history.violation is not None]
+        is_found = not mutation.invariants.isdisjoint(found)
+        missed += not is_found
+        print(f"{'found' if is_found else 'MISSED'}: {mutation}, after {campaign.seeds} seeds", flush=True)
+    return 1 if missed else 0
+
+
+def _replay(seed: int, root: Path, lines: int) -> int:
+    trace: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        history = run_seed(seed, root, trace)
+    print("\n".join(trace[-lines:]))
+    print(f"seed {seed}, {history.steps} steps: {history.violation or 'all invariants held'}")
+    return 1 if history.violation is not None else 0
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != _HASH_SEED:
+        os.environ["PYTHONHASHSEED"] = _HASH_SEED
+        os.execv(sys.executable, [sys.executable, "-m", "tests.simulation.run", *sys.argv[1:]])  # noqa: S606 - this one
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""What a world of the simulation is made of; chosen anew for each seed."""
+
+import random
+from dataclasses import dataclass
+
+from reaper.mass_expiry import MassExpiryRule
+from tests.simulation.reapers import Rules
+
+LEASE_SECONDS = 9.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a world is made of.
+
+    Attributes:
+        gateways: How many replicas.
+        reapers: How many at once.
+        clients: How many.
+        grace_seconds: The reaper's grace period.
+        idle_seconds: After which a session is left.
+        longest_job_seconds: How long a statement may take at the backend.
+        keeps_records_on_storage: Whether records are files: a list is then no instant, and fails with the storage.
+        is_operator: Whether reapers run as ``lodge reap`` does, or alone in one thread each.
+        mass_expiry_minimum: How many sessions must look dead at once to need confirmation.
+    """
+
+    gateways: int
+    reapers: int
+    clients: int
+    grace_seconds: float
+    idle_seconds: float
+    longest_job_seconds: float
+    keeps_records_on_storage: bool
+    is_operator: bool
+    mass_expiry_minimum: int
+
+    @property
+    def longest_fault_seconds(self) -> float:
+        """So long that every lease lapses, and every grace period ends."""
+        return self.grace_seconds + 2 * LEASE_SECONDS
+
+    def rules(self) -> Rules:
+        """Those of the reapers."""
+        has_all = self.is_operator and not self.keeps_records_on_storage
+        return Rules(
+            lease_seconds=LEASE_SECONDS,
+            grace_seconds=self.grace_seconds,
+            mass_expiry=MassExpiryRule(0.5, self.mass_expiry_minimum, self.grace_seconds),
+            is_operator=self.is_operator,
+            has_cache=has_all,
+            is_elected=has_all,
+        )
+
+    @classmethod
+    def chosen(cls, random: random.Random) -> "Setting":
+        return cls(
+            gateways=random.choice((1, 2, 2, 3)),
+            reapers=random.choice((1, 1, 2)),
+            clients=random.choice((1, 2, 3)),
+            grace_seconds=random.choice((2.0, 6.0, 12.0)),
+            idle_seconds=random.choice((8.0, 16.0)),
+            longest_job_seconds=random.choice((1.0, 8.0)),
+            keeps_records_on_storage=random.random() < 0.3,
+            is_operator=random.random() < 0.6,
+            mass_expiry_minimum=random.choice((3, 100)),
+        )

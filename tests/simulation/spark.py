@@ -1,0 +1,308 @@
+"""A model of a Spark Connect server, as its bytes on the wire show it to a gateway.
+
+Why it exists: the gateway's own calls to the backend are a part of the protocol: a write runs on although nobody
+follows it any more, a task of it may write a file long after it was interrupted, and a driver that dies takes its
+sessions and operations with it while its executors go on.
+
+What is modelled: sessions with temporary views, writes into a directory, operations that can be reattached, interrupted
+and released. What is not: data, and plans beyond what the gateway itself makes for temporary tables.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+from grpc import aio
+from pyspark.sql.connect.proto import base_pb2, relations_pb2
+from pyspark.sql.connect.types import pyspark_types_to_proto_types
+from pyspark.sql.types import LongType, StructField, StructType
+
+from gateway.errors import STATUS_DETAILS_KEY
+from gateway.tables.plans import ROWS_WRITTEN
+from tests.simulation.schedule import Schedule
+from tests.simulation.storage import Storage
+from workspace.names import is_uuid
+from workspace.records import SessionUuid, TableUuid
+
+Reply = Callable[[Sequence[bytes] | Exception], object]
+"""Takes the responses of a call, or why it failed."""
+
+_SCHEMA = pyspark_types_to_proto_types(StructType([StructField("id", LongType())]))
+_ROWS = 7
+_VIEW_PREFIX = "system.session.`"
+_State = base_pb2.GetStatusResponse.OperationStatus
+
+
+@dataclass(slots=True)
+class _Operation:
+    """A statement that runs, or did.
+
+    Attributes:
+        id: The client's.
+        server_session: The server's own id of the session.
+        target: Where it writes; None of one that writes nothing.
+        answer: Its responses, or why it failed; None while it runs.
+        followers: Who waits for its end.
+        is_wanted: Whether its tasks still should write; without, some do all the same.
+    """
+
+    id: str
+    server_session: str
+    target: tuple[SessionUuid, TableUuid] | None = None
+    answer: Sequence[bytes] | Exception | None = None
+    followers: list[Reply] = field(default_factory=list)
+    is_wanted: bool = True
+
+
+@dataclass(slots=True)
+class _Session:
+    """A client's session at the server."""
+
+    server_id: str
+    views: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    operations: dict[str, _Operation] = field(default_factory=dict)
+
+
+class SparkServer:
+    """One backend.
+
+    Args:
+        address: As gateways know it.
+        schedule: For what takes time.
+        storage: What its tasks write to.
+        count: Told of what happened, for the statistics.
+    """
+
+    def __init__(self, address: str, schedule: Schedule, storage: Storage, count: Callable[[str], object]) -> None:
+        self.address = address
+        self.down_until = 0.0
+        self._schedule = schedule
+        self._random: random.Random = schedule.random
+        self._storage = storage
+        self._count = count
+        self._sessions: dict[tuple[str, str], _Session] = {}
+        self._gone: dict[tuple[str, str], str] = {}
+        self.longest_job_seconds = 1.0
+        self.longest_straggle_seconds = 0.0
+
+    def crash(self, down_seconds: float) -> None:
+        """The driver dies, and is started anew; the executors finish what they are at."""
+        self._count("backend_crashed")
+        self.down_until = self._schedule.now + down_seconds
+        for key in list(self._sessions):
+            self._end(key, "INVALID_HANDLE.SESSION_CHANGED")
+
+    def release(self, user_id: str, session_id: str) -> None:
+        """Ends a session, whoever asks for it."""
+        self._end((user_id, session_id), "INVALID_HANDLE.SESSION_CLOSED")
+
+    def views_of(self, user_id: str, session_id: str) -> dict[str, tuple[str, ...]] | None:
+        """The paths that each temporary view of a session reads, by its name; None if there is no such session."""
+        session = self._sessions.get((user_id, session_id))
+        return None if session is None else session.views
+
+    def serve(self, method: str, data: bytes, reply: Reply) -> None:
+        """Takes a request."""
+        request = _REQUESTS[method].FromString(data)
+        key = (request.user_context.user_id, request.session_id)
+        if key in self._gone:
+            reply(_error(self._gone[key], "The session is no more."))
+            return
+        session = self._sessions.get(key)
+        if session is None:
+            if method in {"ReleaseSession", "GetStatus", "Interrupt", "ReleaseExecute", "ReattachExecute"}:
+                reply(_error("INVALID_HANDLE.SESSION_NOT_FOUND", "There is no such session."))
+                return
+            session = self._sessions[key] = _Session(f"{self._random.getrandbits(64):x}")
+        match method:
+            case "ExecutePlan":
+                self._execute(session, request, reply)
+            case "ReattachExecute":
+                self._follow(session, request.operation_id, reply)
+            case "AnalyzePlan":
+                reply(self._analyze(session, request))
+            case "Config":
+                reply([_configuration(session, request).SerializeToString()])
+            case "GetStatus":
+                reply([_status(session).SerializeToString()])
+            case "Interrupt":
+                self._interrupt(session, request.operation_id)
+                reply([base_pb2.InterruptResponse().SerializeToString()])
+            case "ReleaseExecute":
+                session.operations.pop(request.operation_id, None)
+                reply([base_pb2.ReleaseExecuteResponse().SerializeToString()])
+            case _:
+                self._end(key, "INVALID_HANDLE.SESSION_CLOSED")
+                reply([base_pb2.ReleaseSessionResponse().SerializeToString()])
+
+    def _execute(self, session: _Session, request: Any, reply: Reply) -> None:
+        if request.operation_id in session.operations:
+            reply(_error("INVALID_HANDLE.OPERATION_ALREADY_EXISTS", "There is such an operation."))
+            return
+        operation = _Operation(request.operation_id, session.server_id)
+        session.operations[operation.id] = operation
+        plan = request.plan
+        if plan.command.HasField("write_operation"):
+            operation.target = _target(plan.command.write_operation.path)
+            operation.followers.append(reply)
+            self._schedule.after(self._random.random() * 0.2, lambda: self._begin(operation))
+            return
+        if plan.command.HasField("create_dataframe_view"):
+            view = plan.command.create_dataframe_view
+            session.views[view.name.strip("`").lower()] = tuple(_paths(view.input))
+        elif plan.root.catalog.HasField("drop_temp_view"):
+            session.views.pop(plan.root.catalog.drop_temp_view.view_name.lower(), None)
+        self._complete(operation)
+        self._follow(session, operation.id, reply)
+
+    def _follow(self, session: _Session, operation_id: str, reply: Reply) -> None:
+        operation = session.operations.get(operation_id)
+        if operation is None:
+            reply(_error("INVALID_HANDLE.OPERATION_NOT_FOUND", "There is no such operation."))
+        elif operation.answer is None:
+            operation.followers.append(reply)
+        else:
+            reply(operation.answer)
+
+    def _begin(self, operation: _Operation) -> None:
+        """Makes the directory of a write, and hands its tasks out."""
+        target = operation.target
+        if target is None or not operation.is_wanted:
+            return
+        if self._storage.table(*target) is not None:
+            self._finish(operation, _error("PATH_ALREADY_EXISTS", "The path exists."))
+            return
+        self._storage.write(*target, None)
+        seconds = self.longest_job_seconds * self._random.choice((0.05, 0.1, 0.3, 1.0))
+        files = self._random.randint(1, 3)
+        for number in range(files):
+            self._schedule.after(seconds * self._random.random(), lambda number=number: self._write(operation, number))
+        self._schedule.after(seconds, lambda: self._finish(operation, None) if operation.is_wanted else None)
+
+    def _write(self, operation: _Operation, number: int) -> None:
+        """A task writes its file. One of a write that was ended may do so all the same, and late."""
+        if operation.target is None:
+            return
+        if operation.is_wanted:
+            self._storage.write(*operation.target, number)
+        elif self._random.random() < 0.5:
+
+            def write_late(target: tuple[SessionUuid, TableUuid]) -> None:
+                self._count("late_writes")
+                if target[0] not in self._storage.locations:
+                    self._count("locations_brought_back")
+                self._storage.write(*target, number)
+
+            delay = self._random.random() * self.longest_straggle_seconds
+            self._schedule.after(delay, lambda target=operation.target: write_late(target))
+
+    def _finish(self, operation: _Operation, error: Exception | None) -> None:
+        if error is None:
+            self._complete(operation)
+        else:
+            operation.answer = error
+        for reply in operation.followers:
+            reply(operation.answer or ())
+        operation.followers.clear()
+
+    @staticmethod
+    def _complete(operation: _Operation) -> None:
+        response = base_pb2.ExecutePlanResponse(
+            operation_id=operation.id, response_id=f"{operation.id}-1", server_side_session_id=operation.server_session
+        )
+        if operation.target is not None:
+            metrics = response.observed_metrics.add(name=ROWS_WRITTEN)
+            metrics.values.add().long = _ROWS
+        response.result_complete.SetInParent()
+        operation.answer = [response.SerializeToString()]
+
+    def _interrupt(self, session: _Session, operation_id: str) -> None:
+        operation = session.operations.get(operation_id)
+        if operation is not None and operation.answer is None:
+            operation.is_wanted = False
+            self._finish(operation, _error("OPERATION_CANCELED", "The operation was interrupted."))
+
+    def _end(self, key: tuple[str, str], error_class: str) -> None:
+        session = self._sessions.pop(key, None)
+        self._gone[key] = error_class
+        if session is not None:
+            for operation in session.operations.values():
+                if operation.answer is None:
+                    operation.is_wanted = False
+                    self._finish(operation, _error(error_class, "The session is no more."))
+
+    @staticmethod
+    def _analyze(session: _Session, request: Any) -> Sequence[bytes] | Exception:
+        response = base_pb2.AnalyzePlanResponse()
+        kind = request.WhichOneof("analyze")
+        relation = getattr(request, kind).plan.root
+        name = relation.read.named_table.unparsed_identifier
+        paths: Sequence[str] = ()
+        if name:
+            view = name.removeprefix(_VIEW_PREFIX).strip("`").lower()
+            if view not in session.views:
+                return _error("TABLE_OR_VIEW_NOT_FOUND", f"The table or view {name} cannot be found.")
+            paths = session.views[view]
+        match kind:
+            case "schema":
+                response.schema.schema.CopyFrom(_SCHEMA)
+            case "input_files":
+                response.input_files.files.extend(f"file://{path}/part-0" for path in paths)
+            case "explain":
+                response.explain.explain_string = f"View (`{view}`, [id])" if name else ""
+        return [response.SerializeToString()]
+
+
+def _configuration(session: _Session, request: Any) -> base_pb2.ConfigResponse:
+    response = base_pb2.ConfigResponse(server_side_session_id=session.server_id)
+    response.pairs.extend(request.operation.get_with_default.pairs)
+    return response
+
+
+def _status(session: _Session) -> base_pb2.GetStatusResponse:
+    response = base_pb2.GetStatusResponse()
+    for operation in session.operations.values():
+        running = operation.answer is None
+        state = _State.OPERATION_STATE_RUNNING if running else _State.OPERATION_STATE_SUCCEEDED
+        response.operation_statuses.add(operation_id=operation.id, state=state)
+    return response
+
+
+def _target(path: str) -> tuple[SessionUuid, TableUuid]:
+    """Raises: ValueError for a path that is none of a table in a session location."""
+    session, table = Path(path).parts[-2:]
+    if not is_uuid(session) or not is_uuid(table):
+        raise ValueError(f"A write to [{path}], which is no table of a session.")
+    return SessionUuid(session), TableUuid(table)
+
+
+def _paths(relation: relations_pb2.Relation) -> Sequence[str]:
+    """The paths that a table's view reads."""
+    while relation.HasField("project"):
+        relation = relation.project.input
+    return list(relation.read.data_source.paths)
+
+
+def _error(error_class: str, text: str) -> aio.AioRpcError:
+    return rpc_error(grpc.StatusCode.INTERNAL, f"[{error_class}] {text}", details=error_class.encode())
+
+
+def rpc_error(code: grpc.StatusCode, text: str, details: bytes = b"") -> aio.AioRpcError:
+    trailing = aio.Metadata((STATUS_DETAILS_KEY, details)) if details else aio.Metadata()
+    return aio.AioRpcError(code, aio.Metadata(), trailing, text)
+
+
+_REQUESTS: dict[str, type[Message]] = {
+    "ExecutePlan": base_pb2.ExecutePlanRequest,
+    "ReattachExecute": base_pb2.ReattachExecuteRequest,
+    "AnalyzePlan": base_pb2.AnalyzePlanRequest,
+    "Config": base_pb2.ConfigRequest,
+    "GetStatus": base_pb2.GetStatusRequest,
+    "Interrupt": base_pb2.InterruptRequest,
+    "ReleaseExecute": base_pb2.ReleaseExecuteRequest,
+    "ReleaseSession": base_pb2.ReleaseSessionRequest,
+}

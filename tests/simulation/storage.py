@@ -1,0 +1,121 @@
+"""A model of the shared storage: session locations with tables in them, and what was set aside.
+
+Why it exists: a removal races with writers that know nothing of it. So each change is one step here: a rename of a
+whole location, the making of a directory, the writing of one file, the removal of one thing from the trash. A writer
+that writes late makes what is missing above it, as Spark's writers do.
+"""
+
+import errno
+from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workspace.records import SessionUuid, TableUuid
+from workspace.trash import TrashEntry
+
+FILE_BYTES = 100
+
+
+@dataclass(slots=True)
+class TableDirectory:
+    """The directory of one part of a table.
+
+    Attributes:
+        files: The numbers of those that were written.
+    """
+
+    files: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Location:
+    """A session location.
+
+    Attributes:
+        stamp: Differs after each change of the names in it.
+        tables: What is in it.
+    """
+
+    stamp: int
+    tables: MutableMapping[TableUuid, TableDirectory] = field(default_factory=dict)
+
+
+OnRemoval = Callable[[SessionUuid, TableUuid | None], object]
+"""Told of a session and, if it is only that, a table whose directory is being set aside."""
+
+
+class Storage:
+    """The files; each method happens at once.
+
+    Args:
+        root: Of the default temporary workspace.
+        on_removal: Told of each removal before anyone else acts.
+    """
+
+    def __init__(self, root: Path, on_removal: OnRemoval = lambda session, table: None) -> None:
+        self.name = "storage"
+        self.root = root
+        self.locations: MutableMapping[SessionUuid, Location] = {}
+        self.trash: MutableMapping[TrashEntry, int] = {}
+        self._on_removal = on_removal
+        self._last = 0
+
+    def unavailable(self, reason: str) -> Exception:
+        return OSError(errno.EIO, f"The model's storage does not answer: {reason}")
+
+    def create(self, session_uuid: SessionUuid) -> None:
+        if session_uuid not in self.locations:
+            self.locations[session_uuid] = Location(self._next())
+
+    def write(self, session_uuid: SessionUuid, table: TableUuid, number: int | None) -> None:
+        """Makes a table's directory, with all that is above it, and one file in it if it has a number."""
+        self.create(session_uuid)
+        location = self.locations[session_uuid]
+        if table not in location.tables:
+            location.tables[table] = TableDirectory()
+            location.stamp = self._next()
+        if number is not None:
+            location.tables[table].files.add(number)
+
+    def table(self, session_uuid: SessionUuid, table: TableUuid) -> TableDirectory | None:
+        location = self.locations.get(session_uuid)
+        return None if location is None else location.tables.get(table)
+
+    def set_aside(self, session_uuid: SessionUuid) -> bool:
+        location = self.locations.get(session_uuid)
+        if location is None:
+            return False
+        self._on_removal(session_uuid, None)
+        del self.locations[session_uuid]
+        self._throw_away(session_uuid, 1 + len(location.tables))
+        return True
+
+    def remove_table(self, session_uuid: SessionUuid, table: TableUuid) -> bool:
+        location = self.locations.get(session_uuid)
+        if location is None or table not in location.tables:
+            return False
+        self._on_removal(session_uuid, table)
+        del location.tables[table]
+        location.stamp = self._next()
+        self._throw_away(f"{session_uuid}.{table}", 1)
+        return True
+
+    def purge_some(self, entry: TrashEntry) -> bool:
+        """Removes one thing of an entry of the trash. Returns: Whether something is left."""
+        left = self.trash.get(entry, 0) - 1
+        if left > 0:
+            self.trash[entry] = left
+            return True
+        self.trash.pop(entry, None)
+        return False
+
+    def paths_of(self, session_uuid: SessionUuid) -> Iterator[Path]:
+        if session_uuid in self.locations:
+            yield self.root / session_uuid
+
+    def _throw_away(self, name: str, things: int) -> None:
+        self.trash[TrashEntry(f"{self.root}/.lodge/trash/{name}.{self._next():016x}")] = things
+
+    def _next(self) -> int:
+        self._last += 1
+        return self._last

@@ -1,0 +1,71 @@
+"""The invariants of sessions, leases and the reaper, over many simulated histories (see tests.simulation.invariants).
+
+Each runs in a process of its own: a seed's history depends on the order of sets, which is fixed there.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.mutations import MUTATIONS
+
+ROOT = Path(__file__).parents[2]
+SEEDS = 2000
+MOST_SECONDS = 900
+REACHED = {
+    "client_told_LODGE_LEASE_LOST": "a gateway that was fenced",
+    "client_told_LODGE_STATEMENT_LOST": "a statement that was lost with its gateway",
+    "gateway_doubted": "a node that seemed not to answer",
+    "late_writes": "a task that wrote a file late",
+    "locations_brought_back": "a task that brought a location back",
+    "lost_holders_forgotten": "a replica that was taken out of a living session",
+    "mass_expiry_confirmed": "a mass expiry that an operator confirmed",
+    "operator_deleted_record": "a session whose end an operator asked for",
+    "orphan_location_deleted": "a location without a record",
+    "orphan_table_deleted": "a directory that no record names",
+    "session_adopted": "a session that another replica adopted",
+    "session_lost": "a session that was gone when its replica came back",
+    "session_reaped": "a session that the reaper ended",
+    "statement_taken_over": "a statement that another replica completed",
+    "unfinished_writes_undone": "a write that the reaper undid",
+}
+"""What the histories must have had at least ten times, or they prove little."""
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.simulation.run", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=MOST_SECONDS, check=False)
+
+
+@pytest.mark.timeout(MOST_SECONDS)
+def test_the_invariants_hold_in_all_histories() -> None:
+    done = run("--seeds", str(SEEDS))
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    counts = {event: int(count) for count, event in re.findall(r"^ *(\d+) (\S+)$", done.stdout, re.MULTILINE)}
+    seldom = {what: counts.get(event, 0) for event, what in REACHED.items() if counts.get(event, 0) < 10}
+    assert not seldom, f"hardly any history had {seldom}"
+
+
+@pytest.mark.timeout(MOST_SECONDS)
+def test_the_simulation_finds_each_mistake_that_is_made_on_purpose() -> None:
+    done = run("--mutations", "--seeds", str(SEEDS))
+    found = [line for line in done.stdout.splitlines() if line.startswith("found: ")]
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    assert len(found) == len(MUTATIONS)
+
+
+def test_a_seed_replays_exactly_alone_and_among_others() -> None:
+    once, again = (run("--seed", "11", "--lines", "0").stdout for _ in range(2))
+    assert once == again
+    assert len(once.splitlines()) > 50
+    steps = re.search(r"seed 11, (\d+) steps", once)
+    alone, others = (
+        re.search(r"(\d+) steps", run("--first", first, "--seeds", seeds).stdout)
+        for first, seeds in (("11", "1"), ("5", "6"))
+    )
+    with_others = re.search(r"(\d+) steps", run("--first", "5", "--seeds", "7").stdout)
+    assert steps and alone and others and with_others
+    assert int(steps[1]) == int(alone[1]) == int(with_others[1]) - int(others[1])

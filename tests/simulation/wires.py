@@ -1,0 +1,152 @@
+"""What lies between a process and what it calls: time passes, and things go wrong on the way.
+
+Why it exists: the API server and the storage of the model do each request at once and whole, as the real ones seem to.
+What makes a distributed system hard happens around that: before the request arrives, and before its answer does. So all
+of it is said here once, for every call of either.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from tests.simulation.faults import CALM, Fault
+from tests.simulation.schedule import Process, Schedule
+
+_Result = TypeVar("_Result")
+
+
+class Service(Protocol):
+    """What is called: the API server, or the storage."""
+
+    name: str
+
+    def unavailable(self, reason: str) -> Exception:
+        """What a caller gets that does not reach it."""
+        ...
+
+
+class Wires:
+    """Carries calls; see the module.
+
+    Args:
+        schedule: Decides when.
+        on_fault: Told of each fault, for the trace.
+        others: The processes that may fail while another one calls.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        on_fault: Callable[[Process, Fault, str], object],
+        others: Callable[[], Sequence[Process]],
+        crash: Callable[[Process], object],
+    ) -> None:
+        self._schedule = schedule
+        self._random = schedule.random
+        self._on_fault = on_fault
+        self._others = others
+        self._crash = crash
+        self.weather = CALM
+        self.down_until: dict[str, float] = {}
+
+    def call(self, process: Process, service: Service, what: str, effect: Callable[[], _Result]) -> _Result:
+        """Lets a request travel, take effect at once, and its answer travel.
+
+        Raises: What the effect raises; what the service says if it cannot be reached, before or after the effect.
+        """
+        schedule, chance = self._schedule, self._random.random
+        fault = self._fault_at(process, what)
+        if fault is not None:
+            self._on_fault(process, fault, what)
+        schedule.wait(self._delay())
+        if fault is not None:
+            self._before(process, service, fault)
+        self._reach(process, service)
+        failure = None
+        try:
+            result = effect()
+        except Exception as error:  # noqa: BLE001 - an answer like another: it travels back too
+            failure = error
+        if fault is not None:
+            self._after(process, service, fault)
+        if chance() < _SLOW_ANSWERS:
+            schedule.wait(self._delay())
+            self._reach(process, service)
+        if failure is not None:
+            raise failure
+        return result
+
+    def _fault_at(self, process: Process, what: str) -> Fault | None:
+        weather, chance = self.weather, self._random.random
+        if not weather.rate:
+            return None
+        ambush = weather.ambushes.get(what)
+        if ambush is not None and process.name.startswith(ambush.by) and chance() < ambush.rate:
+            return ambush.fault
+        return self._random.choice(weather.faults) if chance() < weather.rate else None
+
+    def duration(self) -> float:
+        """How long a fault lasts: mostly short, sometimes beyond every lease and grace period."""
+        least = self.weather.least_share
+        share = least + (1 - least) * self._random.random()
+        return self._random.choice((0.05, 0.3, 1.0, 1.0)) * self.weather.longest_seconds * share
+
+    def travel_seconds(self) -> float:
+        return self._delay()
+
+    def news_seconds(self) -> float:
+        """How long it takes until a watcher is told of a change."""
+        stale_seconds = self.weather.stale_seconds
+        if stale_seconds and self._random.random() < _STALE_NEWS:
+            return self._random.random() * stale_seconds
+        return self._delay()
+
+    def _delay(self) -> float:
+        chance = self._random.random()
+        if chance < 0.8:
+            return 0.001 + chance / 100
+        return 0.1 * (chance - 0.8) * 5 if chance < 0.98 else 1.0
+
+    def _reach(self, process: Process, service: Service) -> None:
+        now = self._schedule.now
+        if self.down_until.get(service.name, 0.0) > now or process.cut_off_until.get(service.name, 0.0) > now:
+            self._schedule.wait(self._random.choice((0.01, 2.0)))
+            raise service.unavailable("it cannot be reached")
+
+    def _before(self, process: Process, service: Service, fault: Fault) -> None:
+        match fault:
+            case Fault.CRASH_BEFORE:
+                self._crash(process)
+                self._schedule.stop_here()
+            case Fault.PAUSE_BEFORE:
+                process.pause(self.duration())
+                self._schedule.wait(0.0)
+            case Fault.STALL_BEFORE:
+                self._schedule.wait(self.duration())
+            case Fault.REFUSED:
+                raise service.unavailable("it refused")
+            case Fault.CUT_OFF:
+                process.cut_off_until[service.name] = self._schedule.now + self.duration()
+            case Fault.OUTAGE:
+                self.down_until[service.name] = self._schedule.now + self.duration()
+            case Fault.OTHER_CRASHES | Fault.OTHER_PAUSES:
+                others = [other for other in self._others() if other is not process]
+                if others:
+                    other = self._random.choice(others)
+                    self._crash(other) if fault is Fault.OTHER_CRASHES else other.pause(self.duration())
+
+    def _after(self, process: Process, service: Service, fault: Fault) -> None:
+        match fault:
+            case Fault.CRASH_AFTER:
+                self._crash(process)
+                self._schedule.stop_here()
+            case Fault.PAUSE_AFTER:
+                process.pause(self.duration())
+                self._schedule.wait(0.0)
+            case Fault.STALL_AFTER:
+                self._schedule.wait(self.duration())
+            case Fault.ANSWER_LOST:
+                raise service.unavailable("the answer was lost")
+
+
+_SLOW_ANSWERS = 0.15
+_STALE_NEWS = 0.3

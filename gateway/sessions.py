@@ -253,7 +253,7 @@ class Sessions:
         """Leaves the sessions that were idle for too long; one that no replica holds any more ends."""
         for session in self.all_held():
             if self._is_idle(session):
-                with self._log_context(session):
+                with self._log_context(session), self._left_for_later():
                     await self._end_idle(session)
 
     async def leave_all(self, *, end: bool) -> None:

@@ -27,7 +27,7 @@ from pathlib import Path
 from tests.cluster.processes import DIES_WITH_PARENT
 
 MODULES = Path(__file__).with_name("programs")
-_KUBERNETES_VERSION = re.compile(r"^\s*k8s\.io/kubernetes v((\d+)\.(\d+)\.\d+)$", re.MULTILINE)
+_KUBERNETES_VERSION = re.compile(r"^\s*k8s\.io/kubernetes v((\d+)\.(\d+)\.\d+)(?: // indirect)?$", re.MULTILINE)
 
 
 class ProgramError(Exception):

@@ -30,7 +30,7 @@ from tests.cluster.nodes import Node
 from tests.cluster.processes import Process, wait_until
 
 PROGRAMS_OF_A_CLUSTER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
-NAMESPACE_SECONDS = 30.0
+NAMESPACE_SECONDS = 90.0
 
 
 class Cluster:

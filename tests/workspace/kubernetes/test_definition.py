@@ -123,7 +123,7 @@ def test_kubectl_shows_what_an_operator_asks_for(
 
 def test_the_definition_is_established_under_its_short_name(administrator: Connection) -> None:
     found = ApiextensionsV1Api(administrator.api_client).read_custom_resource_definition(f"{PLURAL}.{GROUP}")
-    assert found.status.accepted_names.short_names == ["cs"]
+    assert found.status.accepted_names.short_names == ["csess"]
     conditions = {condition.type: condition.status for condition in found.status.conditions}
     assert conditions["Established"] == "True"
     assert conditions.get("NonStructuralSchema", "False") == "False"

@@ -302,9 +302,10 @@ class Sessions:
     async def _pay(self, name: RecordName, owed: _Owed) -> None:
         held = self._by_record.get(name)
         if held is None or (owed.session is not None and owed.session.uuid != held.uuid):
+            is_ended = False
             if owed.session is not None and owed.ends:
-                await self._end_record(owed.session, lambda record: True, "ended before")
-            else:
+                is_ended = await self._end_record(owed.session, self._is_nobody_elses, "ended before")
+            if not is_ended:  # who holds it by now hears from the backend whether it is over
                 await self._leave_record(name, owed.session)
         del self._owed[name]
 
@@ -361,6 +362,9 @@ class Sessions:
         except (RecordNotFoundError, SessionEndingError):
             self._drop(session)
             log.warning("session_lost", reason="the lease lapsed and the session was reaped")
+
+    def _is_nobody_elses(self, record: SessionRecord) -> bool:
+        return record.holders <= {self._replica}
 
     def _joined(self, record: SessionRecord) -> SessionRecord:
         return joined(record, self._replica)

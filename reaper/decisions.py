@@ -123,7 +123,7 @@ class Look:
         """What replicas were writing that are gone or doubted; of a session that nobody holds, its end will tell."""
         suspect = self.gone | self.doubted
         for stored in self.active():
-            if self.is_surely_held(stored):
+            if self.is_held(stored):
                 for write in writes_of(stored.record):
                     if write.replica in suspect:
                         yield stored.record.session_uuid, write

@@ -27,7 +27,7 @@ from workspace.records import (
     ReplicaId,
     SessionUuid,
 )
-from workspace.sessions import end_session, left, update
+from workspace.sessions import end_session, joined, left, update
 
 LEASE_SECONDS = 1.0
 DEADLINE_SECONDS = 20.0
@@ -190,6 +190,17 @@ async def test_a_session_that_could_not_be_ended_is_ended_later(replica: Replica
     replica.records.is_away = False
     await settled(replica, lambda: not replica.records.list(), "the session has ended")
     assert not replica.locations.list()
+
+
+async def test_an_end_that_comes_too_late_leaves_a_session_alone_that_others_took_up(replica: Replica) -> None:
+    session = await replica.sessions.open(a_key())
+    replica.records.is_away = True
+    with pytest.raises(LodgeError):
+        await replica.sessions.end(session, reason="closed at the backend")
+    replica.records.is_away = False
+    other = ReplicaId("r2")
+    update(replica.records, session.record_name, lambda record: joined(record, other))
+    await settled(replica, lambda: replica.holders() == [{other}], "this replica leaves it")
 
 
 async def test_a_session_that_was_opened_without_an_answer_is_left_unless_the_client_comes_again(

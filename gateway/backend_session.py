@@ -118,8 +118,13 @@ class BackendSession:
         await self.execute(plan)
 
     async def settings(self) -> SessionSettings:
-        """The settings of the session that change what its statements mean."""
+        """The settings of the session that change what its statements mean.
+
+        Raises: BackendError, also if the session is another than the client says that it knows.
+        """
         request = base_pb2.ConfigRequest(session_id=self._request.session_id, user_context=self._request.user_context)
+        if self._request.HasField("client_observed_server_side_session_id"):
+            request.client_observed_server_side_session_id = self._request.client_observed_server_side_session_id
         for key, default in SETTINGS_ASKED_FOR.items():
             pair = request.operation.get_with_default.pairs.add()
             pair.key, pair.value = key, default

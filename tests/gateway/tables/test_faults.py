@@ -128,6 +128,18 @@ def test_a_backend_killed_in_the_middle_leaves_no_name_and_no_file(start_lodge, 
     assert "Traceback" not in gateway.log()
 
 
+def test_a_statement_of_a_session_that_the_backend_does_not_know_any_more_is_refused_and_starts_none(
+    start_lodge, spark_server, wait_until
+):
+    gateway = start_lodge(backend=spark_server)
+    request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()), operation_id=str(uuid.uuid4()))
+    request.client_observed_server_side_session_id = str(uuid.uuid4())
+    request.plan.command.sql_command.input.sql.query = "create temporary table t as select 1 a"
+    with pytest.raises(grpc.RpcError, match=r"INVALID_HANDLE\.SESSION_"):
+        executed(gateway, request)
+    wait_until(lambda: not gateway.records() and not gateway.locations(), "there is no such session")
+
+
 def test_a_client_killed_in_the_middle_leaves_no_name_and_no_file(start_lodge, spark_server, wait_until):
     gateway = start_lodge(*TIMES, "--detached-timeout", "1s", backend=spark_server)
     program = (

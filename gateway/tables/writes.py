@@ -67,6 +67,7 @@ from workspace.sessions import answer_of, table_named, with_answer
 _UNDO_SECONDS = 60.0
 _VIEW_SECONDS = 120.0
 _LONGEST_UNDO_PAUSE_SECONDS = 10.0
+_NOT_LOOKED = object()
 _PASSING = (LodgeError, OSError, TimeoutError)
 
 _Result = TypeVar("_Result")
@@ -429,12 +430,19 @@ class TableWrites:
         own = pending(before, write)
         if own is None or not own.is_published:
             return
+        shown: object = _NOT_LOOKED
         async with execution.session.lock:
-            now = await self._records.read(execution.session)
-            try:
-                await self._agree(execution, now, before, own)
-            except LodgeError as error:
-                log.warning("view_left", table=before.name, reason=str(error))
+            while True:  # others may change the table while its view is made
+                now = await self._records.read(execution.session)
+                state = _state_of(same_table(now, before))
+                if state == shown:
+                    return
+                try:
+                    await self._agree(execution, now, before, own)
+                except LodgeError as error:
+                    log.warning("view_left", table=before.name, reason=str(error))
+                    return
+                shown = state
 
     async def remove(self, session: Session, directories: Iterable[TableUuid]) -> None:
         """Sets directories aside, which are then removed in the background; what is left, the reaper finds."""

@@ -146,7 +146,7 @@ class ApiServer:
     def _tell(self, before: Stored | None, after: Stored | None) -> None:
         self._on_change(before, after)
         for watcher in list(self.watchers):
-            watcher(after or before, after is None)  # type: ignore[arg-type] # one of them is there
+            watcher(after or before, after is None)
 
     def _next(self) -> int:
         self._last += 1

@@ -93,7 +93,7 @@ class ModelLoop(asyncio.AbstractEventLoop):
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
         return task
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
         future = self.create_future()
         was_fenced = self._is_fenced()
         threads = getattr(executor, "_max_workers", _DEFAULT_THREADS)
@@ -154,10 +154,10 @@ class ModelLoop(asyncio.AbstractEventLoop):
         self._is_closed = True
         asyncio._set_running_loop(self)
         for task in list(self._tasks):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            task._log_destroy_pending = False
             coroutine = task.get_coro()
             with suppress(BaseException):
-                coroutine.close()  # type: ignore[union-attr]
+                coroutine.close()
         asyncio._set_running_loop(None)
         self._tasks.clear()
         self._ready.clear()

@@ -50,7 +50,7 @@ class Outcome:
             self.wake()
 
 
-class _AbortedError(aio.AbortError):  # type: ignore[misc] # grpc has no types
+class _AbortedError(aio.AbortError):
     pass
 
 
@@ -180,7 +180,7 @@ class GatewayProcess:
 
         async def start() -> None:
             try:
-                await self.gateway.start()  # type: ignore[union-attr] # made just now
+                await self.gateway.start()
             except (LodgeError, OSError):
                 self.process.die()  # and is started again
             except Exception as error:  # noqa: BLE001 - whatever it is, it was not foreseen
@@ -192,7 +192,7 @@ class GatewayProcess:
         """Stops as on SIGTERM."""
 
         async def stop() -> None:
-            await self.gateway.stop(grace_seconds)  # type: ignore[union-attr] # it was started
+            await self.gateway.stop(grace_seconds)
             self.process.die()
 
         if self.server.is_open:
@@ -200,7 +200,7 @@ class GatewayProcess:
 
     @property
     def replica(self) -> ReplicaId:
-        return self.gateway._replica  # type: ignore[union-attr] # it was started
+        return self.gateway._replica
 
     @property
     def is_serving(self) -> bool:
@@ -240,7 +240,7 @@ class GatewayProcess:
         schedule = self.process.schedule
         before, schedule.process = schedule.process, self.process
         try:
-            self.gateway._sessions.require_lease(session)  # type: ignore[union-attr] # it holds a session
+            self.gateway._sessions.require_lease(session)
         except LodgeError:
             return False
         finally:

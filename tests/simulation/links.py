@@ -147,7 +147,7 @@ class _StreamCall(_Call):
             if isinstance(answer, aio.AioRpcError):
                 self._error = answer
             no_responses = self._is_cut_short or not isinstance(answer, Sequence)
-            self._responses = deque(() if no_responses else answer)  # type: ignore[arg-type] # a sequence then
+            self._responses = deque(() if no_responses else answer)
         return self._responses.popleft() if self._responses else aio.EOF
 
     async def code(self) -> grpc.StatusCode:

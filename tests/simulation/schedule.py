@@ -75,7 +75,7 @@ MOST_DRIFT = 1e-4
 """How far a monotonic clock may be from true time, per second; Linux slews by at most 500 parts in a million."""
 
 
-class Worker(greenlet):  # type: ignore[misc] # greenlet has no types
+class Worker(greenlet):
     """A thread of a process.
 
     Attributes:

@@ -59,7 +59,7 @@ class Setting:
             reapers=random.choice((1, 1, 2)),
             clients=random.choice((1, 2, 3)),
             grace_seconds=random.choice((2.0, 6.0, 12.0)),
-            idle_seconds=random.choice((8.0, 16.0)),
+            idle_seconds=random.choice((8.0, 30.0)),
             longest_job_seconds=random.choice((1.0, 8.0)),
             keeps_records_on_storage=random.random() < 0.3,
             is_operator=random.random() < 0.6,

@@ -24,6 +24,7 @@ from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
+SESSION_CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 STATUS_DETAILS_KEY = "grpc-status-details-bin"
 
 Metadata = Sequence[tuple[str, str | bytes]]
@@ -145,7 +146,7 @@ def invalid_session_id(session_id: str) -> LodgeError:
 
 def session_closed(session_id: str) -> LodgeError:
     return LodgeError(
-        "INVALID_HANDLE.SESSION_CLOSED",
+        SESSION_CLOSED,
         "HY000",
         f"The handle {session_id} is invalid. Session was closed. Start a new session.",
     )

@@ -60,9 +60,10 @@ class ObjectAddress:
         if parts.scheme != "s3" or not _BUCKET.fullmatch(bucket) or parts.fragment:
             raise ObjectAddressError("does not name a bucket; give one such as s3://bucket/prefix")
         if not _PREFIX.fullmatch(prefix) or any(part in {".", ".."} for part in prefix.split("/")):
+            given = f"s3://{bucket}/{prefix}".rstrip("/")
             raise ObjectAddressError(
-                "must name a prefix of its own in the bucket, of ASCII letters, digits and !_.*'()=-, such as "
-                "s3://bucket/lodge"
+                f"is [{given}], but must name a prefix of its own in the bucket, of ASCII letters, digits and "
+                "!_.*'()=-, such as s3://bucket/lodge"
             )
         return cls(
             bucket, prefix, options.get("endpoint_override"), options.get("scheme", "https"), options.get("region")

@@ -46,7 +46,7 @@ from workspace.object_addresses import ObjectAddress
 from workspace.object_store import ObjectStore, ObjectStoreError
 from workspace.places import Place
 from workspace.records import SessionUuid, TableUuid
-from workspace.roots import RootError, RootIdentities, RootIds, RootUnavailableError
+from workspace.roots import RootError, RootIdentities, RootIds
 from workspace.trash import TrashEntry
 
 RELIST_SECONDS = 60.0
@@ -317,10 +317,7 @@ class ObjectSessionLocations:
         self._identities.check(self._address.place, self._root_id())
 
     def _root_id(self) -> str | None:
-        try:
-            root_id = self._store.get(self._marker)
-        except ObjectStoreError as error:
-            raise RootUnavailableError(f"[{self._address.place}] cannot be used: {error}") from error
+        root_id = self._store.get(self._marker)
         return None if root_id is None else root_id.decode("ascii", "replace")
 
     def _marks(self, session_uuid: SessionUuid | None = None) -> Iterator[tuple[SessionUuid, TableUuid | None]]:

@@ -42,7 +42,7 @@ from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.types import StructType
 
 from gateway.backend_session import BackendSession, ExecutionResult
-from gateway.errors import BackendError, LodgeError, storage_failed
+from gateway.errors import SESSION_CLOSED, BackendError, LodgeError, storage_failed
 from gateway.operations import Operation
 from gateway.session_settings import SessionSettings
 from gateway.sessions import Session, Sessions
@@ -110,6 +110,10 @@ class _Kept:
     """The operation that the backend keeps for this replica; empty if none."""
 
     operation_id: str = ""
+
+
+class _UndoLeftError(Exception):
+    """What was begun stands in the record still, and is undone later, or completed by whoever comes first."""
 
 
 class _ChangedMeanwhileError(Exception):
@@ -360,7 +364,10 @@ class TableWrites:
         try:
             answer = await work(kept)
         except BaseException as error:  # noqa: BLE001 - whatever it is, what was begun is undone
-            answer = await to_its_end(self._undo(execution, table, write))
+            try:
+                answer = await to_its_end(self._undo(execution, table, write))
+            except _UndoLeftError:
+                raise (_unfinished(table) if isinstance(error, Exception) else error) from error
             if answer is None:
                 failure = _for_client(error, execution, table)
                 raise failure from (None if failure is error else error)
@@ -380,13 +387,16 @@ class TableWrites:
         """Puts everything back; what fails is tried again while this replica holds the session.
 
         Returns: The answer, if the statement was complete after all.
+        Raises: _UndoLeftError if it is left for later.
         """
         try:
             return await self._undo_once(execution, table, write)
         except _PASSING as error:
             log.warning("statement_undo_left", table=table.name, reason=str(error))
+            if isinstance(error, LodgeError) and error.error_class == SESSION_CLOSED:
+                return None  # all of it went with the session
             self._in_background(self._undo_later(execution, table, write), self._undoing)
-            return None
+            raise _UndoLeftError from error
 
     async def _undo_later(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> None:
         session = execution.session
@@ -509,6 +519,15 @@ def _for_client(error: BaseException, execution: Execution, table: TemporaryTabl
         "LODGE_STATEMENT_FAILED",
         "58000",
         f"The statement about [{table.name}] failed; the gateway's log has the reason.",
+    )
+
+
+def _unfinished(table: TemporaryTable) -> LodgeError:
+    return LodgeError(
+        "LODGE_STATEMENT_UNFINISHED",
+        "58000",
+        f"The statement about [{table.name}] was broken off, and what it had begun could not be undone yet. Lodge goes "
+        "on with that by itself: look at the table before you run the statement again.",
     )
 
 

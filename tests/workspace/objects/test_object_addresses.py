@@ -87,5 +87,5 @@ def test_only_the_temporary_workspace_may_be_in_an_object_store(tmp_path: Path) 
         workspaces.resolve(temporary, "file.csv")
     with pytest.raises(WorkspaceSettingError, match=r"\[dfs\] must be file-based"):
         Workspaces.from_uris({**uris, "dfs": "s3://bucket/other"}, "dfs.tmp")
-    with pytest.raises(WorkspaceSettingError, match=r"workspace \[dfs.tmp\] must name a prefix"):
+    with pytest.raises(WorkspaceSettingError, match=r"workspace \[dfs.tmp\] is \[.*\], but must name a prefix"):
         Workspaces.from_uris({**uris, "dfs.tmp": "s3://bucket"}, "dfs.tmp")

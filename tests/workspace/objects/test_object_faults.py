@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from workspace.object_locations import ObjectSessionLocations
 from workspace.object_store import ATTEMPTS, ObjectStore, ObjectStoreError
 from workspace.record_files import FileSessionRecords
 from workspace.records import SessionRecord, SessionUuid, TableUuid
-from workspace.roots import RootUnavailableError
 from workspace.sessions import end_session
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
@@ -228,10 +228,9 @@ def test_a_server_that_fails_in_the_middle_of_a_purge_holds_it_up_and_no_more(
             server.process.pause()
         with pytest.raises(OSError, match="cannot be reached"):
             purging.result(60)
-    with pytest.raises(RootUnavailableError):
-        locations.list()
-    with pytest.raises(RootUnavailableError):
-        locations.set_aside(OTHER)
+    for look in (locations.list, lambda: locations.set_aside(OTHER)):
+        with pytest.raises(ObjectStoreError, match="cannot be reached"):
+            look()
     assert time.monotonic() - begun_seconds < 3 * ATTEMPTS * (READ_SECONDS + 2)
     left = count(location)
     assert 0 < left < SOME
@@ -327,7 +326,7 @@ def test_wrong_credentials_are_an_error_that_tells_none_of_them(
         os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
     locations = ObjectSessionLocations(storage.address)
     for look in (locations.initialise, locations.list, lambda: locations.set_aside(SESSION)):
-        with pytest.raises(RootUnavailableError, match="cannot be used") as failed:
+        with pytest.raises(ObjectStoreError, match=r"refused|no credentials") as failed:
             look()
         told = f"{failed.value!s} {failed.value!r} {failed.value.__cause__!r}"
         for secret in (raw.secret_key, raw.access_key, "wrongsecret", "wrongaccount"):
@@ -363,7 +362,8 @@ def test_a_writer_that_goes_on_during_the_purge_is_found_again(storage: Objects)
 
     def write() -> None:
         for number in itertools.count():
-            storage.write(f"{SESSION}/{TABLE}/_temporary/part-{number}")
+            with suppress(OSError):  # pyarrow uploads in parts, which a purge may give up under its hands
+                storage.write(f"{SESSION}/{TABLE}/_temporary/part-{number}")
             begun.set()
             if stop.is_set():
                 return

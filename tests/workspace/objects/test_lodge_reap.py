@@ -1,0 +1,94 @@
+"""``lodge reap`` with records on a real Kubernetes API and session locations in a real S3 server."""
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from tests.cluster.cluster import Cluster
+from tests.reaper.kubernetes.conftest import CRD, TABLE, KubernetesWorld
+from tests.workspace.objects.servers import BUCKET, Server, over_files
+from tests.workspace.objects.storages import Objects, give_credentials
+from workspace.records import SessionUuid, StoredRecord
+
+
+class WorldInAnObjectStore(KubernetesWorld):
+    def __init__(self, cluster: Cluster, namespace: str, directory: Path, storage: Objects) -> None:
+        self.storage = storage
+        super().__init__(cluster, namespace, directory)
+        self.locations = storage.opened(self.root_ids)  # type: ignore[assignment]
+        self.root = SimpleNamespace(as_uri=lambda: storage.address.uri)  # type: ignore[assignment]
+
+    def make_location(self, session_uuid: SessionUuid) -> Path:
+        self.locations.create(session_uuid)
+        self.storage.write(f"{session_uuid}/{TABLE}/data")
+        return Path()
+
+    def is_there(self, stored: StoredRecord) -> bool:
+        return f"{stored.record.session_uuid}/{TABLE}/data" in self.storage.files() and self.object(stored) is not None
+
+    def is_gone(self, stored: StoredRecord) -> bool:
+        return not self.storage.keys(stored.record.session_uuid) and self.object(stored) is None
+
+
+@pytest.fixture
+def server(s3_programs: None, tmp_path: Path) -> Iterator[Server]:
+    with over_files(tmp_path) as server:
+        give_credentials(server.raw.access_key, server.raw.secret_key, os.environ)
+        yield server
+
+
+@pytest.fixture
+def world(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Iterator[WorldInAnObjectStore]:
+    cluster.apply(list(yaml.safe_load_all(CRD.read_text())))
+    world = WorldInAnObjectStore(cluster, namespace, tmp_path, Objects(server.raw, BUCKET))
+    yield world
+    world.end()
+
+
+def test_what_is_dead_goes_what_is_alive_stays_and_people_are_told(
+    world: WorldInAnObjectStore, wait_until: Callable[..., None]
+) -> None:
+    alive, dead = world.start_gateway("alive"), world.start_gateway("dead")
+    kept, stored = world.start_session("alive"), world.start_session("dead")
+    orphan = SessionUuid(str(uuid.uuid4()))
+    reaper = world.start_reaper()
+    wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the reaper works")
+    dead.die()
+    world.make_location(orphan)
+    wait_until(lambda: world.is_gone(stored), "the dead session is gone")
+    place = f"{world.storage.address.place}/{stored.record.session_uuid}"
+    note = f"Deleted session temporary location [{place}] from file system [s3://{BUCKET}]"
+    wait_until(lambda: (f"lodge-{stored.record.name}", note) in world.notes("LocationDeleted"), "an Event tells of it")
+    wait_until(lambda: not world.storage.keys(orphan), "the orphan is gone")
+    wait_until(lambda: not world.locations.trash(), "the trash is empty")
+    assert world.is_there(kept)
+    assert world.storage.raw.secret_key not in reaper.log_file.read_text()
+    alive.die()
+
+
+def test_while_the_store_is_away_or_emptied_the_reaper_deletes_nothing(
+    world: WorldInAnObjectStore, server: Server, wait_until: Callable[..., None]
+) -> None:
+    gateway = world.start_gateway("gone")
+    stored = world.start_session("gone")
+    reaper = world.start_reaper()
+
+    def is_told(reason: str) -> bool:
+        return any(reason in event["reason"] for event in reaper.events("reaper_held_back"))
+
+    wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the reaper works")
+    server.process.kill()
+    gateway.die()
+    wait_until(lambda: is_told("cannot be reached"), "the reaper holds back", 60)
+    assert world.object(stored) is not None
+    server.process.start()
+    world.storage.unmount()
+    wait_until(lambda: is_told("not the storage that it was"), "the reaper holds back", 60)
+    assert world.object(stored) is not None
+    world.storage.mount()
+    wait_until(lambda: world.is_gone(stored), "the dead session is gone", 60)

@@ -67,8 +67,9 @@ cluster-down: setup ## End it and leave nothing of it
 cluster-programs: setup ## Build the programs of the test cluster, which the first test run does otherwise (needs Go)
 	@$(BIN)/python -m tests.cluster programs
 
-soak: setup ## Simulate many histories (SEEDS=100000), or replay one (SEED=123)
+soak: setup ## Simulate many histories (SEEDS=100000), or replay one (SEED=123); then break real processes (ROUNDS=50)
 	@$(BIN)/python -m tests.simulation.run $(if $(SEED),--seed $(SEED) --lines 0,--seeds $(or $(SEEDS),100000))
+	@$(if $(SEED),,$(BIN)/python -m tests.chaos --rounds $(or $(ROUNDS),50))
 
 clean: ## Remove everything that the other targets made
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

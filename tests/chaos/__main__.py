@@ -3,6 +3,7 @@
 import argparse
 import secrets
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 
@@ -40,6 +41,7 @@ def main() -> int:
 
 
 def _play(plans: Sequence[Plan]) -> int:
+    warnings.simplefilter("ignore", UserWarning)  # PySpark's, when it stops asking again
     with ExitStack() as stack:
         cluster = stack.enter_context(Cluster())
         directory = stack.enter_context(owned_directory())

@@ -5,6 +5,7 @@ from its seed, as far as the answers are the same.
 """
 
 import enum
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -27,11 +28,14 @@ _LOST = (
     "NO_ACTIVE_SESSION",  # what PySpark itself says once it has seen one of the others
 )
 _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
-_UNCERTAIN = ("LODGE_STORAGE_UNAVAILABLE",)
+_UNCERTAIN = ("LODGE_STATEMENT_UNFINISHED", "LODGE_STORAGE_UNAVAILABLE")
 """Errors of which the client is told that the gateway does not know either."""
 
 _PAUSE_SECONDS = 0.2
 _CALM_SECONDS = 30.0
+
+
+logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # PySpark's, with each error in full length
 
 
 class SessionLostError(Exception):
@@ -85,7 +89,6 @@ class Account:
     done: int = 0
     refused: int = 0
     unknown: int = 0
-    sessions: int = 0
     errors: list[str] = field(default_factory=list)
 
     def note(self, fate: Fate, statement: Statement, error: PySparkException | None) -> None:
@@ -109,7 +112,7 @@ class Client:
         random: What it does.
 
     Attributes:
-        account: What happened to it.
+        account: What happened to its statements since it began to work.
         problem: What must not happen and did; None while all is well.
     """
 
@@ -131,7 +134,8 @@ class Client:
         return self.spark.session_id
 
     def work(self) -> None:
-        """Begins to run statements, one after the other, until it is to be calm."""
+        """Begins to run statements, one after the other, until it is to be calm; with a new account."""
+        self.account = Account()
         self._stop.clear()
         self._working = threading.Thread(target=self._work, name=self.name, daemon=True)
         self._working.start()
@@ -176,6 +180,17 @@ class Client:
                 if time.monotonic() > deadline:
                     raise WrongAnswerError(f"its tables cannot be read: {_short(error)}") from error
                 time.sleep(_PAUSE_SECONDS)
+
+    def prove(self, seconds: float) -> None:
+        """Creates a table and drops it, again and again until that succeeds.
+
+        Raises: SessionLostError, WrongAnswerError if it does not in time.
+        """
+        deadline = time.monotonic() + seconds
+        while not self._proves():
+            if time.monotonic() > deadline:
+                raise WrongAnswerError(f"it can create no table: {self.account.errors[-1]}")
+            time.sleep(_PAUSE_SECONDS)
 
     def look(self, name: str, *, is_final: bool) -> None:
         """Compares a table with what it knows. Raises: WrongAnswerError, SessionLostError, PySparkException."""
@@ -234,13 +249,22 @@ class Client:
     def _begin(self) -> None:
         self.spark: SparkSession = connect(self._gateways, user=self.name)
         self.tables = TableKnowledge()
-        self.account.sessions += 1
 
     def _replace_session(self, error: SessionLostError) -> None:
         self._lost.append(self.session_id)
         self.account.errors.append(f"session {self.session_id} lost: {error}")
         self.spark.client.close()
         self._begin()
+
+    def _proves(self) -> bool:
+        self._next_id += 1000
+        name = f"proof_{self._next_id}"
+        create = f"create temporary table {name} as {rows(range(self._next_id, self._next_id + 1))}"
+        proof = (
+            Statement(Action.CREATE, name, create, frozenset({self._next_id})),
+            Statement(Action.DROP, name, f"drop table {name}"),
+        )
+        return all(self._done(statement) is Fate.DONE for statement in proof)
 
     def _work(self) -> None:
         try:
@@ -253,20 +277,25 @@ class Client:
 
     def _step(self, statement: Statement) -> None:
         try:
+            if self._done(statement) is not Fate.DONE:
+                self._stop.wait(_PAUSE_SECONDS)
+        except SessionLostError as error:
+            self._replace_session(error)
+
+    def _done(self, statement: Statement) -> Fate:
+        """Runs a statement and takes in what became of it. Raises: SessionLostError, WrongAnswerError."""
+        fate, failure = Fate.DONE, None
+        try:
             if statement.action is Action.READ:
                 self.look(statement.table, is_final=False)
             else:
                 self.ask(statement.text)
-                self.tables.changed(statement.table, statement.after, Fate.DONE)
-            self.account.note(Fate.DONE, statement, None)
-        except SessionLostError as error:
-            self._replace_session(error)
         except PySparkException as error:
-            fate = fate_of(error)
-            if statement.action is not Action.READ:
-                self.tables.changed(statement.table, statement.after, fate)
-            self.account.note(fate, statement, error)
-            self._stop.wait(_PAUSE_SECONDS)
+            fate, failure = fate_of(error), error
+        if statement.action is not Action.READ:
+            self.tables.changed(statement.table, statement.after, fate)
+        self.account.note(fate, statement, failure)
+        return fate
 
     def _chosen(self) -> Statement:
         table = self._random.choice(_NAMES)

@@ -22,12 +22,13 @@ def remains(site: Site, live: Set[str], tolerated: Set[str] = frozenset()) -> Se
         return [f"it cannot be read: {error}"]
 
 
-def under_way(site: Site) -> Sequence[str]:
-    """What is being written, in words."""
+def under_way(site: Site, live: Set[str]) -> Sequence[str]:
+    """What is being written in these sessions, in words."""
     try:
         return [
             f"a {write.kind} in session {stored.record.client_session_id}"
             for stored in site.records()
+            if stored.record.client_session_id in live
             for write in (*stored.record.writes, *(write for table in stored.record.tables for write in table.writes))
         ]
     except RecordsUnavailableError as error:

@@ -2,7 +2,8 @@
 
 What a round must show:
 
-1. A session that a gateway held all the time lives on, and each of its tables holds what its client knows.
+1. A session that a gateway held all the time lives on, each of its tables holds what its client knows, and more can be
+   created.
 2. A session that was lost is lost whole: its client is told so, and its location, record, trash and lease are gone;
    likewise that of a client that left, or vanished.
 3. Nothing hangs, no process has died by itself, and no log has a traceback.
@@ -128,12 +129,13 @@ class Rounds:
 
     def _check_clients(self, before: Before, harm: Harm) -> int:
         """Returns: How many sessions were lost. Raises: RoundError"""
-        self._wait_until_none(lambda: under_way(self._site))
+        self._wait_until_none(lambda: under_way(self._site, self._live()))
         lost: list[str] = []
 
         def check(client: Client) -> None:
             try:
                 client.check(_READING_SECONDS)
+                client.prove(_READING_SECONDS)
             except SessionLostError:
                 lost.append(client.session_id)
                 client.greet()
@@ -187,7 +189,7 @@ def _lines_with_tracebacks(site: Site) -> Iterator[tuple[str, str]]:
 
 def _told(accounts: Sequence[Account]) -> str:
     done, refused, unknown = (sum(getattr(each, name) for each in accounts) for name in ("done", "refused", "unknown"))
-    return f"statements of these clients so far: {done} done, {refused} refused, {unknown} without an answer"
+    return f"{done} statements done, {refused} refused, {unknown} without an answer"
 
 
 def _raise(problems: Sequence[str]) -> None:

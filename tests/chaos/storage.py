@@ -110,10 +110,13 @@ class Storage:
 
     @contextmanager
     def empty(self) -> Iterator[None]:
-        """Another file system, which is empty and takes changes, is mounted in its place."""
+        """Another file system, which takes changes, is mounted in its place, with the same directories, but empty."""
+        names = [path.name for path in self.root.iterdir() if path.is_dir()]
         self._run("umount", "--lazy", str(self.path))
         self._run("mount", "-t", "tmpfs", "lodge-chaos-empty", str(self.path))
         try:
+            for name in names:
+                (self.root / name).mkdir(mode=0o700)
             yield
         finally:
             self._run("umount", "--lazy", str(self.path))

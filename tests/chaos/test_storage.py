@@ -28,12 +28,19 @@ def test_a_read_only_storage_takes_no_change(storage):
     assert raised.value.errno == errno.EROFS
 
 
-@pytest.mark.parametrize("fault", [Storage.gone, Storage.empty])
-def test_a_storage_that_is_away_leaves_a_directory_that_takes_changes(storage, fault):
-    with fault(storage):
+def test_a_storage_that_is_gone_leaves_an_empty_directory_that_takes_changes(storage):
+    with storage.gone():
         assert list(storage.root.iterdir()) == []
         (storage.root / "elsewhere").mkdir()
     assert not (storage.root / "elsewhere").exists()
+
+
+def test_an_empty_storage_has_the_same_directories_and_takes_changes(storage):
+    (storage.root / "workspace" / "inside").mkdir(parents=True)
+    with storage.empty():
+        assert [path.name for path in storage.root.rglob("*")] == ["workspace"]
+        (storage.root / "workspace" / "elsewhere").mkdir()
+    assert [path.name for path in (storage.root / "workspace").iterdir()] == ["inside"]
 
 
 def test_nothing_of_it_is_mounted_for_others(storage):

@@ -89,7 +89,7 @@ def test_guarantee_2_the_loop_goes_on_after_an_unexpected_error(world: Any, wait
         mock.patch.object(world.reaper, "decide", side_effect=fail_once),
         running(operator),
     ):
-        wait_until(lambda: not world.is_there(stored), "the session is ended")
+        wait_until(lambda: not world.records.list(), "the session is ended")
     assert logs[0]["event"] == "reaper_pass_failed"
     assert logs[0]["exc_info"]
 

@@ -75,7 +75,7 @@ def test_guarantee_1_a_thousand_changes_are_no_thousand_passes(world: Any, wait_
 
 def test_guarantee_2_the_loop_goes_on_after_an_unexpected_error(world: Any, wait_until: WaitUntil) -> None:
     operator = an_operator(world)
-    stored = world.start_session(phase=Phase.ENDING)
+    world.start_session(phase=Phase.ENDING)
     deciding = world.reaper.decide
     failures = iter([RuntimeError("unexpected")])
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from random import Random
 
+from tests.chaos.backend import ABANDONED_SECONDS
 from tests.chaos.clients import Account, Client, SessionLostError, all_of
 from tests.chaos.faults import Fault, Harm, Scene
 from tests.chaos.happenings import Happening, happen, moment
@@ -103,7 +104,7 @@ class Rounds:
             client.work()
         problems = [*happen(happenings), *all_of(self._clients, Client.calm)]
         _raise([*problems, *self._mishaps()])
-        self._vanished[vanisher.session_id] = time.monotonic() + self._site.times.idle_seconds
+        self._vanished[vanisher.session_id] = time.monotonic() + ABANDONED_SECONDS + self._site.times.idle_seconds
         lost = self._check_clients(before, harm)
         self._wait_until_none(lambda: remains(self._site, self._live(), self._tolerated()))
         _raise(self._tracebacks())

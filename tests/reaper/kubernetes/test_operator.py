@@ -211,12 +211,17 @@ def test_what_a_reaper_asks_of_the_api_does_not_grow_with_the_number_of_sessions
             world.start_session("alive")
         reaper = world.start_reaper()
         wait_until(lambda all_of=together: world.owned_sessions() == all_of, "every status is written", 60)
+        wait_until(lambda: _is_tidy(cluster), "no namespace is being deleted, for which all objects are listed", 120)
         before, begun = _requests(cluster, "connectsessions"), time.monotonic()
         wait_until(lambda begun=begun: time.monotonic() - begun > 10, "some time has passed")
         asked.append(_requests(cluster, "connectsessions") - before)
         reaper.end()
     assert max(asked) <= 4, asked
     gateway.die()
+
+
+def _is_tidy(cluster: Any) -> bool:
+    return all(each.status.phase == "Active" for each in CoreV1Api(cluster.client).list_namespace().items)
 
 
 def _requests(cluster: Any, resource: str) -> int:

@@ -130,8 +130,16 @@ class ObjectStore:
             headers={"if-none-match": "*"},
             accepted={http.HTTPStatus.PRECONDITION_FAILED: "PreconditionFailed"},
         )
+        if answer.status == http.HTTPStatus.OK:
+            return True
+        there = self.get(key)
+        if there is None:
+            # It went meanwhile, or the server only believes that it is there: one that was killed while it wrote an
+            # object may know of it without having it, and would refuse it for ever.
+            self.put(key, content)
+            there = self.get(key)
         # An attempt whose answer was lost may have written it.
-        return answer.status == http.HTTPStatus.OK or self.get(key) == content
+        return there == content
 
     def is_empty(self, prefix: str) -> bool:
         """Whether no key begins so."""

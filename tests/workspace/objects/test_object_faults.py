@@ -281,6 +281,33 @@ def test_a_server_that_is_killed_around_setting_aside_leaves_a_whole_location_or
         assert not storage.files()
 
 
+def test_a_mark_that_a_killed_server_only_believes_to_have_is_written(server: Server, tmp_path: Path) -> None:
+    locations, storage = opened(server.raw), Objects(server.raw, BUCKET)
+    locations.create(SESSION)
+    storage.write(f"{SESSION}/{TABLE}/part-0")
+    locations.set_aside(SESSION)
+    (entry,) = locations.trash()
+    written = set(_attributes_of(tmp_path, entry))
+    assert written
+    purge_all(locations)
+    locations.create(SESSION)
+    for attribute, content in written:
+        attribute.parent.mkdir(parents=True, exist_ok=True)
+        attribute.write_bytes(content)
+    assert locations.list() == {SESSION}
+    assert locations.set_aside(SESSION)
+    assert locations.list() == set()
+    purge_all(locations)
+    assert not storage.files()
+
+
+def _attributes_of(directory: Path, entry: str) -> Iterator[tuple[Path, bytes]]:
+    """What versitygw wrote beside an object, before the object."""
+    for path in directory.rglob("meta/*"):
+        if path.parents[1].name == entry.rpartition("/")[2]:
+            yield path, path.read_bytes()
+
+
 def test_credentials_that_may_only_read_are_an_error_that_changes_nothing(server: Server, tmp_path: Path) -> None:
     locations, storage = opened(server.raw), Objects(server.raw, BUCKET)
     for session in (SESSION, OTHER):

@@ -6,7 +6,7 @@ next.
 
 Guarantees, beside those of :mod:`reaper.removals` and :mod:`reaper.work_queue`:
 
-1. A pass that cannot read all records, leases and locations changes nothing, and drops what waited to be done.
+1. A pass that cannot read all records, leases and locations changes nothing, and drops what waited to be begun.
 2. Nothing is removed for want of a record unless all records were read from their storage after the location was seen.
 3. What fails for one session, location or trash entry does not stop the others, nor does what takes long.
 4. Too many sessions that look dead at once are not ended without a person's word (:mod:`reaper.mass_expiry`).
@@ -36,7 +36,7 @@ from reaper.mass_expiry import NEVER, MassExpiry, MassExpiryRule, judged
 from reaper.pass_summary import PassSummary
 from reaper.removals import Release, Removals
 from reaper.reports import PassMade, Report, Reporting
-from reaper.work_queue import Work, WorkKey, WorkQueue
+from reaper.work_queue import Rest, Work, WorkKey, WorkQueue
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
 from workspace.records import (
@@ -48,6 +48,7 @@ from workspace.records import (
     TableUuid,
 )
 from workspace.roots import HomeMovedError, RootError
+from workspace.sessions import EndingSession
 from workspace.trash import TrashEntry
 
 
@@ -284,8 +285,14 @@ class Reaper:
         for replica in decisions.leases:
             yield WorkKey(f"lease/{replica}"), partial(removals.delete_lease, replica)
 
-    def _end(self, stored: StoredRecord, reason: str) -> bool:
-        return self._removals.end(stored, reason) and self._purge_of(stored.record.session_uuid)
+    def _end(self, stored: StoredRecord, reason: str) -> bool | Rest:
+        """Sets the locations aside. The rest may wait until that is done for all sessions that are to be ended."""
+        succeeded, ending = self._removals.begin_end(stored)
+        return succeeded if ending is None else partial(self._complete_end, stored, ending, reason)
+
+    def _complete_end(self, stored: StoredRecord, ending: EndingSession, reason: str) -> bool:
+        succeeded = self._removals.complete_end(stored, ending, reason)
+        return succeeded and self._purge_of(stored.record.session_uuid)
 
     def _remove_orphan(self, session_uuid: SessionUuid) -> bool:
         return self._removals.remove_orphan(session_uuid) and self._purge_of(session_uuid)

@@ -45,7 +45,7 @@ from workspace.records import (
     StoredRecord,
     TableUuid,
 )
-from workspace.sessions import left, log_ended, retire_session, without_writes
+from workspace.sessions import EndingSession, begin_end, complete_end, left, log_ended, without_writes
 from workspace.trash import TrashEntry
 
 Release = Callable[[SessionRecord], None]
@@ -93,10 +93,21 @@ class Removals:
         self._log = log
         self._report = report
 
-    def end(self, stored: StoredRecord, reason: str) -> bool:
+    def begin_end(self, stored: StoredRecord) -> tuple[bool, EndingSession | None]:
+        """Marks a session as ending and sets its locations aside.
+
+        Returns: Whether it succeeded; and what :meth:`complete_end` is to be called with, if there is more to do.
+        """
+        ending: EndingSession | None = None
+        with self._going_on("end_session", stored, session=stored.record.session_uuid) as outcome:
+            ending = begin_end(self._records, self._locations, stored, self._release_and_go_on)
+        return outcome.succeeded, ending
+
+    def complete_end(self, stored: StoredRecord, ending: EndingSession, reason: str) -> bool:
+        """Deletes the record of a session whose locations were set aside."""
         record = stored.record
         with self._going_on("end_session", stored, session=record.session_uuid) as outcome:
-            ended = retire_session(self._records, self._locations, stored, self._release_and_go_on)
+            ended = complete_end(self._records, ending)
             if ended is not None:
                 log_ended(self._log, ended)
                 self._log.info(

@@ -6,7 +6,7 @@ session again and again. What is slow or broken must hold up nothing else.
 Guarantees:
 
 1. Of one key, one piece of work runs at a time; what is offered under it meanwhile is ignored, since the next pass will
-   offer what is still to be done.
+   offer what is still to be done. Work may leave a rest, which belongs to it, and is done after all that waits.
 2. Work that failed is not taken up again before a time that doubles with each failure in a row, up to a limit.
 3. An unexpected error fails the piece of work that raised it, and nothing else.
 4. Once it may not run, nothing more is begun, and what waited is dropped.
@@ -24,8 +24,11 @@ from typing import NewType
 import structlog
 
 WorkKey = NewType("WorkKey", str)
-Work = Callable[[], bool]
+Rest = Callable[[], bool]
 """Returns whether it succeeded; it tells of its own failures."""
+
+Work = Callable[[], bool | Rest]
+"""Returns whether it succeeded, or what is still to be done for that; it tells of its own failures."""
 
 _FIRST_DELAY_SECONDS = 0.5
 _LARGEST_EXPONENT = 32
@@ -63,6 +66,7 @@ class WorkQueue:
         self._may_run = may_run
         self._changed = threading.Condition()
         self._waiting: dict[WorkKey, Work] = {}
+        self._rests: dict[WorkKey, Rest] = {}
         self._running: set[WorkKey] = set()
         self._failures: dict[WorkKey, Failure] = {}
         self._done: dict[WorkKey, float] = {}
@@ -70,7 +74,7 @@ class WorkQueue:
     def offer(self, key: WorkKey, work: Work) -> None:
         """Takes work up, in the place of what waits under the same key."""
         with self._changed:
-            if key not in self._running and self._is_ready(key):
+            if self._is_ready(key):
                 self._waiting[key] = work
                 self._changed.notify()
 
@@ -82,7 +86,7 @@ class WorkQueue:
     def is_ready(self, key: WorkKey) -> bool:
         """Whether work that is offered now would be taken up."""
         with self._changed:
-            return key not in self._running and self._is_ready(key)
+            return self._is_ready(key)
 
     def run_waiting(self) -> None:
         """Does all that waits, in this thread."""
@@ -95,7 +99,7 @@ class WorkQueue:
         Returns: False if there was none for so long, or it may not run.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting, wait_seconds)
+            self._changed.wait_for(lambda: self._waiting or self._rests, wait_seconds)
         return self._run_next()
 
     def wait_until_idle(self, wait_seconds: float) -> bool:
@@ -124,9 +128,11 @@ class WorkQueue:
     def counts(self) -> tuple[int, int]:
         """How many pieces of work wait and run."""
         with self._changed:
-            return len(self._waiting), len(self._running)
+            return len(self._waiting) + len(self._rests), len(self._running)
 
     def _is_ready(self, key: WorkKey) -> bool:
+        if key in self._running or key in self._rests:
+            return False
         failure = self._failures.get(key)
         return failure is None or failure.retry_seconds <= self._monotonic()
 
@@ -134,25 +140,29 @@ class WorkQueue:
         with self._changed:
             if not self._may_run():
                 self._waiting.clear()
-            if not self._waiting:
+                self._rests.clear()
+            queue: dict[WorkKey, Work] | dict[WorkKey, Rest] = self._waiting or self._rests
+            if not queue:
                 return False
-            key = next(iter(self._waiting))
-            work = self._waiting.pop(key)
+            key = next(iter(queue))
+            work = queue.pop(key)
             self._running.add(key)
-        succeeded = False
+        outcome: bool | Rest = False
         try:
-            succeeded = work()
+            outcome = work()
         except Exception:  # noqa: BLE001 - a top loop: the other work must go on
             self._log.exception("reaper_work_failed", key=key)
         finally:
-            self._finish(key, succeeded=succeeded)
+            self._finish(key, outcome)
         return True
 
-    def _finish(self, key: WorkKey, *, succeeded: bool) -> None:
+    def _finish(self, key: WorkKey, outcome: bool | Rest) -> None:
         now = self._monotonic()
         with self._changed:
             self._running.discard(key)
-            if succeeded:
+            if callable(outcome):
+                self._rests[key] = outcome
+            elif outcome:
                 self._failures.pop(key, None)
                 self._done[key] = now
             else:

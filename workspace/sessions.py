@@ -7,10 +7,10 @@ Guarantees:
 
 1. A session never goes back: once ``ENDING``, its record changes no more; it is only deleted. Every
    transition except :func:`ended` and :func:`left` raises SessionEndingError then.
-2. :func:`retire_session` removes the record only after the session locations were set aside, in all roots.
-3. :func:`retire_session` and :func:`end_session` may be stopped at any instruction and run again, here or in another
-   process; several may run at once. At most one is told that it ended the session.
-4. :func:`retire_session` of an ``ACTIVE`` session whose record was changed since it was read touches nothing.
+2. The record is deleted only after the session locations were set aside, in all roots (:func:`begin_end`).
+3. :func:`begin_end`, :func:`complete_end` and :func:`end_session` may be stopped at any instruction and run again, here
+   or in another process; several may run at once. At most one is told that it ended the session.
+4. :func:`begin_end` of an ``ACTIVE`` session whose record was changed since it was read touches nothing.
 
 Not guaranteed: that the end of each session is logged; a process that dies between the deletion and its log
 line leaves none.
@@ -57,8 +57,21 @@ class SessionEndingError(RecordError):
 
 
 @dataclass(frozen=True, slots=True)
+class EndingSession:
+    """A session whose locations were set aside, and whose record is still there.
+
+    Attributes:
+        stored: Its record, which is ``ENDING``.
+        locations: Where the session locations were that were deleted.
+    """
+
+    stored: StoredRecord
+    locations: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EndedSession:
-    """What :func:`retire_session` and :func:`end_session` did.
+    """What :func:`complete_end` and :func:`end_session` did.
 
     Attributes:
         record: The session's last record.
@@ -164,18 +177,19 @@ def update(
 
 
 def end_session(records: SessionRecords, locations: SessionLocations, stored: StoredRecord) -> EndedSession | None:
-    """Ends a session and purges its files; see :func:`retire_session`."""
-    retired = retire_session(records, locations, stored)
-    return retired and replace(retired, purge_error=_purge(locations, retired.record.session_uuid))
+    """Ends a session and purges its files; see :func:`begin_end` and :func:`complete_end`."""
+    ending = begin_end(records, locations, stored)
+    done = None if ending is None else complete_end(records, ending)
+    return done and replace(done, purge_error=_purge(locations, done.record.session_uuid))
 
 
-def retire_session(
+def begin_end(
     records: SessionRecords,
     locations: SessionLocations,
     stored: StoredRecord,
     release: Callable[[SessionRecord], None] = lambda record: None,
-) -> EndedSession | None:
-    """Ends a session: marks it ``ENDING``, sets its locations aside, deletes its record. Its files are in the trash.
+) -> EndingSession | None:
+    """Marks a session ``ENDING`` and sets its locations aside: its files are in the trash.
 
     Args:
         records: Where the record is.
@@ -184,7 +198,7 @@ def retire_session(
         release: Called once the session is ``ENDING`` and before its locations go, so that nobody writes there any
             more; ends the session at its backend as well as that can be done. What it raises is passed on.
 
-    Returns: None if another process ended the session first.
+    Returns: What :func:`complete_end` is to be called with; None if another process ended the session first.
 
     Raises:
         RecordConflictError: Only if the record was ``ACTIVE`` and was changed since; the caller decides anew.
@@ -199,12 +213,23 @@ def retire_session(
     deleted = set[Place](locations.set_aside(session_uuid))
     if stored.record.phase is Phase.ENDING:  # somebody who began to end it may have come so far
         deleted |= {location_of(entry) for entry in locations.trash_of(session_uuid) if is_whole_location(entry)}
+    return EndingSession(ending, tuple(sorted(deleted, key=str)))
+
+
+def complete_end(records: SessionRecords, ending: EndingSession) -> EndedSession | None:
+    """Deletes the record of a session whose locations were set aside.
+
+    Returns: None if another process ended the session first.
+
+    Raises: RecordsUnavailableError; begin with :func:`begin_end` again, by the record that is there then.
+    """
+    stored = ending.stored
     try:
-        records.delete(ending.record.name, ending.version)
+        records.delete(stored.record.name, stored.version)
     except (RecordNotFoundError, RecordConflictError):
         # An ENDING record only changes by its deletion: a conflict is with a later session of the same name.
         return None
-    return EndedSession(record=ending.record, locations=tuple(sorted(deleted, key=str)))
+    return EndedSession(stored.record, ending.locations)
 
 
 def log_ended(log: structlog.typing.FilteringBoundLogger, ended_session: EndedSession) -> None:

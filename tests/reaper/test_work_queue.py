@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import structlog
 
-from reaper.work_queue import WorkKey, WorkQueue
+from reaper.work_queue import Rest, WorkKey, WorkQueue
 
 A, B = WorkKey("a"), WorkKey("b")
 DEADLINE_SECONDS = 30
@@ -56,6 +56,34 @@ def test_guarantee_1_threads_do_different_keys_at_once_and_the_same_key_one_afte
         thread.join(DEADLINE_SECONDS)
     assert queue.counts() == (0, 0)
     assert queue.done_since(0.0) == {A, B}
+
+
+def test_guarantee_1_rests_are_done_after_all_that_waits_and_keep_others_from_their_keys() -> None:
+    queue, done = a_queue(Clock()), list[str]()
+
+    def with_a_rest() -> Rest:
+        done.append("a")
+        return lambda: done.append("rest of a") is None
+
+    queue.offer(A, with_a_rest)
+    queue.offer(B, lambda: done.append("b") is None)
+    assert queue.run_next(0)
+    assert not queue.is_ready(A)
+    queue.offer(A, lambda: done.append("again") is None)
+    queue.retain(frozenset({B}))
+    assert queue.counts() == (2, 0)
+    assert not queue.done_since(0.0)
+    queue.run_waiting()
+    assert done == ["a", "b", "rest of a"]
+    assert queue.done_since(0.0) == {A, B}
+
+
+def test_guarantee_2_work_whose_rest_fails_has_failed() -> None:
+    queue = a_queue(Clock())
+    queue.offer(A, lambda: lambda: False)
+    queue.run_waiting()
+    assert queue.failures()[A].attempts == 1
+    assert not queue.is_ready(A)
 
 
 def test_guarantee_2_work_that_fails_waits_twice_as_long_each_time_up_to_a_limit() -> None:
@@ -122,6 +150,19 @@ def test_guarantee_4_what_waits_is_dropped_once_it_may_not_run() -> None:
     may_run[0] = True
     queue.run_waiting()
     assert not done
+
+
+def test_guarantee_4_rests_are_dropped_once_they_may_not_run() -> None:
+    may_run, done = [True], list[str]()
+    queue = a_queue(Clock(), lambda: may_run[0])
+    queue.offer(A, lambda: lambda: done.append("rest of a") is None)
+    assert queue.run_next(0)
+    may_run[0] = False
+    queue.run_waiting()
+    may_run[0] = True
+    queue.run_waiting()
+    assert not done
+    assert queue.is_ready(A), "a later pass may offer it again"
 
 
 def test_what_nobody_wants_any_more_is_dropped() -> None:

@@ -24,7 +24,15 @@ from reaper.removals import Removals
 from tests.simulation.records import ModelSessionRecords
 from workspace.leases import LeaseObserver
 from workspace.records import Phase, RecordNotFoundError, SessionRecord, StoredRecord, TableState, Version
-from workspace.sessions import EndedSession, SessionEndingError, ended, retire_session, update
+from workspace.sessions import (
+    EndedSession,
+    EndingSession,
+    SessionEndingError,
+    begin_end,
+    complete_end,
+    ended,
+    update,
+)
 
 Made = Callable[[], AbstractContextManager[Any]]
 
@@ -63,35 +71,46 @@ def _a_lease_is_lost_at_once() -> AbstractContextManager[None]:
     return _instead((LeaseObserver, "__init__", lambda self, lease_duration_seconds: original(self, 0.01)))
 
 
-def _retired_by(retire: Callable[..., EndedSession | None]) -> AbstractContextManager[None]:
-    return _instead((workspace.sessions, "retire_session", retire), (reaper.removals, "retire_session", retire))
+def _ended_by(
+    begin: Callable[..., EndingSession | None] = begin_end, complete: Callable[..., EndedSession | None] = complete_end
+) -> AbstractContextManager[None]:
+    modules = (workspace.sessions, reaper.removals)
+    steps = (("begin_end", begin), ("complete_end", complete))
+    return _instead(*((module, name, step) for module in modules for name, step in steps))
 
 
 def _set_aside_before_marked() -> AbstractContextManager[None]:
-    def retire(records: Any, locations: Any, stored: StoredRecord, *release: Any) -> EndedSession | None:
+    def begin(records: Any, locations: Any, stored: StoredRecord, *release: Any) -> EndingSession | None:
         locations.set_aside(stored.record.session_uuid)
-        return retire_session(records, locations, stored, *release)
+        return begin_end(records, locations, stored, *release)
 
-    return _retired_by(retire)
+    return _ended_by(begin)
 
 
 def _deleted_before_set_aside() -> AbstractContextManager[None]:
-    def retire(records: Any, locations: Any, stored: StoredRecord, *_: Any) -> EndedSession | None:
+    def begin(records: Any, locations: Any, stored: StoredRecord, *_: Any) -> EndingSession | None:
         ending = stored
         if stored.record.phase is Phase.ACTIVE:
             ending = records.replace(ended(stored.record), stored.version)
         records.delete(ending.record.name, ending.version)
-        return EndedSession(ending.record, tuple(locations.set_aside(ending.record.session_uuid)))
+        return EndingSession(ending, tuple(locations.set_aside(ending.record.session_uuid)))
 
-    return _retired_by(retire)
+    def complete(_: Any, ending: EndingSession) -> EndedSession | None:
+        return EndedSession(ending.stored.record, ending.locations)
+
+    return _ended_by(begin, complete)
 
 
 def _told_by_all_who_tried() -> AbstractContextManager[None]:
-    def retire(records: Any, locations: Any, stored: StoredRecord, *release: Any) -> EndedSession | None:
+    def begin(records: Any, locations: Any, stored: StoredRecord, *release: Any) -> EndingSession | None:
         there = tuple(locations.paths(stored.record.session_uuid))
-        return retire_session(records, locations, stored, *release) or EndedSession(stored.record, there)
+        ending = begin_end(records, locations, stored, *release)
+        return EndingSession(stored if ending is None else ending.stored, there)
 
-    return _retired_by(retire)
+    def complete(records: Any, ending: EndingSession) -> EndedSession | None:
+        return complete_end(records, ending) or EndedSession(ending.stored.record, ending.locations)
+
+    return _ended_by(begin, complete)
 
 
 def _marked_whatever_changed() -> AbstractContextManager[None]:

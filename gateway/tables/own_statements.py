@@ -112,6 +112,7 @@ class OwnStatements:
         if sql is not None and self._config.log_query_text:
             log.info("statement_recognised", query=sql.query)
         execution = Execution(session, operation, backend, settings)
+        self._writes.require_lease(session)  # where records cannot be read either, this is known at once
         record = await self._records.read(session)
         if _knows(record, operation.id):
             self._operations.start(operation, lambda _: self._followed(execution))

@@ -30,6 +30,8 @@ def test_gateways_fence_and_go_on_with_all_their_data(start_site, open_session, 
                 assert sorted(row.id for row in session.sql("select id from t").collect()) == list(range(5))
                 assert session.range(3).count() == 3
             assert site.locations() == before
+        for session in sessions:
+            assert condition_of(session, "create temporary table u as select 1 as id") == "LODGE_LEASE_LOST"
         refusals = [creation.outcome() for creation in creations]
         assert {refusal.getCondition() for refusal in refusals} <= REFUSALS, refusals
     for session in sessions:

@@ -8,6 +8,7 @@
 """
 
 import http
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -59,6 +60,10 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
 
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
 class _QuietHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
         """Probes and scrapes are no news."""
@@ -76,7 +81,8 @@ def served(address: str, health: Health) -> Iterator[str]:
     Raises: OSError if it cannot listen there.
     """
     host, _, port = address.rpartition(":")
-    server = make_server(host.strip("[]"), int(port), _application(health), _Server, _QuietHandler)
+    server_class = _Server6 if ":" in host else _Server
+    server = make_server(host.strip("[]"), int(port), _application(health), server_class, _QuietHandler)
     thread = threading.Thread(target=server.serve_forever, name="health", daemon=True)
     thread.start()
     try:

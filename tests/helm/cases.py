@@ -51,6 +51,7 @@ EVERYTHING: Values = {
     },
     "imagePullSecrets": [{"name": "registry"}],
     "backend": {"addresses": [BACKEND, "sc://10.0.0.7:15002", "sc://[fd00::7]:15002"]},
+    "listenHost": "[::]",
     "workspaces": {"dfs": "file:///workspace/data", "dfs.tmp": "file:///workspace/tmp", "raw": "file:///mnt/raw"},
     "volume": {
         "existingClaim": "",

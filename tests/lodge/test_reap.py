@@ -160,10 +160,13 @@ def test_an_address_that_cannot_be_listened_at_is_one_line(lodge: Any, tmp_path:
     assert "Traceback" not in done.stderr
 
 
-def test_healthz_and_readyz_tell_of_storage_that_is_missing(lodge: Any, tmp_path: Path, eventually: Eventually) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_healthz_and_readyz_tell_of_storage_that_is_missing(
+    lodge: Any, tmp_path: Path, eventually: Eventually, host: str
+) -> None:
     root, log = tmp_path / "tmp", tmp_path / "log"
     locations = abandoned_sessions(root, 1)
-    reaping(lodge, root, log, "--metrics-listen=127.0.0.1:0", "--grace-period=1h")
+    reaping(lodge, root, log, f"--metrics-listen={host}:0", "--grace-period=1h")
     eventually(lambda: lines(log, "reaper_metrics_served"), "it listens")
     address = lines(log, "reaper_metrics_served")[0]["address"]
 

@@ -3,8 +3,8 @@
 {{- $decided := dict
   "backend" .Values.backend.addresses
   "instance" (include "lodge.fullname" .)
-  "listen" (printf "0.0.0.0:%d" (int .Values.gateway.port))
-  "metrics_listen" (printf "0.0.0.0:%d" (int .Values.reaper.metricsPort))
+  "listen" (printf "%s:%d" .Values.listenHost (int .Values.gateway.port))
+  "metrics_listen" (printf "%s:%d" .Values.listenHost (int .Values.reaper.metricsPort))
   "namespace" .Release.Namespace
   "reaper" false
   "records" "kubernetes"

@@ -24,7 +24,8 @@ Guarantees, beside those of all session locations:
 
 Not guaranteed: that a reader sees all or nothing while a location is purged; that of several processes that set aside
 at once only one is told that it did, on a server that knows no conditional writes; nor what is in locations to the
-second: :meth:`ObjectRoot.inside` may be as old as ``relist_seconds``, because each look is a request that costs money.
+second: :meth:`ObjectRoot.inside` may be as old as ``relist_seconds``, because each look is a request that costs money,
+or older, and nothing at first, where there are more locations than can be listed in ``LISTING_SECONDS``.
 
 There is one root, for ever: a workspace in an object store does not move. There are no owners and no modes either; who
 may read is the matter of the bucket's policy.
@@ -49,7 +50,9 @@ from workspace.records import SessionUuid, TableUuid
 from workspace.roots import RootError, RootIdentities, RootIds
 from workspace.trash import TrashEntry
 
-RELIST_SECONDS = 60.0
+RELIST_SECONDS = 300.0
+LISTING_SECONDS = 20.0
+_LISTINGS = 16
 _PURGES = 10
 _COPIES = 8
 _MOST_DIRECTORIES = 10_000
@@ -59,9 +62,9 @@ _MARK = re.compile(rf"({_UUID})\.(?:location|({_UUID})\.table)")
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """What was in a location when it was last listed; None if it was none."""
+    """What was in a location when it was last listed; None if it was none. Or why it could not be listed."""
 
-    inside: Inside | None
+    inside: Inside | OSError | None
     at_seconds: float
 
 
@@ -124,11 +127,10 @@ class ObjectSessionLocations:
         """The only one, as it is now. Raises: RootError if it cannot be read."""
         self._check()
         trash = frozenset(self._marks())
-        oldest = self._monotonic() - 2 * self._relist_seconds
+        there = self._there(trash)
+        self._relist(there)
         with self._lock:
-            for session_uuid in [each for each, listed in self._listed.items() if listed.at_seconds < oldest]:
-                del self._listed[session_uuid]
-        return [ObjectRoot(trash, self._known)]
+            return [ObjectRoot(trash, {each: self._listed[each].inside for each in there if each in self._listed})]
 
     def create(self, session_uuid: SessionUuid, owner: Owner | None = None) -> Place:
         """Makes the session location, or takes the one that is there.
@@ -146,10 +148,7 @@ class ObjectSessionLocations:
     def list(self) -> Set[SessionUuid]:
         """The sessions that have a location."""
         self._check()
-        gone = {session_uuid for session_uuid, table_uuid in self._marks() if table_uuid is None}
-        names = self._store.names(f"{self._address.prefix}/")
-        there = {name.removesuffix("/") for name in names if name.endswith("/")}
-        return {SessionUuid(name) for name in there if is_uuid(name)} - gone
+        return self._there(frozenset(self._marks()))
 
     def paths(self, session_uuid: SessionUuid) -> Sequence[Place]:
         """The location of a session, if it is there."""
@@ -285,16 +284,39 @@ class ObjectSessionLocations:
             raise FileNotFoundError(errno.ENOENT, "There is no such table", self._place(session_uuid))
         return found
 
-    def _known(self, session_uuid: SessionUuid) -> Inside | None:
-        """What is in a location, if need be as it was ``relist_seconds`` ago; None if there is none."""
-        now_seconds = self._monotonic()
+    def _there(self, trash: Set[tuple[SessionUuid, TableUuid | None]]) -> Set[SessionUuid]:
+        """The sessions that have a location now, without those that were set aside before."""
+        names = self._store.names(f"{self._address.prefix}/")
+        there = {name.removesuffix("/") for name in names if name.endswith("/")}
+        return {SessionUuid(name) for name in there if is_uuid(name)} - {each for each, table in trash if table is None}
+
+    def _relist(self, there: Set[SessionUuid]) -> None:
+        """Lists the locations of which nothing is known, or only what is too old; as many as the time allows."""
+        begun_seconds = self._monotonic()
         with self._lock:
-            listed = self._listed.get(session_uuid)
-        if listed is None or now_seconds - listed.at_seconds >= self._relist_seconds:
-            listed = _Listed(self._inside(session_uuid), now_seconds)
+            known = self._listed = {each: listed for each, listed in self._listed.items() if each in there}
+            seen_seconds = {each: listed.at_seconds for each, listed in known.items() if _is_usable(listed)}
+
+        def age_seconds(session_uuid: SessionUuid) -> float:
+            return begun_seconds - seen_seconds.get(session_uuid, float("-inf"))
+
+        def relist(session_uuid: SessionUuid) -> None:
+            now_seconds = self._monotonic()
+            if now_seconds - begun_seconds >= LISTING_SECONDS:
+                return
+            found: Inside | OSError | None
+            try:
+                found = self._inside(session_uuid)
+            except OSError as error:
+                found = error
             with self._lock:
-                self._listed[session_uuid] = listed
-        return listed.inside
+                self._listed[session_uuid] = _Listed(found, now_seconds)
+
+        due = [each for each in there if age_seconds(each) >= self._relist_seconds]
+        if due:
+            with ThreadPoolExecutor(_LISTINGS, thread_name_prefix="listings") as executor:
+                for _ in executor.map(relist, sorted(due, key=age_seconds, reverse=True)):
+                    pass
 
     def _inside(self, session_uuid: SessionUuid) -> Inside | None:
         tables, foreign, is_there = set[TableUuid](), set[str](), False
@@ -355,32 +377,43 @@ class ObjectSessionLocations:
 
 
 class ObjectRoot:
-    """What is in the session locations, without what was set aside when this was made."""
+    """What is in the session locations, without what was set aside when this was made.
+
+    Args:
+        trash: What was set aside.
+        known: What is known of the inside of locations; None if there is none, an error if it could not be listed.
+    """
 
     def __init__(
         self,
         trash: Set[tuple[SessionUuid, TableUuid | None]],
-        known_inside: Callable[[SessionUuid], Inside | None],
+        known: Mapping[SessionUuid, Inside | OSError | None],
     ) -> None:
         self._trash = trash
-        self._known = known_inside
+        self._known = known
 
     def stamp(self, session_uuid: SessionUuid) -> Hashable:
         """What is in the location itself, as nothing else tells of a change."""
-        return self._found(session_uuid)
+        found = self._found(session_uuid)
+        return str(found) if isinstance(found, OSError) else found
 
     def inside(self, session_uuid: SessionUuid) -> Inside:
-        return self._found(session_uuid) or Inside(frozenset(), 0)
+        found = self._found(session_uuid)
+        if isinstance(found, OSError):
+            raise found
+        return found or Inside(frozenset(), 0)
 
-    def _found(self, session_uuid: SessionUuid) -> Inside | None:
+    def _found(self, session_uuid: SessionUuid) -> Inside | OSError | None:
         checked_uuid(session_uuid)
-        if (session_uuid, None) in self._trash:
-            return None
-        found = self._known(session_uuid)
-        if found is None:
-            return None
+        found = self._known.get(session_uuid)
+        if found is None or isinstance(found, OSError):
+            return found
         gone = {table_uuid for table_uuid in found.tables if (session_uuid, table_uuid) in self._trash}
         return Inside(frozenset(found.tables - gone), found.foreign)
+
+
+def _is_usable(listed: _Listed) -> bool:
+    return not isinstance(listed.inside, OSError)
 
 
 def _kind(table_uuid: TableUuid | None) -> str:

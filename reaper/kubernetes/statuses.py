@@ -15,21 +15,18 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from http import HTTPStatus
 from typing import Any, Self
 
 import structlog
-from kubernetes.client import CustomObjectsApi
 
 from reaper.kubernetes.backends import Availability
 from reaper.kubernetes.conditions import Condition, FailedRemoval, conditions_of
 from reaper.reaper import Seen
 from reaper.reports import ActionFailed, Report
-from workspace.kubernetes import patches
 from workspace.kubernetes.connection import Connection
-from workspace.kubernetes.server import JsonObject, Patience, RefusalError, Server
-from workspace.kubernetes.session_objects import API_VERSION, GROUP, PLURAL, object_name
+from workspace.kubernetes.server import JsonObject, Patience, RefusalError
+from workspace.kubernetes.session_api import SessionApi
 from workspace.records import RecordsUnavailableError, SessionUuid, StoredRecord
 
 _PAUSE_SECONDS = 0.02
@@ -69,17 +66,9 @@ class Statuses:
         availability: Callable[[str], Availability | None],
         may_write: Callable[[], bool],
     ) -> None:
-        self._instance = connection.instance
         self._availability = availability
         self._may_write = may_write
-        self._server = Server(connection, "session records", PLURAL, _PATIENCE)
-        self._api = CustomObjectsApi(connection.api_client)
-        self._place: Mapping[str, Any] = {
-            "group": GROUP,
-            "version": API_VERSION,
-            "namespace": connection.namespace,
-            "plural": PLURAL,
-        }
+        self._api = SessionApi(connection, _PATIENCE)
         self._changed = threading.Condition()
         self._told: dict[SessionUuid, _Status] | None = None
         self._waiting: dict[SessionUuid, StoredRecord] = {}
@@ -206,24 +195,11 @@ class Statuses:
                 "value": {"observedGeneration": int(generation), "conditions": conditions},
             },
         ]
-
-        def request(**patience: Any) -> Any:
-            return self._api.patch_namespaced_custom_object_status(
-                **self._place,
-                name=object_name(self._instance, stored.record.name),
-                body=patch,
-                _content_type=patches.CONTENT_TYPE,
-                **patience,
-            )
-
-        self._server.ask(request)
+        self._api.patch_status(stored.record.name, patch)
 
     def _found(self) -> dict[SessionUuid, _Status]:
         """What stands in the objects now."""
-        selector = f"spec.instance={self._instance}"
-        listing = partial(self._api.list_namespaced_custom_object, **self._place, field_selector=selector)
-        found, _ = self._server.list_all(listing)
-        return {SessionUuid(str(one["spec"].get("sessionUuid"))): _status_of(one) for one in found}
+        return {SessionUuid(str(one["spec"].get("sessionUuid"))): _status_of(one) for one in self._api.list()}
 
 
 def _told(condition: Condition, before: _Told | None) -> _Told:

@@ -46,13 +46,11 @@ class SessionApi:
         return self._ask(self._api.get_namespaced_custom_object, name=object_name(self._instance, name))
 
     def patch(self, name: RecordName, patch: Patch) -> JsonObject:
-        return self._ask(
-            self._api.patch_namespaced_custom_object,
-            name=object_name(self._instance, name),
-            body=patch,
-            field_validation="Strict",
-            _content_type=CONTENT_TYPE,
-        )
+        return self._patch(self._api.patch_namespaced_custom_object, name, patch)
+
+    def patch_status(self, name: RecordName, patch: Patch) -> JsonObject:
+        """Changes the status and nothing else, whatever the patch says."""
+        return self._patch(self._api.patch_namespaced_custom_object_status, name, patch)
 
     def delete(self, name: RecordName, found: JsonObject) -> JsonObject:
         """Returns: The object while it has finalizers."""
@@ -81,6 +79,15 @@ class SessionApi:
             return self._api.list_namespaced_custom_object(**self._place, field_selector=selector, **page)
 
         return listing
+
+    def _patch(self, request: Callable[..., Any], name: RecordName, patch: Patch) -> JsonObject:
+        return self._ask(
+            request,
+            name=object_name(self._instance, name),
+            body=patch,
+            field_validation="Strict",
+            _content_type=CONTENT_TYPE,
+        )
 
     def _ask(self, request: Callable[..., Any], **arguments: Any) -> JsonObject:
         def asked(**patience: Any) -> Any:

@@ -159,9 +159,7 @@ def test_an_operation_id_that_is_used_again_is_answered_once(start_lodge, lodge,
     replica = start_lodge(backend=spark_server, beside=lodge)
     spark = connect(user_id="gil")
     spark.range(1).collect()
-    request = base_pb2.ExecutePlanRequest(session_id=spark.session_id, operation_id=str(uuid.uuid4()))
-    request.user_context.user_id = "gil"
-    request.plan.command.sql_command.input.sql.query = "create temporary table once as select 1 a"
+    request = statement(spark, "gil", "create temporary table once as select 1 a")
     first = executed(lodge, request)
     with pytest.raises(grpc.RpcError) as raised:
         executed(lodge, request)
@@ -180,18 +178,12 @@ def test_a_client_that_reattaches_at_another_replica_has_the_answer(
     replica = start_lodge(backend=spark_server, beside=lodge)
     spark = connect(user_id="hal")
     before = len(writes_begun(lodge))
-    request = base_pb2.ExecutePlanRequest(session_id=spark.session_id, operation_id=str(uuid.uuid4()))
-    request.user_context.user_id = "hal"
-    request.request_options.add().reattach_options.reattachable = True
-    request.plan.command.sql_command.input.sql.query = f"create temporary table far as {slow(milliseconds=100)}"
+    request = statement(spark, "hal", f"create temporary table far as {slow(milliseconds=100)}", is_reattachable=True)
     with grpc.insecure_channel(lodge.target) as channel:
         stream = base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request)
         wait_until(lambda: len(writes_begun(lodge)) > before, "the write has begun")
         stream.cancel()
-    reattach = base_pb2.ReattachExecuteRequest(session_id=spark.session_id, operation_id=request.operation_id)
-    reattach.user_context.user_id = "hal"
-    with grpc.insecure_channel(replica.target) as channel:
-        responses = list(base_pb2_grpc.SparkConnectServiceStub(channel).ReattachExecute(reattach, timeout=60))
+    responses = reattached(replica, request)
     assert [r.WhichOneof("response_type") for r in responses][-2:] == ["sql_command_result", "result_complete"]
     assert spark.table("far").count() == ROWS
 
@@ -203,19 +195,12 @@ def test_a_gateway_that_comes_back_from_a_pause_leaves_alone_what_another_took_o
     successor = start_lodge(*TIMES, backend=spark_server, beside=paused, reaper="--reaper")
     spark = connect(successor, user_id="kai")
     spark.sql("create temporary table other as select 1 a").collect()
-    request = base_pb2.ExecutePlanRequest(session_id=spark.session_id, operation_id=str(uuid.uuid4()))
-    request.user_context.user_id = "kai"
-    request.request_options.add().reattach_options.reattachable = True
-    request.plan.command.sql_command.input.sql.query = f"create temporary table t as {slow()}"
+    request = statement(spark, "kai", f"create temporary table t as {slow()}", is_reattachable=True)
     with grpc.insecure_channel(paused.target) as channel:
         stream = base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request)
         wait_until(lambda: len(writes_begun(paused)) == 2, "the write has begun")
         paused.signal(signal.SIGSTOP)
-        reattach = base_pb2.ReattachExecuteRequest(session_id=spark.session_id, operation_id=request.operation_id)
-        reattach.user_context.user_id = "kai"
-        with grpc.insecure_channel(successor.target) as other:
-            responses = list(base_pb2_grpc.SparkConnectServiceStub(other).ReattachExecute(reattach, timeout=60))
-        assert responses[-1].HasField("result_complete")
+        assert reattached(successor, request)[-1].HasField("result_complete")
         assert spark.table("t").count() == ROWS
         paused.signal(signal.SIGCONT)
         wait_until(lambda: stream_ended(stream), "the paused gateway has given its statement up")
@@ -231,10 +216,7 @@ def test_a_client_that_reattaches_to_what_was_undone_is_never_told_that_it_was_d
     survivor = start_lodge(*TIMES, backend=spark_server, beside=gateway, reaper="--reaper")
     spark = connect(survivor, user_id="lea")
     spark.sql("create temporary table kept as select 1 a").collect()
-    request = base_pb2.ExecutePlanRequest(session_id=spark.session_id, operation_id=str(uuid.uuid4()))
-    request.user_context.user_id = "lea"
-    request.request_options.add().reattach_options.reattachable = True
-    request.plan.command.sql_command.input.sql.query = f"create temporary table t as {slow()}"
+    request = statement(spark, "lea", f"create temporary table t as {slow()}", is_reattachable=True)
     with grpc.insecure_channel(gateway.target) as channel:
         stream = base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request)
         wait_until(lambda: len(writes_begun(gateway)) == 2, "the write has begun")
@@ -242,10 +224,8 @@ def test_a_client_that_reattaches_to_what_was_undone_is_never_told_that_it_was_d
         gateway.process.wait()
         stream.cancel()
     wait_until(lambda: "unfinished_writes_undone" in survivor.log(), "it is undone")
-    reattach = base_pb2.ReattachExecuteRequest(session_id=spark.session_id, operation_id=request.operation_id)
-    reattach.user_context.user_id = "lea"
-    with grpc.insecure_channel(survivor.target) as channel, pytest.raises(grpc.RpcError) as raised:
-        list(base_pb2_grpc.SparkConnectServiceStub(channel).ReattachExecute(reattach, timeout=60))
+    with pytest.raises(grpc.RpcError) as raised:
+        reattached(survivor, request)
     assert "OPERATION_NOT_FOUND" in str(raised.value)
     executed(survivor, request)
     assert spark.table("t").count() == ROWS
@@ -255,9 +235,7 @@ def test_a_statement_is_interrupted_by_its_id_at_another_replica(start_lodge, lo
     replica = start_lodge(backend=spark_server, beside=lodge)
     spark = connect(user_id="mia")
     before = len(writes_begun(lodge))
-    request = base_pb2.ExecutePlanRequest(session_id=spark.session_id, operation_id=str(uuid.uuid4()))
-    request.user_context.user_id = "mia"
-    request.plan.command.sql_command.input.sql.query = f"create temporary table t as {slow(milliseconds=1000)}"
+    request = statement(spark, "mia", f"create temporary table t as {slow(milliseconds=1000)}")
     interrupt = base_pb2.InterruptRequest(
         session_id=spark.session_id,
         interrupt_type=base_pb2.InterruptRequest.INTERRUPT_TYPE_OPERATION_ID,
@@ -297,6 +275,24 @@ def stream_ended(stream):
     except grpc.RpcError:
         pass
     return True
+
+
+def statement(spark, user_id, query, *, is_reattachable=False):
+    """A request to execute a query, as a client of the user sends it."""
+    request = base_pb2.ExecutePlanRequest(session_id=spark.session_id, operation_id=str(uuid.uuid4()))
+    request.user_context.user_id = user_id
+    if is_reattachable:
+        request.request_options.add().reattach_options.reattachable = True
+    request.plan.command.sql_command.input.sql.query = query
+    return request
+
+
+def reattached(gateway, request):
+    """What a client receives that reattaches to the operation of a request."""
+    reattach = base_pb2.ReattachExecuteRequest(session_id=request.session_id, operation_id=request.operation_id)
+    reattach.user_context.CopyFrom(request.user_context)
+    with grpc.insecure_channel(gateway.target) as channel:
+        return list(base_pb2_grpc.SparkConnectServiceStub(channel).ReattachExecute(reattach, timeout=60))
 
 
 def executed(gateway, request):

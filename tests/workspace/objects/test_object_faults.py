@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 import urllib3
 
+from reaper.table_directories import TableDirectories
 from tests.workspace.objects.raw_s3 import RawS3
 from tests.workspace.objects.servers import BUCKET, Server, over_files, read_only
 from tests.workspace.objects.storages import Objects, give_credentials
 from workspace.file_locations import FileSessionLocations
-from workspace.object_locations import ObjectSessionLocations
+from workspace.object_locations import LISTING_SECONDS, ObjectSessionLocations
 from workspace.object_store import ATTEMPTS, ObjectStore, ObjectStoreError
 from workspace.record_files import FileSessionRecords
 from workspace.records import SessionRecord, SessionUuid, TableUuid
@@ -473,15 +474,81 @@ def test_what_is_inside_of_a_location_is_asked_for_once_in_a_while(storage: Obje
         return {"requests": store.requests - before, "tables": inside.tables, "stamp": stamp}
 
     first = look()
-    assert first["requests"] == 3
+    assert first["requests"] == 4
     storage.write(f"{SESSION}/{TABLE}/part-0")
-    assert look() == first | {"requests": 2}
+    assert look() == first | {"requests": 3}
     seconds[0] = 61
     found = look()
-    assert (found["requests"], found["tables"]) == (3, {TABLE})
+    assert (found["requests"], found["tables"]) == (4, {TABLE})
     assert found["stamp"] != first["stamp"]
     locations.remove_table(SESSION, TABLE)
     assert look()["tables"] == set()
+
+
+class StoreWithManyLocations(ObjectStore):
+    """One table in each; listing one of them does what it is told."""
+
+    def __init__(self, storage: Objects, listing: Callable[[], None]) -> None:
+        super().__init__(storage.address)
+        self.sessions = [f"00000000-0000-4000-8000-{number:012}" for number in range(100)]
+        self._listing = listing
+        self._prefix = f"{storage.prefix}/"
+
+    def names(self, prefix: str) -> Iterator[str]:
+        below = prefix.removeprefix(self._prefix)
+        if below in {f"{session}/" for session in self.sessions}:
+            self._listing()
+            yield f"{TABLE}/"
+        elif not below:
+            yield from (f"{session}/" for session in self.sessions)
+
+
+def test_many_locations_are_listed_at_once(storage: Objects) -> None:
+    others = threading.Barrier(4)
+    store = StoreWithManyLocations(storage, lambda: others.wait(30) and None)
+    locations = ObjectSessionLocations(storage.address, store=store)
+    locations.initialise()
+    (root,) = locations.roots()
+    assert all(root.inside(SessionUuid(each)).tables == {TABLE} for each in store.sessions)
+
+
+def test_of_more_locations_than_there_is_time_for_the_others_are_listed_next(storage: Objects) -> None:
+    lock, seconds = threading.Lock(), [0.0]
+
+    def listing() -> None:
+        with lock:
+            seconds[0] += LISTING_SECONDS / 40
+
+    store = StoreWithManyLocations(storage, listing)
+    locations = ObjectSessionLocations(storage.address, store=store, monotonic=lambda: seconds[0], relist_seconds=1e6)
+    locations.initialise()
+
+    def listed() -> int:
+        (root,) = locations.roots()
+        assert locations.list() == set(store.sessions)
+        return sum(root.inside(SessionUuid(each)).tables == {TABLE} for each in store.sessions)
+
+    first = listed()
+    assert 40 <= first < 100
+    assert listed() > first
+    assert listed() == 100
+
+
+def test_a_location_that_cannot_be_listed_keeps_no_other_from_it_and_is_tried_again(storage: Objects) -> None:
+    failures = iter([True])
+
+    def listing() -> None:
+        if next(failures, False):
+            raise ObjectStoreError("the server is busy")
+
+    store = StoreWithManyLocations(storage, listing)
+    locations = ObjectSessionLocations(storage.address, store=store)
+    locations.initialise()
+    found = TableDirectories(locations).look(locations.list(), 0.0)
+    assert sorted(len(known.tables) for known in found.values()) == [0] + 99 * [1]
+    assert [str(known.error) for known in found.values() if known.error] == ["the server is busy"]
+    (root,) = locations.roots()
+    assert all(root.inside(SessionUuid(each)).tables == {TABLE} for each in store.sessions)
 
 
 def test_the_store_error_is_an_os_error_with_the_servers_code(storage: Objects) -> None:

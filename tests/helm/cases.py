@@ -88,6 +88,7 @@ EVERYTHING: Values = {
         "max_principal_tables": 1000,
         "max_session_bytes": 1073741824,
         "max_session_tables": 100,
+        "principal_backend": {"ada": BACKEND, "bob@example.com": "sc://[fd00::8]:15002"},
         "removals": 8,
         "resync_period": "10m",
         "session_idle_timeout": "2h",

@@ -1,10 +1,18 @@
 """Values that the chart does not take: the refusal names the value, and what the templates refuse has a way out."""
 
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.helm.chart import CHART, MINIMAL, Helm, HelmError, Values, with_values
+from lodge.errors import SettingError
+from lodge.settings import ServeSettings
+from tests.helm.chart import BACKEND, CHART, MINIMAL, Helm, HelmError, Values, configuration, with_values
+from tests.helm.settings import read_settings
 
 WRONG: dict[str, tuple[str, Any]] = {
     "an unknown value": ("replicas", 3),
@@ -19,10 +27,7 @@ WRONG: dict[str, tuple[str, Any]] = {
     "a port that is none": ("gateway.service.port", 70000),
     "a setting that Lodge does not know": ("config.lease", "15s"),
     "a setting that the chart decides": ("config.records", "files"),
-    "a duration without a unit that exists": ("config.lease_duration", "15 minutes"),
-    "a share of more than all": ("config.mass_expiry_share", 1.5),
-    "a log level that does not exist": ("config.log_level", "loud"),
-    "a size that is none": ("config.max_session_bytes", "much"),
+    "an address with a port that is none": ("backend.addresses", ["sc://spark:65536"]),
     "a workspace in an unknown place": ("workspaces", {"dfs.tmp": "hdfs://name-node/tmp"}),
     "a workspace with a relative path": ("workspaces", {"dfs.tmp": "file://tmp"}),
     "an access mode for one": ("volume.accessModes", ["ReadOnlyMany"]),
@@ -48,6 +53,92 @@ def test_the_schema_names_what_is_wrong(helm: Helm, path: str, value: object) ->
     assert f"/{path.replace('.', '/')}" in message or (f"at '{parent and '/' + parent}'" in message and key in message)
 
 
+_DURATIONS = {
+    "taken": (1, 0.5, 99999999, "20", "500ms", "0.001ms", "0.5s", "1h30m", "99999999d"),
+    "refused": (0, -1, True, "0s", "0", "0m0.0s", "0.0001ms", "-5m", "1h30", "15 minutes", "s", "", "999999999999d"),
+}
+_SIZES = {
+    "taken": (0, 1073741824, "0", "1000", "10B", "10K", "10GB", "10GiB", "1.5tib", "512 MiB"),
+    "refused": (-1, "-1", "10Gi", "1.5Ki", "much", "GiB", "", "1 0", "10GiBs", f"{400 * '9'}GiB"),
+}
+_LIMITS = {"taken": (0, 1000, 2**53 - 1), "refused": (-1, 1.5, "many", [1])}
+_COUNTS = {"taken": (1, 1000), "refused": (0, -1, 1.5, "many")}
+_SWITCHES = {"taken": (True, False), "refused": ("perhaps", 2, [])}
+
+SETTINGS: Mapping[str, Mapping[str, Sequence[Any]]] = {
+    "default_temporary_workspace": {"taken": ("dfs.tmp",), "refused": (7, ["dfs.tmp"], True)},
+    "detached_timeout": _DURATIONS,
+    "grace_period": _DURATIONS,
+    "leader_election": _SWITCHES,
+    "lease_duration": _DURATIONS,
+    "log_level": {"taken": ("debug", "error"), "refused": ("loud", "", 1)},
+    "log_query_text": _SWITCHES,
+    "mass_expiry_minimum": _COUNTS,
+    "mass_expiry_share": {"taken": (1, 0.5, 0.0000001), "refused": (0, -0.5, 1.5, "most")},
+    "max_message_bytes": {
+        "taken": (1, 2**31 - 1, "999999999", "64 MiB", "2047.999MiB", "2047M", "1.999GiB", "2GB", "0.001k", "0.5GiB"),
+        "refused": (0, -1, 2**31, "0", "0B", "0.0KiB", "0.9", "0.0001KiB", "2048MiB", "2GiB", "4GiB", "1TiB", "1Gi"),
+    },
+    "max_principal_bytes": _SIZES,
+    "max_principal_tables": _LIMITS,
+    "max_session_bytes": _SIZES,
+    "max_session_tables": _LIMITS,
+    "principal_backend": {
+        "taken": ({}, {"ada": BACKEND, "bob@example.com": "sc://[fd00::7]:65535", "123": "sc://10.0.0.7:1"}),
+        "refused": (
+            ["ada"],
+            {"ada": 15002},
+            {"ada": [BACKEND]},
+            *(
+                {"ada": address}
+                for address in (
+                    "",
+                    "spark:15002",
+                    "sc://spark",
+                    "sc://spark:0",
+                    "sc://spark:65536",
+                    "sc://spark:15002/;token=abc",
+                    "sc://ada@spark:15002",
+                    "sc://fd00::7:15002",
+                )
+            ),
+        ),
+    },
+    "removals": _COUNTS,
+    "resync_period": _DURATIONS,
+    "session_idle_timeout": _DURATIONS,
+    "writable_workspace": {"taken": ([], ["dfs", "raw"]), "refused": ([7], {"dfs": "dfs"}, 7)},
+}
+"""Values that both the chart's schema and Lodge itself take, and values that both refuse."""
+
+
+def _rounds(kind: str) -> Sequence[Mapping[str, Any]]:
+    """All settings at once, each with one of its values, until each value had its turn."""
+    turns = range(max(len(values[kind]) for values in SETTINGS.values()))
+    return [{name: values[kind][turn % len(values[kind])] for name, values in SETTINGS.items()} for turn in turns]
+
+
+def test_every_setting_has_values_to_be_tried() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert set(SETTINGS) == set(schema["properties"]["config"]["properties"])
+
+
+@pytest.mark.parametrize("config", _rounds("taken"))
+def test_the_schema_takes_what_lodge_takes(helm: Helm, tmp_path: Path, config: Mapping[str, Any]) -> None:
+    given = _read(config, tmp_path)
+    rendered = read_settings(configuration(helm.template(with_values(MINIMAL, {"config": config}))), tmp_path)
+    assert {name: getattr(rendered, name) for name in config} == {name: getattr(given, name) for name in config}
+
+
+@pytest.mark.parametrize("config", _rounds("refused"))
+def test_the_schema_refuses_what_lodge_refuses(helm: Helm, tmp_path: Path, config: Mapping[str, Any]) -> None:
+    with pytest.raises(SettingError) as refused:
+        _read(config, tmp_path)
+    lodge, schema = str(refused.value), _refusal(helm, with_values(MINIMAL, {"config": config}))
+    assert not {name: value for name, value in config.items() if f"{name} cannot be" not in lodge}
+    assert not {name: value for name, value in config.items() if not re.search(f"/config/{name}['/]", schema)}
+
+
 LACKING: dict[str, tuple[Values, str, str]] = {
     "no backend": ({"backend": {"addresses": []}}, "backend.addresses is empty", "sc://"),
     "no volume": (
@@ -65,6 +156,15 @@ LACKING: dict[str, tuple[Values, str, str]] = {
         {"config": {"default_temporary_workspace": "s3.tmp"}},
         "workspaces has no [s3.tmp]",
         "config.default_temporary_workspace",
+    ),
+    "a default workspace that is not wanted": (
+        {
+            "volume": {"existingClaim": ""},
+            "workspaces": {"s3.tmp": "s3://bucket/lodge"},
+            "config": {"default_temporary_workspace": "s3.tmp"},
+        },
+        "workspaces has [dfs.tmp] at [file:///workspace]",
+        "workspaces: {dfs.tmp: null}",
     ),
     "a bucket for anything else": (
         {"workspaces": {"dfs": "s3://bucket/files"}},
@@ -91,6 +191,10 @@ def _refusal(helm: Helm, values: Values) -> str:
     with pytest.raises(HelmError) as refused:
         helm.run("template", "lodge", CHART, values=values)
     return str(refused.value)
+
+
+def _read(config: Mapping[str, Any], directory: Path) -> ServeSettings:
+    return read_settings(yaml.safe_dump({**config, "records": "kubernetes"}), directory)
 
 
 def _at(path: str, value: object) -> Values:

@@ -1,6 +1,5 @@
 """What the chart makes of values, without a cluster but for its schemas."""
 
-import argparse
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,10 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from lodge.settings import ServeSettings, SettingsOptions
+from lodge.settings import ServeSettings
 from tests.helm.cases import CASES, EVERYTHING, IN_A_BUCKET
 from tests.helm.chart import CHART, MINIMAL, Helm, Manifest, Values, configuration, leaves, named, of_kind, with_values
 from tests.helm.schemas import conform
+from tests.helm.settings import read_settings
 
 REPOSITORY = CHART.parents[1]
 
@@ -97,7 +97,7 @@ OF_THE_CHART = {"backend", "instance", "listen", "metrics_listen", "namespace", 
 OF_THE_POD = {"node_name", "pod_name", "pod_uid"}
 """Settings that Kubernetes gives each pod as variables."""
 
-NOT_IN_PODS = {"impersonation", "kubeconfig", "principal_backend", "spark_driver_memory"}
+NOT_IN_PODS = {"impersonation", "kubeconfig", "spark_driver_memory"}
 """Settings of other ways to run Lodge."""
 
 
@@ -200,6 +200,66 @@ def test_the_name_says_once_that_it_is_lodge(helm: Helm, release: str, name: str
     assert of_kind(helm.template(MINIMAL, release=release), "Service")[0]["metadata"]["name"] == name
 
 
+_ODD_POD: Values = {"serviceAccount": {"name": "7"}, "priorityClassName": "0", "nodeSelector": {"1": "2"}}
+ODD_TEXTS: Values = {
+    "fullnameOverride": "yes",
+    "labels": {"true": "1"},
+    "annotations": {"2": "null"},
+    "image": {"repository": "12", "tag": "30"},
+    "imagePullSecrets": [{"name": "1"}],
+    "volume": {"existingClaim": "123", "subPath": "2024", "storageClassName": "true", "size": "100"},
+    "s3": {
+        "credentials": {
+            "secretName": "1",
+            "accessKeyIdKey": "2",
+            "secretAccessKeyKey": "no",
+            "sessionTokenKey": "null",
+        }
+    },
+    "gateway": {**_ODD_POD, "service": {"appProtocol": "1.5"}},
+    "reaper": _ODD_POD,
+}
+"""Texts that YAML takes for something else unless they are quoted."""
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_a_text_stays_a_text_whatever_it_looks_like(helm: Helm, schemas: Path, create: bool) -> None:
+    odd = with_values(MINIMAL, ODD_TEXTS, {"volume": {"create": True, "existingClaim": ""}} if create else {})
+    manifests = helm.template(odd, namespace="2024")
+    assert not conform(manifests, schemas)
+    spec = named(manifests, "Deployment", "yes-gateway")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert container["image"] == "12:30"
+    assert container["volumeMounts"][2]["subPath"] == "2024"
+    assert spec["volumes"][2]["persistentVolumeClaim"] == {"claimName": "yes-workspace" if create else "123"}
+    for kind in ("RoleBinding", "ClusterRoleBinding"):
+        subjects = [subject for binding in of_kind(manifests, kind) for subject in binding["subjects"]]
+        assert {(subject["name"], subject["namespace"]) for subject in subjects} == {("7", "2024")}
+
+
+def test_a_spread_of_one_s_own_selector_keeps_just_that(helm: Helm) -> None:
+    spread = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"}
+    own = {"matchLabels": {"team": "data"}}
+    constraints = [{**spread, "labelSelector": own}, {**spread, "labelSelector": {}}, spread]
+    manifests = helm.template(with_values(MINIMAL, {"gateway": {"topologySpreadConstraints": constraints}}))
+    deployment = named(manifests, "Deployment", "lodge-gateway")["spec"]
+    rendered = deployment["template"]["spec"]["topologySpreadConstraints"]
+    assert [each["labelSelector"] for each in rendered] == [own, {}, deployment["selector"]]
+    assert all(each.items() >= spread.items() for each in rendered)
+
+
+def test_the_default_workspace_can_be_taken_out(helm: Helm, tmp_path: Path) -> None:
+    bucket = "s3://bucket/lodge"
+    values: Values = {
+        "backend": MINIMAL["backend"],
+        "workspaces": {"dfs.tmp": None, "s3.tmp": bucket},
+        "config": {"default_temporary_workspace": "s3.tmp"},
+    }
+    settings = _settings_of(helm.template(values), tmp_path)
+    assert settings.workspace == {"s3.tmp": bucket}
+    assert settings.default_temporary_workspace == "s3.tmp"
+
+
 def test_a_bucket_needs_no_volume_and_takes_its_credentials_from_a_secret(helm: Helm) -> None:
     manifests = helm.template(IN_A_BUCKET)
     for deployment in of_kind(manifests, "Deployment"):
@@ -235,12 +295,7 @@ def test_a_kept_claim_outlives_the_release(helm: Helm) -> None:
 
 
 def _settings_of(manifests: Sequence[Manifest], directory: Path) -> ServeSettings:
-    """What `lodge serve --config` makes of the configuration."""
-    file = directory / "lodge.yaml"
-    file.write_text(configuration(manifests))
-    parser = argparse.ArgumentParser()
-    options = SettingsOptions(ServeSettings, parser)
-    return options.read(parser.parse_args(["--config", str(file)]))
+    return read_settings(configuration(manifests), directory)
 
 
 def _probed_port(probe: Mapping[str, Any], ports: Mapping[str, int]) -> int:

@@ -18,7 +18,7 @@
 {{- range $name, $uri := .Values.workspaces -}}
 {{- if hasPrefix "s3://" $uri -}}
 {{- if ne $name $temporary -}}
-{{- fail (printf "\n\nworkspaces has [%s] at [%s]: only the default temporary workspace [%s] may be in a bucket. Give it a file:/// URI.\n" $name $uri $temporary) -}}
+{{- fail (printf "\n\nworkspaces has [%s] at [%s]: only the default temporary workspace [%s] may be in a bucket. Give it a file:/// URI, or take it out with\n  workspaces: {%s: null}\n" $name $uri $temporary $name) -}}
 {{- end -}}
 {{- else -}}
 {{- $path := trimPrefix "file://" $uri -}}
@@ -27,7 +27,7 @@
 {{- if hasPrefix (printf "%s/" (trimSuffix "/" .)) (printf "%s/" $path) }}{{ $found = true }}{{ end -}}
 {{- end -}}
 {{- if not $found -}}
-{{- fail (printf "\n\nworkspaces has [%s] at [%s], but no volume is mounted there. Give volume.existingClaim the name of a claim, or set volume.create to true (both are mounted at volume.mountPath, which is [%s]), or use extraVolumes and extraVolumeMounts, or give the workspace an s3:// URI.\n" $name $uri $.Values.volume.mountPath) -}}
+{{- fail (printf "\n\nworkspaces has [%s] at [%s], but no volume is mounted there. Give volume.existingClaim the name of a claim, or set volume.create to true (both are mounted at volume.mountPath, which is [%s]), or use extraVolumes and extraVolumeMounts, or give the workspace an s3:// URI. If there shall be no such workspace, take it out with\n  workspaces: {%s: null}\n" $name $uri $.Values.volume.mountPath $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

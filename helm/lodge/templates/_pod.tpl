@@ -13,7 +13,7 @@ annotations:
 {{/* The pod's specification beside its container. */}}
 {{- define "lodge.podSpec" -}}
 {{- $own := get .root.Values .component -}}
-serviceAccountName: {{ include "lodge.serviceAccountName" . }}
+serviceAccountName: {{ include "lodge.serviceAccountName" . | quote }}
 automountServiceAccountToken: true
 enableServiceLinks: false
 terminationGracePeriodSeconds: {{ $own.terminationGracePeriodSeconds }}
@@ -24,7 +24,7 @@ imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $own.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with $own.nodeSelector }}
 nodeSelector:
@@ -39,10 +39,11 @@ affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- if $own.topologySpreadConstraints }}
-{{- $selector := dict "labelSelector" (dict "matchLabels" (include "lodge.selector" . | fromYaml)) }}
+{{- $ours := dict "matchLabels" (include "lodge.selector" . | fromYaml) }}
 topologySpreadConstraints:
   {{- range $own.topologySpreadConstraints }}
-  - {{- toYaml (merge (dict) . $selector) | nindent 4 }}
+  {{- $selector := ternary .labelSelector $ours (kindIs "map" .labelSelector) }}
+  - {{- toYaml (merge (dict "labelSelector" $selector) (omit . "labelSelector")) | nindent 4 }}
   {{- end }}
 {{- end }}
 volumes:
@@ -54,7 +55,7 @@ volumes:
   {{- with include "lodge.claim" .root }}
   - name: workspace
     persistentVolumeClaim:
-      claimName: {{ . }}
+      claimName: {{ . | quote }}
   {{- end }}
   {{- with .root.Values.extraVolumes }}
   {{- toYaml . | nindent 2 }}
@@ -64,7 +65,7 @@ volumes:
 {{/* The container beside its command, ports and probes. */}}
 {{- define "lodge.container" -}}
 {{- $own := get .root.Values .component -}}
-image: {{ include "lodge.image" .root }}
+image: {{ include "lodge.image" .root | quote }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 securityContext:
   {{- toYaml .root.Values.securityContext | nindent 2 }}
@@ -78,12 +79,12 @@ env:
   {{- with .root.Values.s3.credentials }}
   {{- if .secretName }}
   - name: AWS_ACCESS_KEY_ID
-    valueFrom: {secretKeyRef: {name: {{ .secretName }}, key: {{ .accessKeyIdKey }}}}
+    valueFrom: {secretKeyRef: {name: {{ .secretName | quote }}, key: {{ .accessKeyIdKey | quote }}}}
   - name: AWS_SECRET_ACCESS_KEY
-    valueFrom: {secretKeyRef: {name: {{ .secretName }}, key: {{ .secretAccessKeyKey }}}}
+    valueFrom: {secretKeyRef: {name: {{ .secretName | quote }}, key: {{ .secretAccessKeyKey | quote }}}}
   {{- with .sessionTokenKey }}
   - name: AWS_SESSION_TOKEN
-    valueFrom: {secretKeyRef: {name: {{ $.root.Values.s3.credentials.secretName }}, key: {{ . }}}}
+    valueFrom: {secretKeyRef: {name: {{ $.root.Values.s3.credentials.secretName | quote }}, key: {{ . | quote }}}}
   {{- end }}
   {{- end }}
   {{- end }}
@@ -100,9 +101,9 @@ volumeMounts:
     mountPath: /tmp
   {{- if include "lodge.claim" .root }}
   - name: workspace
-    mountPath: {{ .root.Values.volume.mountPath }}
+    mountPath: {{ .root.Values.volume.mountPath | quote }}
     {{- with .root.Values.volume.subPath }}
-    subPath: {{ . }}
+    subPath: {{ . | quote }}
     {{- end }}
   {{- end }}
   {{- with .root.Values.extraVolumeMounts }}

@@ -11,8 +11,8 @@ roleRef:
   name: {{ include "lodge.fullname" .root }}-{{ .component }}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "lodge.serviceAccountName" . }}
-    namespace: {{ .root.Release.Namespace }}
+    name: {{ include "lodge.serviceAccountName" . | quote }}
+    namespace: {{ .root.Release.Namespace | quote }}
 {{- end -}}
 
 {{/* The ConfigMap that tells which storage is the true one, made by whoever needs it first. */}}

@@ -1,13 +1,15 @@
-"""Session records that others change: a session that is over elsewhere is given up here.
+"""Session records that others change: a session that is over elsewhere is given up here, one that was left is taken up.
 
 Why it exists: an operator ends a session by deleting its record (``kubectl delete connectsession``), and nothing else
-tells the replica that serves it.
+tells the replica that serves it. And a replica that stops leaves its sessions, whose clients may be silent for longer
+than a session may be without a replica.
 
 Guarantees:
 
 1. Level-triggered: what is done follows from the record as it is read then, whatever a watch reported.
 2. An interrupted watch ends nothing; the next list makes good what it missed.
-3. What fails for one session does not keep others from their end, and is tried again.
+3. What fails for one session does not keep others from theirs, and is tried again.
+4. A session that no replica holds is taken up by one; those of a replica that was lost are left to the reaper.
 """
 
 import asyncio
@@ -49,7 +51,7 @@ class RecordWatch:
         self._sessions = sessions
         self._records = records
         self._end_operations = end_operations
-        self._doubtful: asyncio.Queue[Session] = asyncio.Queue()
+        self._work: asyncio.Queue[Session | StoredRecord] = asyncio.Queue()
         self._is_interrupted = False
 
     async def run(self) -> None:
@@ -71,17 +73,21 @@ class RecordWatch:
             stop.set()
 
     def _take(self, event: RecordsEvent) -> None:
-        """Picks out the sessions that the event leaves in doubt."""
+        """Picks out the sessions that the event leaves in doubt, or without a replica."""
         match event:
             case RecordsListed(records):
                 self._is_interrupted = False
                 going_on = {stored.record.name for stored in records if not _is_over(stored)}
                 for session in self._sessions.all_held():
                     if session.record_name not in going_on:
-                        self._doubtful.put_nowait(session)
+                        self._work.put_nowait(session)
+                for stored in filter(_is_left, records):
+                    self._work.put_nowait(stored)
             case RecordChanged(stored):
                 if _is_over(stored):
                     self._doubt(self._sessions.of_record(stored.record.name))
+                elif _is_left(stored):
+                    self._work.put_nowait(stored)
             case RecordGone(name):
                 self._doubt(self._sessions.of_record(name))
             case RecordsUnreachable(reason):
@@ -91,21 +97,30 @@ class RecordWatch:
 
     def _doubt(self, session: Session | None) -> None:
         if session is not None:
-            self._doubtful.put_nowait(session)
+            self._work.put_nowait(session)
 
     async def _look_at_all(self) -> None:
         while True:
-            await self._look_at(await self._doubtful.get())
+            work = await self._work.get()
+            try:
+                if isinstance(work, Session):
+                    await self._look_at(work)
+                else:
+                    await self._sessions.adopt(work)
+            except Exception as error:  # noqa: BLE001 - a top loop, see guarantee 3
+                session_uuid = work.uuid if isinstance(work, Session) else work.record.session_uuid
+                log.error("session_not_settled", session=session_uuid, reason=str(error))
+                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._work.put_nowait, work)
 
     async def _look_at(self, session: Session) -> None:
-        try:
-            if self._sessions.held(session.key) is session and await self._sessions.is_over(session):
-                await self._end_operations(session)
-                await self._sessions.give_over(session)
-        except Exception as error:  # noqa: BLE001 - a top loop, see guarantee 3
-            log.error("session_not_ended", session=session.uuid, reason=str(error))
-            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._doubt, session)
+        if self._sessions.held(session.key) is session and await self._sessions.is_over(session):
+            await self._end_operations(session)
+            await self._sessions.give_over(session)
 
 
 def _is_over(stored: StoredRecord) -> bool:
     return stored.is_deletion_requested or stored.record.phase is Phase.ENDING
+
+
+def _is_left(stored: StoredRecord) -> bool:
+    return not _is_over(stored) and not stored.record.holders

@@ -65,6 +65,7 @@ from workspace.sessions import (
 )
 
 _BACKEND_CALL_SECONDS = 10.0
+_LEFT_AT_ONCE = 16
 _RUNNING = {
     base_pb2.GetStatusResponse.OperationStatus.OPERATION_STATE_RUNNING,
     base_pb2.GetStatusResponse.OperationStatus.OPERATION_STATE_TERMINATING,
@@ -118,6 +119,10 @@ class _Owed:
 
     session: Session | None
     ends: bool
+
+
+class _LastHolderError(Exception):
+    """No other replica holds the session that was to be left to others."""
 
 
 class Sessions:
@@ -192,6 +197,29 @@ class Sessions:
             return None
         return None if stored.record.phase is Phase.ENDING else await self.open(key)
 
+    async def adopt(self, left: StoredRecord) -> None:
+        """Takes up a session that its replica has left, if it is still as it was then, so that it goes on until it is
+        idle for too long although its client sends nothing for now.
+
+        Raises: LodgeError, RecordError.
+        """
+        record = left.record
+        key = SessionKey(record.principal, record.client_session_id)
+        backend = self._backends.of_record(record)
+        async with self._lock(record.name):
+            if backend is None or key in self._held:
+                return
+            self._require_valid_lease()
+            lapses = self._lapses
+            with self._owing(record.name, _Owed(None, ends=False)):
+                try:
+                    await self._storage.run(self._storage.records.replace, self._joined(record), left.version)
+                except (RecordConflictError, RecordNotFoundError):
+                    return  # somebody else was faster
+            session = self._hold(key, record.session_uuid, backend, lapses)
+        with self._log_context(session):
+            log.info("session_adopted", backend=backend.address, reason="its replica left it")
+
     async def open_clone(self, key: SessionKey, parent: Session) -> Session:
         """Starts the session that a backend made as a clone, where its parent is."""
         return self._held.get(key) or await self._open(key, parent.backend)
@@ -243,14 +271,15 @@ class Sessions:
         with self._log_context(session):
             async with self._lock(session.record_name):
                 self._drop(session)
-                if await self._stored(session) is None:
-                    log.warning("session_lost", reason="it was ended elsewhere")
-                    return
-                await self._release_at_backend(session)
-                await self._end(session, "asked for by its record")
+                with self._owing(session.record_name, _Owed(session, ends=True)):
+                    if await self._stored(session) is None:
+                        log.warning("session_lost", reason="it was ended elsewhere")
+                        return
+                    await self._release_at_backend(session)
+                    await self._end_record(session, lambda record: True, "asked for by its record")
 
     async def end_idle(self) -> None:
-        """Leaves the sessions that were idle for too long; one that no replica holds any more ends."""
+        """Leaves the sessions that were idle for too long, or ends those that no other replica holds."""
         for session in self.all_held():
             if self._is_idle(session):
                 with self._log_context(session), self._left_for_later():
@@ -265,14 +294,21 @@ class Sessions:
         if self._settling is not None:
             self._settling.cancel()
             await asyncio.gather(self._settling, return_exceptions=True)
-        for session in self.all_held():
-            try:
-                if end:
-                    await self.end(session, reason="gateway stopped")
-                else:
-                    await self._leave(session)
-            except (LodgeError, RecordError) as error:
-                log.warning("session_left_to_reaper", location=session.uuid, reason=str(error))
+        at_once = asyncio.Semaphore(_LEFT_AT_ONCE)
+
+        async def leave(session: Session) -> None:
+            async with at_once:
+                try:
+                    if end:
+                        await self.end(session, reason="gateway stopped")
+                    else:
+                        await self._leave(session)
+                except (LodgeError, RecordError) as error:
+                    log.warning("session_left_to_reaper", location=session.uuid, reason=str(error))
+
+        async with asyncio.TaskGroup() as group:
+            for session in self.all_held():
+                group.create_task(leave(session))
         await self._storage.run_lease(self._storage.leases.delete, self._replica)
 
     async def renew_lease(self) -> None:
@@ -305,9 +341,12 @@ class Sessions:
             is_ended = False
             if owed.session is not None and owed.ends:
                 is_ended = await self._end_record(owed.session, self._is_nobody_elses, "ended before")
+                if is_ended:
+                    await self._release_at_backend(owed.session)
             if not is_ended:  # who holds it by now hears from the backend whether it is over
                 await self._leave_record(name, owed.session)
-        del self._owed[name]
+        if self._owed.get(name) is owed:
+            del self._owed[name]
 
     @contextmanager
     def _left_for_later(self) -> Iterator[None]:
@@ -380,19 +419,29 @@ class Sessions:
         async with self._lock(session.record_name):
             if not self._is_idle(session) or self._held.get(session.key) is not session:
                 return
-            await self._leave(session)
-            if await self._end_record(session, lambda record: not record.holders, "idle"):
-                await self._release_at_backend(session)
+            self._drop(session)
+            with self._owing(session.record_name, _Owed(session, ends=True)):
+                while not await self._end_record(session, self._is_nobody_elses, "idle"):
+                    # Never without holders meanwhile: another replica would adopt it.
+                    with suppress(_LastHolderError):
+                        await self._leave_record(session.record_name, session, to_others=True)
+                        return
+            await self._release_at_backend(session)
 
     async def _leave(self, session: Session) -> None:
         self._drop(session)
         with self._owing(session.record_name, _Owed(session, ends=False)):
             await self._leave_record(session.record_name, session)
 
-    async def _leave_record(self, name: RecordName, session: Session | None) -> None:
+    async def _leave_record(self, name: RecordName, session: Session | None, *, to_others: bool = False) -> None:
+        """Leaves a session, if it is still the same; ``to_others`` raises _LastHolderError if there are none."""
+
         def leave(record: SessionRecord) -> SessionRecord:
-            is_other = session is not None and record.session_uuid != session.uuid
-            return record if is_other else left(record, {self._replica})
+            if session is not None and record.session_uuid != session.uuid:
+                return record
+            if to_others and record.phase is Phase.ACTIVE and self._is_nobody_elses(record):
+                raise _LastHolderError
+            return left(record, {self._replica})
 
         with suppress(RecordNotFoundError):
             await self._storage.update(name, leave)
@@ -446,12 +495,25 @@ class Sessions:
             except OSError as error:  # an earlier session of that name could not be brought to its end
                 log.error("storage_unavailable", reason=str(error))
                 raise storage_unavailable("session locations") from error
-            session = Session(key, stored.record.session_uuid, self._backends.of_record(stored.record) or backend)
-            self._held[key] = self._by_record[name] = session
-            if lapses != self._lapses:
-                self._to_rejoin[name] = session
+            backend = self._backends.of_record(stored.record) or backend
+            session = self._hold(key, stored.record.session_uuid, backend, lapses)
         with self._log_context(session):
             log.info("session_started" if is_new else "session_adopted", backend=session.backend.address)
+        return session
+
+    def _hold(self, key: SessionKey, session_uuid: SessionUuid, backend: Backend, lapses: int) -> Session:
+        """Serves a session that this replica has joined.
+
+        Args:
+            key: Whose, and which.
+            session_uuid: Its own.
+            backend: Where it runs.
+            lapses: How often the lease had lapsed before it was joined.
+        """
+        session = Session(key, session_uuid, backend)
+        self._held[key] = self._by_record[session.record_name] = session
+        if lapses != self._lapses:
+            self._to_rejoin[session.record_name] = session
         return session
 
     def _join_or_create(self, key: SessionKey, backend: Backend) -> tuple[StoredRecord, bool]:

@@ -1,4 +1,5 @@
-"""A session that is over elsewhere is given up by the replica that holds it (gateway.record_watch)."""
+"""A session that is over elsewhere is given up by the replica that holds it, and one that was left is taken up
+(gateway.record_watch)."""
 
 import asyncio
 import contextlib
@@ -143,6 +144,41 @@ async def test_a_session_that_only_changes_goes_on(replica: Replica) -> None:
     await looked_again(replica)
     assert replica.sessions.held(session.key) is session
     assert session not in replica.operations_ended
+
+
+async def test_a_session_that_its_replica_left_is_taken_up_and_goes_on_where_it_was(replica: Replica) -> None:
+    session = await opened(replica)
+    update(replica.records, session.record_name, lambda record: joined(record, ReplicaId("r2")))
+    await replica.sessions.leave_all(end=False)
+    await replica.sessions.renew_lease()
+    assert replica.sessions.held(session.key) is None
+    update(replica.records, session.record_name, lambda record: left(record, {ReplicaId("r2")}))
+    await until(lambda: replica.sessions.held(session.key) is not None, "the session is taken up")
+    adopted = replica.sessions.held(session.key)
+    assert adopted is not None
+    assert (adopted.uuid, adopted.backend) == (session.uuid, session.backend)
+    assert replica.records.read(session.record_name).record.holders == {ReplicaId("r1")}
+
+
+async def test_a_session_of_another_replica_is_left_alone(replica: Replica) -> None:
+    session = await opened(replica)
+    update(replica.records, session.record_name, lambda record: joined(record, ReplicaId("r2")))
+    await replica.sessions.leave_all(end=False)
+    await replica.sessions.renew_lease()
+    await looked_again(replica)
+    assert replica.sessions.held(session.key) is None
+    assert replica.records.read(session.record_name).record.holders == {ReplicaId("r2")}
+
+
+async def test_of_two_that_would_take_a_session_up_one_does(replica: Replica) -> None:
+    session = await opened(replica)
+    stored = update(replica.records, session.record_name, lambda record: left(record, {ReplicaId("r1")}))
+    update(replica.records, session.record_name, lambda record: joined(record, ReplicaId("r2")))
+    await replica.sessions.leave_all(end=False)
+    await replica.sessions.renew_lease()
+    await replica.sessions.adopt(stored)
+    assert replica.sessions.held(session.key) is None
+    assert replica.records.read(session.record_name).record.holders == {ReplicaId("r2")}
 
 
 async def test_records_that_cannot_be_read_for_a_while_end_nothing(replica: Replica, tmp_path: Path) -> None:

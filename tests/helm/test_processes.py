@@ -5,7 +5,7 @@ What they ask of the API server is compared with what the chart grants: nothing 
 
 import http.client
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -21,13 +21,12 @@ from pyspark.sql import SparkSession
 from tests.cluster.accounts import ServiceAccount
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import wait_until
-from tests.helm.audit import AuditLog, granted
+from tests.helm.audit import AuditLog, Request, Right, granted
 from tests.helm.chart import Helm, Values, of_kind
 from tests.helm.pods import PodProcess
 from tests.helm.releases import CLAIM, Releases
 from workspace.kubernetes.connection import Connection, connect
 from workspace.kubernetes.leases import KubernetesLeases
-from workspace.kubernetes.root_ids import KubernetesRootIds
 from workspace.kubernetes.session_records import KubernetesSessionRecords
 from workspace.records import ClientSessionId, Phase, Principal, RecordConflictError, SessionRecord, SessionUuid
 
@@ -35,7 +34,9 @@ SECONDS = 60.0
 READY = re.compile(r"Lodge is ready at sc://(\S+)")
 SERVED = re.compile(r'"address": "([^"]+)", "event": "reaper_metrics_served"')
 NOTE = re.compile(r"Deleted session temporary location \[\S+\] from file system \[\S+\]")
-COMPONENTS = ("gateway", "reaper")
+STARTED = {"gateway": READY, "reaper": SERVED}
+COMPONENTS = tuple(STARTED)
+OF_LODGE = "app.kubernetes.io/managed-by=lodge"
 
 
 class Site:
@@ -61,10 +62,17 @@ class Site:
         self._objects, self._leases = CustomObjectsApi(client), CoordinationV1Api(client)
 
     def gateway(self, pod: V1Pod) -> PodProcess:
-        return self._process("gateway", pod, lambda log: READY.search(log) is not None)
+        return self._process("gateway", pod)
 
     def reaper(self, pod: V1Pod) -> PodProcess:
-        return self._process("reaper", pod, lambda log: SERVED.search(log) is not None)
+        return self._process("reaper", pod)
+
+    def on_new_storage(self, component: str) -> PodProcess:
+        """A process whose workspace is where nobody was before."""
+        directory = self._directory / f"storage-{next(self._starts)}"
+        directory.mkdir()
+        pod = self.releases.pods(component)[0]
+        return self._process(component, pod, {"LODGE_WORKSPACE": f"dfs.tmp={directory.as_uri()}"})
 
     def sessions(self) -> list[dict[str, Any]]:
         found: dict[str, Any] = self._objects.list_namespaced_custom_object(*self._place)
@@ -88,6 +96,14 @@ class Site:
         found = self.releases.core.list_namespaced_event(self.releases.namespace).items
         return [event.message for event in found if event.involved_object.kind == "ConnectSession"]
 
+    def roots(self) -> frozenset[str]:
+        """The keys of the storages whose ids are recorded."""
+        found = self.releases.core.list_namespaced_config_map(self.releases.namespace, label_selector=OF_LODGE).items
+        return frozenset(key for each in found for key in each.data)
+
+    def forget_roots(self) -> None:
+        self.releases.core.delete_collection_namespaced_config_map(self.releases.namespace, label_selector=OF_LODGE)
+
     def connection(self, account: str, instance: str = "lodge") -> Connection:
         return connect(self.accounts[account].kubeconfig, None, instance)
 
@@ -102,10 +118,17 @@ class Site:
     def _place(self) -> tuple[str, str, str, str]:
         return "sparklodge.io", "v1alpha1", self.releases.namespace, "connectsessions"
 
-    def _process(self, component: str, pod: V1Pod, is_ready: Callable[[str], bool]) -> PodProcess:
+    def _process(self, component: str, pod: V1Pod, more: Mapping[str, str] | None = None) -> PodProcess:
         log = self._directory / f"{pod.metadata.name}-{next(self._starts)}.log"
         anywhere = {"LODGE_LISTEN": "127.0.0.1:0", "LODGE_METRICS_LISTEN": "127.0.0.1:0"}
-        return PodProcess(pod, self.accounts[component], self.config, log=log, more=anywhere, is_ready=is_ready)
+        return PodProcess(
+            pod,
+            self.accounts[component],
+            self.config,
+            log=log,
+            more=anywhere | dict(more or {}),
+            is_ready=lambda text: STARTED[component].search(text) is not None,
+        )
 
     def _account(self, component: str) -> ServiceAccount:
         (name,) = {pod.spec.service_account_name for pod in self.releases.pods(component)}
@@ -121,14 +144,64 @@ def site(
 
 
 @pytest.fixture(scope="module")
-def reaper(site: Site) -> Iterator[PodProcess]:
-    process = site.reaper(site.releases.pods("reaper")[0])
-    process.start()
-    yield process
-    process.kill()
+def life(site: Site, audit_log: AuditLog) -> Mapping[str, Sequence[Request]]:
+    """Plays it, once. Returns: What the processes of each component asked of the API server, and nobody else."""
+    reaper = site.reaper(site.releases.pods("reaper")[0])
+    reaper.start()
+    try:
+        _a_session_lives_and_ends(site)
+        _a_session_ends_when_its_object_is_deleted(site)
+        _a_session_ends_so_without_a_gateway_too(site)
+        _what_a_dead_gateway_left_is_removed(site)
+        _a_gateway_that_is_stopped_takes_its_lease_with_it(site)
+        _a_reaper_that_is_stopped_hands_over(site, reaper)
+    finally:
+        reaper.kill()
+    _whoever_comes_first_records_a_new_storage(site)
+    return _requests(site, audit_log)
 
 
-def test_a_session_lives_and_ends(site: Site, reaper: PodProcess) -> None:
+def test_no_right_is_missing(life: Mapping[str, Sequence[Request]]) -> None:
+    for component in COMPONENTS:
+        assert life[component]
+        assert not {str(request.right) for request in life[component] if request.is_forbidden}
+
+
+def test_no_right_is_needless(site: Site, life: Mapping[str, Sequence[Request]], helm: Helm) -> None:
+    manifests = helm.template(site.values, namespace=site.releases.namespace)
+    roles = (*of_kind(manifests, "Role"), *of_kind(manifests, "ClusterRole"))
+    for component in COMPONENTS:
+        own = [role for role in roles if role["metadata"]["labels"]["app.kubernetes.io/component"] == component]
+        used = {right for request in life[component] for right in request.rights()} | RARE[component]
+        needless = {right for right in granted(own) if not any(right.covers(use) for use in used)}
+        assert not sorted(map(str, needless)), f"{component} never needs these"
+
+
+RARE = {
+    "gateway": frozenset({Right("list", "coordination.k8s.io", "leases")}),
+    "reaper": frozenset({Right("get", "sparklodge.io", "connectsessions")}),
+}
+"""What takes a gateway that dies amid a statement, or two who change a session at the same instant."""
+
+
+def test_what_happens_rarely_takes_these_rights_and_has_them(
+    site: Site, life: Mapping[str, Sequence[Request]], audit_log: AuditLog
+) -> None:
+    """The same code as in the processes, with the same accounts, after everything that counts as a need."""
+    KubernetesLeases(site.connection("gateway")).list()
+    begun = KubernetesSessionRecords(site.connection("gateway", "other")).create(_record())
+    records = KubernetesSessionRecords(site.connection("reaper", "other"))
+    ending = records.replace(replace(begun.record, phase=Phase.ENDING), begun.version)
+    with pytest.raises(RecordConflictError):
+        records.replace(begun.record, begun.version)
+    records.delete(ending.record.name, ending.version)
+    for component, requests in _requests(site, audit_log).items():
+        used = {right for request in requests[len(life[component]) :] for right in request.rights()}
+        assert not {right for right in RARE[component] if not any(right.covers(use) for use in used)}
+        assert not [request for request in requests if request.is_forbidden]
+
+
+def _a_session_lives_and_ends(site: Site) -> None:
     with _gateway(site, 0) as gateway, _client(gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
         assert client.table("t").collect() == [(1,)]
@@ -142,14 +215,14 @@ def test_a_session_lives_and_ends(site: Site, reaper: PodProcess) -> None:
         site.wait_until_nothing_is_left()
 
 
-def test_a_session_ends_when_its_object_is_deleted(site: Site, reaper: PodProcess) -> None:
+def _a_session_ends_when_its_object_is_deleted(site: Site) -> None:
     with _gateway(site, 0) as gateway, _client(gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
         site.delete_session()
         site.wait_until_nothing_is_left()
 
 
-def test_a_session_ends_so_without_a_gateway_too(site: Site, reaper: PodProcess) -> None:
+def _a_session_ends_so_without_a_gateway_too(site: Site) -> None:
     with _gateway(site, 0) as gateway, _client(gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
         assert gateway.stop() == 0
@@ -158,26 +231,26 @@ def test_a_session_ends_so_without_a_gateway_too(site: Site, reaper: PodProcess)
     site.wait_until_nothing_is_left()
 
 
-def test_what_a_dead_gateway_left_is_removed(site: Site, reaper: PodProcess) -> None:
+def _what_a_dead_gateway_left_is_removed(site: Site) -> None:
     pod = site.releases.pods("gateway")[0]
     with _gateway(site, 0) as gateway, _client(gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
         gateway.kill()
         site.releases.core.delete_namespaced_pod(pod.metadata.name, site.releases.namespace, grace_period_seconds=0)
         site.wait_until_nothing_is_left()
-    assert any(NOTE.fullmatch(note) for note in site.notes()), site.notes()
+    site.wait(lambda: any(map(NOTE.fullmatch, site.notes())), "the reaper notes what it deleted")
     site.wait(lambda: set(site.leases()) == {"lodge-reaper"}, "the dead gateway's lease is gone")
 
 
-def test_a_gateway_that_is_stopped_takes_its_lease_with_it(site: Site, reaper: PodProcess) -> None:
+def _a_gateway_that_is_stopped_takes_its_lease_with_it(site: Site) -> None:
     with _gateway(site, 1) as gateway:
         assert _health(gateway) == health_pb2.HealthCheckResponse.SERVING
-        assert len(site.leases()) == 2
+        site.wait(lambda: len(site.leases()) == 2, "reaper and gateway have a lease")
         assert gateway.stop() == 0
     assert set(site.leases()) == {"lodge-reaper"}
 
 
-def test_a_reaper_that_is_stopped_hands_over(site: Site, reaper: PodProcess) -> None:
+def _a_reaper_that_is_stopped_hands_over(site: Site, reaper: PodProcess) -> None:
     pod = site.releases.pods("reaper")[1]
     waiting = site.reaper(pod)
     waiting.start()
@@ -192,40 +265,23 @@ def test_a_reaper_that_is_stopped_hands_over(site: Site, reaper: PodProcess) -> 
         waiting.kill()
 
 
-def test_what_happens_rarely_is_allowed_too(site: Site) -> None:
-    """What takes two at the same instant, or a new storage: the same code, with the same accounts."""
-    for name in COMPONENTS:
-        site.releases.core.delete_collection_namespaced_config_map(
-            site.releases.namespace, label_selector="app.kubernetes.io/managed-by=lodge"
-        )
-        roots = KubernetesRootIds(site.connection(name))
-        assert [roots.record(f"file:///{root}", root) for root in ("first", "second")] == ["first", "second"]
-    KubernetesLeases(site.connection("gateway")).list()
-    begun = KubernetesSessionRecords(site.connection("gateway", "other")).create(_record())
-    records = KubernetesSessionRecords(site.connection("reaper", "other"))  # which the reaper that runs leaves alone
-    ending = records.replace(replace(begun.record, phase=Phase.ENDING), begun.version)
-    with pytest.raises(RecordConflictError):
-        records.replace(begun.record, begun.version)
-    records.delete(ending.record.name, ending.version)
+def _whoever_comes_first_records_a_new_storage(site: Site) -> None:
+    """The first of all is a gateway here; it was a reaper before."""
+    site.forget_roots()
+    for component in ("gateway", "reaper", "gateway"):
+        known = site.roots()
+        process = site.on_new_storage(component)
+        process.start()
+        try:
+            assert site.roots() > known
+            assert process.stop() == 0
+        finally:
+            process.kill()
 
 
-def test_no_right_is_missing(site: Site, audit_log: AuditLog) -> None:
-    for component in COMPONENTS:
-        requests = audit_log.requests(site.releases.namespace, f"lodge-{component}")
-        assert requests
-        assert not {str(request.right) for request in requests if request.is_forbidden}
-
-
-def test_no_right_is_needless(site: Site, helm: Helm, audit_log: AuditLog) -> None:
-    """Counts what the tests above did, so it needs all of them."""
-    manifests = helm.template(site.values, namespace=site.releases.namespace)
-    roles = (*of_kind(manifests, "Role"), *of_kind(manifests, "ClusterRole"))
-    for component in COMPONENTS:
-        own = [role for role in roles if role["metadata"]["labels"]["app.kubernetes.io/component"] == component]
-        requests = audit_log.requests(site.releases.namespace, f"lodge-{component}")
-        used = {right for request in requests for right in request.rights()}
-        needless = {right for right in granted(own) if not any(right.covers(use) for use in used)}
-        assert not sorted(map(str, needless)), f"{component} never needed these in the tests above"
+def _requests(site: Site, audit_log: AuditLog) -> Mapping[str, Sequence[Request]]:
+    """Those of each component's account so far."""
+    return {name: audit_log.requests(site.releases.namespace, f"lodge-{name}") for name in COMPONENTS}
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from tests.cluster.cluster import Cluster
 from tests.helm.chart import CHART, MINIMAL, Helm, Values
 
 CLAIM = "files"
+TIMEOUT_SECONDS = 60
 RESTRICTED = {
     "pod-security.kubernetes.io/enforce": "restricted",
     "pod-security.kubernetes.io/enforce-version": "latest",
@@ -31,11 +32,12 @@ class Releases:
     def install(self, name: str = "lodge", values: Values = MINIMAL) -> str:
         return self.helm("install", name, CHART, "--wait", values=values)
 
-    def upgrade(self, values: Values) -> str:
-        return self.helm("upgrade", "lodge", CHART, "--wait", values=values)
+    def upgrade(self, values: Values, *, timeout_seconds: int = TIMEOUT_SECONDS) -> str:
+        return self.helm("upgrade", "lodge", CHART, "--wait", values=values, timeout_seconds=timeout_seconds)
 
-    def helm(self, *arguments: str | Path, values: Values | None = None) -> str:
-        return self._helm.run(*arguments, "--namespace", self.namespace, "--timeout", "60s", values=values)
+    def helm(self, *arguments: str | Path, values: Values | None = None, timeout_seconds: int = TIMEOUT_SECONDS) -> str:
+        timeout = ("--timeout", f"{timeout_seconds}s")
+        return self._helm.run(*arguments, "--namespace", self.namespace, *timeout, values=values)
 
     def pods(self, component: str, release: str = "lodge") -> Sequence[V1Pod]:
         """Those that are not ending."""

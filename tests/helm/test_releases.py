@@ -14,7 +14,7 @@ from kubernetes.client import (
 from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
 
-from tests.helm.chart import CHART, MINIMAL, with_values
+from tests.helm.chart import CHART, MINIMAL, HelmError, with_values
 from tests.helm.releases import CLAIM, Releases, persistent_volume
 
 LODGE_KIND = ("sparklodge.io", "v1alpha1")
@@ -71,12 +71,21 @@ def test_a_rollback_brings_back_what_was(releases: Releases) -> None:
     assert len(releases.pods("reaper")) == 2
 
 
-def test_a_failed_upgrade_changes_nothing(releases: Releases) -> None:
+def test_a_failed_upgrade_leaves_all_pods_running_and_can_be_rolled_back(releases: Releases) -> None:
     releases.install()
-    before = releases.names("gateway"), releases.configuration()
-    with pytest.raises(Exception, match="config"):
-        releases.upgrade(with_values(MINIMAL, {"config": {"grace_period": "soon"}}))
-    assert (releases.names("gateway"), releases.configuration()) == before
+    before, configuration = _running(releases), releases.configuration()
+    nowhere = {"nodeSelector": {"disk": "none"}}
+    wrong = with_values(MINIMAL, {"config": {"log_level": "debug"}, "gateway": nowhere, "reaper": nowhere})
+    with pytest.raises(HelmError, match="lodge-gateway"):
+        releases.upgrade(wrong, timeout_seconds=5)
+    assert releases.names("gateway") > before & releases.names("gateway")  # new ones are there, and wait
+    assert _running(releases) == before
+    releases.helm("rollback", "lodge", "--wait")
+    assert _running(releases) == before
+    assert releases.configuration() == configuration
+    releases.upgrade(with_values(MINIMAL, {"config": {"log_level": "debug"}}))
+    assert not before & _running(releases)
+    assert releases.configuration()["log_level"] == "debug"
 
 
 def test_an_uninstalled_release_leaves_sessions_and_the_claim_and_nothing_else(releases: Releases) -> None:
@@ -141,6 +150,11 @@ def test_a_definition_that_was_applied_anew_is_still_helm_s(releases: Releases) 
     definition["metadata"]["labels"]["applied"] = "anew"
     definitions.server_side_apply(body=definition, field_manager="helm", force_conflicts=True)
     releases.install("another")
+
+
+def _running(releases: Releases) -> frozenset[str]:
+    pods = (*releases.pods("gateway"), *releases.pods("reaper"))
+    return frozenset(pod.metadata.name for pod in pods if pod.status.phase == "Running")
 
 
 def _evict(releases: Releases, pod: str) -> None:

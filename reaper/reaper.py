@@ -152,6 +152,7 @@ class Reaper:
         self._summary = PassSummary()
         self._watch = Watch()
         self._mass_expiry = MassExpiry()
+        self._told_token = ""
 
     def run_once(self) -> PassSummary:
         """Makes a pass and does in this thread all that it decided.
@@ -235,13 +236,16 @@ class Reaper:
         surroundings, before = self._surroundings, self._mass_expiry
         state = judged(before, look, surroundings.mass_expiry, surroundings.confirmation())
         self._mass_expiry = state
+        if not state.held:
+            self.holds.end(MASS_EXPIRY)
         if not self.may_act():
             return
-        if state.token != before.token:
-            self.holds.end(MASS_EXPIRY)
         if state.confirmed > before.confirmed:
             self._log.warning("mass_expiry_confirmed", sessions=len(state.confirmed), confirmed_with=before.token)
         if state.held:
+            if state.token != self._told_token:
+                self.holds.end(MASS_EXPIRY)
+            self._told_token = state.token
             self.holds.begin(
                 MASS_EXPIRY,
                 f"{len(state.held)} of {state.all_sessions} sessions look dead at once; none of them is ended. Find "

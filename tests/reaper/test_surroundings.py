@@ -17,7 +17,16 @@ from reaper.lookout import Hosts
 from reaper.mass_expiry import MassExpiryRule
 from reaper.reaper import Surroundings
 from reaper.reports import ActionFailed, HeldBack, Report, SessionReaped, WentOn
-from workspace.records import Phase, ReplicaId, SessionRecord, SessionUuid, StoredRecord, TableState, TableUuid
+from workspace.records import (
+    Phase,
+    RecordsUnavailableError,
+    ReplicaId,
+    SessionRecord,
+    SessionUuid,
+    StoredRecord,
+    TableState,
+    TableUuid,
+)
 from workspace.roots import RootUnavailableError
 from workspace.sessions import update, with_table
 
@@ -188,6 +197,50 @@ def test_guarantee_4_a_mass_expiry_is_told_once_and_waits_for_its_token(world: A
     assert not any(map(world.is_there, sessions))
     assert "mass_expiry_confirmed" in events_of(logs)
     assert [report.kind for report in reports if isinstance(report, WentOn)] == ["mass_expiry"]
+
+
+def test_a_mass_expiry_is_over_once_nothing_is_held_even_if_it_could_not_look_meanwhile(world: Any) -> None:
+    rule = MassExpiryRule(share=0.5, minimum_sessions=2, grace_period_seconds=GRACE_SECONDS)
+    world.reaper = world.new_reaper(surroundings=Surroundings(mass_expiry=rule))
+    sessions = [world.start_session("a") for _ in range(2)]
+    world.passes(LEASE_SECONDS + 2)
+    assert "mass_expiry" in world.reaper.holds.reasons
+    with mock.patch.object(world.records, "list", side_effect=RecordsUnavailableError(None, "down")):
+        world.passes(1)
+    world.passes(1, "a")
+    assert not world.reaper.holds.reasons
+    assert all(map(world.is_there, sessions))
+
+
+def test_a_mass_expiry_is_over_for_one_that_may_not_act_any_more_as_well(world: Any) -> None:
+    leads = [True]
+    rule = MassExpiryRule(share=0.5, minimum_sessions=2, grace_period_seconds=GRACE_SECONDS)
+    world.reaper = world.new_reaper(surroundings=Surroundings(mass_expiry=rule, may_act=lambda: leads[0]))
+    for _ in range(2):
+        world.start_session("a")
+    world.passes(LEASE_SECONDS + 2)
+    assert "mass_expiry" in world.reaper.holds.reasons
+    leads[0] = False
+    world.passes(GRACE_SECONDS + 1, "a")
+    assert not world.reaper.holds.reasons
+
+
+def test_a_mass_expiry_that_grew_while_another_led_is_told_with_its_new_token(world: Any) -> None:
+    leads = [True]
+    rule = MassExpiryRule(share=0.5, minimum_sessions=2, grace_period_seconds=GRACE_SECONDS)
+    world.reaper = world.new_reaper(surroundings=Surroundings(mass_expiry=rule, may_act=lambda: leads[0]))
+    for _ in range(2):
+        world.start_session("a")
+    with structlog.testing.capture_logs() as logs:
+        world.passes(LEASE_SECONDS + 2)
+        leads[0] = False
+        world.start_session()
+        world.passes(1)
+        leads[0] = True
+        world.passes(1)
+    tokens = [log["confirm_with"] for log in logs if log["event"] == "reaper_held_back"]
+    assert len(tokens) == len(set(tokens)) == 2
+    assert tokens[1] in world.reaper.holds.reasons["mass_expiry"]
 
 
 def test_guarantee_4_ends_that_wait_in_the_queue_are_held_as_well(world: Any) -> None:

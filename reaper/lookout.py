@@ -80,6 +80,7 @@ class Lookout:
         self._tables = TableDirectories(locations)
         self._told: Set[SessionUuid] = frozenset()
         self._storage: _Storage | None = None
+        self._lease_duration_seconds = lease_duration_seconds
         self._observing = threading.Lock()
         self._observer = LeaseObserver(lease_duration_seconds)
         self._named: Set[ReplicaId] = frozenset()
@@ -115,6 +116,11 @@ class Lookout:
         happen. That may be old, or late: it only ever makes a lease seem younger."""
         with self._observing:
             self._observer.observe(leases, self._named, self._monotonic())
+
+    def observe_leases_anew(self) -> None:
+        """Forgets how long leases stood still: who could not look does not know that."""
+        with self._observing:
+            self._observer = LeaseObserver(self._lease_duration_seconds)
 
     def due_seconds(self) -> float:
         """The monotonic time at which a look may see something new although nothing tells it."""

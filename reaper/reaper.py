@@ -12,8 +12,8 @@ Guarantees, beside those of :mod:`reaper.removals` and :mod:`reaper.work_queue`:
 4. Too many sessions that look dead at once are not ended without a person's word (:mod:`reaper.mass_expiry`).
 5. Several reapers may run at once: they do nothing twice that may be done once only. One that may not act looks on, so
    that it can go on at once when it may.
-6. Time during which it could not look does not count: grace periods begin anew after a pass that was held
-   back.
+6. Time during which it could not look does not count: grace periods, and the silence of leases, begin anew after a pass
+   that was held back.
 7. A session whose holders are gone is ended after at most the lease duration, the grace period and three
    passes; what a lost replica was writing is taken out of its record in the same time. An orphan is removed after
    the grace period and two passes. All while
@@ -206,6 +206,7 @@ class Reaper:
 
     def _hold_back(self, error: RecordsUnavailableError | OSError) -> None:
         self._watch, self._mass_expiry = Watch(), MassExpiry()
+        self.lookout.observe_leases_anew()
         self.seen = None
         for queue in (self.ends, self.purges):
             queue.retain(frozenset())

@@ -205,6 +205,26 @@ def test_guarantee_6_time_during_which_it_could_not_look_does_not_count(world: A
     assert not orphan.exists()
 
 
+@pytest.mark.parametrize("what_fails", ["records", "leases", "locations"])
+def test_guarantee_6_gateways_that_could_not_renew_while_it_could_not_look_are_not_lost(
+    world: Any, what_fails: str
+) -> None:
+    shared, held = world.start_session("alive", "other"), world.start_session("alive")
+    world.passes(3, "alive", "other")
+    error = OSError(5, "down") if what_fails == "locations" else RecordsUnavailableError(None, "down")
+    with mock.patch.object(getattr(world, what_fails), "list", side_effect=error):
+        world.passes(LEASE_SECONDS + GRACE_SECONDS + 60)
+    world.passes(1)
+    assert not world.reaper.seen.look.lost
+    world.passes(1, "other")
+    assert world.records.read(shared.record.name).record.holders == {"alive", "other"}
+    assert not world.reaper.seen.look.lost
+    world.passes(LEASE_SECONDS - 1, "other")
+    assert world.records.read(shared.record.name).record.holders == {"other"}, "now it was seen to be silent"
+    world.passes(GRACE_SECONDS + 2, "other")
+    assert not world.is_there(held)
+
+
 @pytest.mark.parametrize(("paused_look", "before_seconds", "after_seconds"), [(1, 1000, 0), (2, 0, 1000)])
 def test_a_reaper_that_was_paused_in_the_middle_of_a_look_takes_nobody_for_dead(
     world: Any, paused_look: int, before_seconds: int, after_seconds: int

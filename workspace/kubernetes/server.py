@@ -20,7 +20,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import tenacity
 import urllib3
@@ -34,6 +34,8 @@ JsonObject = Mapping[str, Any]
 
 _REFUSALS = frozenset({404, 409, 410, 413, 422})
 _LOOK_AFTER_SERVER = "It may be tried again; look after the API server."
+_NO_API_SERVER = "no API server answers there"
+_CORRECT_ADDRESS = "Correct its address."
 _WAYS_OUT = {
     0: "Check its address and certificate authority.",
     400: "Check that the definition connectsessions.sparklodge.io is the one of this release.",
@@ -151,9 +153,12 @@ class Server:
         more: dict[str, str] = {}
         while True:
             page = self.ask(partial(request, limit=_PAGE_OBJECTS, **more))
-            found += page["items"]
+            items, version = page.get("items"), page["metadata"].get("resourceVersion")
+            if not isinstance(version, str) or not isinstance(items, list) or not all(map(is_object, items)):
+                raise self.unavailable(_NO_API_SERVER, _CORRECT_ADDRESS)
+            found += items
             if not page["metadata"].get("continue"):
-                return found, page["metadata"]["resourceVersion"]
+                return found, version
             more = {"_continue": page["metadata"]["continue"]}
 
     def _asked_once(self, request: Callable[..., Any]) -> JsonObject:
@@ -170,9 +175,9 @@ class Server:
         except (ConfigException, OSError) as error:
             raise _UnansweredError(str(error), "Look after the pod's token, or the kubeconfig.") from error
         except ValueError as error:
-            raise _UnansweredError(f"no API server answers there ({error})", "Correct its address.") from error
-        if not isinstance(answer, dict):
-            raise _UnansweredError("no API server answers there", "Correct its address.")
+            raise _UnansweredError(f"{_NO_API_SERVER} ({error})", _CORRECT_ADDRESS) from error
+        if not _is_answer(answer):
+            raise _UnansweredError(_NO_API_SERVER, _CORRECT_ADDRESS)
         return answer
 
     def _failure(self, error: ApiException) -> Exception:
@@ -188,6 +193,19 @@ class Server:
             may_have_acted=not http.HTTPStatus.BAD_REQUEST <= status < http.HTTPStatus.INTERNAL_SERVER_ERROR,
             wait_seconds=said.wait_seconds,
         )
+
+
+def is_object(content: object) -> TypeGuard[JsonObject]:
+    """Whether it can be an object of the Kubernetes API, of whatever kind."""
+    metadata = content.get("metadata") if isinstance(content, dict) else None
+    return isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
+
+
+def _is_answer(content: object) -> TypeGuard[JsonObject]:
+    """Whether it can be what the API server answers: an object, a list of them, or a status."""
+    return (
+        isinstance(content, dict) and isinstance(content.get("kind"), str) and isinstance(content.get("metadata"), dict)
+    )
 
 
 class _UnansweredError(Exception):

@@ -109,10 +109,12 @@ class KubernetesSessionRecords:
         while not stop.is_set():
             for event in self._api.watch(stop):
                 try:
-                    yield self._of_records(event)
+                    news = self._of_records(event)
                 except RecordsUnavailableError as error:
                     yield RecordsUnreachable(str(error))
                     break
+                if news is not None:
+                    yield news
             stop.wait(_PAUSE_AFTER_DAMAGE_SECONDS)
 
     def replace(self, record: SessionRecord, version: Version) -> StoredRecord:
@@ -242,16 +244,24 @@ class KubernetesSessionRecords:
                 f"the ConnectSession {name} is damaged: {error}", "Restore it, or delete it and take its finalizer off."
             ) from error
 
-    def _of_records(self, event: ObjectsEvent) -> RecordsEvent:
+    def _of_records(self, event: ObjectsEvent) -> RecordsEvent | None:
+        """None if it tells nothing of records."""
         match event:
             case ObjectsListed(objects):
                 return RecordsListed(tuple(self._records(objects)))
             case ObjectChanged(content) if not is_gone(content):
                 return RecordChanged(self._stored(content))
             case ObjectChanged(content) | ObjectGone(content):
-                return RecordGone(record_name_of(content, self._instance))
+                return self._gone(content)
             case ObjectsUnreachable(reason):
                 return RecordsUnreachable(reason)
+
+    def _gone(self, content: JsonObject) -> RecordGone | None:
+        """None if its name was no record's: then it was never told of."""
+        try:
+            return RecordGone(record_name_of(content, self._instance))
+        except ValueError:
+            return None
 
 
 class _ContendedError(RecordsUnavailableError):

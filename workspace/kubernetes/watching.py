@@ -31,7 +31,7 @@ from kubernetes.config import ConfigException
 from kubernetes.watch import Watch
 
 from workspace.kubernetes.connection import REQUEST_TIMEOUT_SECONDS
-from workspace.kubernetes.server import JsonObject, Server
+from workspace.kubernetes.server import JsonObject, Server, is_object
 from workspace.records import RecordsUnavailableError
 
 WATCH_SECONDS = 20
@@ -44,6 +44,7 @@ _SHORT_SECONDS = 1.0
 _STOP_CHECK_SECONDS = 0.2
 _PAUSE = tenacity.wait_random_exponential(multiplier=0.1, max=LONGEST_PAUSE_SECONDS)
 _CHANGES = frozenset({"ADDED", "MODIFIED"})
+_TOLD = _CHANGES | {"DELETED"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,8 @@ def _until_ended(watch: Watch, listing: Callable[..., Any]) -> Iterator[ObjectsE
     for event in events:
         if event is None:
             raise ValueError("what the server said was cut off")
+        if event["type"] in _TOLD and not is_object(event["object"]):
+            raise ValueError("what the server told of is no object")
         if event["type"] in _CHANGES:
             yield ObjectChanged(event["object"])
         elif event["type"] == "DELETED":

@@ -33,6 +33,7 @@ from workspace.kubernetes.session_records import KubernetesSessionRecords
 from workspace.records import (
     ClientSessionId,
     RecordsUnavailableError,
+    RecordsUnreachable,
     RecordTooLargeError,
     ReplicaId,
     SessionRecord,
@@ -109,7 +110,15 @@ def test_a_namespace_that_is_not_there_is_not_taken_for_no_records(session_clust
 
 
 @pytest.mark.parametrize(
-    ("status", "content"), [(200, "<html>Log in</html>"), (200, "[]"), (404, "<html>Not here</html>"), (302, "")]
+    ("status", "content"),
+    [
+        (200, "<html>Log in</html>"),
+        (200, "[]"),
+        (200, '{"status": "ok"}'),
+        (200, '{"kind": "Something", "metadata": "none"}'),
+        (404, "<html>Not here</html>"),
+        (302, ""),
+    ],
 )
 def test_something_in_between_that_answers_is_not_believed(
     tmp_path: Path, a_record: Builder, status: int, content: str
@@ -117,6 +126,30 @@ def test_something_in_between_that_answers_is_not_believed(
     with _answering((status, content)) as url:
         kubeconfig = ServerFile(url, tmp_path / "none").write_kubeconfig(tmp_path / "kubeconfig", {"token": "secret"})
         assert_unavailable(questions(connect(kubeconfig, None, "lodge"), a_record()), "cannot be used now")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"metadata": {"resourceVersion": "1"}},
+        {"metadata": {}, "items": []},
+        {"metadata": {"resourceVersion": "1"}, "items": None},
+        {"metadata": {"resourceVersion": "1"}, "items": ["one"]},
+        {"metadata": {"resourceVersion": "1"}, "items": [{"spec": {}}]},
+    ],
+)
+def test_something_in_between_that_answers_with_no_list_of_objects_is_not_believed(
+    tmp_path: Path, page: dict[str, Any], a_record: Builder
+) -> None:
+    with _answering((200, json.dumps({"kind": "List", **page}))) as url:
+        kubeconfig = ServerFile(url, tmp_path / "none").write_kubeconfig(tmp_path / "kubeconfig", {"token": "secret"})
+        connection = connect(kubeconfig, None, "lodge")
+        records = KubernetesSessionRecords(connection, HASTE)
+        asked = [records.list, lambda: records.find(a_record().session_uuid), KubernetesLeases(connection).list]
+        assert_unavailable(asked, "no API server answers there")
+        stop = threading.Event()
+        first = next(iter(records.watch(stop)))
+        assert isinstance(first, RecordsUnreachable)
 
 
 def test_a_partition_is_noticed_in_time_and_survived(

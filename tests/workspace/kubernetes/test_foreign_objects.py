@@ -1,0 +1,39 @@
+"""Objects that name this Lodge but are no records of it, on a real API server."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from kubernetes.client import CustomObjectsApi
+
+from workspace.kubernetes.connection import Connection
+from workspace.kubernetes.session_objects import API_VERSION, GROUP, PLURAL, new_object
+from workspace.records import RecordChanged, RecordsEvent, RecordsListed, SessionRecord, SessionRecords
+
+Builder = Callable[..., SessionRecord]
+KEPT = "example.com/kept"
+
+
+def test_an_object_by_a_foreign_name_that_goes_ends_no_watch(
+    administrator: Connection, records: SessionRecords, a_record: Builder, wait_until: Callable[..., None]
+) -> None:
+    api, place = CustomObjectsApi(administrator.api_client), (GROUP, API_VERSION, administrator.namespace, PLURAL)
+    name = f"{administrator.instance}-foreign"
+    api.create_namespaced_custom_object(*place, _foreign(a_record(), administrator.instance, name))
+    api.delete_namespaced_custom_object(*place, name)
+    told, stop = list[RecordsEvent](), threading.Event()
+    thread = threading.Thread(target=lambda: told.extend(records.watch(stop)), daemon=True)
+    thread.start()
+    try:
+        wait_until(lambda: told == [RecordsListed(())], "it is no record while it stays for others' sake")
+        api.patch_namespaced_custom_object(*place, name, {"metadata": {"finalizers": []}})
+        stored = records.create(a_record())
+        wait_until(lambda: told == [RecordsListed(()), RecordChanged(stored)], "the watch goes on")
+    finally:
+        stop.set()
+        thread.join(30)
+
+
+def _foreign(record: SessionRecord, instance: str, name: str) -> dict[str, Any]:
+    content = new_object(record, instance, "0123456789abcdef")
+    return {**content, "metadata": {"name": name, "finalizers": [KEPT]}}

@@ -7,7 +7,7 @@ than a session may be without a replica.
 Guarantees:
 
 1. Level-triggered: what is done follows from the record as it is read then, whatever a watch reported.
-2. An interrupted watch ends nothing; the next list makes good what it missed.
+2. An interrupted watch ends nothing; the next list makes good what it missed. One that failed is begun anew.
 3. What fails for one session does not keep others from theirs, and is tried again.
 4. A session that no replica holds is taken up by one; those of a replica that was lost are left to the reaper.
 """
@@ -59,9 +59,19 @@ class RecordWatch:
         stop = threading.Event()
         loop = asyncio.get_running_loop()
 
-        def watch() -> None:
-            for event in self._records.watch(stop):
+        def tell(event: RecordsEvent) -> None:
+            if not stop.is_set():  # then the loop may be closed
                 loop.call_soon_threadsafe(self._take, event)
+
+        def watch() -> None:
+            while not stop.is_set():
+                try:
+                    for event in self._records.watch(stop):
+                        tell(event)
+                except Exception as error:  # a top loop: the records must be followed again
+                    log.exception("record_watch_failed")
+                    tell(RecordsUnreachable(f"The watch of session records failed: {error}"))
+                stop.wait(_RETRY_SECONDS)
 
         thread = threading.Thread(target=watch, name="record-watch", daemon=True)
         thread.start()

@@ -7,6 +7,7 @@ Guarantees:
 1. A view says whether it is current: every change that the storage has told of is in it, and the storage was not found
    unreachable since. A view that is not current still has what was known last.
 2. ``on_change`` is called after whatever made a view different, from the cache's own thread.
+3. An unexpected error makes the view one that is not current, and the watch begins anew.
 
 Not guaranteed: that a current view has the latest change. Nothing may be deleted because a record is missing in a view;
 that is what :meth:`workspace.records.SessionRecords.list` and ``find`` are for.
@@ -16,6 +17,8 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
+
+import structlog
 
 from workspace.records import (
     RecordChanged,
@@ -27,6 +30,10 @@ from workspace.records import (
     SessionRecords,
     StoredRecord,
 )
+
+_PAUSE_SECONDS = 5.0
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +82,25 @@ class RecordCache:
 
     def _follow(self) -> None:
         try:
-            for event in self._records.watch(self._stop):
-                with self._lock:
-                    self._take(event)
-                self._on_change()
+            while not self._stop.is_set():
+                self._follow_until_it_fails()
+                self._stop.wait(_PAUSE_SECONDS)
         finally:
             with self._lock:
                 self._reason = "the watch has ended"
+
+    def _follow_until_it_fails(self) -> None:
+        try:
+            for event in self._records.watch(self._stop):
+                self._tell(event)
+        except Exception as error:  # noqa: BLE001 - a top loop: the records must be followed again
+            _log.exception("record_cache_failed")
+            self._tell(RecordsUnreachable(f"The watch of session records failed: {error}"))
+
+    def _tell(self, event: RecordsEvent) -> None:
+        with self._lock:
+            self._take(event)
+        self._on_change()
 
     def _take(self, event: RecordsEvent) -> None:
         match event:

@@ -5,6 +5,7 @@ Guarantees:
 1. What is kept of each object is what the caller takes from it, and nothing else.
 2. While the API server does not tell, or forbids it, nothing is known, rather than something old.
 3. The caller is told of a change of what is kept, and of none else.
+4. An unexpected error makes it know nothing, and the watch begins anew.
 
 Not guaranteed: that it is not late.
 """
@@ -28,6 +29,8 @@ from workspace.kubernetes.watching import (
 )
 
 _Kept = TypeVar("_Kept")
+
+_PAUSE_SECONDS = 5.0
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -76,11 +79,20 @@ class ObjectCache(Generic[_Kept]):
         return self._kept
 
     def _watch(self, on_change: Callable[[], None]) -> None:
-        for event in watched(self._server, self._listing, self._stop):
-            before = self._kept
-            self._kept = self._after(event, before)
-            if self._kept != before:
-                on_change()
+        while not self._stop.is_set():
+            try:
+                for event in watched(self._server, self._listing, self._stop):
+                    self._take_in(event, on_change)
+            except Exception as error:  # noqa: BLE001 - a top loop: the objects must be watched again
+                _log.exception("object_cache_failed", resource=self._resource)
+                self._take_in(ObjectsUnreachable(f"The watch of {self._resource} failed: {error}"), on_change)
+            self._stop.wait(_PAUSE_SECONDS)
+
+    def _take_in(self, event: ObjectsEvent, on_change: Callable[[], None]) -> None:
+        before = self._kept
+        self._kept = self._after(event, before)
+        if self._kept != before:
+            on_change()
 
     def _after(self, event: ObjectsEvent, before: Mapping[str, _Kept] | None) -> Mapping[str, _Kept] | None:
         match event:

@@ -3,13 +3,15 @@
 
 import asyncio
 import contextlib
+import threading
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 import pytest_asyncio
 import structlog
 from grpc import aio
@@ -23,7 +25,7 @@ from gateway.storage import Storage
 from workspace.file_locations import FileSessionLocations
 from workspace.lease_files import FileLeases
 from workspace.record_files import FileSessionRecords
-from workspace.records import ClientSessionId, Principal, ReplicaId
+from workspace.records import ClientSessionId, Principal, RecordsEvent, ReplicaId
 from workspace.sessions import end_session, ended, joined, left, update
 
 DEADLINE_SECONDS = 20.0
@@ -54,8 +56,8 @@ class Replica:
 
 
 @pytest_asyncio.fixture
-async def replica(tmp_path: Path) -> AsyncIterator[Replica]:
-    """A replica that follows its records."""
+async def unaware(tmp_path: Path) -> AsyncIterator[Replica]:
+    """A replica that does not follow its records."""
     backend = ReleasingBackend()
     server = aio.server()
     server.add_generic_rpc_handlers((backend,))
@@ -74,19 +76,29 @@ async def replica(tmp_path: Path) -> AsyncIterator[Replica]:
         lease_duration_seconds=60,
     )
     await sessions.renew_lease()
-    replica = Replica(sessions, records, locations, backend)
-
-    async def end_operations(session: Session) -> None:
-        replica.operations_ended.append(session)
-
-    watching = asyncio.create_task(RecordWatch(sessions, records, end_operations).run())
-    yield replica
-    watching.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await watching
+    yield Replica(sessions, records, locations, backend)
     await backends.close()
     await server.stop(None)
     storage.close()
+
+
+@pytest_asyncio.fixture
+async def replica(unaware: Replica) -> AsyncIterator[Replica]:
+    """A replica that follows its records."""
+    async with following(unaware):
+        yield unaware
+
+
+@contextlib.asynccontextmanager
+async def following(replica: Replica) -> AsyncIterator[None]:
+    async def end_operations(session: Session) -> None:
+        replica.operations_ended.append(session)
+
+    watching = asyncio.create_task(RecordWatch(replica.sessions, replica.records, end_operations).run())
+    yield
+    watching.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await watching
 
 
 async def opened(replica: Replica) -> Session:
@@ -179,6 +191,28 @@ async def test_of_two_that_would_take_a_session_up_one_does(replica: Replica) ->
     await replica.sessions.adopt(stored)
     assert replica.sessions.held(session.key) is None
     assert replica.records.read(session.record_name).record.holders == {ReplicaId("r2")}
+
+
+async def test_guarantee_2_a_watch_that_fails_unexpectedly_is_begun_anew(
+    unaware: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.record_watch._RETRY_SECONDS", 0.05)
+    watch, failures = unaware.records.watch, iter([KeyError("items"), AttributeError("metadata")])
+
+    def watch_at_last(stop: threading.Event) -> Iterator[RecordsEvent]:
+        if (failure := next(failures, None)) is not None:
+            raise failure
+        yield from watch(stop)
+
+    monkeypatch.setattr(unaware.records, "watch", watch_at_last)
+    session = await opened(unaware)
+    with structlog.testing.capture_logs() as logs:
+        async with following(unaware):
+            update(unaware.records, session.record_name, ended)
+            await until(lambda: unaware.sessions.held(session.key) is None, "the session is given up")
+    events = [line["event"] for line in logs]
+    assert events.count("record_watch_failed") == 2
+    assert events.count("record_watch_interrupted") == 1, "two failures are one interruption"
 
 
 async def test_records_that_cannot_be_read_for_a_while_end_nothing(replica: Replica, tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
 """The cache of session records (guarantees: workspace.record_cache)."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from unittest import mock
 
-from workspace.record_cache import RecordCache
-from workspace.records import ClientSessionId, ReplicaId, SessionRecord, SessionRecords
+import structlog
+
+from workspace.record_cache import RecordCache, RecordsView
+from workspace.records import ClientSessionId, RecordsEvent, RecordsListed, ReplicaId, SessionRecord, SessionRecords
 from workspace.sessions import joined
 
 Builder = Callable[..., SessionRecord]
@@ -59,6 +62,30 @@ def test_guarantee_2_each_change_is_told_after_it_can_be_seen(records: SessionRe
         records.create(a_record())
         assert told.acquire(timeout=30)
     assert seen[:2] == [0, 1]
+
+
+def test_guarantee_3_a_watch_that_fails_unexpectedly_is_begun_anew(
+    records: SessionRecords, a_record: Builder, wait_until: Wait
+) -> None:
+    watch, views = records.watch, list[RecordsView]()
+
+    def fails(stop: threading.Event) -> Iterator[RecordsEvent]:
+        yield RecordsListed(())
+        raise KeyError("items")
+
+    watches = iter([fails, watch])
+    with (
+        mock.patch("workspace.record_cache._PAUSE_SECONDS", 0.05),
+        mock.patch.object(records, "watch", lambda stop: next(watches)(stop)),
+        structlog.testing.capture_logs() as logs,
+        (cache := RecordCache(records, lambda: views.append(cache.view()))),
+    ):
+        wait_until(lambda: len(views) == 3, "the watch is begun anew")
+        assert [view.is_current for view in views] == [True, False, True]
+        assert "items" in views[1].reason
+        stored = records.create(a_record())
+        wait_until(lambda: cache.view().records == {stored.record.name: stored}, "it follows")
+    assert [log["event"] for log in logs] == ["record_cache_failed"]
 
 
 def test_a_view_stays_as_it_was_taken(records: SessionRecords, a_record: Builder, wait_until: Wait) -> None:

@@ -1,0 +1,38 @@
+"""What is kept of objects when watching them fails (guarantees: reaper.kubernetes.object_cache)."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import structlog
+
+from reaper.kubernetes.object_cache import ObjectCache
+from workspace.kubernetes.watching import ObjectChanged, ObjectsEvent, ObjectsListed
+
+MODULE = "reaper.kubernetes.object_cache"
+
+
+def test_guarantee_4_a_watch_that_fails_unexpectedly_is_begun_anew(wait_until: Callable[..., None]) -> None:
+    first, damaged, second = an_object("a", size=1), an_object("a"), an_object("b", size=2)
+    watches = iter([[ObjectsListed((first,)), ObjectChanged(damaged)], [ObjectsListed((second,))]])
+
+    def watched(_server: object, _listing: object, stop: threading.Event) -> Iterator[ObjectsEvent]:
+        yield from next(watches)
+        stop.wait()
+
+    known = list[Any]()
+    cache = ObjectCache(mock.Mock(), "things", mock.Mock(), lambda content: content["size"])
+    with (
+        mock.patch(f"{MODULE}.watched", watched),
+        mock.patch(f"{MODULE}._PAUSE_SECONDS", 0.05),
+        structlog.testing.capture_logs() as logs,
+        cache.followed(lambda: known.append(cache.kept())),
+    ):
+        wait_until(lambda: len(known) == 3, "it knows again")
+    assert known == [{"a": 1}, None, {"b": 2}], "nothing is known meanwhile, rather than something old"
+    assert [log["event"] for log in logs] == ["object_cache_failed", "objects_not_watched", "objects_watched_again"]
+
+
+def an_object(name: str, **parts: object) -> dict[str, Any]:
+    return {"metadata": {"name": name}, **parts}

@@ -7,8 +7,9 @@ Guarantees:
 
 1. A cache that says that it is not current is not read: RecordsUnavailableError.
 2. Once in each resynchronisation period all records are read from their storage, and a pass goes by these.
-3. A difference between them and the cache that the cache does not make good within ``SETTLING_SECONDS`` makes it
-   distrusted: it is given up for a new one, and until that has listed all records, RecordsUnavailableError.
+3. A difference between them and the cache that the cache does not make good within ``SETTLING_SECONDS``, and that the
+   storage still shows when asked for that record, makes it distrusted: it is given up for a new one, and until that has
+   listed all records, RecordsUnavailableError. A session that began and ended meanwhile is no such difference.
 """
 
 import threading
@@ -19,7 +20,13 @@ from dataclasses import dataclass
 import structlog
 
 from workspace.record_cache import RecordCache
-from workspace.records import RecordName, RecordsUnavailableError, SessionRecords, StoredRecord
+from workspace.records import (
+    RecordName,
+    RecordNotFoundError,
+    RecordsUnavailableError,
+    SessionRecords,
+    StoredRecord,
+)
 
 SETTLING_SECONDS = 10.0
 
@@ -100,16 +107,24 @@ class CachedRecords:
         doubt = self._doubt
         if doubt is None or now_seconds - doubt.since_seconds < SETTLING_SECONDS:
             return
+        unsettled = [name for name, was in doubt.shown.items() if shown.get(name) == was]
+        missed = next((name for name in unsettled if self._stored(name) != shown.get(name)), None)
         self._doubt = None
-        stale = [name for name, was in doubt.shown.items() if shown.get(name) == was]
-        if not stale:
+        if missed is None:
             return
-        self._log.warning("record_cache_distrusted", records=len(stale), example=stale[0])
+        self._log.warning("record_cache_distrusted", records=len(unsettled), example=missed)
         self._cache.__exit__()
         self._cache = RecordCache(self._records, self._changed).__enter__()
         raise RecordsUnavailableError(
-            None, f"The watch of session records missed the change of {len(stale)} of them; it is begun anew."
+            missed, f"The watch of session records missed a change of {missed}; it is begun anew."
         )
+
+    def _stored(self, name: RecordName) -> StoredRecord | None:
+        """Raises: RecordsUnavailableError"""
+        try:
+            return self._records.read(name)
+        except RecordNotFoundError:
+            return None
 
 
 def _doubt(

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 import structlog
@@ -20,6 +21,7 @@ class FaultyWatch:
     def __init__(self, world: Any) -> None:
         self.world = world
         self.list = world.records.list
+        self.read = world.records.read
         self.told = 0
         self._next: list[RecordsEvent] = []
         self._changed = threading.Condition()
@@ -47,7 +49,7 @@ def faulty(world: Any) -> FaultyWatch:
 @pytest.fixture
 def cached(world: Any, faulty: FaultyWatch) -> Iterator[CachedRecords]:
     found = CachedRecords(
-        faulty,  # type: ignore[arg-type]  # lists and watches
+        faulty,  # type: ignore[arg-type]  # lists, reads and watches
         resync_seconds=RESYNC_SECONDS,
         monotonic=lambda: world.now_seconds,
         log=structlog.get_logger(),
@@ -97,7 +99,7 @@ def test_guarantee_3_a_cache_that_does_not_make_a_difference_good_is_given_up(
     world.now_seconds += SETTLING_SECONDS
     with (
         structlog.testing.capture_logs() as logs,
-        pytest.raises(RecordsUnavailableError, match="missed the change of 1"),
+        pytest.raises(RecordsUnavailableError, match="missed a change of"),
     ):
         cached.read()
     assert [log["event"] for log in logs] == ["record_cache_distrusted"]
@@ -116,6 +118,34 @@ def test_guarantee_3_a_cache_that_was_only_late_is_trusted(
     world.now_seconds += SETTLING_SECONDS
     assert cached.read() == [stored]
     assert faulty.told == 1
+
+
+def test_guarantee_3_a_session_that_began_while_records_were_read_and_ended_soon_is_nothing_that_was_missed(
+    world: Any, cached: CachedRecords, faulty: FaultyWatch
+) -> None:
+    stored = world.start_session()
+    world.now_seconds += RESYNC_SECONDS
+    assert cached.read() == [stored], "the cache did not know it yet"
+    world.records.delete(stored.record.name, stored.version)
+    world.now_seconds += SETTLING_SECONDS
+    assert cached.read() == []
+    assert faulty.told == 1
+
+
+def test_a_doubt_stays_while_the_storage_cannot_be_asked(
+    world: Any, cached: CachedRecords, faulty: FaultyWatch
+) -> None:
+    world.start_session()
+    world.now_seconds += RESYNC_SECONDS
+    cached.read()
+    world.now_seconds += SETTLING_SECONDS
+    with (
+        mock.patch.object(faulty, "read", side_effect=RecordsUnavailableError(None, "down")),
+        pytest.raises(RecordsUnavailableError, match="down"),
+    ):
+        cached.read()
+    with pytest.raises(RecordsUnavailableError, match="missed a change of"):
+        cached.read()
 
 
 def _is_read(cached: CachedRecords, records: list[Any]) -> bool:

@@ -34,7 +34,7 @@ from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.backends import SERVICE, Backend, Backends
-from gateway.errors import LodgeError, fenced, no_backend, not_impersonated, session_closed, storage_unavailable
+from gateway.errors import LodgeError, fenced, no_backend, not_impersonated, session_closed
 from gateway.requests import SessionKey
 from gateway.storage import Storage
 from workspace.leases import HeldLease
@@ -492,9 +492,6 @@ class Sessions:
                     stored, is_new = await self._storage.run(self._join_or_create, key, backend)
             except (SessionEndingError, RecordConflictError) as error:
                 raise session_closed(key.client_session_id) from error
-            except OSError as error:  # an earlier session of that name could not be brought to its end
-                log.error("storage_unavailable", reason=str(error))
-                raise storage_unavailable("session locations") from error
             backend = self._backends.of_record(stored.record) or backend
             session = self._hold(key, stored.record.session_uuid, backend, lapses)
         with self._log_context(session):
@@ -523,13 +520,8 @@ class Sessions:
                 return records.create(self._new_record(key, backend)), True
             except RecordExistsError:
                 pass
-            try:
+            with suppress(RecordNotFoundError):
                 return update(records, self._name(key), self._joined, must_write=True), False
-            except SessionEndingError:
-                with suppress(RecordNotFoundError):
-                    end_session(records, self._storage.locations, records.read(self._name(key)))
-            except RecordNotFoundError:
-                continue
 
     def _new_record(self, key: SessionKey, backend: Backend) -> SessionRecord:
         return SessionRecord(

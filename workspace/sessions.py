@@ -10,7 +10,8 @@ Guarantees:
 2. The record is deleted only after the session locations were set aside, in all roots (:func:`begin_end`).
 3. :func:`begin_end`, :func:`complete_end` and :func:`end_session` may be stopped at any instruction and run again, here
    or in another process; several may run at once. At most one is told that it ended the session.
-4. :func:`begin_end` of an ``ACTIVE`` session whose record was changed since it was read touches nothing.
+4. :func:`begin_end` of an ``ACTIVE`` session whose record was changed since it was read touches nothing, nor does that
+   of an ``ENDING`` one that has ended meanwhile, though there be a later session of the same name.
 
 Not guaranteed: that the end of each session is logged; a process that dies between the deletion and its log
 line leaves none.
@@ -250,7 +251,10 @@ def log_ended(log: structlog.typing.FilteringBoundLogger, ended_session: EndedSe
 
 def _marked_ending(records: SessionRecords, stored: StoredRecord) -> StoredRecord:
     if stored.record.phase is Phase.ENDING:
-        return stored
+        now = records.read(stored.record.name)
+        if now.record.session_uuid != stored.record.session_uuid:  # a later session of the same name
+            raise RecordNotFoundError(stored.record.name, f"Session {stored.record.session_uuid} has ended.")
+        return now
     return records.replace(ended(stored.record), stored.version)
 
 

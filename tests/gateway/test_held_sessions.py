@@ -27,7 +27,7 @@ from workspace.records import (
     ReplicaId,
     SessionUuid,
 )
-from workspace.sessions import end_session, joined, left, update
+from workspace.sessions import end_session, ended, joined, left, update
 
 LEASE_SECONDS = 1.0
 DEADLINE_SECONDS = 20.0
@@ -179,6 +179,17 @@ async def test_an_idle_session_that_could_not_be_left_is_left_later(replica: Rep
     await replica.sessions.end_idle()
     replica.records.is_away = replica.records.loses_answers = False
     await settled(replica, lambda: replica.holders() in ([], [set()]), "the record names this replica no more")
+
+
+async def test_a_session_that_is_ending_is_closed_for_its_client_whoever_ends_it(replica: Replica) -> None:
+    session = await replica.sessions.open(a_key())
+    update(replica.records, session.record_name, lambda record: left(record, {OWN}))
+    await replica.sessions.leave_all(end=False)
+    await replica.sessions.renew_lease()
+    ending = update(replica.records, session.record_name, ended)
+    with pytest.raises(LodgeError, match="SESSION_CLOSED"):
+        await replica.sessions.open(session.key)
+    assert replica.records.list() == [ending], "its location goes once it has ended at its backend"
 
 
 async def test_a_session_that_could_not_be_ended_is_ended_later(replica: Replica) -> None:

@@ -4,6 +4,7 @@ A second implementation of a protocol joins its contract suite by a folder whose
 ``open_leases`` and ``outage`` of its own, and which imports the suite's tests (:mod:`tests.workspace.kubernetes`).
 """
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -129,6 +130,16 @@ def _moved_away(directory: Path) -> Iterator[None]:
         away.rename(directory)
 
 
+def _forked(target: Callable[..., None], *args: Any) -> Any:
+    """A process that goes on from here. It collects no garbage: that of others may wait for threads that it lacks."""
+
+    def run() -> None:
+        gc.disable()
+        target(*args)
+
+    return multiprocessing.get_context("fork").Process(target=run, daemon=True)
+
+
 def _in_processes(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(len(tasks))
@@ -142,7 +153,7 @@ def _in_processes(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
         connection.send(result)
 
     pipes = [context.Pipe(duplex=False) for _ in tasks]
-    processes = [context.Process(target=child, args=(task, pipe[1])) for task, pipe in zip(tasks, pipes, strict=True)]
+    processes = [_forked(child, task, pipe[1]) for task, pipe in zip(tasks, pipes, strict=True)]
     for process in processes:
         process.start()
     try:
@@ -163,11 +174,14 @@ def _killed_at(step: int, task: Callable[[], Any]) -> bool:
         with _counted(CHANGING_STEPS, step, lambda: os.kill(os.getpid(), signal.SIGKILL)):
             task()
 
-    process = multiprocessing.get_context("fork").Process(target=child)
+    process = _forked(child)
     process.start()
-    process.join(DEADLINE_SECONDS)
-    assert process.exitcode in {0, -signal.SIGKILL}, f"the task failed: exit code {process.exitcode}"
-    return process.exitcode != 0
+    try:
+        process.join(DEADLINE_SECONDS)
+        assert process.exitcode in {0, -signal.SIGKILL}, f"the task failed: exit code {process.exitcode}"
+        return bool(process.exitcode)
+    finally:
+        process.kill()
 
 
 def _interrupted_at(step: int, task: Callable[[], Any], intruder: Callable[[], Any]) -> tuple[bool, Any]:

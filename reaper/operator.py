@@ -145,8 +145,8 @@ class Operator:
         gap_seconds = min(max(gap_seconds, _SHORTEST_GAP_SECONDS), _LONGEST_GAP_SECONDS)
         if due_seconds <= ended_seconds:
             due_seconds = ended_seconds + self._pace.period_seconds
-        self._stop.wait(gap_seconds)
-        self._wake.wait(min(due_seconds - ended_seconds, self._pace.period_seconds) - gap_seconds)
+        if not self._stop.wait(gap_seconds):
+            self._wake.wait(min(due_seconds - ended_seconds, self._pace.period_seconds) - gap_seconds)
 
     def _work(self, queue: WorkQueue) -> None:
         while not self._stop.is_set():

@@ -121,8 +121,10 @@ class LeaderElection:
         }
 
     def _run(self, is_fit: Callable[[], bool], on_change: Callable[[], None]) -> None:
-        while not self._stop.is_set():
+        while True:
             self._wake.clear()
+            if self._stop.is_set():  # looked at after that, since whoever sets it wakes this thread then
+                return
             wait_seconds = self._candidacy.retry_seconds
             try:
                 self._step(is_fit)

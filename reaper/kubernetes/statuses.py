@@ -82,8 +82,8 @@ class Statuses:
 
     def __exit__(self, *_: object) -> None:
         """Waits for the status that is being written; the others are for the next reaper."""
-        self._stop.set()
         with self._changed:
+            self._stop.set()
             self._changed.notify_all()
         self._thread.join()
 
@@ -155,7 +155,7 @@ class Statuses:
     def _work(self) -> None:
         if not self._may_write():
             with self._changed:
-                self._changed.wait()
+                self._changed.wait_for(lambda: self._stop.is_set() or self._may_write())
         elif self._told is None:
             found = self._found()
             with self._changed:
@@ -166,9 +166,8 @@ class Statuses:
 
     def _write_next(self) -> None:
         with self._changed:
-            if not self._waiting:
-                self._changed.wait()
-            if not self._waiting or self._told is None:
+            self._changed.wait_for(lambda: self._stop.is_set() or self._waiting or self._told is None)
+            if self._stop.is_set() or not self._waiting or self._told is None:
                 return
             session_uuid = next(iter(self._waiting))
             stored = self._waiting.pop(session_uuid)

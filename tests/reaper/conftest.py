@@ -1,5 +1,6 @@
 """A workspace with a reaper, a clock that only the test moves, and gateways as far as a reaper sees them."""
 
+import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -107,6 +108,24 @@ class World:
         assert not self.locations.list()
         assert not self.locations.trash()
         assert not self.leases.list()
+
+
+class LateEvent(threading.Event):
+    """Is cleared only when somebody has set it just before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_about_to_be_cleared = threading.Event()
+
+    def clear(self) -> None:
+        self.is_about_to_be_cleared.set()
+        self.wait()
+        super().clear()
+
+
+@pytest.fixture
+def late_event() -> LateEvent:
+    return LateEvent()
 
 
 @pytest.fixture

@@ -73,6 +73,12 @@ def test_guarantee_1_a_thousand_changes_are_no_thousand_passes(world: Any, wait_
         assert deciding.call_count <= 15
 
 
+def test_one_that_is_stopped_just_before_a_pass_does_not_wait_for_the_next(world: Any, late_event: Any) -> None:
+    operator = an_operator(world, period_seconds=LONG_SECONDS)
+    with mock.patch.object(operator, "_wake", late_event), running(operator):
+        assert late_event.is_about_to_be_cleared.wait(DEADLINE_SECONDS)
+
+
 def test_guarantee_2_the_loop_goes_on_after_an_unexpected_error(world: Any, wait_until: WaitUntil) -> None:
     operator = an_operator(world)
     world.start_session(phase=Phase.ENDING)

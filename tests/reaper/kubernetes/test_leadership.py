@@ -5,7 +5,9 @@ import time
 import uuid
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
+from reaper.kubernetes.leader_election import LeaderElection
 from workspace.records import SessionUuid
 
 WaitUntil = Callable[..., None]
@@ -41,6 +43,17 @@ def test_a_leader_that_is_told_to_stop_hands_over_at_once(new_world: Callable[..
     assert leader.log()[-1]["event"] == "reaper_stopped"
     assert world.leader_lease().spec.lease_transitions == 1
     assert_acts(world, wait_until)
+
+
+def test_one_that_is_told_to_stop_just_before_it_looks_at_the_lease_does_not_wait_for_the_next_time(
+    late_event: Any,
+) -> None:
+    election = LeaderElection(mock.Mock(), duration_seconds=100.0)
+    with mock.patch.object(election, "_wake", late_event):
+        with election.running(is_fit=lambda: False, on_change=lambda: None):
+            assert late_event.is_about_to_be_cleared.wait(10)
+            told = time.monotonic()
+        assert time.monotonic() - told < 5
 
 
 def test_a_leader_that_is_killed_is_followed_once_its_lease_has_lapsed(

@@ -4,13 +4,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
+from unittest import mock
 
+import pytest
 import structlog
 
 from lodge.reap_on_kubernetes import operate
 from lodge.settings import ReapSettings
 from lodge.stores import Stores
+from reaper.kubernetes.statuses import Statuses
 from reaper.operator import Operator, Pace
 from reaper.reaper import Reaper, Surroundings
 from workspace.file_locations import FileSessionLocations
@@ -76,6 +80,23 @@ def operating(world: Any, locations: FileSessionLocations) -> Iterator[None]:
         operators[0].stop()
         thread.join(30)
         assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(("leads", "question"), [(False, 1), (True, 2)])
+def test_one_that_is_told_to_stop_just_before_it_waits_ends(leads: bool, question: int) -> None:
+    leaving, questions = threading.Thread(target=lambda: statuses.__exit__(), daemon=True), count(1)
+
+    def leads_while_it_is_told() -> bool:
+        if next(questions) == question:  # the last one before it waits
+            leaving.start()
+            time.sleep(0.3)
+        return leads
+
+    statuses = Statuses(mock.Mock(), lambda address: None, leads_while_it_is_told)
+    with mock.patch.object(statuses, "_found", return_value={}):
+        statuses.__enter__()._thread.join(10)
+    leaving.join(10)
+    assert not leaving.is_alive()
 
 
 def test_a_location_that_cannot_be_removed_is_seen_in_status_and_events_and_stops_no_other(

@@ -243,7 +243,7 @@ def confirmed(decisions: Decisions, records: Iterable[StoredRecord]) -> Decision
 
     Args:
         decisions: Of a look whose records may have been old ones.
-        records: All session records, read after that look.
+        records: Session records that were read after that look; of the sessions in question, all there are.
     """
     current = {stored.record.session_uuid: stored.record for stored in records}
 

@@ -7,7 +7,7 @@ next.
 Guarantees, beside those of :mod:`reaper.removals` and :mod:`reaper.work_queue`:
 
 1. A pass that cannot read all records, leases and locations changes nothing, and drops what waited to be begun.
-2. Nothing is removed for want of a record unless all records were read from their storage after the location was seen.
+2. Nothing is removed for want of a record unless the storage of records was asked for it after the location was seen.
 3. What fails for one session, location or trash entry does not stop the others, nor does what takes long.
 4. Too many sessions that look dead at once are not ended without a person's word (:mod:`reaper.mass_expiry`).
 5. Several reapers may run at once: they do nothing twice that may be done once only. One that may not act looks on, so
@@ -23,7 +23,7 @@ The log's event names and fields are an interface.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -50,6 +50,9 @@ from workspace.records import (
 from workspace.roots import HomeMovedError, RootError
 from workspace.sessions import EndingSession
 from workspace.trash import TrashEntry
+
+_MOST_ASKED_FOR = 5
+"""Of how many sessions the records are asked for one by one; of more, all records are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +234,17 @@ class Reaper:
         )
         if self._surroundings.read_records is None or not (decisions.orphans or decisions.orphan_tables):
             return decisions
-        return confirmed(decisions, self._records.list())
+        sessions = {*decisions.orphans, *(session_uuid for session_uuid, _ in decisions.orphan_tables)}
+        return confirmed(decisions, self._records_of(sessions))
+
+    def _records_of(self, sessions: Set[SessionUuid]) -> Iterable[StoredRecord]:
+        """At least the records that name these sessions, read from their storage.
+
+        Raises: RecordsUnavailableError
+        """
+        if len(sessions) > _MOST_ASKED_FOR:
+            return self._records.list()
+        return [found for session_uuid in sessions if (found := self._records.find(session_uuid)) is not None]
 
     def _judge_mass_expiry(self, look: Look) -> None:
         surroundings, before = self._surroundings, self._mass_expiry

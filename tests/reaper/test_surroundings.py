@@ -79,16 +79,24 @@ def test_guarantee_2_a_table_that_old_records_do_not_show_keeps_its_directory(wo
     assert directory.exists()
 
 
-def test_old_records_are_asked_about_only_when_something_is_to_be_removed_for_want_of_one(world: Any) -> None:
-    world.start_session("alive")
-    world.reaper = world.new_reaper(surroundings=Surroundings(read_records=OldRecords(world)))
-    world.passes(1, "alive")
-    with mock.patch.object(world.records, "list", wraps=world.records.list) as listing:
-        world.reaper = world.new_reaper(surroundings=Surroundings(read_records=lambda: ()))
-        world.passes(GRACE_SECONDS, "alive")
+@pytest.mark.parametrize(("orphans", "lists", "questions"), [(1, 0, 1), (40, 1, 0)])
+def test_the_storage_of_records_is_asked_only_when_something_is_to_be_removed_for_want_of_one(
+    world: Any, orphans: int, lists: int, questions: int
+) -> None:
+    """Of few sessions one by one, of many at once."""
+    for number in range(orphans):
+        world.make_location(SessionUuid(f"00000000-0000-4000-8000-{number:012}"))
+    world.reaper = world.new_reaper(surroundings=Surroundings(read_records=lambda: ()))
+    with (
+        mock.patch.object(world.records, "list", return_value=()) as listing,
+        mock.patch.object(world.records, "find", return_value=None) as finding,
+    ):
+        world.passes(GRACE_SECONDS)
         assert not listing.called
-        world.passes(2, "alive")
-        assert listing.called
+        assert not finding.called
+        world.passes(2)
+        assert (listing.call_count, finding.call_count) == (lists, questions)
+    assert not world.locations.list()
 
 
 def test_one_that_may_not_act_looks_on_and_goes_on_at_once_when_it_may(world: Any) -> None:

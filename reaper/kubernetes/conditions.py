@@ -4,7 +4,7 @@
   goes, or what it waits for.
 - ``BackendAvailable``: whether the session's Spark Connect server is there; left out where that cannot be known.
 - ``LocationRemoved``: ``False`` once removing the session's location has failed, with the error and the number of
-  attempts. There is no ``True``: the record goes with the location.
+  attempts. There is no ``True``: the record goes with the location. A session that goes on after all has none again.
 - ``LeftoversRemoved``: the same of directories that the session's tables do not name any more; ``True`` after a failure
   that is over.
 
@@ -107,7 +107,10 @@ def conditions_of(
     failure = None if failed is None else removal_failed(failed)
     if failure is not None:
         now[failure.type] = failure
-    elif now.get("LeftoversRemoved", now["Owned"]).reason == "RemovalFailed":
+        return now
+    if stored.record.phase is Phase.ACTIVE:
+        now.pop("LocationRemoved", None)
+    if now.get("LeftoversRemoved", now["Owned"]).reason == "RemovalFailed":
         now["LeftoversRemoved"] = Condition("LeftoversRemoved", "True", "Removed", "What was left over is removed.")
     return now
 

@@ -104,6 +104,14 @@ def test_leftovers_that_are_removed_after_all_are_told_once() -> None:
     assert conditions(stored, before=after) == after
 
 
+def test_a_removal_that_failed_is_taken_back_where_the_session_goes_on_after_all() -> None:
+    failed = conditions(a_stored(A), failed=FailedRemoval("end_session", "The API server does not answer", 1))
+    assert failed["LocationRemoved"].status == "False"
+    assert conditions(a_stored(B), before=failed).keys() == {"Owned"}
+    ending = conditions(a_stored(phase=Phase.ENDING), before=failed)
+    assert ending["LocationRemoved"] == failed["LocationRemoved"], "it ends, and that is not over"
+
+
 def test_a_message_of_any_length_fits() -> None:
     found = conditions(a_stored(), failed=FailedRemoval("end_session", "x" * 100_000, 1))
     assert len(found["LocationRemoved"].message) <= 32768

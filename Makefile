@@ -71,5 +71,5 @@ soak: setup ## Simulate many histories (SEEDS=100000), or replay one (SEED=123);
 	@$(BIN)/python -m tests.simulation.run $(if $(SEED),--seed $(SEED) --lines 0,--seeds $(or $(SEEDS),100000))
 	@$(if $(SEED),,$(BIN)/python -m tests.chaos --rounds $(or $(ROUNDS),50))
 
-clean: ## Remove everything that the other targets made
+clean: ## Remove what the other targets made here
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

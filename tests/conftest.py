@@ -15,7 +15,7 @@ import pyspark
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.cluster.plugin"]
+pytest_plugins = ["tests.cluster.plugin", "tests.left_out"]
 
 settings.register_profile("lodge", deadline=None)  # how long an example takes says what else the machine does
 settings.load_profile("lodge")

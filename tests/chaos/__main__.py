@@ -1,6 +1,7 @@
 """Rounds of faults for as long as asked: ``make soak``, and a failure again by its seed."""
 
 import argparse
+import os
 import secrets
 import sys
 import warnings
@@ -32,6 +33,9 @@ def main() -> int:
         plans = plans[arguments.only - 1 : arguments.only]
     again = f"--rounds {arguments.rounds} --seed {arguments.seed}"
     print(f"Seed {arguments.seed}: {len(plans)} rounds. The same again: python -m tests.chaos {again}")
+    if os.geteuid() != 0:
+        print("Only root may mount file systems. Run it as root.", file=sys.stderr)
+        return 1
     try:
         build(PROGRAMS, announce=print)
     except ProgramError as error:

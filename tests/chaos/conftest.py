@@ -1,9 +1,9 @@
 """A ground for all tests of this folder, and what they do where it cannot be had."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
+from pathlib import Path
 
 import pytest
 from pyspark.sql.connect.session import SparkSession
@@ -13,9 +13,10 @@ from tests.chaos.ground import Ground
 from tests.chaos.logs import kept
 from tests.chaos.replicas import Replica
 from tests.chaos.site import Site, Times
+from tests.chaos.wall_clock import MissingCompilerError, compiled
 from tests.cluster.directories import owned_directory
+from tests.left_out import leave_out, require_root
 
-_left_out = pytest.StashKey[str]()
 _failed = pytest.StashKey[bool]()
 _numbers = count(1)
 
@@ -23,14 +24,18 @@ _numbers = count(1)
 @pytest.fixture(scope="session")
 def ground(cluster, chart_programs, pytestconfig) -> Iterator[Ground]:
     """What all sites stand on; who breaks something of it for a while must put it right again."""
-    if os.geteuid() != 0:
-        pytest.fail("These tests mount file systems in a namespace of their own, which needs root.", pytrace=False)
+    require_root(pytestconfig)
     with owned_directory() as directory, Ground(cluster, directory) as ground:
-        if ground.without_clocks is not None:
-            if os.environ.get("CI") == "true":
-                pytest.fail(ground.without_clocks, pytrace=False)
-            pytestconfig.stash[_left_out] = f"LEFT OUT: faults of clocks. {ground.without_clocks}"
         yield ground
+
+
+@pytest.fixture
+def clock_library(tmp_path, pytestconfig) -> Path:
+    """What gives processes wall clocks of their own."""
+    try:
+        return compiled(tmp_path)
+    except MissingCompilerError as error:
+        leave_out(pytestconfig, str(error))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -65,9 +70,3 @@ def open_session() -> Iterator[Callable[..., SparkSession]]:
     yield open_session
     for session in sessions:
         session.client.close()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_terminal_summary(terminalreporter, config) -> None:
-    if line := config.stash.get(_left_out, None):
-        terminalreporter.line(line, red=True, bold=True)

@@ -6,6 +6,8 @@ import pytest
 
 from tests.chaos.storage import Storage
 
+pytestmark = pytest.mark.needs_root
+
 
 @pytest.fixture
 def storage(tmp_path):

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.chaos.wall_clock import WallClock, compiled
+from tests.chaos.wall_clock import WallClock
 
 _TELLS = """
 import ctypes, sys, time
@@ -22,8 +22,8 @@ for line in sys.stdin:
 
 
 @pytest.mark.parametrize("offset_seconds", [0, 600, -600])
-def test_a_process_sees_its_own_wall_clock_and_everybodys_monotonic_clock(tmp_path, offset_seconds):
-    clock = WallClock(compiled(tmp_path), tmp_path / "clock")
+def test_a_process_sees_its_own_wall_clock_and_everybodys_monotonic_clock(clock_library, tmp_path, offset_seconds):
+    clock = WallClock(clock_library, tmp_path / "clock")
     with subprocess.Popen(
         [sys.executable, "-c", _TELLS],
         env=os.environ | clock.environment(),
@@ -35,8 +35,9 @@ def test_a_process_sees_its_own_wall_clock_and_everybodys_monotonic_clock(tmp_pa
         for offset in (0, offset_seconds):
             clock.set(offset)
             process.stdin.write("tell\n")
-            wall, monotonic, waited_seconds = map(float, process.stdout.readline().split())
-            assert round(wall - time.time()) == offset
-            assert round(monotonic - time.monotonic()) == 0
-            assert 0.1 <= waited_seconds < 5
+            wall, monotonic = time.time(), time.monotonic()
+            its_wall, its_monotonic, waited_seconds = map(float, process.stdout.readline().split())
+            assert wall <= its_wall - offset <= time.time()
+            assert monotonic <= its_monotonic <= time.monotonic()
+            assert 0.1 <= waited_seconds < 60
         process.stdin.close()

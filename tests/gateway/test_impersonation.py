@@ -17,10 +17,7 @@ from pyspark.errors import AnalysisException, PySparkException
 
 USERS = ("daemon", "games")
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 and os.environ.get("CI") != "true",
-    reason="IMPERSONATION IS NOT TESTED: only root may start processes of other users",
-)
+pytestmark = pytest.mark.needs_root
 
 
 def as_user(user):

@@ -22,7 +22,7 @@ from workspace.record_files import FileSessionRecords
 from workspace.records import ClientSessionId, Phase, Principal, ReplicaId
 from workspace.sessions import end_session
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to other users")
+as_root = pytest.mark.needs_root
 OTHER = pwd.getpwuid(65534)
 NO_USER = "no-such-user"
 OWN = "sc://own:1"

@@ -11,14 +11,6 @@ from tests.helm.chart import Helm
 from tests.helm.releases import Releases
 from tests.helm.schemas import write_schemas
 
-LEFT_OUT = pytest.StashKey[list[str]]()
-"""Why tests were left out."""
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for line in config.stash.get(LEFT_OUT, []):
-        terminalreporter.write_line(f"LEFT OUT: {line}", red=True, bold=True)
-
 
 @pytest.fixture(scope="session")
 def helm(chart_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Helm:

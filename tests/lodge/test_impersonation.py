@@ -1,6 +1,5 @@
 """What must be so before session locations can belong to other OS users."""
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from lodge.impersonation import check_impersonation
 from lodge.settings import ServeSettings
 from lodge.workspaces import workspaces_of
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to other users")
+as_root = pytest.mark.needs_root
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from workspace.sizes import DEEPEST
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 TABLE = TableUuid("00000000-0000-4000-8000-000000000002")
 OTHER = Owner(65534, 65533)
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to other users")
+as_root = pytest.mark.needs_root
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ TABLE = TableUuid("00000000-0000-4000-8000-000000000002")
 NOBODY = 65534
 _CLONE_NEWNS = 0x20000
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount, and become another user")
+as_root = pytest.mark.needs_root
 InProcesses = Callable[[Sequence[Callable[[], Any]]], list[Any]]
 
 

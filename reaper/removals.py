@@ -29,11 +29,10 @@ from reaper.reports import (
     SessionReaped,
     TrashPurged,
     WritesUndone,
-    deletion_message,
 )
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
-from workspace.places import file_system_of
+from workspace.places import deletion_message, file_system_of
 from workspace.records import (
     RecordConflictError,
     RecordError,

@@ -7,7 +7,7 @@ who does the work. Whoever wants to know gets every report, in the thread that d
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from workspace.places import Place, file_system_of
+from workspace.places import Place
 from workspace.records import ReplicaId, SessionUuid, StoredRecord, TableUuid
 
 
@@ -141,8 +141,3 @@ Report = (
     | PassMade
 )
 Reporting = Callable[[Report], None]
-
-
-def deletion_message(location: Place) -> str:
-    """What a deletion is called wherever it is told (seed 001, 5.1.13)."""
-    return f"Deleted session temporary location [{location}] from file system [{file_system_of(location)}]"

@@ -17,3 +17,8 @@ def file_system_of(place: Place) -> str:
         return "file:///"
     parts = urlsplit(place)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def deletion_message(location: Place) -> str:
+    """What the deletion of a session location is called wherever it is told (seed 001, 5.1.13)."""
+    return f"Deleted session temporary location [{location}] from file system [{file_system_of(location)}]"

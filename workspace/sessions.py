@@ -26,7 +26,7 @@ import structlog
 import tenacity
 
 from workspace.locations import SessionLocations
-from workspace.places import Place, file_system_of
+from workspace.places import Place, deletion_message, file_system_of
 from workspace.records import (
     Answer,
     PendingWrite,
@@ -234,12 +234,12 @@ def complete_end(records: SessionRecords, ending: EndingSession) -> EndedSession
 
 
 def log_ended(log: structlog.typing.FilteringBoundLogger, ended_session: EndedSession) -> None:
-    """Logs the end of a session, in the same words wherever it was ended (seed 001, 5.1.13)."""
+    """Logs the end of a session, in the same words wherever it was ended."""
     record = ended_session.record
     for location in ended_session.locations:
         log.info(
             "session_location_deleted",
-            message=f"Deleted session temporary location [{location}] from file system [{file_system_of(location)}]",
+            message=deletion_message(location),
             location=str(location),
             file_system=file_system_of(location),
             session=record.session_uuid,

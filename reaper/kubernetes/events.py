@@ -32,12 +32,12 @@ from reaper.reports import (
     SessionReaped,
     WentOn,
     WritesUndone,
-    deletion_message,
 )
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import labels_of
 from workspace.kubernetes.server import Patience, RefusalError, Server
 from workspace.kubernetes.session_objects import API_VERSION, GROUP, KIND, object_name
+from workspace.places import deletion_message
 from workspace.records import RecordsUnavailableError, StoredRecord
 
 CONTROLLER = "sparklodge.io/reaper"

@@ -10,6 +10,7 @@
     <root>/.lodge/roots/                  the other roots of this home (:mod:`workspace.roots`)
     <root>/.lodge/home                    the home of this root, if it is not its own
     <root>/.lodge/root                    the id of this root
+    <root>/.lodge/records                 whose session records say what lives in this root
 
 All of it must be on one file system, so that renaming is atomic. Each root has its own.
 """
@@ -68,6 +69,10 @@ class Layout:
     @property
     def marker(self) -> Path:
         return self.own / "root"
+
+    @property
+    def records(self) -> Path:
+        return self.own / "records"
 
     def initialise(self) -> None:
         """Makes what is missing; safe to repeat, and for several processes at once.

@@ -7,6 +7,7 @@ There are no directories and no renames, so what a rename says on a file system,
     <prefix>/.lodge/trash/<session uuid>.location              the location was set aside
     <prefix>/.lodge/trash/<session uuid>.<table uuid>.table    the table was set aside
     <prefix>/.lodge/root                                       the id of this root (:mod:`workspace.roots`)
+    <prefix>/.lodge/records                                    whose session records say what lives in this root
 
 Setting aside writes the mark; purging deletes the objects, and the mark last. Whoever looks asks for marks first, and
 for objects second: so nothing that was marked before it began to look is ever taken for living, however far its purge
@@ -100,11 +101,24 @@ class ObjectSessionLocations:
     def _marker(self) -> str:
         return f"{self._address.prefix}/.lodge/root"
 
+    @property
+    def _records(self) -> str:
+        return f"{self._address.prefix}/.lodge/records"
+
     def initialise(self) -> None:
         """Gives the root an id, if it never had one; to be called when a process starts."""
         root = self._address.place
-        root_id = self._root_id()
-        if root_id is None and self._identities.expected(root) is None:
+        expected = self._identities.expected(root)  # first: others record the id that is there
+        root_id, records_id = self._root_id(), self._records_id()
+        if expected is not None:
+            self._identities.check(root, root_id)
+        self._identities.check_records(root, records_id)
+        if records_id is None:
+            if root_id is not None and expected is None and self._there(frozenset(self._marks())):
+                raise self._identities.taken(root, "unknown session records")
+            self._store.put_new(self._records, self._identities.records_id().encode())
+            self._identities.check_records(root, self._records_id())
+        if root_id is None:
             self._store.put_new(self._marker, secrets.token_hex(16).encode())
             root_id = self._root_id()
         self._identities.establish(root, root_id)
@@ -148,6 +162,7 @@ class ObjectSessionLocations:
     def list(self) -> Set[SessionUuid]:
         """The sessions that have a location."""
         self._check()
+        self._identities.check_records(self._address.place, self._records_id())
         return self._there(frozenset(self._marks()))
 
     def paths(self, session_uuid: SessionUuid) -> Sequence[Place]:
@@ -341,6 +356,10 @@ class ObjectSessionLocations:
     def _root_id(self) -> str | None:
         root_id = self._store.get(self._marker)
         return None if root_id is None else root_id.decode("ascii", "replace")
+
+    def _records_id(self) -> str | None:
+        records_id = self._store.get(self._records)
+        return None if records_id is None else records_id.decode("utf-8", "replace")
 
     def _marks(self, session_uuid: SessionUuid | None = None) -> Iterator[tuple[SessionUuid, TableUuid | None]]:
         """What was set aside: sessions, and with a table, tables."""

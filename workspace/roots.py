@@ -9,6 +9,9 @@ A file system that is not mounted looks like an empty directory, and nothing mus
 has a random id, written into it once, when it is first used. Where session records are kept elsewhere, so are the ids
 (:class:`RootIds`).
 
+What no record names is an orphan, so a gateway or reaper that asks other records than those of the sessions in a root
+would take all of them for orphans. So each root also says whose records they are, written into it once, beside its id.
+
 Guarantees:
 
 1. A root has its pointer, and is registered, before any session location is made in it.
@@ -18,9 +21,13 @@ Guarantees:
    were gone. Its id must be the one that this process saw first, and the one that is recorded.
 4. Who uses a root as its own home finds out by :meth:`Roots.all` once it has become part of another one.
 5. In the place of a root whose id is recorded, nothing is ever made that could pass for it.
+6. A root that says it belongs to other records is refused: at the start, and at each look. One that says nothing, as
+   none did once, becomes that of the first who knows it by its id, its session records or its home; of anybody, if
+   there is nothing in it.
 
 Not guaranteed: that a process which starts while another file system is in the place of a root finds that out, unless
-the root's id is recorded elsewhere.
+the root's id is recorded elsewhere; nor that two that keep records in files know each other's apart, but these lie in
+the root itself.
 
 All methods block, and raise OSError when the storage fails.
 """
@@ -34,9 +41,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from workspace.layout import Layout
+from workspace.layout import OWN_DIRECTORY, Layout
+from workspace.names import is_uuid
 from workspace.private_files import opened_directory, read_private_file, sync_directory, write_private_file
 from workspace.records import RecordsUnavailableError
+
+FILES = "files"
+"""What a root says whose session records are files in its home."""
 
 
 class RootError(OSError):
@@ -44,7 +55,7 @@ class RootError(OSError):
 
     RootError
     ├── RootUnavailableError  a root is not there, or something else is in its place
-    ├── RootTakenError        a root belongs to another home
+    ├── RootTakenError        a root belongs to another home, or to other session records
     └── HomeMovedError        what was a home has become part of another one
     """
 
@@ -69,7 +80,14 @@ class HomeMovedError(RootError):
 
 
 class RootIds(Protocol):
-    """Where the ids of roots are recorded, if that is not on their own storage."""
+    """Where the ids of roots are recorded, beside the session records, if that is not on the roots' own storage."""
+
+    def records_id(self) -> str:
+        """What roots say whose sessions these records name: always the same, and unlike that of any other records.
+
+        Raises: RecordsUnavailableError
+        """
+        ...
 
     def expected(self, root: str) -> str | None:
         """The id of a root; None if it was never recorded. Raises: RecordsUnavailableError"""
@@ -84,7 +102,8 @@ class RootIds(Protocol):
 
 
 class RootIdentities:
-    """Which id each root must have: the one that this process saw first, which was the recorded one, if any was.
+    """Which id each root must have: the one that this process saw first, which was the recorded one, if any was. And to
+    whose records they must belong.
 
     Args:
         root_ids: Where ids are recorded; None if they are on the roots' own storage only.
@@ -93,6 +112,35 @@ class RootIdentities:
     def __init__(self, root_ids: RootIds | None) -> None:
         self._root_ids = root_ids
         self._seen: dict[str, str] = {}
+        self._records_id = FILES if root_ids is None else None
+
+    @property
+    def are_recorded(self) -> bool:
+        return self._root_ids is not None
+
+    def records_id(self) -> str:
+        """Whose records this process asks. Raises: RootUnavailableError"""
+        if self._records_id is None and self._root_ids is not None:
+            try:
+                self._records_id = self._root_ids.records_id()
+            except RecordsUnavailableError as error:
+                raise RootUnavailableError(f"Whose session records these are cannot be found out: {error}") from error
+        return self._records_id or FILES
+
+    def check_records(self, root: str, found: str | None) -> None:
+        """Raises: RootTakenError if what a root says is that it belongs to other records."""
+        if found is not None and found != self.records_id():
+            raise self.taken(root, f"the session records of [{found}]", ["records"])
+
+    def taken(self, root: str, whose: str, said_in: Sequence[str] = ()) -> RootTakenError:
+        """That a root belongs to other records, and how to part it from them."""
+        names = said_in if self.are_recorded and self.expected(root) is not None else [*said_in, "root"]
+        files = " and ".join(f"[{root}/{OWN_DIRECTORY}/{name}]" for name in names)
+        return RootTakenError(
+            f"[{root}] belongs to {whose}, not to those of [{self.records_id()}], which would take what lives there "
+            "for orphans. Start with its own records (--records, --namespace, --instance), or use another directory. "
+            f"If its own are gone for good, remove {files}: what lives there is deleted then."
+        )
 
     def expected(self, root: str) -> str | None:
         """The id that a root must have; None if any will do. Raises: RootUnavailableError"""
@@ -124,15 +172,24 @@ class RootIdentities:
     def establish(self, root: str, found: str | None) -> None:
         """Checks the id of a root, and records it. Raises: RootUnavailableError"""
         self.check(root, found)
-        if self._root_ids is None or found is None:
+        if found is None:
             return
-        try:
-            recorded = self._root_ids.record(root, found)
-        except RecordsUnavailableError as error:
-            raise RootUnavailableError(f"The id of [{root}] cannot be recorded: {error}") from error
+        recorded = self.recorded(root, found)
         if recorded != found:
             self._seen[root] = recorded
             self.check(root, found)
+
+    def recorded(self, root: str, root_id: str) -> str:
+        """Records the id of a root before the root has it. Returns: The one that it shall have.
+
+        Raises: RootUnavailableError
+        """
+        if self._root_ids is None:
+            return root_id
+        try:
+            return self._root_ids.record(root, root_id)
+        except RecordsUnavailableError as error:
+            raise RootUnavailableError(f"The id of [{root}] cannot be recorded: {error}") from error
 
 
 def home_of(root: Path) -> Path:
@@ -165,6 +222,7 @@ class Roots:
             self._identify_others()
             return
         self._home.roots.lstat()  # a home that is missing must not be made anew
+        self._initialise(self._home)
         if self._entry(layout.root).exists():
             self._check_pointer(layout)
         self._initialise(layout)
@@ -197,22 +255,41 @@ class Roots:
         layout = Layout.below(root)
         self._check_pointer(layout)
         try:
-            root_id = _root_id(layout)
+            root_id, records_id = _root_id(layout), _records_id(layout)
         except OSError as error:
             raise self._unavailable(layout.root, str(error)) from error
         self._identities.check(str(layout.root), root_id)
+        self._identities.check_records(str(layout.root), records_id)
 
     def _initialise(self, layout: Layout) -> None:
         """Makes what is missing in a root, and gives it an id, if it never had one."""
         root = str(layout.root)
         if self._identities.expected(root) is not None:
             self._identities.check(root, _root_id(layout))
+        self._identities.check_records(root, _records_id(layout))
         layout.initialise()
+        if _records_id(layout) is None:
+            self._require_unused(layout)
+            self._place(layout.records, self._identities.records_id().encode(), layout)
+            self._identities.check_records(root, _records_id(layout))
+        expected = self._identities.expected(root)  # first: others record the id that is there
         root_id = _root_id(layout)
-        if root_id is None and self._identities.expected(root) is None:
+        if root_id is None and expected is None:
             self._place(layout.marker, secrets.token_hex(16).encode(), layout)
             root_id = _root_id(layout)
         self._identities.establish(root, root_id)
+
+    def _require_unused(self, layout: Layout) -> None:
+        """Raises: RootTakenError if there are sessions in a root that does not say whose, and these are not known."""
+        root = str(layout.root)
+        has_records = any(any(directory.iterdir()) for directory in (layout.sessions, layout.leases))
+        if _root_id(layout) is None or _pointed(layout) == self._home.root:
+            return
+        if self._identities.expected(root) is not None or (has_records and not self._identities.are_recorded):
+            return
+        roots = self.registered() if layout.root == self._home.root else [layout.root]
+        if has_records or any(is_uuid(entry.name) for each in roots for entry in each.iterdir()):
+            raise self._identities.taken(root, "unknown session records")
 
     def _identify_others(self) -> None:
         """Gives ids to roots that were registered before roots had any; of one that is not there, looking will tell."""
@@ -283,6 +360,11 @@ def _pointed(layout: Layout) -> Path | None:
 def _root_id(layout: Layout) -> str | None:
     root_id = _read(layout, layout.marker)
     return None if root_id is None else root_id.decode("ascii", "replace")
+
+
+def _records_id(layout: Layout) -> str | None:
+    records_id = _read(layout, layout.records)
+    return None if records_id is None else records_id.decode("utf-8", "replace")
 
 
 def _read(layout: Layout, file: Path) -> bytes | None:

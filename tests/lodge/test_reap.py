@@ -14,6 +14,7 @@ import pytest
 
 from lodge.reap import period_seconds_of
 from lodge.settings import ReapSettings
+from tests.workspace.remembered_root_ids import RememberedRootIds
 from workspace.file_locations import FileSessionLocations
 from workspace.record_files import FileSessionRecords
 from workspace.records import ClientSessionId, Phase, Principal, SessionRecord, SessionUuid
@@ -56,6 +57,20 @@ def test_a_workspace_that_does_not_let_lodge_write_is_one_line(lodge: Any, tmp_p
     assert done.returncode == 1
     assert done.stderr.startswith("lodge: The workspace [dfs.tmp] cannot be used: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_reaper_of_other_records_says_whose_the_workspace_is_and_deletes_nothing(lodge: Any, tmp_path: Path) -> None:
+    root, root_ids = tmp_path / "tmp", RememberedRootIds()
+    locations = FileSessionLocations(root, root_ids=root_ids)
+    locations.initialise()
+    location = locations.create(SessionUuid(str(uuid.uuid4())))
+    done = lodge.run("reap", f"--workspace=dfs.tmp={root.as_uri()}", "--grace-period=100ms")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"lodge: The workspace [dfs.tmp] cannot be used: [{root}] belongs to ")
+    assert root_ids.records in done.stderr
+    assert f"remove [{root}/.lodge/records]" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert location.exists()
 
 
 def reaping(lodge: Any, root: Path, log: Path, *options: str) -> Any:

@@ -1,5 +1,6 @@
 """Ids of roots that are recorded elsewhere than on the roots' storage, in memory."""
 
+import secrets
 from dataclasses import dataclass, field
 
 from workspace.records import RecordsUnavailableError
@@ -10,10 +11,16 @@ class RememberedRootIds:
     """Attributes:
     ids: By root.
     is_reachable: Whether anything can be read or recorded.
+    records: What roots say whose records these are.
     """
 
     ids: dict[str, str] = field(default_factory=dict)
     is_reachable: bool = True
+    records: str = field(default_factory=lambda: f"remembered/{secrets.token_hex(16)}")
+
+    def records_id(self) -> str:
+        self._require()
+        return self.records
 
     def expected(self, root: str) -> str | None:
         self._require()

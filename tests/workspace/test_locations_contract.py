@@ -4,9 +4,11 @@ Another implementation joins by a folder whose ``conftest.py`` has ``storage`` o
 (:mod:`tests.workspace.objects`).
 """
 
+import re
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from workspace.locations import SessionLocations
 from workspace.places import file_system_of
 from workspace.record_files import FileSessionRecords
 from workspace.records import SessionRecord, SessionUuid, TableUuid
-from workspace.roots import RootUnavailableError
+from workspace.roots import RootError, RootIds, RootTakenError, RootUnavailableError
 from workspace.sessions import end_session
 from workspace.trash import TrashEntry, is_whole_location, location_of, session_of
 
@@ -297,6 +299,104 @@ def test_guarantee_5_many_that_start_at_once_agree_on_one_id(storage: Storage) -
     for locations in at_once([lambda: storage.opened(root_ids)] * 4):
         assert locations.list() == set()
     assert len(root_ids.ids) == 1
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_guarantee_5_who_is_overtaken_while_it_starts_uses_what_the_other_made(storage: Storage, step: int) -> None:
+    class Overtaken(RememberedRootIds):
+        questions = 0
+
+        def expected(self, root: str) -> str | None:
+            self.questions += 1
+            if self.questions == step:
+                storage.opened(self).create(SESSION)
+            return super().expected(root)
+
+    root_ids = Overtaken()
+    locations = storage.opened(root_ids)
+    assert storage.opened(root_ids).list() == locations.list()
+
+
+def refused_for_its_records(storage: Storage, root_ids: RootIds | None) -> Sequence[str]:
+    """Which files the refusal says to remove."""
+    with pytest.raises(RootTakenError) as refused:
+        storage.opened(root_ids)
+    return re.findall(r"\[([^\]]*/\.lodge/[^\]]*)\]", str(refused.value))
+
+
+@pytest.mark.parametrize("is_in_files", [False, True])
+def test_guarantee_6_a_root_of_other_records_is_refused_until_these_are_gone_for_good(
+    storage: Storage, *, is_in_files: bool
+) -> None:
+    root_ids, others = RememberedRootIds(), None if is_in_files else RememberedRootIds()
+    locations = storage.opened(root_ids)
+    place = locations.create(SESSION)
+    for _ in range(2):
+        with pytest.raises(RootTakenError, match=root_ids.records):
+            storage.opened(others)
+    root = str(place).removesuffix(f"/{SESSION}")
+    assert refused_for_its_records(storage, others) == [f"{root}/.lodge/records", f"{root}/.lodge/root"]
+    assert locations.list() == storage.opened(root_ids).list() == {SESSION}
+    assert others is None or not others.ids
+    for file in refused_for_its_records(storage, others):
+        storage.remove(file)
+    assert storage.opened(others).list() == {SESSION}
+    with pytest.raises(RootError):
+        storage.opened(root_ids)
+
+
+def test_guarantee_6_who_knows_the_root_by_its_id_says_anew_whose_it_is(storage: Storage) -> None:
+    root_ids, others = RememberedRootIds(), RememberedRootIds()
+    storage.opened(root_ids).create(SESSION)
+    others.ids |= root_ids.ids
+    (file,) = refused_for_its_records(storage, others)
+    storage.remove(file)
+    assert storage.opened(others).list() == {SESSION}
+    assert refused_for_its_records(storage, root_ids) == [file]
+
+
+@pytest.mark.parametrize("is_in_files", [False, True])
+def test_guarantee_6_a_root_of_before_with_sessions_goes_to_those_who_know_it_only(
+    storage: Storage, *, is_in_files: bool
+) -> None:
+    root_ids, others = RememberedRootIds(), None if is_in_files else RememberedRootIds()
+    root = str(storage.opened(root_ids).create(SESSION)).removesuffix(f"/{SESSION}")
+    storage.remove(f"{root}/.lodge/records")
+    for _ in range(2):
+        assert refused_for_its_records(storage, others) == [f"{root}/.lodge/root"]
+    assert storage.opened(root_ids).list() == {SESSION}
+    assert refused_for_its_records(storage, others) == [f"{root}/.lodge/records", f"{root}/.lodge/root"]
+
+
+def test_guarantee_6_a_root_of_before_that_is_empty_goes_to_the_first(storage: Storage) -> None:
+    root_ids = RememberedRootIds()
+    root = str(storage.opened().create(SESSION)).removesuffix(f"/{SESSION}")
+    storage.opened().set_aside(SESSION)
+    storage.remove(f"{root}/.lodge/records")
+    assert storage.opened(root_ids).list() == set()
+    refused_for_its_records(storage, None)
+
+
+def test_guarantee_6_who_looks_finds_out_that_a_root_went_to_other_records(storage: Storage) -> None:
+    locations = storage.opened(RememberedRootIds())
+    storage.write(".lodge/records", b"others")
+    with pytest.raises(RootTakenError, match="others"):
+        locations.list()
+
+
+def test_guarantee_6_of_two_lodges_that_start_at_once_one_has_the_root(storage: Storage) -> None:
+    lodges = [RememberedRootIds(), RememberedRootIds()]
+
+    def start(root_ids: RememberedRootIds) -> str:
+        try:
+            storage.opened(root_ids)
+        except RootTakenError:
+            return ""
+        return root_ids.records
+
+    started = at_once([partial(start, lodge) for lodge in lodges * 3])
+    (winner,) = set(started) - {""}
+    assert started == [winner if lodge.records == winner else "" for lodge in lodges * 3]
 
 
 def test_a_session_ends_whole_on_every_storage(

@@ -2,7 +2,6 @@
 
 import ctypes
 import itertools
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ _CLONE_NEWNS = 0x20000
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 TABLE = TableUuid("00000000-0000-4000-8000-000000000002")
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+as_root = pytest.mark.needs_root
 
 
 @pytest.fixture
@@ -45,6 +44,12 @@ def opened(root: Path, root_ids: RememberedRootIds | None = None) -> FileSession
 
 def marker(root: Path) -> Path:
     return root / ".lodge" / "root"
+
+
+def without_marks(root: Path) -> None:
+    """As roots were before there were ids."""
+    marker(root).unlink()
+    (root / ".lodge" / "records").unlink()
 
 
 def everything_that_looks(locations: FileSessionLocations) -> Sequence[Callable[[], Any]]:
@@ -142,7 +147,7 @@ def test_a_root_from_before_there_were_ids_gets_one_unless_another_is_recorded(
     moved = root.with_name("second")
     opened(root).use(moved)
     for each in (root, moved):
-        marker(each).unlink()
+        without_marks(each)
     locations = opened(root, root_ids)
     assert locations.list() == set()
     assert root_ids.ids == {str(each): marker(each).read_text() for each in (root, moved)}
@@ -218,8 +223,8 @@ def test_guarantee_3_a_file_system_that_is_mounted_over_the_root_holds_everythin
     def remounted() -> str:
         if kind == "unmounted":
             mount("-t", "tmpfs", "tmpfs", root)
-        locations, root_ids = opened(root), RememberedRootIds()
-        opened(root, root_ids)
+        root_ids = RememberedRootIds()
+        locations = opened(root, root_ids)
         (locations.create(SESSION) / TABLE).mkdir()
         stored = records.create(a_record(session_uuid=SESSION))
         if kind == "unmounted":

@@ -1,5 +1,6 @@
 """Ids of roots in a ConfigMap (guarantees: workspace.kubernetes.root_ids)."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -30,6 +31,22 @@ def test_guarantee_1_of_many_that_record_at_once_one_wins(account: ServiceAccoun
         recorded = list(threads.map(record, range(12)))
     assert len({first for first, _ in recorded}) == 1
     assert len({second for _, second in recorded}) == 3
+
+
+def test_guarantee_1_the_records_have_one_id_for_good_that_says_where_they_are(
+    account: ServiceAccount, instance: str, administrator: Connection
+) -> None:
+    def asked(number: int) -> str:
+        root_ids = KubernetesRootIds(connect(account.kubeconfig, None, instance))
+        root_ids.record(f"/data/{number}", "1")
+        return root_ids.records_id()
+
+    with ThreadPoolExecutor(6) as threads:
+        (records_id,) = set(threads.map(asked, range(6)))
+    assert re.fullmatch(rf"kubernetes/{account.namespace}/{instance}/[0-9a-f]{{32}}", records_id)
+    found = CoreV1Api(administrator.api_client).read_namespaced_config_map(f"{instance}-roots", account.namespace)
+    assert found.data["records"] == records_id
+    assert KubernetesRootIds(connect(account.kubeconfig, None, f"{instance}-b")).records_id() != records_id
 
 
 def test_lodges_of_one_namespace_have_ids_of_their_own(account: ServiceAccount, instance: str) -> None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Mapping, Set
+from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
 
@@ -26,6 +27,10 @@ class Storage(Protocol):
 
     def write(self, name: str, content: bytes = b"data") -> None:
         """Writes a file, as backends do; directories that are missing are made."""
+        ...
+
+    def remove(self, place: str) -> None:
+        """Removes a file of Lodge's own, given by its whole path or URI, as operators do."""
         ...
 
     def files(self) -> Mapping[str, bytes]:
@@ -56,6 +61,9 @@ class Files:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+
+    def remove(self, place: str) -> None:
+        Path(place).unlink()
 
     def files(self) -> Mapping[str, bytes]:
         paths = (path for path in self.root.rglob("*") if path.is_file())
@@ -97,6 +105,10 @@ class Objects:
     def write(self, name: str, content: bytes = b"data") -> None:
         with self._arrow.open_output_stream(f"{self.bucket}/{self.prefix}/{name}") as stream:
             stream.write(content)
+
+    def remove(self, place: str) -> None:
+        status, _ = self.raw.request("DELETE", f"/{place.removeprefix('s3://')}")
+        assert status == HTTPStatus.NO_CONTENT
 
     def files(self) -> Mapping[str, bytes]:
         selected = fs.FileSelector(f"{self.bucket}/{self.prefix}", allow_not_found=True, recursive=True)

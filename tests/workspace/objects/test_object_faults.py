@@ -159,7 +159,7 @@ def test_a_session_whose_end_dies_at_any_request_is_ended_by_the_next(
         purge_all(after)
         assert after.list() == {OTHER}
         assert storage.files() == {f"{OTHER}/{TABLE}/part-0": b"data"}
-        assert storage.keys() == {".lodge/root", f"{OTHER}/.location", f"{OTHER}/{TABLE}/part-0"}
+        assert storage.keys() == {".lodge/records", ".lodge/root", f"{OTHER}/.location", f"{OTHER}/{TABLE}/part-0"}
         if not was_dead:
             break
     assert step > 20

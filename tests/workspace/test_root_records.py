@@ -1,0 +1,149 @@
+"""A root of files tells whose session records name what lives in it (workspace.roots, guarantee 6)."""
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workspace.remembered_root_ids import RememberedRootIds
+from workspace.file_locations import FileSessionLocations
+from workspace.lease_files import FileLeases
+from workspace.record_files import FileSessionRecords
+from workspace.records import ReplicaId, SessionRecord, SessionUuid
+from workspace.roots import RootTakenError, home_of
+
+SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "workspace"
+
+
+@pytest.fixture
+def moved(root: Path) -> Path:
+    """Where the workspace moves to."""
+    return root.with_name("moved")
+
+
+@pytest.fixture
+def root_ids() -> RememberedRootIds:
+    return RememberedRootIds()
+
+
+def opened(root: Path, root_ids: RememberedRootIds | None = None) -> FileSessionLocations:
+    """What a process sees that starts now."""
+    found = FileSessionLocations(root, home_of(root), root_ids)
+    found.initialise()
+    return found
+
+
+def mark(root: Path) -> Path:
+    return root / ".lodge" / "records"
+
+
+def test_the_mark_is_private_and_says_whose_records_these_are(
+    root: Path, moved: Path, root_ids: RememberedRootIds
+) -> None:
+    opened(root, root_ids).use(moved)
+    opened(root.with_name("embedded"))
+    for each, content in ((root, root_ids.records), (moved, root_ids.records), (root.with_name("embedded"), "files")):
+        assert mark(each).read_text() == content
+        assert mark(each).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("sign", ["record", "lease"])
+def test_embedded_lodge_goes_on_in_roots_of_before_without_any_question(
+    root: Path, moved: Path, a_record: Callable[..., SessionRecord], *, sign: str
+) -> None:
+    locations = opened(root)
+    locations.create(SESSION)
+    locations.use(moved)
+    locations.create(SESSION)
+    if sign == "record":
+        FileSessionRecords(root).create(a_record(session_uuid=SESSION))
+    else:
+        FileLeases(root).renew(ReplicaId("alive"))
+    for start in (root, moved):
+        for each in (root, moved):
+            mark(each).unlink()
+        assert opened(start).list() == {SESSION}
+        assert [mark(each).read_text() for each in (root, moved)] == ["files", "files"]
+
+
+@pytest.mark.parametrize("sign", ["location", "record", "lease"])
+@pytest.mark.parametrize("is_of_before", [False, True])
+def test_a_root_of_file_records_does_not_become_one_of_kubernetes(
+    root: Path, root_ids: RememberedRootIds, a_record: Callable[..., SessionRecord], *, sign: str, is_of_before: bool
+) -> None:
+    locations = opened(root)
+    if sign == "location":
+        locations.create(SESSION)
+    elif sign == "record":
+        FileSessionRecords(root).create(a_record(session_uuid=SESSION))
+    else:
+        FileLeases(root).renew(ReplicaId("alive"))
+    if is_of_before:
+        mark(root).unlink()
+    for _ in range(2):
+        with pytest.raises(RootTakenError, match=r"its own are gone for good, remove \["):
+            opened(root, root_ids)
+    assert not root_ids.ids
+    assert mark(root).exists() != is_of_before
+
+
+def test_a_home_of_before_is_not_empty_while_sessions_live_where_it_moved(
+    root: Path, moved: Path, root_ids: RememberedRootIds
+) -> None:
+    locations = opened(root, root_ids)
+    locations.use(moved)
+    locations.create(SESSION)
+    for each in (root, moved):
+        mark(each).unlink()
+    for start in (root, moved):
+        with pytest.raises(RootTakenError, match="unknown session records"):
+            opened(start)
+        assert not mark(root).exists()
+        assert not mark(moved).exists()
+    assert opened(moved, root_ids).list() == {SESSION}
+    assert mark(root).read_text() == mark(moved).read_text() == root_ids.records
+
+
+@pytest.mark.parametrize("is_of_before", [False, True])
+def test_a_workspace_does_not_move_into_a_root_of_other_records(
+    root: Path, moved: Path, root_ids: RememberedRootIds, *, is_of_before: bool
+) -> None:
+    other = opened(moved, root_ids)
+    other.create(SESSION)
+    if is_of_before:
+        mark(moved).unlink()
+    locations = opened(root)
+    with pytest.raises(RootTakenError):
+        locations.use(moved)
+    assert home_of(moved) == moved
+    assert locations.list() == set()
+    assert other.list() == {SESSION}
+
+
+@pytest.mark.parametrize("is_other", [False, True])
+def test_after_a_start_killed_at_any_step_the_next_has_the_root_whoever_it_is(
+    tmp_path: Path, killed_at: Callable[[int, Callable[[], Any]], bool], *, is_other: bool
+) -> None:
+    for step in itertools.count(1):
+        root, root_ids, others = tmp_path / f"{step}", RememberedRootIds(), RememberedRootIds()
+        was_killed = killed_at(step, partial(opened, root, root_ids))
+        was_taken = mark(root).exists()
+        if is_other and not was_taken:
+            opened(root, others).create(SESSION)
+            with pytest.raises(RootTakenError, match=others.records):
+                opened(root, root_ids)
+        else:
+            opened(root, root_ids).create(SESSION)
+            with pytest.raises(RootTakenError, match=root_ids.records):
+                opened(root, others)
+        if not was_killed:
+            break
+    assert step > 10

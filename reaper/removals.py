@@ -204,4 +204,4 @@ class Removals:
         except (RecordError, OSError) as error:
             outcome.succeeded = False
             self._log.warning("reaper_action_failed", action=action, reason=str(error), **fields)
-            self._report(ActionFailed(action, str(error), stored))
+            self._report(ActionFailed(action, str(error), stored, " ".join(fields.values())))

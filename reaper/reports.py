@@ -89,11 +89,13 @@ class ActionFailed:
         action: What, in snake_case.
         reason: Why not.
         stored: The record of the session that it was for, if it has one.
+        about: What it was done to; the same at each attempt.
     """
 
     action: str
     reason: str
     stored: StoredRecord | None = None
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)

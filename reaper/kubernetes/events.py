@@ -5,8 +5,9 @@ stands at the reapers' Lease.
 
 Guarantees:
 
-1. Recording waits for nothing: an Event that cannot be stored soon is dropped and counted, and no work waits for it.
-2. A failure that lasts is told at its first, second, fourth, … attempt.
+1. Recording waits for nothing: an Event that cannot be stored soon is dropped, and no work waits for it. The log tells
+   when that begins.
+2. A failure that lasts is told at its first, second, fourth, … attempt, whatever the error says each time.
 
 Source: events.k8s.io/v1.
 """
@@ -89,8 +90,9 @@ def news_of(report: Report) -> Iterator[News]:
             what = ", ".join(tables) or "permanent tables"
             note = f"Undid what lost gateways ({', '.join(sorted(replicas))}) were writing: {what}"
             yield News(stored, "WritesUndone", "Undo", note, is_warning=True)
-        case ActionFailed(action, reason, stored):
-            yield News(stored, "RemovalFailed", _capitalised(action), reason, is_warning=True)
+        case ActionFailed(action, reason, stored, about):
+            note = reason if stored is not None or not about else f"{about}: {reason}"
+            yield News(stored, "RemovalFailed", _capitalised(action), note, is_warning=True)
         case HeldBack(kind, reason):
             yield News(None, f"HeldBack{_capitalised(kind)}", "Wait", reason, is_warning=True)
         case WentOn(kind):
@@ -113,14 +115,10 @@ class EventRecorder:
         self._server = Server(connection, "Events", "events", _PATIENCE)
         self._api = EventsV1Api(connection.api_client)
         self._waiting: queue.Queue[News | None] = queue.Queue(_MOST_WAITING)
+        self._lock = threading.Lock()
         self._attempts: dict[tuple[str, str], int] = {}
-        self._dropped = 0
+        self._is_dropping = False
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
-
-    @property
-    def dropped(self) -> int:
-        """How many could not be stored."""
-        return self._dropped
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -142,30 +140,36 @@ class EventRecorder:
             try:
                 self._waiting.put_nowait(news)
             except queue.Full:
-                self._dropped += 1
+                self._drop(news, "too many wait to be stored")
 
     def _is_told_now(self, failed: ActionFailed) -> bool:
-        about = "" if failed.stored is None else failed.stored.record.session_uuid
-        key = (about, failed.action if failed.stored is not None else failed.reason)
-        attempts = self._attempts[key] = self._attempts.pop(key, 0) + 1
-        while len(self._attempts) > _MOST_WAITING:
-            self._attempts.pop(next(iter(self._attempts)))
+        key = (failed.action, failed.about)
+        with self._lock:
+            attempts = self._attempts[key] = self._attempts.pop(key, 0) + 1
+            while len(self._attempts) > _MOST_WAITING:
+                self._attempts.pop(next(iter(self._attempts)))
         return attempts & (attempts - 1) == 0
+
+    def _drop(self, news: News, reason: str) -> None:
+        """Warns when Events begin to be lost, not of each of them."""
+        with self._lock:
+            is_told, self._is_dropping = self._is_dropping, True
+        tell = _log.debug if is_told else _log.warning
+        tell("event_dropped", reason=reason, note=news.note)
 
     def _run(self) -> None:
         while (news := self._waiting.get()) is not None:
             try:
                 self._store(news)
             except (RecordsUnavailableError, RefusalError) as error:
-                self._dropped += 1
-                _log.debug("event_dropped", reason=str(error), note=news.note)
+                self._drop(news, str(error))
             except Exception:  # noqa: BLE001 - a top loop: the next Event must be stored
                 _log.exception("event_failed")
 
     def _store(self, news: News) -> None:
         about = self._fallback() if news.about is None else self._reference(news.about)
         if about is None:
-            self._dropped += 1
+            self._drop(news, "the reapers' Lease was not seen yet")
             return
         body: Any = {
             "apiVersion": "events.k8s.io/v1",
@@ -185,6 +189,8 @@ class EventRecorder:
             "type": "Warning" if news.is_warning else "Normal",
         }
         self._server.ask(partial(self._api.create_namespaced_event, self._connection.namespace, body))
+        with self._lock:
+            self._is_dropping = False
 
     def _reference(self, stored: StoredRecord) -> Reference:
         return {

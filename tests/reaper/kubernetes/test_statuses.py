@@ -10,17 +10,21 @@ from unittest import mock
 
 import pytest
 import structlog
+from prometheus_client import CollectorRegistry
 
 from lodge.reap_on_kubernetes import operate
 from lodge.settings import ReapSettings
 from lodge.stores import Stores
 from reaper.kubernetes.statuses import Statuses
+from reaper.metrics import Metrics
 from reaper.operator import Operator, Pace
 from reaper.reaper import Reaper, Surroundings
+from reaper.reports import Reporting
 from workspace.file_locations import FileSessionLocations
 from workspace.places import Place
 from workspace.records import Phase, SessionUuid
 from workspace.sessions import ended, update
+from workspace.trash import TrashEntry
 
 WaitUntil = Callable[..., None]
 
@@ -36,8 +40,19 @@ class LocationsThatRefuseToMove(FileSessionLocations):
         return super().set_aside(session_uuid)
 
 
+class LocationsWhoseTrashStays(FileSessionLocations):
+    """The locations of a world whose storage lets nothing be removed for good, until it is put right."""
+
+    is_right = False
+
+    def purge(self, entry: TrashEntry, should_stop: Callable[[], bool]) -> bool:
+        if not self.is_right:
+            raise OSError(16, "Device or resource busy")
+        return super().purge(entry, should_stop)
+
+
 @contextmanager
-def operating(world: Any, locations: FileSessionLocations) -> Iterator[None]:
+def operating(world: Any, locations: FileSessionLocations, report: Reporting = lambda report: None) -> Iterator[None]:
     """An operator in this process, for the time of the block."""
     operators = list[Operator]()
 
@@ -67,7 +82,7 @@ def operating(world: Any, locations: FileSessionLocations) -> Iterator[None]:
         kwargs={
             "stores": stores,
             "settings": settings,
-            "surroundings": Surroundings(),
+            "surroundings": Surroundings(report=report),
             "new_operator": new_operator,
             "run": Operator.run,
         },
@@ -123,3 +138,27 @@ def test_a_location_that_cannot_be_removed_is_seen_in_status_and_events_and_stop
     assert world.is_there(kept)
     assert world.leader_lease().spec.holder_identity is None, "the lease was given back"
     gateway.die()
+
+
+def test_trash_that_cannot_be_removed_is_seen_in_events_and_numbers_though_its_record_is_gone(
+    new_world: Callable[..., Any], wait_until: WaitUntil
+) -> None:
+    world = new_world()
+    locations = LocationsWhoseTrashStays(world.root, root_ids=world.root_ids)
+    registry = CollectorRegistry()
+    stored = world.start_session()
+    update(world.records, stored.record.name, ended)
+
+    def failures() -> float:
+        return registry.get_sample_value("lodge_reaper_failures_total", {"action": "purge_trash"}) or 0.0
+
+    with operating(world, locations, Metrics(registry).take):
+        wait_until(lambda: world.is_gone(stored), "the record is gone")
+        wait_until(lambda: failures() >= 3, "a metric says that it fails, again and again")
+        wait_until(lambda: len(world.notes("RemovalFailed")) >= 2, "Events say it")
+        (entry,) = locations.trash()
+        note = f"{entry}: [Errno 16] Device or resource busy"
+        assert set(world.notes("RemovalFailed")) == {("lodge-reaper", note)}
+        assert stored.record.session_uuid in note
+        locations.is_right = True
+        wait_until(lambda: not locations.trash(), "it is gone")

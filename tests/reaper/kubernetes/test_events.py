@@ -1,0 +1,78 @@
+"""What is recorded of what the reaper reports, and how often (guarantees: reaper.kubernetes.events)."""
+
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import pytest
+import structlog
+
+from reaper.kubernetes.events import EventRecorder, news_of
+from reaper.reports import ActionFailed
+from workspace.records import RecordsUnavailableError
+
+LEASE = {"name": "lodge-reaper"}
+
+
+@contextmanager
+def recording(*answers: Any) -> Iterator[tuple[EventRecorder, list[str]]]:
+    """A recorder whose API server gives these answers and then takes everything; and the notes that it took."""
+    left, notes = iter(answers), list[str]()
+
+    def ask(_server: object, request: Any) -> None:
+        if (answer := next(left, None)) is not None:
+            raise answer
+        notes.append(request.args[1]["note"])
+
+    recorder = EventRecorder(mock.Mock(), "reaper-0", lambda: LEASE)
+    with mock.patch("reaper.kubernetes.events.Server.ask", ask), recorder:
+        yield recorder, notes
+
+
+def test_guarantee_1_the_log_warns_when_events_begin_to_be_lost_and_not_of_each() -> None:
+    down = [RecordsUnavailableError(None, f"down {number}") for number in range(3)]
+    with structlog.testing.capture_logs() as logs, recording(*down[:2], None, down[2]) as (recorder, notes):
+        for number in range(4):
+            recorder.take(ActionFailed("delete_lease", f"refused {number}", about=f"gateway-{number}"))
+    assert notes == ["gateway-2: refused 2"]
+    assert [(log["event"], log["log_level"], log["reason"]) for log in logs] == [
+        ("event_dropped", "warning", "down 0"),
+        ("event_dropped", "debug", "down 1"),
+        ("event_dropped", "warning", "down 2"),
+    ]
+
+
+def test_guarantee_2_a_failure_that_lasts_is_told_ever_less_often_whatever_the_error_says() -> None:
+    with recording() as (recorder, notes):
+        for attempt in range(1, 9):
+            recorder.take(ActionFailed("purge_trash", f"no answer after {attempt} s", about="/tmp/.lodge/trash/a"))
+            recorder.take(ActionFailed("purge_trash", "the same for all", about=f"/tmp/.lodge/trash/{attempt}"))
+    lasting = [note for note in notes if "no answer" in note]
+    assert lasting == [f"/tmp/.lodge/trash/a: no answer after {attempt} s" for attempt in (1, 2, 4, 8)]
+    assert len(notes) == len(lasting) + 8, "what fails elsewhere is another failure"
+
+
+def test_failures_are_counted_from_many_threads_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reaper.kubernetes.events._MOST_WAITING", 4)
+    interval = sys.getswitchinterval()
+    recorder = EventRecorder(mock.Mock(), "reaper-0", lambda: LEASE)
+
+    def fail(thread: int) -> None:
+        for number in range(2_000):
+            recorder.take(ActionFailed("purge_trash", "Permission denied", about=f"{thread}.{number}"))
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads, structlog.testing.capture_logs():
+            for failing in [threads.submit(fail, thread) for thread in range(8)]:
+                failing.result()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_a_failure_that_belongs_to_no_session_any_more_says_what_it_is_about() -> None:
+    (news,) = news_of(ActionFailed("purge_trash", "Permission denied", about="/tmp/.lodge/trash/a"))
+    assert (news.about, news.action, news.note) == (None, "PurgeTrash", "/tmp/.lodge/trash/a: Permission denied")

@@ -43,6 +43,7 @@ from workspace.file_locations import FileSessionLocations
 from workspace.kubernetes.connection import Connection, connect
 from workspace.kubernetes.leases import KubernetesLeases, PodIdentity
 from workspace.kubernetes.root_ids import KubernetesRootIds
+from workspace.kubernetes.server import PAGE_OBJECTS
 from workspace.kubernetes.session_objects import API_VERSION, GROUP, PLURAL
 from workspace.kubernetes.session_records import KubernetesSessionRecords
 from workspace.records import (
@@ -63,6 +64,7 @@ GRACE_SECONDS = 6.0
 DEAD_SHARE = 0.3
 OVERHEAD_AIM_SECONDS = 2.0
 STEADY_SECONDS = 30.0
+RESYNC_SECONDS = 300.0
 DEADLINE_SECONDS = 300.0
 THREADS = 16
 
@@ -92,16 +94,19 @@ def bench_node_failure(cluster: Cluster, sessions: int) -> None:
             lodge.wait_until_looked()
             node.fail()
             failing.stop()
+            failing.leases.renew(failing.replica)  # so that the lease is new when the time begins
             failed_seconds = time.monotonic()
             first = lodge.wait_until(lambda: len(lodge.left(lost)) < dead, "the first location is gone")
             last = lodge.wait_until(lambda: not lodge.left(lost), "the last location is gone")
+            swept = lodge.wait_until(lambda: not lodge.records_of(lost) and not lodge.locations.trash(), "all is gone")
             survivors = len(lodge.locations.list())
         configured = LEASE_SECONDS + GRACE_SECONDS
         print(
             f"node failure, {dead} of {sessions} sessions: configured {configured:.1f} s; first location gone after "
             f"{first - failed_seconds:.2f} s, last {last - failed_seconds:.2f} s: overhead "
             f"{last - failed_seconds - configured:+.2f} s (aim: at most {OVERHEAD_AIM_SECONDS} s), ratio "
-            f"{(last - failed_seconds) / configured:.3f}; {survivors} others untouched",
+            f"{(last - failed_seconds) / configured:.3f}; all records and files gone after "
+            f"{swept - failed_seconds:.2f} s; {survivors} others untouched",
             flush=True,
         )
         assert survivors == sessions - dead
@@ -135,7 +140,8 @@ def bench_steady_state(cluster: Cluster, records: int) -> None:
         f"reconcile of {records} records: one look {look_seconds * 1000:.0f} ms, one list by the API "
         f"{list_seconds * 1000:.0f} ms: ratio {look_seconds / list_seconds:.3f}",
         f"API requests in steady state, the gateway's lease and the cluster's own among them: {rates[few]:.2f}/s with "
-        f"{few} sessions, {rates[records]:.2f}/s with {records}: ratio {rates[records] / rates[few]:.2f} (aim: flat)",
+        f"{few} sessions, {rates[records]:.2f}/s with {records}: ratio {rates[records] / rates[few]:.2f} (aim: flat); beside "
+        f"them, every {RESYNC_SECONDS:.0f} s, a list of all: {pages(few)} and {pages(records)} requests",
         f"memory: {empty_bytes / 2**20:.0f} MiB with no records, {full_bytes / 2**20:.0f} MiB with {records}: "
         f"{(full_bytes - empty_bytes) / 2**20:.0f} MiB more",
         sep="\n",
@@ -231,6 +237,9 @@ class Lodge:
     def left(self, sessions: Sequence[SessionUuid]) -> Sequence[SessionUuid]:
         return [session for session in sessions if (self._root / session).exists()]
 
+    def records_of(self, sessions: Sequence[SessionUuid]) -> Sequence[SessionUuid]:
+        return sorted({stored.record.session_uuid for stored in self.records.list()} & set(sessions))
+
     @contextmanager
     def reaper(self) -> Iterator["subprocess.Popen[bytes]"]:
         options: Mapping[str, object] = {
@@ -240,6 +249,7 @@ class Lodge:
             "namespace": self.namespace,
             "lease-duration": f"{LEASE_SECONDS}s",
             "grace-period": f"{GRACE_SECONDS}s",
+            "resync-period": f"{RESYNC_SECONDS}s",
             "metrics-listen": self._metrics,
             "log-level": "error",
         }
@@ -305,6 +315,11 @@ def requests(cluster: Cluster) -> float:
     response = cluster.client.call_api(*cluster.client.param_serialize("GET", path, auth_settings=["BearerToken"]))
     text = response.response.data.decode()
     return sum(float(value) for value in re.findall(r"^apiserver_request_total\{.*\} (\S+)$", text, re.MULTILINE))
+
+
+def pages(records: int) -> int:
+    """The requests that one list of so many records takes."""
+    return -(-records // PAGE_OBJECTS)
 
 
 def metric(text: str, name: str) -> float:

@@ -47,7 +47,7 @@ _TOO_LARGE = ("request is too large", "message larger than max")
 _LONGEST_WAIT_SECONDS = 5.0
 _LONGEST_MESSAGE = 200
 _BACK_OFF = tenacity.wait_random_exponential(multiplier=0.05, max=1.0)
-_PAGE_OBJECTS = 500
+PAGE_OBJECTS = 500
 _LIST_ATTEMPTS = 5
 
 
@@ -152,7 +152,7 @@ class Server:
         found: list[JsonObject] = []
         more: dict[str, str] = {}
         while True:
-            page = self.ask(partial(request, limit=_PAGE_OBJECTS, **more))
+            page = self.ask(partial(request, limit=PAGE_OBJECTS, **more))
             items, version = page.get("items"), page["metadata"].get("resourceVersion")
             if not isinstance(version, str) or not isinstance(items, list) or not all(map(is_object, items)):
                 raise self.unavailable(_NO_API_SERVER, _CORRECT_ADDRESS)

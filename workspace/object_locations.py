@@ -106,11 +106,16 @@ class ObjectSessionLocations:
         return f"{self._address.prefix}/.lodge/records"
 
     def initialise(self) -> None:
-        """Gives the root an id, if it never had one; to be called when a process starts."""
+        """Gives the root an id, if it never had one; to be called when a process starts.
+
+        The id is recorded before it is written: so all who start at once write the same, also on a server that knows no
+        conditional writes. One who dies in between leaves a root that has no id, but says that it is these records'.
+        """
         root = self._address.place
-        expected = self._identities.expected(root)  # first: others record the id that is there
+        expected = self._identities.expected(root)  # first: others record the id that they will write
         root_id, records_id = self._root_id(), self._records_id()
-        if expected is not None:
+        is_begun = root_id is None and self._identities.are_recorded and records_id == self._identities.records_id()
+        if expected is not None and not is_begun:
             self._identities.check(root, root_id)
         self._identities.check_records(root, records_id)
         if records_id is None:
@@ -119,7 +124,7 @@ class ObjectSessionLocations:
             self._store.put_new(self._records, self._identities.records_id().encode())
             self._identities.check_records(root, self._records_id())
         if root_id is None:
-            self._store.put_new(self._marker, secrets.token_hex(16).encode())
+            self._store.put_new(self._marker, self._identities.recorded(root, secrets.token_hex(16)).encode())
             root_id = self._root_id()
         self._identities.establish(root, root_id)
 

@@ -18,11 +18,13 @@ from reaper.table_directories import TableDirectories
 from tests.workspace.objects.raw_s3 import RawS3
 from tests.workspace.objects.servers import BUCKET, Server, over_files, read_only
 from tests.workspace.objects.storages import Objects, give_credentials
+from tests.workspace.remembered_root_ids import RememberedRootIds
 from workspace.file_locations import FileSessionLocations
 from workspace.object_locations import LISTING_SECONDS, ObjectSessionLocations
 from workspace.object_store import ATTEMPTS, ObjectStore, ObjectStoreError
 from workspace.record_files import FileSessionRecords
 from workspace.records import SessionRecord, SessionUuid, TableUuid
+from workspace.roots import RootUnavailableError
 from workspace.sessions import end_session
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
@@ -70,6 +72,37 @@ class StoreWithABadNetwork(ObjectStore):
         if self._is_lost:
             raise urllib3.exceptions.ProtocolError("the connection was closed")
         return answer
+
+
+class StoreWithoutConditionalWrites(ObjectStore):
+    """Its server takes every write; something happens after each look."""
+
+    def __init__(self, storage: Objects, after_look: Callable[[], Any]) -> None:
+        super().__init__(storage.address)
+        self._after_look = after_look
+
+    def get(self, key: str) -> bytes | None:
+        found = super().get(key)
+        self._after_look()
+        return found
+
+    def put_new(self, key: str, content: bytes) -> bool:
+        self.put(key, content)
+        return True
+
+
+class RootIdsOfOneReplica(RememberedRootIds):
+    """Those that all replicas share, as one of them sees them; something happens around each recording."""
+
+    def __init__(self, shared: RememberedRootIds, before: Callable[[], Any], after: Callable[[], Any]) -> None:
+        super().__init__(shared.ids, records=shared.records)
+        self._before, self._after = before, after
+
+    def record(self, root: str, root_id: str) -> str:
+        self._before()
+        recorded = super().record(root, root_id)
+        self._after()
+        return recorded
 
 
 class InTheMiddle(ObjectStore):
@@ -205,6 +238,59 @@ def test_answers_that_are_lost_change_nothing(storage: Objects, monkeypatch: pyt
     assert len(locations.trash_of(SESSION)) == 2
     purge_all(locations)
     assert set(storage.files()) == {f"{OTHER}/{TABLE}/part-0"}
+
+
+def test_two_that_start_at_once_agree_on_one_id_without_conditional_writes(storage: Objects) -> None:
+    shared = RememberedRootIds()
+    both_looked, has_looked = threading.Barrier(2), threading.local()
+    early_records, late_records, early_recorded = threading.Event(), threading.Event(), threading.Event()
+
+    def after_look_of_early() -> None:
+        if not hasattr(has_looked, "once"):
+            has_looked.once = True
+            both_looked.wait(30)
+
+    def after_look_of_late() -> None:
+        after_look_of_early()
+        assert early_records.wait(30)
+
+    def before_early_records() -> None:
+        early_records.set()
+        assert late_records.wait(30)
+
+    def before_late_records() -> None:
+        late_records.set()
+        assert early_recorded.wait(30)
+
+    def start(after_look: Callable[[], Any], before: Callable[[], Any], after: Callable[[], Any]) -> None:
+        store = StoreWithoutConditionalWrites(storage, after_look)
+        root_ids = RootIdsOfOneReplica(shared, before, after)
+        ObjectSessionLocations(storage.address, root_ids, store=store).initialise()
+
+    with ThreadPoolExecutor(2) as executor:
+        early = executor.submit(start, after_look_of_early, before_early_records, early_recorded.set)
+        late = executor.submit(start, after_look_of_late, before_late_records, lambda: None)
+        assert [early.exception(60), late.exception(60)] == [None, None]
+    assert storage.opened(shared).list() == set()
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_a_first_start_that_dies_at_any_request_can_be_done_again(storage: Objects, *, is_sent: bool) -> None:
+    for step in itertools.count(1):
+        root_ids = RememberedRootIds()
+        store = StoreOfADyingProcess(storage, step, is_sent=is_sent)
+        was_dead = False
+        try:
+            ObjectSessionLocations(storage.address, root_ids, store=store).initialise()
+        except DiedError:
+            was_dead = True
+        assert storage.opened(root_ids).list() == set()
+        storage.unmount()
+        with pytest.raises(RootUnavailableError):
+            storage.opened(root_ids)
+        if not was_dead:
+            break
+    assert step > 5
 
 
 @pytest.mark.parametrize("fault", ["killed", "paused"])

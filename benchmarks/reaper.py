@@ -140,8 +140,8 @@ def bench_steady_state(cluster: Cluster, records: int) -> None:
         f"reconcile of {records} records: one look {look_seconds * 1000:.0f} ms, one list by the API "
         f"{list_seconds * 1000:.0f} ms: ratio {look_seconds / list_seconds:.3f}",
         f"API requests in steady state, the gateway's lease and the cluster's own among them: {rates[few]:.2f}/s with "
-        f"{few} sessions, {rates[records]:.2f}/s with {records}: ratio {rates[records] / rates[few]:.2f} (aim: flat); beside "
-        f"them, every {RESYNC_SECONDS:.0f} s, a list of all: {pages(few)} and {pages(records)} requests",
+        f"{few} sessions, {rates[records]:.2f}/s with {records}: ratio {rates[records] / rates[few]:.2f} (aim: flat); "
+        f"beside them, every {RESYNC_SECONDS:.0f} s, a list of all: {pages(few)} and {pages(records)} requests",
         f"memory: {empty_bytes / 2**20:.0f} MiB with no records, {full_bytes / 2**20:.0f} MiB with {records}: "
         f"{(full_bytes - empty_bytes) / 2**20:.0f} MiB more",
         sep="\n",

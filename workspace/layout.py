@@ -6,7 +6,7 @@
     <root>/.lodge/sessions/               session records
     <root>/.lodge/leases/                 leases of gateway replicas
     <root>/.lodge/staging/                records and leases that are being written
-    <root>/.lodge/trash/                  what was set aside; nothing ever comes back from here
+    <root>/.lodge/trash/                  what was set aside, and never comes back; locations that are being made
     <root>/.lodge/roots/                  the other roots of this home (:mod:`workspace.roots`)
     <root>/.lodge/home                    the home of this root, if it is not its own
     <root>/.lodge/root                    the id of this root

@@ -62,7 +62,7 @@ class RootLocations:
     def _make_for(self, path: Path, owner: Owner) -> None:
         """Makes a location in the trash, where nobody else can see it and a crash leaves nothing, then gives it its
         name."""
-        made = Path(self.trash.new_entry(f"{path.name}.made"))
+        made = Path(self.trash.new_location(path.name))
         make_private_directory(made)
         with opened_directory(made) as descriptor:
             os.fchown(descriptor, owner.uid, owner.gid)

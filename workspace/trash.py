@@ -9,6 +9,8 @@ Guarantees:
 1. Only entries of this trash are purged; anything else raises ValueError.
 2. No link is followed, also if the owner of what is purged exchanges directories for links at that moment.
 3. Everything may be repeated, and done by several processes at once: that something is gone already is no error.
+4. A location that is being made here goes only while it is empty, by its name, in one step: once it has got its own
+   name, no purge can reach what is in it.
 
 Not guaranteed: that a directory can be purged in which a late writer goes on making files; purging raises OSError, and
 may be tried again.
@@ -33,6 +35,8 @@ TrashEntry = NewType("TrashEntry", str)
 """The absolute path, or the URI, of something that was set aside; what follows its last slash begins with the UUID of
 the session whose thing it was."""
 
+_MADE = ".made"
+
 
 class Trash:
     """The trash of one root."""
@@ -46,6 +50,10 @@ class Trash:
     def new_entry(self, name: str) -> TrashEntry:
         """A path that nobody else has, for something of this name."""
         return TrashEntry(str(self._path / f"{name}.{secrets.token_hex(8)}"))
+
+    def new_location(self, session_uuid: str) -> TrashEntry:
+        """A path for a location that is being made, and leaves the trash when it is."""
+        return self.new_entry(f"{session_uuid}{_MADE}")
 
     def take(self, path: Path, directory: int | None, name: str) -> bool:
         """Moves something into the trash; a link is removed at once.
@@ -84,6 +92,10 @@ class Trash:
         if not self.has(entry):
             raise ValueError(f"Not an entry of the trash: {entry!r}")
         with opened_directory(self._path) as trash:
+            if _MADE in Path(entry).suffixes:
+                with suppress(FileNotFoundError):
+                    os.rmdir(Path(entry).name, dir_fd=trash)
+                return True
 
             def move_up(name: str, directory: int) -> str:
                 part = Path(self.new_entry(f"{session_of(entry)}.part")).name

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from workspace.file_locations import FileSessionLocations
+from workspace.layout import Layout
 from workspace.records import SessionUuid, TableUuid
 from workspace.roots import RootUnavailableError
-from workspace.trash import TrashEntry
+from workspace.trash import Trash, TrashEntry
 
 BAD_UUIDS = [
     "",
@@ -256,6 +257,31 @@ def test_guarantee_2_a_link_put_in_the_place_of_a_directory_while_it_is_purged_i
         if not was_interrupted:
             break
     assert step > 5
+
+
+def test_a_location_that_gets_its_name_while_it_is_purged_as_one_being_made_keeps_all_that_is_written_there(
+    root: Path, interrupted_at: Callable[..., tuple[bool, Any]]
+) -> None:
+    locations, trash = FileSessionLocations(root), Trash(Layout(root))
+    for step in itertools.count(1):
+        session_uuid = SessionUuid(str(uuid.uuid4()))
+        made, location = Path(trash.new_location(session_uuid)), locations.path(session_uuid)
+        made.mkdir()
+        (entry,) = locations.trash()
+
+        def finish(made: Path = made, location: Path = location) -> None:
+            with suppress(FileNotFoundError):
+                made.rename(location)
+                (location / "table").mkdir()
+                (location / "table" / "part-0").write_text("data")
+
+        was_interrupted, _ = interrupted_at(step, partial(purged_anyway, locations, entry), finish)
+        assert not made.exists()
+        if location.exists():
+            assert (location / "table" / "part-0").read_text() == "data"
+        if not was_interrupted:
+            break
+    assert step > 3
 
 
 def test_a_purge_gets_to_the_bottom_of_a_tree_deeper_than_any_path_or_stack(

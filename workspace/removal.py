@@ -50,7 +50,7 @@ class Removal:
         self._move_up = move_up
         self._should_stop = should_stop
         self._moved: MutableSequence[str] = []
-        self._failures: MutableSequence[OSError] = []
+        self._failure: OSError | None = None
 
     def remove(self, name: str, parent: int) -> bool:
         """Removes what bears a name in an open directory.
@@ -65,9 +65,14 @@ class Removal:
                 self._remove(self._moved.pop(), parent, 0)
         except _StoppedError:
             return False
-        if self._failures:
-            raise self._failures[0]
+        if self._failure is not None:
+            raise self._failure
         return True
+
+    def _note(self, error: OSError) -> None:
+        """Keeps the first failure only, without what it happened in: there may be as many as there are files."""
+        if self._failure is None:
+            self._failure = OSError(error.errno, error.strerror, error.filename)
 
     def _remove(self, name: str, parent: int, depth: int) -> None:
         self._look()
@@ -84,7 +89,7 @@ class Removal:
         except FileNotFoundError:
             pass
         except OSError as error:
-            self._failures.append(error)
+            self._note(error)
 
     def _empty(self, name: str, parent: int, directory: int, depth: int) -> None:
         """Removes all that is in a directory, then the directory; if others fill it meanwhile, several times."""
@@ -96,7 +101,7 @@ class Removal:
             except OSError as error:
                 if error.errno != errno.ENOTEMPTY:
                     raise
-                if self._failures:  # which is why
+                if self._failure is not None:  # which is why
                     return
         raise OSError(errno.ENOTEMPTY, "Someone goes on making files here", name)
 
@@ -142,7 +147,7 @@ class Removal:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                self._failures.append(error)
+                self._note(error)
 
     def _unlink(self, name: str, directory: int) -> None:
         try:
@@ -152,7 +157,7 @@ class Removal:
         except PermissionError:
             self._unlink_permitted(name, directory)
         except OSError as error:
-            self._failures.append(error)
+            self._note(error)
 
     def _unlink_permitted(self, name: str, directory: int) -> None:
         """Tries again after giving the directory a mode that permits it."""
@@ -162,7 +167,7 @@ class Removal:
         except FileNotFoundError:
             pass
         except OSError as error:
-            self._failures.append(error)
+            self._note(error)
 
     def _look(self) -> None:
         if self._should_stop():

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
+from weakref import WeakSet
 
 import pytest
 
@@ -27,6 +28,16 @@ _CLONE_NEWNS = 0x20000
 
 as_root = pytest.mark.needs_root
 InProcesses = Callable[[Sequence[Callable[[], Any]]], list[Any]]
+
+
+class BrokenDiskError(OSError):
+    """One that a test can count."""
+
+    alive: ClassVar[WeakSet["BrokenDiskError"]] = WeakSet()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(errno.EIO, "Input/output error", name)
+        self.alive.add(self)
 
 
 def fill(directory: Path, files: int) -> None:
@@ -164,6 +175,24 @@ def test_guarantee_3_what_cannot_be_removed_keeps_nothing_else_and_goes_when_it_
     (kept,) = (others_root / ".lodge" / "trash").glob("*/*/*")
     os.chown(kept, NOBODY, NOBODY)
     assert in_processes([lambda: as_nobody(lambda: purge_all(FileSessionLocations(others_root)))]) == [None]
+
+
+def test_of_very_many_files_that_cannot_be_removed_one_failure_is_kept(locations: FileSessionLocations) -> None:
+    fill(locations.create(SESSION) / TABLE, 1000)
+    locations.set_aside(SESSION)
+    (entry,) = locations.trash()
+    most = 0
+
+    def unlink(name: str, **_: object) -> None:
+        nonlocal most
+        most = max(most, len(BrokenDiskError.alive))
+        raise BrokenDiskError(name)
+
+    with mock.patch("os.unlink", unlink), pytest.raises(OSError, match=r"Input/output error: 'part-\d+'") as failed:
+        locations.purge(entry)
+    assert failed.value.errno == errno.EIO
+    assert most <= THREADS
+    purge_all(locations)
 
 
 @as_root

@@ -262,16 +262,16 @@ class ObjectSessionLocations:
 
     def _delete_all(self, prefix: str, should_stop: Callable[[], bool]) -> bool:
         """Deletes what is below a prefix. Returns: False if it was told to stop."""
-        failures: list[ObjectStoreError] = []
+        failure: ObjectStoreError | None = None
         for page in self._store.pages(prefix):
             if should_stop():
                 return False
             try:
                 self._store.delete([each.key for each in page])
             except ObjectStoreError as error:
-                failures.append(error)
-        if failures:
-            raise failures[0]
+                failure = failure or error
+        if failure is not None:
+            raise failure
         return True
 
     def _set_aside(self, session_uuid: SessionUuid, table_uuid: TableUuid | None) -> bool:

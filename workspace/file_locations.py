@@ -27,7 +27,7 @@ from workspace.records import SessionUuid, TableUuid
 from workspace.root_locations import RootLocations
 from workspace.roots import RootError, RootIds, Roots
 from workspace.table_copies import copy_table
-from workspace.trash import TrashEntry, session_of
+from workspace.trash import TrashEntry
 
 
 class FileSessionLocations:
@@ -154,7 +154,7 @@ class FileSessionLocations:
     def trash_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
         """What was set aside of one session, and not purged yet."""
         checked_uuid(session_uuid)
-        return [entry for entry in self.trash() if session_of(entry) == session_uuid]
+        return [entry for root in self.roots() for entry in root.trash.entries_of(session_uuid)]
 
     def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] | None = None) -> bool:
         """Removes something from the trash for good, however deep it is; may take long.

@@ -47,6 +47,12 @@ class Trash:
     def entries(self) -> Sequence[TrashEntry]:
         return [TrashEntry(str(path)) for path in sorted(self._path.iterdir())]
 
+    def entries_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
+        """Those of one session; of the others, which may be very many, no more than the names are read."""
+        with os.scandir(self._path) as entries:
+            names = sorted(entry.name for entry in entries if entry.name.startswith(f"{session_uuid}."))
+        return [TrashEntry(str(self._path / name)) for name in names]
+
     def new_entry(self, name: str) -> TrashEntry:
         """A path that nobody else has, for something of this name."""
         return TrashEntry(str(self._path / f"{name}.{secrets.token_hex(8)}"))

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import tracemalloc
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -282,6 +283,26 @@ def test_a_location_that_gets_its_name_while_it_is_purged_as_one_being_made_keep
         if not was_interrupted:
             break
     assert step > 3
+
+
+def test_the_trash_of_one_session_is_found_among_very_many_others_without_taking_them_up(
+    root: Path, locations: FileSessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid
+) -> None:
+    (locations.create(session_uuid) / table_uuid).mkdir()
+    locations.remove_table(session_uuid, table_uuid)
+    locations.set_aside(session_uuid)
+    expected = locations.trash()
+    for number in range(3000):
+        (root / ".lodge" / "trash" / f"{uuid.UUID(int=number)}.{number:016x}").mkdir()
+    tracemalloc.start()
+    try:
+        found = locations.trash_of(session_uuid)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == expected
+    assert len(expected) == 2
+    assert peak_bytes < 100_000
 
 
 def test_a_purge_gets_to_the_bottom_of_a_tree_deeper_than_any_path_or_stack(

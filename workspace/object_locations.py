@@ -311,14 +311,20 @@ class ObjectSessionLocations:
         return {SessionUuid(name) for name in there if is_uuid(name)} - {each for each, table in trash if table is None}
 
     def _relist(self, there: Set[SessionUuid]) -> None:
-        """Lists the locations of which nothing is known, or only what is too old; as many as the time allows."""
+        """Lists the locations of which nothing is known, or only what is too old; as many as the time allows.
+
+        Those come first that were never tried, then those that were tried longest ago, whether they failed or not: so
+        each has its turn, however many fail.
+        """
         begun_seconds = self._monotonic()
         with self._lock:
             known = self._listed = {each: listed for each, listed in self._listed.items() if each in there}
-            seen_seconds = {each: listed.at_seconds for each, listed in known.items() if _is_usable(listed)}
-
-        def age_seconds(session_uuid: SessionUuid) -> float:
-            return begun_seconds - seen_seconds.get(session_uuid, float("-inf"))
+            tried_seconds = {each: listed.at_seconds for each, listed in known.items()}
+            fresh = {
+                each
+                for each, listed in known.items()
+                if _is_usable(listed) and begun_seconds - listed.at_seconds < self._relist_seconds
+            }
 
         def relist(session_uuid: SessionUuid) -> None:
             now_seconds = self._monotonic()
@@ -332,10 +338,10 @@ class ObjectSessionLocations:
             with self._lock:
                 self._listed[session_uuid] = _Listed(found, now_seconds)
 
-        due = [each for each in there if age_seconds(each) >= self._relist_seconds]
+        due = sorted(there - fresh, key=lambda each: tried_seconds.get(each, float("-inf")))
         if due:
             with ThreadPoolExecutor(_LISTINGS, thread_name_prefix="listings") as executor:
-                for _ in executor.map(relist, sorted(due, key=age_seconds, reverse=True)):
+                for _ in executor.map(relist, due):
                     pass
 
     def _inside(self, session_uuid: SessionUuid) -> Inside | None:

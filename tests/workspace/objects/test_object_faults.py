@@ -574,16 +574,16 @@ def test_what_is_inside_of_a_location_is_asked_for_once_in_a_while(storage: Obje
 class StoreWithManyLocations(ObjectStore):
     """One table in each; listing one of them does what it is told."""
 
-    def __init__(self, storage: Objects, listing: Callable[[], None]) -> None:
+    def __init__(self, storage: Objects, listing: Callable[[str], None], count: int = 100) -> None:
         super().__init__(storage.address)
-        self.sessions = [f"00000000-0000-4000-8000-{number:012}" for number in range(100)]
+        self.sessions = [f"00000000-0000-4000-8000-{number:012}" for number in range(count)]
         self._listing = listing
         self._prefix = f"{storage.prefix}/"
 
     def names(self, prefix: str) -> Iterator[str]:
         below = prefix.removeprefix(self._prefix)
         if below in {f"{session}/" for session in self.sessions}:
-            self._listing()
+            self._listing(below.removesuffix("/"))
             yield f"{TABLE}/"
         elif not below:
             yield from (f"{session}/" for session in self.sessions)
@@ -591,7 +591,7 @@ class StoreWithManyLocations(ObjectStore):
 
 def test_many_locations_are_listed_at_once(storage: Objects) -> None:
     others = threading.Barrier(4)
-    store = StoreWithManyLocations(storage, lambda: others.wait(30) and None)
+    store = StoreWithManyLocations(storage, lambda _: others.wait(30) and None)
     locations = ObjectSessionLocations(storage.address, store=store)
     locations.initialise()
     (root,) = locations.roots()
@@ -601,7 +601,7 @@ def test_many_locations_are_listed_at_once(storage: Objects) -> None:
 def test_of_more_locations_than_there_is_time_for_the_others_are_listed_next(storage: Objects) -> None:
     lock, seconds = threading.Lock(), [0.0]
 
-    def listing() -> None:
+    def listing(_: str) -> None:
         with lock:
             seconds[0] += LISTING_SECONDS / 40
 
@@ -623,7 +623,7 @@ def test_of_more_locations_than_there_is_time_for_the_others_are_listed_next(sto
 def test_a_location_that_cannot_be_listed_keeps_no_other_from_it_and_is_tried_again(storage: Objects) -> None:
     failures = iter([True])
 
-    def listing() -> None:
+    def listing(_: str) -> None:
         if next(failures, False):
             raise ObjectStoreError("the server is busy")
 
@@ -635,6 +635,34 @@ def test_a_location_that_cannot_be_listed_keeps_no_other_from_it_and_is_tried_ag
     assert [str(known.error) for known in found.values() if known.error] == ["the server is busy"]
     (root,) = locations.roots()
     assert all(root.inside(SessionUuid(each)).tables == {TABLE} for each in store.sessions)
+
+
+def test_locations_that_cannot_be_listed_and_take_all_the_time_leave_the_others_their_turn(storage: Objects) -> None:
+    lock, seconds = threading.Lock(), [0.0]
+    bad: set[str] = set()
+
+    def listing(session: str) -> None:
+        if session in bad:
+            with lock:
+                seconds[0] += LISTING_SECONDS / 40
+            raise ObjectStoreError("the server is busy")
+
+    store = StoreWithManyLocations(storage, listing, 300)
+    bad |= set(store.sessions[20:])
+    locations = ObjectSessionLocations(storage.address, store=store, monotonic=lambda: seconds[0], relist_seconds=1e6)
+    locations.initialise()
+
+    def listed() -> set[str]:
+        (root,) = locations.roots()
+        inside = {each: root.inside for each in store.sessions if each not in bad}
+        return {each for each, look in inside.items() if look(SessionUuid(each)).tables == {TABLE}}
+
+    for _ in range(8):
+        found = listed()
+    assert found == set(store.sessions[:20])
+    bad.clear()
+    listed()
+    assert listed() == set(store.sessions)
 
 
 def test_the_store_error_is_an_os_error_with_the_servers_code(storage: Objects) -> None:

@@ -1,28 +1,33 @@
-"""A gateway whose default temporary workspace is in an object store, before a Spark that reads and writes there."""
+"""`lodge serve` and `lodge reap` with sessions in an object store and their records on Kubernetes; a Spark that reads and
+writes there."""
 
-import asyncio
 import os
-import threading
+import socket
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pyspark.sql.connect.session import SparkSession
 
-from gateway.config import GatewayConfig
-from gateway.server import Gateway
+from tests.cluster.cluster import Cluster
+from tests.cluster.ports import free_port
+from tests.cluster.processes import Process
 from tests.cluster.s3 import S3Server
 from tests.gateway.objects import s3a
+from tests.left_out import leave_out
+from tests.reaper.kubernetes.conftest import CRD
 from tests.workspace.objects.raw_s3 import RawS3
 from tests.workspace.objects.storages import Objects, give_credentials
-from workspace.file_locations import FileSessionLocations
-from workspace.lease_files import FileLeases
+from workspace.kubernetes.connection import connect as connect_to_kubernetes
+from workspace.kubernetes.root_ids import KubernetesRootIds
+from workspace.kubernetes.session_records import KubernetesSessionRecords
 from workspace.object_locations import ObjectSessionLocations
-from workspace.record_files import FileSessionRecords
-from workspace.workspaces import Workspaces
+
+LEASE_SECONDS, GRACE_SECONDS = 5, 5
 
 
 @dataclass
@@ -34,14 +39,16 @@ class InAnObjectStore:
         storage: The default temporary workspace, as those see it who are not Lodge.
         locations: The session locations.
         records: The session records.
-        files: The workspace ``dfs``, which is a directory.
+        gateway: Its process; whoever kills it must start it again.
+        reaper: Its process.
     """
 
     address: str
     storage: Objects
     locations: ObjectSessionLocations
-    records: FileSessionRecords
-    files: Path
+    records: KubernetesSessionRecords
+    gateway: Process
+    reaper: Process
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +66,12 @@ def spark_on_s3(
     s3_environment: None,
     spark_process_in: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
+    pytestconfig: pytest.Config,
 ) -> str:
     try:
         jars = s3a.jars()
     except s3a.MissingMavenError as missing:
-        pytest.skip(str(missing))
+        leave_out(pytestconfig, str(missing))
     more = s3a.settings(jars, s3_server.endpoint)
     address: str = spark_process_in(tmp_path_factory.mktemp("spark"), more=more).address
     return address
@@ -71,48 +79,53 @@ def spark_on_s3(
 
 @pytest.fixture(scope="module")
 def in_object_store(
-    s3_server: S3Server, spark_on_s3: str, tmp_path_factory: pytest.TempPathFactory
+    cluster: Cluster, s3_server: S3Server, spark_on_s3: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[InAnObjectStore]:
-    storage = Objects(RawS3(s3_server.endpoint, s3_server.access_key, s3_server.secret_key), s3_server.bucket())
-    directory = tmp_path_factory.mktemp("gateway")
-    files = directory / "dfs"
-    files.mkdir()
-    home = FileSessionLocations(directory / "records")
-    home.initialise()
-    records, leases, locations = FileSessionRecords(home.home), FileLeases(home.home), storage.opened()
-    uris = {"dfs": files.as_uri(), "dfs.tmp": storage.address.uri}
-    config = GatewayConfig(
-        listen="127.0.0.1:0",
-        backends=(spark_on_s3,),
-        workspaces=Workspaces.from_uris(uris, "dfs.tmp", ["dfs"]),
-        session_idle_timeout_seconds=600,
-        lease_duration_seconds=30,
-        backends_end_with_gateway=False,
-    )
-    with running(Gateway(config, records, leases, locations)) as address:
-        yield InAnObjectStore(f"sc://{address}", storage, locations, records, files)
-
-
-@contextmanager
-def running(gateway: Gateway) -> Iterator[str]:
-    """Runs a gateway in a thread of its own. Yields: where it listens."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-
-    def finished(work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, loop).result(60)
-
+    cluster.apply(list(yaml.safe_load_all(CRD.read_text())))
+    namespace = cluster.namespace("objects")
+    connection = connect_to_kubernetes(cluster.kubeconfig, namespace, "lodge")
+    bucket = s3_server.bucket()
+    storage = Objects(RawS3(s3_server.endpoint, s3_server.access_key, s3_server.secret_key), bucket)
+    directory = tmp_path_factory.mktemp("lodge")
+    (directory / "dfs").mkdir()
+    port = free_port()
+    options = {
+        "workspace": f"dfs={(directory / 'dfs').as_uri()}",
+        "writable-workspace": "dfs",
+        "records": "kubernetes",
+        "kubeconfig": cluster.kubeconfig,
+        "namespace": namespace,
+        "lease-duration": f"{LEASE_SECONDS}s",
+        "grace-period": f"{GRACE_SECONDS}s",
+    }
+    common = [f"--workspace=dfs.tmp={storage.address.uri}", *(f"--{key}={value}" for key, value in options.items())]
+    lodge = [sys.executable, "-m", "lodge"]
+    serve = [*lodge, "serve", *common, f"--listen=127.0.0.1:{port}", f"--backend={spark_on_s3}", "--no-reaper"]
+    gateway = Process(serve, directory / "gateway.log", is_ready=lambda: _listens(port))
+    reaper = Process([*lodge, "reap", *common], directory / "reaper.log")
     try:
-        address = finished(gateway.start())
-        try:
-            yield address
-        finally:
-            finished(gateway.stop(5))
+        gateway.start()
+        reaper.start()
+        yield InAnObjectStore(
+            f"sc://127.0.0.1:{port}",
+            storage,
+            storage.opened(KubernetesRootIds(connection)),
+            KubernetesSessionRecords(connection),
+            gateway,
+            reaper,
+        )
     finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+        gateway.kill()
+        reaper.kill()
+        for stored in KubernetesSessionRecords(connection).list():
+            KubernetesSessionRecords(connection).delete(stored.record.name, stored.version)
+        cluster.delete_namespace(namespace)
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
 
 
 @pytest.fixture

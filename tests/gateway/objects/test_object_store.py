@@ -94,6 +94,22 @@ def test_the_end_of_a_session_leaves_nothing_of_it(connect: Any, in_object_store
     assert session_uuid not in {stored.record.session_uuid for stored in in_object_store.records.list()}
 
 
+def test_what_a_killed_gateway_leaves_is_removed_and_nothing_else(
+    connect: Any, in_object_store: Any, wait_until: Any
+) -> None:
+    connect().sql(f"create temporary table t as {ROWS}").collect()
+    lost = in_object_store.locations.list()
+    with in_object_store.gateway.stopped():
+        pass
+    kept = connect()
+    kept.sql(f"create temporary table t as {ROWS}").collect()
+    wait_until(lambda: not in_object_store.locations.list() & lost, "the reaper removes the lost locations", 120)
+    wait_until(lambda: not in_object_store.locations.trash(), "all their objects are gone", 60)
+    assert not any(in_object_store.storage.keys(session_uuid) for session_uuid in lost)
+    assert kept.table("t").count() == 100
+    assert "session_location_deleted" in in_object_store.reaper.log.read_text()
+
+
 def test_only_temporary_tables_are_made_and_read_there(spark: SparkSession) -> None:
     for statement in ("create table dfs.tmp.t as select 1", "create table dfs.t as select 1"):
         with pytest.raises(PySparkException, match="object store"):

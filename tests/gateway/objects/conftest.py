@@ -1,5 +1,4 @@
-"""`lodge serve` and `lodge reap` with sessions in an object store and their records on Kubernetes; a Spark that reads and
-writes there."""
+"""`lodge serve` and `lodge reap` on an object store with records on Kubernetes, and a Spark that reads and writes there."""
 
 import os
 import socket
@@ -88,10 +87,9 @@ def in_object_store(
     storage = Objects(RawS3(s3_server.endpoint, s3_server.access_key, s3_server.secret_key), bucket)
     directory = tmp_path_factory.mktemp("lodge")
     (directory / "dfs").mkdir()
-    port = free_port()
+    port, probes = free_port(), free_port()
     options = {
         "workspace": f"dfs={(directory / 'dfs').as_uri()}",
-        "writable-workspace": "dfs",
         "records": "kubernetes",
         "kubeconfig": cluster.kubeconfig,
         "namespace": namespace,
@@ -101,8 +99,9 @@ def in_object_store(
     common = [f"--workspace=dfs.tmp={storage.address.uri}", *(f"--{key}={value}" for key, value in options.items())]
     lodge = [sys.executable, "-m", "lodge"]
     serve = [*lodge, "serve", *common, f"--listen=127.0.0.1:{port}", f"--backend={spark_on_s3}", "--no-reaper"]
-    gateway = Process(serve, directory / "gateway.log", is_ready=lambda: _listens(port))
-    reaper = Process([*lodge, "reap", *common], directory / "reaper.log")
+    reap = [*lodge, "reap", *common, f"--metrics-listen=127.0.0.1:{probes}"]
+    gateway = Process([*serve, "--writable-workspace=dfs"], directory / "gateway.log", is_ready=lambda: _listens(port))
+    reaper = Process(reap, directory / "reaper.log", is_ready=lambda: _listens(probes))
     try:
         gateway.start()
         reaper.start()

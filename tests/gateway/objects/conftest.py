@@ -1,4 +1,4 @@
-"""`lodge serve` and `lodge reap` on an object store with records on Kubernetes, and a Spark that reads and writes there."""
+"""`lodge serve` and `lodge reap` on an object store with records on Kubernetes, and a Spark that works there."""
 
 import os
 import socket

@@ -225,7 +225,7 @@ def test_a_list_that_grew_too_old_between_two_pages_is_read_anew(tmp_path: Path,
 def test_a_list_of_many_pages_is_what_there_was_at_one_time(
     records: SessionRecords, connection: Connection, a_record: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workspace.kubernetes.server._PAGE_OBJECTS", 4)
+    monkeypatch.setattr("workspace.kubernetes.server.PAGE_OBJECTS", 4)
     made = {records.create(a_record(client_session_id=ClientSessionId(str(number)))) for number in range(10)}
     asked_at = _times_of_requests(connection)
     assert set(KubernetesSessionRecords(connection).list()) == made

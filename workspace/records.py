@@ -81,7 +81,7 @@ class PendingWrite:
     """A change of a table that is under way for one statement.
 
     Attributes:
-        directory: Where the backend writes, in the session location; of a drop, the table's own.
+        directory: Where the backend writes, in the session location; of a drop, one that is never made.
         operation_id: The statement's operation.
         replica: Who follows the write to its end; if that replica is lost, another may take over, or it is undone.
         schema: Of the table, as Spark's JSON: what a replica that takes over needs to make it visible.

@@ -233,8 +233,9 @@ class TemporaryTables:
             schema = schema_json(await execution.backend.schema(session_table(table.name)))
         except BackendError:  # a table that can be read no more must still be dropped
             schema = ""
+        directory = self._writes.new_directory()
         write = PendingWrite(
-            table.uuid, execution.operation.id, self._replica, schema, WriteKind.DROP, is_published=True
+            directory, execution.operation.id, self._replica, schema, WriteKind.DROP, is_published=True
         )
         answer = await self._writes.dropped(execution, table, write, lambda record: dropping(record, table, write))
         log.info("temporary_table_dropped", table=table.name, table_uuid=table.uuid)

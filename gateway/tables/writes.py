@@ -251,7 +251,7 @@ class TableWrites:
         It may be done by several replicas, and again. Whoever touched the view looks afterwards whether it is still
         what the record says, whatever became of the write.
 
-        Returns: The answer; None if another completed or undid the write.
+        Returns: The answer; None if the table was dropped meanwhile, or another undid the write.
         Raises: LodgeError.
         """
         session = execution.session
@@ -262,7 +262,7 @@ class TableWrites:
                 found = same_table(record, table)
                 own = None if found is None else pending(found, write)
                 if own is None and not touched:
-                    return None
+                    return answer_of(record, write.operation_id)
                 self._sessions.require_lease(session)
                 await self._agree(execution, record, table, own or write)
                 touched = True

@@ -141,6 +141,17 @@ async def test_after_a_lapse_a_session_is_not_acted_on_until_it_is_joined_anew(r
     assert stored.record.holders == {OWN}
 
 
+async def test_after_a_lapse_a_later_session_of_the_same_name_is_not_joined(replica: Replica) -> None:
+    session = await replica.sessions.open(a_key())
+    [judged] = replica.records.list()
+    await replica.lapse()
+    end_session(replica.records, replica.locations, judged)
+    later = replace(judged.record, session_uuid=SessionUuid(str(uuid.uuid4())), holders=frozenset({ReplicaId("r2")}))
+    stored = replica.records.create(later)
+    await settled(replica, lambda: replica.sessions.held(session.key) is None, "the session is given up")
+    assert replica.records.read(later.name) == stored
+
+
 async def test_a_lapse_while_the_lease_is_renewed_is_noticed(replica: Replica, monkeypatch: Any) -> None:
     session = await replica.sessions.open(a_key())
     renew = FileLeases.renew

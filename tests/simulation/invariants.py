@@ -142,7 +142,8 @@ class Ledger:
         self._sessions: dict[SessionUuid, _Known] = {}
         self._asked: dict[RecordName, str] = {}
         self._there: dict[tuple[SessionUuid, str], None] = {}
-        self._dropped: dict[tuple[SessionUuid, str], float] = {}
+        self._dropping: Counter[tuple[RecordName, str]] = Counter()
+        self._dropped: dict[tuple[RecordName, str], float] = {}
 
     def look_at(self, api: ApiServer, storage: Storage, views_of: "ViewsOf") -> None:
         """Says where everything is."""
@@ -238,7 +239,8 @@ class Ledger:
             return
         session_uuid = found.spec.session_uuid
         key = session_uuid, statement.table
-        if self._dropped.get(key, float("-inf")) >= statement.begun_seconds:
+        named = statement.record, statement.table
+        if self._dropping[named] or self._dropped.get(named, float("-inf")) >= statement.begun_seconds:
             return  # by another thread of the client, before or after
         if answer_of(found.spec, statement.operation_id) is not None:
             self._there[key] = None
@@ -248,15 +250,15 @@ class Ledger:
 
     def being_dropped(self, statement: "Statement") -> None:
         """A client asks for a table to be dropped."""
+        self._dropping[statement.record, statement.table] += 1
         if statement.session_uuid is not None:
-            key = statement.session_uuid, statement.table
-            self._there.pop(key, None)
-            self._dropped[key] = float("inf")
+            self._there.pop((statement.session_uuid, statement.table), None)
 
     def no_more_dropped(self, statement: "Statement") -> None:
         """A client was told what came of it."""
-        if statement.session_uuid is not None:
-            self._dropped[statement.session_uuid, statement.table] = self._schedule.now
+        named = statement.record, statement.table
+        self._dropping[named] -= 1
+        self._dropped[named] = self._schedule.now
 
     def left_over(self) -> Sequence[tuple[int, str]]:
         """What must not be there once faults have stopped for long enough, with the number of the invariant."""

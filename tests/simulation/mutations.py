@@ -23,11 +23,10 @@ from reaper.decisions import Look
 from reaper.removals import Removals
 from tests.simulation.records import ModelSessionRecords
 from workspace.leases import LeaseObserver
-from workspace.records import Phase, RecordNotFoundError, SessionRecord, StoredRecord, TableState, Version
+from workspace.records import Phase, SessionRecord, StoredRecord, TableState, Version
 from workspace.sessions import (
     EndedSession,
     EndingSession,
-    SessionEndingError,
     begin_end,
     complete_end,
     ended,
@@ -212,19 +211,6 @@ def _doubted_is_gone() -> AbstractContextManager[None]:
     return _instead((Look, "__post_init__", post_init))
 
 
-def _rejoined_by_name() -> AbstractContextManager[None]:
-    async def rejoin(self: Any, session: Any) -> None:
-        try:
-            stored = await self._storage.update(session.record_name, self._joined, must_write=True)
-        except (RecordNotFoundError, SessionEndingError):
-            self._drop(session)
-        else:
-            if stored.record.session_uuid != session.uuid:
-                self._drop(session)
-
-    return _instead((Sessions, "_rejoin", rejoin))
-
-
 def _view_not_made() -> AbstractContextManager[None]:
     async def agree(self: Any, execution: Any, record: Any, table: Any, write: Any) -> None:
         """Leaves the view as it is."""
@@ -253,7 +239,6 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation("a gateway does not check its lease", _unfenced, frozenset({1, 6})),
     Mutation("a lapse of the lease goes unnoticed", _lapse_unnoticed, frozenset({1, 2})),
     Mutation("a session is joined anew without a write", _rejoined_without_writing, frozenset({1})),
-    Mutation("a session is joined anew by its name alone", _rejoined_by_name, frozenset({2})),
     Mutation("a session is opened while it is left", _never_locked, frozenset({1, 2})),
     Mutation("an idle session is ended although others hold it", _idle_for_all, frozenset({1})),
     Mutation(

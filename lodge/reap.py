@@ -21,7 +21,7 @@ from reaper.mass_expiry import MassExpiryRule
 from reaper.metrics import Gauges, Metrics
 from reaper.operator import Operator, Pace
 from reaper.reaper import Reaper, Surroundings
-from workspace.roots import HomeMovedError
+from workspace.root_identities import HomeMovedError
 from workspace.workspaces import Workspaces
 
 _SHORTEST_PERIOD_SECONDS = 0.2

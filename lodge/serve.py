@@ -23,7 +23,7 @@ from lodge.reaper_process import reaper_process
 from lodge.settings import ServeSettings
 from lodge.stores import opened_stores
 from workspace.records import Principal
-from workspace.roots import RootError
+from workspace.root_identities import RootError
 from workspace.workspaces import Workspaces
 
 _STOP_SECONDS = 10

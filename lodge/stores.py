@@ -12,7 +12,8 @@ from workspace.leases import Leases
 from workspace.locations import SessionLocations
 from workspace.record_files import FileSessionRecords
 from workspace.records import RecordsUnavailableError, SessionRecords
-from workspace.roots import RootError, home_of
+from workspace.root_identities import RootError
+from workspace.roots import home_of
 from workspace.workspaces import Workspace, Workspaces
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from lodge.errors import SettingError
 from lodge.settings import ReapSettings, ServeSettings
 from workspace.file_locations import FileSessionLocations
 from workspace.locations import SessionLocations
-from workspace.roots import RootIds, home_of
+from workspace.root_identities import RootIds
+from workspace.roots import home_of
 from workspace.workspaces import Workspace, Workspaces, WorkspaceSettingError
 
 _ROOT_MODE = 0o700

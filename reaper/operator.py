@@ -22,7 +22,7 @@ import structlog
 from reaper.holds import ROOT, STORAGE
 from reaper.reaper import Reaper
 from reaper.work_queue import WorkQueue
-from workspace.roots import HomeMovedError
+from workspace.root_identities import HomeMovedError
 
 LOOKING_SHARE = 0.2
 HAND_OVER_SECONDS = 5.0

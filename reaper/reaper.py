@@ -47,7 +47,7 @@ from workspace.records import (
     StoredRecord,
     TableUuid,
 )
-from workspace.roots import HomeMovedError, RootError
+from workspace.root_identities import HomeMovedError, RootError
 from workspace.sessions import EndingSession
 from workspace.trash import TrashEntry
 

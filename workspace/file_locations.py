@@ -24,8 +24,9 @@ from workspace.locations import Owner
 from workspace.names import checked_uuid
 from workspace.places import Place
 from workspace.records import SessionUuid, TableUuid
+from workspace.root_identities import RootError, RootIds
 from workspace.root_locations import RootLocations
-from workspace.roots import RootError, RootIds, Roots
+from workspace.roots import Roots
 from workspace.table_copies import copy_table
 from workspace.trash import TrashEntry
 

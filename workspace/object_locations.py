@@ -48,7 +48,7 @@ from workspace.object_addresses import ObjectAddress
 from workspace.object_store import ObjectStore, ObjectStoreError
 from workspace.places import Place
 from workspace.records import SessionUuid, TableUuid
-from workspace.roots import RootError, RootIdentities, RootIds
+from workspace.root_identities import RootError, RootIdentities, RootIds
 from workspace.trash import TrashEntry
 
 RELIST_SECONDS = 300.0

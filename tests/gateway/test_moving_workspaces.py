@@ -14,7 +14,8 @@ from workspace.file_locations import FileSessionLocations
 from workspace.lease_files import FileLeases
 from workspace.record_files import FileSessionRecords
 from workspace.records import ReplicaId
-from workspace.roots import HomeMovedError, RootTakenError, home_of
+from workspace.root_identities import HomeMovedError, RootTakenError
+from workspace.roots import home_of
 from workspace.workspaces import Workspaces
 
 LEASE_SECONDS = 0.9

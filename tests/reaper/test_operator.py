@@ -14,7 +14,7 @@ import reaper.operator
 from reaper.operator import Operator, Pace
 from reaper.reaper import Surroundings
 from workspace.records import Phase, SessionUuid
-from workspace.roots import HomeMovedError, RootUnavailableError
+from workspace.root_identities import HomeMovedError, RootUnavailableError
 
 ORPHAN = SessionUuid("00000000-0000-4000-8000-000000000001")
 OTHER = SessionUuid("00000000-0000-4000-8000-000000000002")

@@ -27,7 +27,7 @@ from workspace.records import (
     TableState,
     TableUuid,
 )
-from workspace.roots import RootUnavailableError
+from workspace.root_identities import RootUnavailableError
 from workspace.sessions import update, with_table
 
 LEASE_SECONDS, GRACE_SECONDS = 10, 5

@@ -15,7 +15,7 @@ import pytest
 from workspace.file_locations import FileSessionLocations
 from workspace.layout import Layout
 from workspace.records import SessionUuid, TableUuid
-from workspace.roots import RootUnavailableError
+from workspace.root_identities import RootUnavailableError
 from workspace.trash import Trash, TrashEntry
 
 BAD_UUIDS = [

@@ -22,7 +22,7 @@ from workspace.locations import SessionLocations
 from workspace.places import file_system_of
 from workspace.record_files import FileSessionRecords
 from workspace.records import SessionRecord, SessionUuid, TableUuid
-from workspace.roots import RootError, RootIds, RootTakenError, RootUnavailableError
+from workspace.root_identities import RootError, RootIds, RootTakenError, RootUnavailableError
 from workspace.sessions import end_session
 from workspace.trash import TrashEntry, is_whole_location, location_of, session_of
 

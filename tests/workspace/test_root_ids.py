@@ -15,7 +15,8 @@ from tests.workspace.remembered_root_ids import RememberedRootIds
 from workspace.file_locations import FileSessionLocations
 from workspace.record_files import FileSessionRecords
 from workspace.records import SessionRecord, SessionUuid, TableUuid
-from workspace.roots import RootUnavailableError, home_of
+from workspace.root_identities import RootUnavailableError
+from workspace.roots import home_of
 from workspace.sessions import end_session
 
 _CLONE_NEWNS = 0x20000

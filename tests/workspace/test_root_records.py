@@ -13,7 +13,8 @@ from workspace.file_locations import FileSessionLocations
 from workspace.lease_files import FileLeases
 from workspace.record_files import FileSessionRecords
 from workspace.records import ReplicaId, SessionRecord, SessionUuid
-from workspace.roots import RootTakenError, home_of
+from workspace.root_identities import RootTakenError
+from workspace.roots import home_of
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 

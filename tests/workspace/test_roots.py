@@ -15,14 +15,8 @@ from workspace.file_locations import FileSessionLocations
 from workspace.lease_files import FileLeases
 from workspace.record_files import FileSessionRecords
 from workspace.records import ReplicaId, SessionRecord, SessionUuid, TableUuid
-from workspace.roots import (
-    HomeMovedError,
-    RootError,
-    Roots,
-    RootTakenError,
-    RootUnavailableError,
-    home_of,
-)
+from workspace.root_identities import HomeMovedError, RootError, RootTakenError, RootUnavailableError
+from workspace.roots import Roots, home_of
 from workspace.sessions import end_session, log_ended
 from workspace.trash import is_whole_location, location_of
 

@@ -30,7 +30,7 @@ _RECORDS = "records"
 
 
 class KubernetesRootIds:
-    """Implements :class:`workspace.roots.RootIds`; safe to share between threads.
+    """Implements :class:`workspace.root_identities.RootIds`; safe to share between threads.
 
     Args:
         connection: Where the ConfigMap is, or will be.

@@ -15,7 +15,8 @@ from workspace.locations import SessionLocations
 from workspace.object_addresses import ObjectAddress
 from workspace.object_locations import ObjectSessionLocations
 from workspace.object_store import ObjectStore
-from workspace.roots import RootIds, home_of
+from workspace.root_identities import RootIds
+from workspace.roots import home_of
 
 
 class Storage(Protocol):

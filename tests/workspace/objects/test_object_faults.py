@@ -24,7 +24,7 @@ from workspace.object_locations import LISTING_SECONDS, ObjectSessionLocations
 from workspace.object_store import ATTEMPTS, ObjectStore, ObjectStoreError
 from workspace.record_files import FileSessionRecords
 from workspace.records import SessionRecord, SessionUuid, TableUuid
-from workspace.roots import RootUnavailableError
+from workspace.root_identities import RootUnavailableError
 from workspace.sessions import end_session
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")

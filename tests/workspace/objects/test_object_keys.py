@@ -11,7 +11,7 @@ from tests.workspace.objects.storages import Objects, give_credentials
 from workspace.locations import Owner, OwnerError
 from workspace.object_store import ObjectStore
 from workspace.records import SessionUuid, TableUuid
-from workspace.roots import RootError
+from workspace.root_identities import RootError
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 OTHER = SessionUuid("00000000-0000-4000-8000-000000000002")

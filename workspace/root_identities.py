@@ -2,7 +2,7 @@
 
 Why it exists: a file system that is not mounted looks like an empty directory, and so does an empty bucket. And what no
 record names is an orphan: who asks other records than those of the sessions in a root would take all of them for
-orphans. So each root has a random id, and says whose records name what lives in it. Here is what they are compared with,
+orphans. So each root has a random id, and says whose records name what lives in it. They are judged here,
 for roots in file systems (:mod:`workspace.roots`) and in object stores (:mod:`workspace.object_locations`) alike. Where
 session records are not on the roots' own storage, nor are the ids (:class:`RootIds`).
 """

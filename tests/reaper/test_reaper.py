@@ -3,7 +3,6 @@
 Leases last ten seconds, the grace period five; see ``World``.
 """
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -15,6 +14,7 @@ from unittest import mock
 import pytest
 import structlog
 
+from tests.forked import forked
 from workspace.records import Phase, RecordsUnavailableError, ReplicaId, SessionUuid
 from workspace.sessions import ended, joined, left, update
 
@@ -370,7 +370,7 @@ def killed_at(step: int, task: Callable[[], Any]) -> bool:
         with mock.patch.multiple("os", **{name: counting(getattr(os, name)) for name in STEPS}):
             task()
 
-    process = multiprocessing.get_context("fork").Process(target=child)
+    process = forked(child)
     process.start()
     process.join(DEADLINE_SECONDS)
     assert process.exitcode in {0, -signal.SIGKILL}

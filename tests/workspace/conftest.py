@@ -4,7 +4,6 @@ A second implementation of a protocol joins its contract suite by a folder whose
 ``open_leases`` and ``outage`` of its own, and which imports the suite's tests (:mod:`tests.workspace.kubernetes`).
 """
 
-import gc
 import multiprocessing
 import os
 import signal
@@ -18,6 +17,7 @@ from unittest import mock
 
 import pytest
 
+from tests.forked import forked
 from workspace.file_locations import FileSessionLocations
 from workspace.lease_files import FileLeases
 from workspace.leases import Leases
@@ -130,16 +130,6 @@ def _moved_away(directory: Path) -> Iterator[None]:
         away.rename(directory)
 
 
-def _forked(target: Callable[..., None], *args: Any) -> Any:
-    """A process that goes on from here. It collects no garbage: that of others may wait for threads that it lacks."""
-
-    def run() -> None:
-        gc.disable()
-        target(*args)
-
-    return multiprocessing.get_context("fork").Process(target=run, daemon=True)
-
-
 def _in_processes(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(len(tasks))
@@ -153,7 +143,7 @@ def _in_processes(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
         connection.send(result)
 
     pipes = [context.Pipe(duplex=False) for _ in tasks]
-    processes = [_forked(child, task, pipe[1]) for task, pipe in zip(tasks, pipes, strict=True)]
+    processes = [forked(child, task, pipe[1]) for task, pipe in zip(tasks, pipes, strict=True)]
     for process in processes:
         process.start()
     try:
@@ -174,7 +164,7 @@ def _killed_at(step: int, task: Callable[[], Any]) -> bool:
         with _counted(CHANGING_STEPS, step, lambda: os.kill(os.getpid(), signal.SIGKILL)):
             task()
 
-    process = _forked(child)
+    process = forked(child)
     process.start()
     try:
         process.join(DEADLINE_SECONDS)

@@ -14,6 +14,7 @@ from unittest import mock
 
 import pytest
 
+from tests.forked import forked
 from workspace.file_locations import FileSessionLocations
 from workspace.locations import Owner, OwnerError
 from workspace.records import SessionUuid, TableUuid
@@ -260,7 +261,7 @@ def test_an_owner_who_exchanges_directories_for_links_all_the_time_reaches_nothi
         all_owned_by(OTHER, location)
         with held_open(location) as descriptors:
             ready = context.Event()
-            process = context.Process(target=exchanging_as_another_user, args=(descriptors, outside, ready))
+            process = forked(exchanging_as_another_user, descriptors, outside, ready)
             process.start()
             assert ready.wait(10)
             for _ in range(3):

@@ -4,7 +4,6 @@ Guarantees are those of workspace.version_directory ("directory") and workspace.
 """
 
 import itertools
-import multiprocessing
 import random
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.forked import forked
 from workspace.file_locations import FileSessionLocations
 from workspace.record_files import FileSessionRecords
 from workspace.records import (
@@ -148,9 +148,9 @@ def test_directory_guarantee_4_no_confirmed_change_is_lost_when_processes_are_ki
                 update(records, name, lambda r: replace(r, created_at=str(int(r.created_at) + 1)))
                 file.write(b"+")
 
-    context, kills = multiprocessing.get_context("fork"), 0
+    kills = 0
     for _ in range(8):
-        workers = [context.Process(target=increment_for_ever) for _ in range(3)]
+        workers = [forked(increment_for_ever) for _ in range(3)]
         for worker in workers:
             worker.start()
         time.sleep(chance.uniform(0.01, 0.08))  # any length will do

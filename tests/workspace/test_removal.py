@@ -2,7 +2,6 @@
 
 import ctypes
 import errno
-import multiprocessing
 import os
 import subprocess
 import threading
@@ -17,6 +16,7 @@ from weakref import WeakSet
 
 import pytest
 
+from tests.forked import forked
 from workspace.file_locations import FileSessionLocations
 from workspace.records import SessionUuid, TableUuid
 from workspace.removal import DEEPEST, FILES_BETWEEN_LOOKS, THREADS
@@ -269,7 +269,7 @@ def test_guarantee_5_a_purge_stops_soon_when_told_and_another_one_does_the_rest(
 def test_a_purge_that_is_killed_in_the_middle_is_finished_by_the_next(
     locations: FileSessionLocations, wait_until: Callable[..., None]
 ) -> None:
-    files, context = 20_000, multiprocessing.get_context("fork")
+    files = 20_000
     rounds = 0
 
     def is_begun(before: int, process: Any) -> bool:
@@ -281,7 +281,7 @@ def test_a_purge_that_is_killed_in_the_middle_is_finished_by_the_next(
     (entry,) = locations.trash()
     while True:
         before = count(locations)
-        process = context.Process(target=locations.purge, args=(entry,))
+        process = forked(locations.purge, entry)
         process.start()
         wait_until(partial(is_begun, before, process), "files are removed")
         process.kill()

@@ -37,7 +37,7 @@ def assert_empty(root: Path) -> None:
     found = sorted(str(path.relative_to(root)) for path in root.rglob("*"))
     assert found == [
         ".lodge",
-        *(f".lodge/{name}" for name in ("leases", "root", "roots", "sessions", "staging", "trash")),
+        *(f".lodge/{name}" for name in ("leases", "records", "root", "roots", "sessions", "staging", "trash")),
     ]
 
 

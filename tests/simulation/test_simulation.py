@@ -6,6 +6,9 @@ Each runs in a process of its own: a seed's history depends on the order of sets
 import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -35,26 +38,40 @@ REACHED = {
 """What the histories must have had at least ten times, or they prove little."""
 
 
+PROCESSES = 2
+"""At once; one has one processor, as all in it happens in one order."""
+
+
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.simulation.run", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=MOST_SECONDS, check=False)
 
 
+def run_parts(parts: Sequence[Sequence[str]]) -> str:
+    """What processes say that run at once."""
+    with ThreadPoolExecutor(len(parts)) as threads:
+        all_done = list(threads.map(lambda part: run(*part), parts))
+    for done in all_done:
+        assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return "".join(done.stdout for done in all_done)
+
+
 @pytest.mark.timeout(MOST_SECONDS)
 def test_the_invariants_hold_in_all_histories() -> None:
-    done = run("--seeds", str(SEEDS))
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    counts = {event: int(count) for count, event in re.findall(r"^ *(\d+) (\S+)$", done.stdout, re.MULTILINE)}
+    seeds = SEEDS // PROCESSES
+    told = run_parts([("--first", str(seeds * part), "--seeds", str(seeds)) for part in range(PROCESSES)])
+    counts: Counter[str] = Counter()
+    for count, event in re.findall(r"^ *(\d+) (\S+)$", told, re.MULTILINE):
+        counts[event] += int(count)
     seldom = {what: counts.get(event, 0) for event, what in REACHED.items() if counts.get(event, 0) < 10}
     assert not seldom, f"hardly any history had {seldom}"
 
 
 @pytest.mark.timeout(MOST_SECONDS)
 def test_the_simulation_finds_each_mistake_that_is_made_on_purpose() -> None:
-    done = run("--mutations", "--seeds", str(SEEDS))
-    found = [line for line in done.stdout.splitlines() if line.startswith("found: ")]
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    assert len(found) == len(MUTATIONS)
+    parts = [(f"--mutations={part}/{PROCESSES}", "--seeds", str(SEEDS)) for part in range(1, PROCESSES + 1)]
+    found = [line for line in run_parts(parts).splitlines() if line.startswith("found: ")]
+    assert len(set(found)) == len(MUTATIONS)
 
 
 def test_a_seed_replays_exactly_alone_and_among_others() -> None:

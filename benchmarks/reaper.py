@@ -65,7 +65,7 @@ DEAD_SHARE = 0.3
 OVERHEAD_AIM_SECONDS = 2.0
 STEADY_SECONDS = 30.0
 RESYNC_SECONDS = 300.0
-DEADLINE_SECONDS = 300.0
+DEADLINE_SECONDS = 900.0
 THREADS = 16
 
 
@@ -193,8 +193,8 @@ class Lodge:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for gateway in self._gateways:
             gateway.stop()
-        for stored in self.records.list():
-            self.records.delete(stored.record.name, stored.version)
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(lambda stored: self.records.delete(stored.record.name, stored.version), self.records.list()))
         shutil.rmtree(self._root)
 
     def gateway(self, pod: V1Pod | None) -> Gateway:

@@ -12,7 +12,9 @@ from tests.chaos.programs import Program
 from tests.cluster.ports import free_port
 
 REPOSITORY = Path(__file__).parents[2]
-ABANDONED_SECONDS = 15
+_DETACHED_SECONDS = 15
+_STREAM_SECONDS = 10  # while it waits to send, Spark notices only then that a client is gone
+ABANDONED_SECONDS = _STREAM_SECONDS + _DETACHED_SECONDS
 """So long Spark keeps the result of a statement whose client is gone; meanwhile its session is not idle."""
 
 _TASKS = 16
@@ -31,8 +33,9 @@ class Backend:
         self._port = free_port()
         self.address = f"sc://127.0.0.1:{self._port}"
         settings = {
-            "spark.connect.execute.manager.detachedTimeout": f"{ABANDONED_SECONDS}s",
+            "spark.connect.execute.manager.detachedTimeout": f"{_DETACHED_SECONDS}s",
             "spark.connect.execute.manager.maintenanceInterval": "1s",
+            "spark.connect.execute.reattachable.senderMaxStreamDuration": f"{_STREAM_SECONDS}s",
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self._port),
             "spark.driver.bindAddress": "127.0.0.1",

@@ -197,13 +197,13 @@ class Sessions:
             return None
         return None if stored.record.phase is Phase.ENDING else await self.open(key)
 
-    async def adopt(self, left: StoredRecord) -> None:
+    async def adopt(self, stored: StoredRecord) -> None:
         """Takes up a session that its replica has left, if it is still as it was then, so that it goes on until it is
         idle for too long although its client sends nothing for now.
 
         Raises: LodgeError, RecordError.
         """
-        record = left.record
+        record = stored.record
         key = SessionKey(record.principal, record.client_session_id)
         backend = self._backends.of_record(record)
         async with self._lock(record.name):
@@ -213,7 +213,7 @@ class Sessions:
             lapses = self._lapses
             with self._owing(record.name, _Owed(None, ends=False)):
                 try:
-                    await self._storage.run(self._storage.records.replace, self._joined(record), left.version)
+                    await self._storage.run(self._storage.records.replace, self._joined(record), stored.version)
                 except (RecordConflictError, RecordNotFoundError):
                     return  # somebody else was faster
             session = self._hold(key, record.session_uuid, backend, lapses)
@@ -338,12 +338,9 @@ class Sessions:
     async def _pay(self, name: RecordName, owed: _Owed) -> None:
         held = self._by_record.get(name)
         if held is None or (owed.session is not None and owed.session.uuid != held.uuid):
-            is_ended = False
-            if owed.session is not None and owed.ends:
-                is_ended = await self._end_record(owed.session, self._is_nobody_elses, "ended before")
-                if is_ended:
-                    await self._release_at_backend(owed.session)
-            if not is_ended:  # who holds it by now hears from the backend whether it is over
+            if owed.session is not None and owed.ends:  # who holds it by now hears from the backend that it is over
+                await self._end_or_leave(owed.session, "ended before")
+            else:
                 await self._leave_record(name, owed.session)
         if self._owed.get(name) is owed:
             del self._owed[name]
@@ -421,12 +418,18 @@ class Sessions:
                 return
             self._drop(session)
             with self._owing(session.record_name, _Owed(session, ends=True)):
-                while not await self._end_record(session, self._is_nobody_elses, "idle"):
-                    # Never without holders meanwhile: another replica would adopt it.
-                    with suppress(_LastHolderError):
-                        await self._leave_record(session.record_name, session, to_others=True)
-                        return
-            await self._release_at_backend(session)
+                await self._end_or_leave(session, "idle")
+
+    async def _end_or_leave(self, session: Session, reason: str) -> None:
+        """Ends a session that no other replica holds, here and at its backend, or leaves it to those that do.
+
+        Its record is never without holders meanwhile: another replica would adopt it.
+        """
+        while not await self._end_record(session, self._is_nobody_elses, reason):
+            with suppress(_LastHolderError):
+                await self._leave_record(session.record_name, session, to_others=True)
+                return
+        await self._release_at_backend(session)
 
     async def _leave(self, session: Session) -> None:
         self._drop(session)

@@ -228,7 +228,8 @@ def complete_end(records: SessionRecords, ending: EndingSession) -> EndedSession
     try:
         records.delete(stored.record.name, stored.version)
     except (RecordNotFoundError, RecordConflictError):
-        # An ENDING record only changes by its deletion: a conflict is with a later session of the same name.
+        # A conflict is with a later session of the same name, or with somebody who asks for the deletion of this one,
+        # which is then for the next who looks.
         return None
     return EndedSession(stored.record, ending.locations)
 

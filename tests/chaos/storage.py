@@ -22,6 +22,8 @@ _HOLDER = """
 set -e
 mount -t tmpfs -o size={size} lodge-chaos '{store}'
 mount --bind '{store}' '{path}'
+mount --bind '{store}' '{read_only}'
+mount -o remount,bind,ro '{read_only}'
 echo mounted
 exec sleep infinity
 """
@@ -45,9 +47,10 @@ class Storage:
 
     def __init__(self, directory: Path, size: str = "48m") -> None:
         self._store, self.path = directory / "store", directory / "storage"
-        for path in (self._store, self.path):
+        self._read_only = directory / "read-only"
+        for path in (self._store, self.path, self._read_only):
             path.mkdir()
-        script = _HOLDER.format(size=size, store=self._store, path=self.path)
+        script = _HOLDER.format(size=size, store=self._store, path=self.path, read_only=self._read_only)
         command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
         log = directory / "storage.log"
         self._holder = Program(command, log, is_ready=lambda: "mounted" in log.read_text())
@@ -88,12 +91,17 @@ class Storage:
 
     @contextmanager
     def read_only(self) -> Iterator[None]:
-        """Takes no change. Waits for a moment in which no file is open for writing, as the kernel wants it."""
-        deadline = time.monotonic() + _BUSY_SECONDS
-        while not self._try("mount", "-o", "remount,ro", str(self._store)):
-            if time.monotonic() > deadline:
-                raise StorageError("Files were open for writing all the time.")
-            time.sleep(0.02)
+        """Takes no change. First it takes none but to files that are open already, until they are closed: the kernel
+        wants that."""
+        self._run("mount", "--bind", str(self._read_only), str(self.path))
+        try:
+            deadline = time.monotonic() + _BUSY_SECONDS
+            while not self._try("mount", "-o", "remount,ro", str(self._store)):
+                if time.monotonic() > deadline:
+                    raise StorageError("Files were open for writing all the time.")
+                time.sleep(0.02)
+        finally:
+            self._run("umount", "--lazy", str(self.path))
         try:
             yield
         finally:

@@ -28,7 +28,7 @@ BINARY = {
     "a.arrow": written(write_stream, TABLE),
 }
 COMPRESSED = {
-    "a.csv.gz": gzip.compress(CSV),
+    "a.csv.gz": gzip.compress(CSV, mtime=0),
     "a.csv.bz2": compressed("bz2", CSV),
     "a.csv.zst": compressed("zstd", CSV),
     "a.jsonl.lz4": compressed("lz4", JSON),
@@ -144,7 +144,7 @@ def test_a_corrupt_compression_is_an_error(workspace, path):
 
 
 def test_text_that_is_compressed_twice_is_an_error(workspace):
-    workspace.write("a.csv.gz", gzip.compress(gzip.compress(CSV)))
+    workspace.write("a.csv.gz", gzip.compress(gzip.compress(CSV, mtime=0), mtime=0))
     assert refused(workspace, "a.csv.gz").position == "line 1"
 
 
@@ -174,13 +174,13 @@ def test_the_encoding_may_be_named_and_is_checked(workspace):
         *[(path, CSV) for path in BINARY],
         *[(path, JSON) for path in BINARY],
         *[(path, BINARY[other]) for path in BINARY for other in ("a.parquet", "a.orc") if path != other],
-        ("x.csv", gzip.compress(CSV)),
+        ("x.csv", gzip.compress(CSV, mtime=0)),
         ("x.jsonl", compressed("zstd", JSON)),
         ("x.csv.gz", CSV),
-        ("x.csv.zst", gzip.compress(CSV)),
+        ("x.csv.zst", gzip.compress(CSV, mtime=0)),
         ("x.jsonl.lz4", JSON),
         ("x.jsonl", CSV),
-        ("x.parquet.gz", gzip.compress(BINARY["a.parquet"])),
+        ("x.parquet.gz", gzip.compress(BINARY["a.parquet"], mtime=0)),
     ],
 )
 def test_a_file_of_another_format_than_its_suffix_says_is_an_error(workspace, path, data):
@@ -190,13 +190,13 @@ def test_a_file_of_another_format_than_its_suffix_says_is_an_error(workspace, pa
 
 @pytest.mark.parametrize("path", ["x", "x.gz", "x.txt", "x.CSV.old"])
 def test_a_file_whose_name_tells_nothing_has_no_reader(workspace, path):
-    workspace.write(path, gzip.compress(CSV))
+    workspace.write(path, gzip.compress(CSV, mtime=0))
     assert isinstance(refused(workspace, path), NoReaderError)
 
 
 def test_a_file_without_a_telling_suffix_is_read_as_the_named_format_and_not_guessed(workspace):
-    workspace.write("x", gzip.compress(CSV))
-    workspace.write("y.gz", gzip.compress(CSV))
+    workspace.write("x", gzip.compress(CSV, mtime=0))
+    workspace.write("y.gz", gzip.compress(CSV, mtime=0))
     assert isinstance(refused(workspace, "x", format="text"), FormatError)
     assert len(workspace.rows("y.gz", format="text")) == 4
 

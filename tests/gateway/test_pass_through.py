@@ -190,7 +190,7 @@ def test_the_health_service_answers(lodge):
     [
         ("Config", b"\xff\xff\xff\xff garbage"),
         ("ExecutePlan", b"\x00\x00"),
-        ("ExecutePlan", head() + b"\x1a\x05\xff\xff\xff\xff\xff"),
+        ("ExecutePlan", head(session_id=str(uuid.UUID(int=1))) + b"\x1a\x05\xff\xff\xff\xff\xff"),
         ("AddArtifacts", b"\x12\xff\x01"),
         ("Config", base_pb2.ConfigRequest(session_id="../../etc/passwd").SerializeToString()),
         ("ExecutePlan", base_pb2.ExecutePlanRequest(session_id="not-a-uuid").SerializeToString()),

@@ -10,41 +10,41 @@ from typing import NoReturn
 
 import pytest
 
-_reasons = pytest.StashKey[Counter[str]]()
+_LEFT_OUT = "Skipped: LEFT OUT: "
 
 
-def leave_out(config: pytest.Config, reason: str) -> NoReturn:
+def leave_out(reason: str) -> NoReturn:
     """Ends the test that asks for it, in itself or in a fixture.
 
     Args:
-        config: Of the run.
         reason: What is missing, and what to do about it.
     """
     if os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)
-    config.stash[_reasons][reason] += 1
-    pytest.skip(reason)
+    pytest.skip(f"LEFT OUT: {reason}")
 
 
-def require_root(config: pytest.Config) -> None:
+def require_root() -> None:
     """Leaves the test out unless root runs it: only root may mount, and be other users."""
     if os.geteuid() != 0:
-        leave_out(config, "Only root may mount file systems, and give files to other users. Run them as root.")
+        leave_out("Only root may mount file systems, and give files to other users. Run them as root.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs_root: left out for other users")
-    config.stash[_reasons] = Counter()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("needs_root") is not None:
-        require_root(item.config)
+        require_root()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for reason, tests in config.stash[_reasons].items():
-        line = f"LEFT OUT: {tests} test{'s' * (tests > 1)}. {reason}"
-        terminalreporter.write_line(line, red=True, bold=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is None:
+        return  # a process that runs tests for another, which hears of them
+    told = [report.longrepr[2] for report in terminal.stats.get("skipped", [])]
+    reasons = Counter(reason.removeprefix(_LEFT_OUT) for reason in told if reason.startswith(_LEFT_OUT))
+    for reason, tests in reasons.items():
+        terminal.write_line(f"LEFT OUT: {tests} test{'s' * (tests > 1)}. {reason}", red=True, bold=True)

@@ -22,20 +22,20 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="session")
-def ground(cluster, chart_programs, pytestconfig) -> Iterator[Ground]:
+def ground(cluster, chart_programs) -> Iterator[Ground]:
     """What all sites stand on; who breaks something of it for a while must put it right again."""
-    require_root(pytestconfig)
+    require_root()
     with owned_directory() as directory, Ground(cluster, directory) as ground:
         yield ground
 
 
 @pytest.fixture
-def clock_library(tmp_path, pytestconfig) -> Path:
+def clock_library(tmp_path) -> Path:
     """What gives processes wall clocks of their own."""
     try:
         return compiled(tmp_path)
     except MissingCompilerError as error:
-        leave_out(pytestconfig, str(error))
+        leave_out(str(error))
 
 
 @pytest.hookimpl(wrapper=True)

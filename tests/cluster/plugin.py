@@ -2,12 +2,11 @@
 
 A test that needs a cluster or an S3 server, by whatever fixture, is marked ``cluster``. The programs that the selected
 ones need are built before the first test, outside of every test's time limit. Where programs are missing and Go is too,
-these tests are left out, and the run ends with one line that says so; under ``CI=true`` they fail instead.
+these tests are left out.
 
 A fixture that starts servers of its own asks for one of `PROGRAMS_OF_FIXTURES`, and so is known to need them.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tests.cluster.builds import MissingGoError, ProgramError, build, can_build,
 from tests.cluster.cluster import PROGRAMS_OF_A_CLUSTER, Cluster
 from tests.cluster.nodes import Node
 from tests.cluster.s3 import S3Server
+from tests.left_out import leave_out
 
 PROGRAMS_OF_FIXTURES: Mapping[str, Sequence[str]] = {
     "cluster_programs": PROGRAMS_OF_A_CLUSTER,
@@ -25,7 +25,6 @@ PROGRAMS_OF_FIXTURES: Mapping[str, Sequence[str]] = {
 }
 
 _problems = pytest.StashKey[dict[str, ProgramError]]()
-_left_out = pytest.StashKey[str]()
 
 
 @pytest.fixture(scope="session")
@@ -94,36 +93,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _program_fixtures([item]):
             item.add_marker("cluster")
-    if can_build() or os.environ.get("CI") == "true":
-        return
-    unable = [item for item in items if missing(_programs([item]))]
-    if unable:
-        items[:] = [item for item in items if item not in unable]
-        config.hook.pytest_deselected(items=unable)
-        problem = MissingGoError(missing(_programs(unable)))
-        tests = f"{len(unable)} test{'s' * (len(unable) > 1)}"
-        config.stash[_left_out] = f"LEFT OUT: {tests} with a real Kubernetes API or S3 server. {problem}"
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     if session.config.option.collectonly or session.testsfailed:
         return  # no test will run
-    terminal = session.config.get_terminal_writer()
-    for fixture in _program_fixtures(session.items):
+    problems = session.config.stash[_problems]
+    fixtures = [fixture for fixture in _program_fixtures(session.items) if missing(PROGRAMS_OF_FIXTURES[fixture])]
+    if not can_build():
+        absent = [program for fixture in fixtures for program in missing(PROGRAMS_OF_FIXTURES[fixture])]
+        problems.update(dict.fromkeys(fixtures, MissingGoError(absent)))
+        return
+    for fixture in fixtures:
         try:
-            build(PROGRAMS_OF_FIXTURES[fixture], terminal.line)
+            build(PROGRAMS_OF_FIXTURES[fixture], session.config.get_terminal_writer().line)
         except ProgramError as problem:
-            session.config.stash[_problems][fixture] = problem
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if line := config.stash.get(_left_out, None):
-        config.get_terminal_writer().line(line, red=True, bold=True)
+            problems[fixture] = problem
 
 
 def _program_fixtures(items: Sequence[pytest.Item]) -> Sequence[str]:
@@ -132,10 +122,9 @@ def _program_fixtures(items: Sequence[pytest.Item]) -> Sequence[str]:
     return [fixture for fixture in PROGRAMS_OF_FIXTURES if fixture in asked]
 
 
-def _programs(items: Sequence[pytest.Item]) -> Sequence[str]:
-    return [program for fixture in _program_fixtures(items) for program in PROGRAMS_OF_FIXTURES[fixture]]
-
-
 def _require(fixture: str, config: pytest.Config) -> None:
-    if problem := config.stash[_problems].get(fixture):
+    problem = config.stash[_problems].get(fixture)
+    if isinstance(problem, MissingGoError):
+        leave_out(str(problem))
+    if problem is not None:
         pytest.fail(str(problem), pytrace=False)

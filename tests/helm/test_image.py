@@ -20,9 +20,9 @@ kill $! && wait $!
 
 
 @pytest.fixture(scope="module")
-def builder(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
     if problem := install_tools():
-        leave_out(pytestconfig, problem)
+        leave_out(problem)
     with Builder(tmp_path_factory.mktemp("image")) as builder:
         builder.build()
         yield builder

@@ -65,12 +65,11 @@ def spark_on_s3(
     s3_environment: None,
     spark_process_in: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
-    pytestconfig: pytest.Config,
 ) -> str:
     try:
         jars = s3a.jars()
     except s3a.MissingMavenError as missing:
-        leave_out(pytestconfig, str(missing))
+        leave_out(str(missing))
     more = s3a.settings(jars, s3_server.endpoint)
     address: str = spark_process_in(tmp_path_factory.mktemp("spark"), more=more).address
     return address

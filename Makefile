@@ -25,7 +25,8 @@ demo: setup ## Start Lodge, run examples/amount_by_discount.py against it, and s
 	@$(BIN)/python examples/demo.py
 
 test: check ## Run the checks and all tests
-	@$(BIN)/python -m pytest
+	@! command -v go >/dev/null || $(BIN)/python -m tests.cluster programs || true
+	@$(BIN)/python -m pytest -n 2
 
 check: setup ## Format, lint, types, and the arrows between packages
 	@$(BIN)/ruff format --check .

@@ -14,8 +14,12 @@ from pathlib import Path
 import pyspark
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
-pytest_plugins = ["tests.cluster.plugin", "tests.left_out"]
+from tests.cluster.processes import DIES_WITH_PARENT
+
+pytest_plugins = ["tests.left_out", "tests.cluster.plugin"]
 
 settings.register_profile("lodge", deadline=None)  # how long an example takes says what else the machine does
 settings.load_profile("lodge")
@@ -25,6 +29,17 @@ START_SECONDS = 120
 STOP_SECONDS = 30
 SPARK_STARTED = re.compile(r"Spark Connect server started at: (\S+:\d+)")
 READY = re.compile(r"Lodge is ready at (sc://\S+)")
+
+
+class DirectoryScheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Where several processes run the tests, each directory's are run by one: they share servers."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid.partition("::")[0].rpartition("/")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> DirectoryScheduling:
+    return DirectoryScheduling(config, log)
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
@@ -101,7 +116,13 @@ def spark_process(directory: Path, prefix: Sequence[str] = (), more: Mapping[str
         "spark.ui.enabled": "false",
         **(more or {}),
     }
-    command = [*prefix, str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]"]
+    command = [
+        *DIES_WITH_PARENT,
+        *prefix,
+        str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
+        "--master",
+        "local[2]",
+    ]
     for key, value in settings.items():
         command += ["--conf", f"{key}={value}"]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
@@ -198,7 +219,8 @@ def start_lodge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
             root, files = places
         for path in (root, files):
             path.mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "lodge", "serve", "--listen", "127.0.0.1:0", "--backend", backend, reaper]
+        command = [*DIES_WITH_PARENT, sys.executable, "-m", "lodge", "serve"]
+        command += ["--listen", "127.0.0.1:0", "--backend", backend, reaper]
         if workspaces:
             command += ["--workspace", f"dfs={files.as_uri()}", "--workspace", f"dfs.tmp={root.as_uri()}"]
         command += options

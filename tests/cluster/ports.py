@@ -1,5 +1,6 @@
 """Ports of loopback for servers that must come back at the same one."""
 
+import os
 import random
 import socket
 
@@ -12,9 +13,14 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port that nothing listens on, and that this process has not been given before."""
+    """A port that nothing listens on, and that this process has not been given before.
+
+    Each process of a test run has ports of its own: the servers of another may be down just now.
+    """
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     while True:
-        port = _choice.randrange(_FIRST, _LAST)
+        port = _choice.randrange(_FIRST + process, _LAST, processes)
         with socket.socket() as candidate:
             try:
                 candidate.bind(("127.0.0.1", port))

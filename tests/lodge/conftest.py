@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.processes import DIES_WITH_PARENT
+
 DEADLINE_SECONDS = 30
 
 
@@ -36,7 +38,7 @@ class Lodge:
     def start(self, *arguments: str, log: Path, **variables: str) -> "subprocess.Popen[str]":
         with log.open("w") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-m", "lodge", *arguments],
+                [*DIES_WITH_PARENT, sys.executable, "-m", "lodge", *arguments],
                 cwd=self.directory,
                 env=self._environment(variables),
                 stdout=subprocess.PIPE,

@@ -21,6 +21,7 @@ import yaml
 from kubernetes.client import CoordinationV1Api, CustomObjectsApi, EventsV1Api
 
 from tests.cluster.cluster import Cluster
+from tests.cluster.processes import DIES_WITH_PARENT
 from workspace.file_locations import FileSessionLocations
 from workspace.kubernetes.connection import Connection, connect
 from workspace.kubernetes.leases import KubernetesLeases, PodIdentity
@@ -160,6 +161,7 @@ class KubernetesWorld:
     def start_reaper(self, *options: str) -> ReaperProcess:
         log = self.directory / f"reaper-{len(self.started)}.log"
         command = [
+            *DIES_WITH_PARENT,
             sys.executable,
             "-m",
             "lodge",

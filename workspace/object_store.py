@@ -24,15 +24,14 @@ import errno
 import hashlib
 import http
 import os
-import random
 import re
-import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_plus
 from xml.sax.saxutils import escape
 
+import tenacity
 import urllib3
 from awscrt import auth
 from awscrt.http import HttpHeaders, HttpRequest
@@ -67,6 +66,10 @@ class ObjectStoreError(OSError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class _PassingError(ObjectStoreError):
+    """A request failed by what may pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,26 +272,30 @@ class ObjectStore:
         if query:
             parts = (f"{_quoted(name, '')}={_quoted(value, '')}" for name, value in sorted(query.items()))
             target = f"{target}?{'&'.join(parts)}"
-        failure: ObjectStoreError | None = None
-        for attempt in range(ATTEMPTS):
-            if failure is not None:
-                time.sleep(random.uniform(0, min(0.1 * 4**attempt, _LONGEST_PAUSE_SECONDS)))  # noqa: S311 - no secret
+
+        def attempt() -> _Answer:
             try:
                 answer = self._sent(method, target, content, headers or {})
             except urllib3.exceptions.HTTPError as error:
-                failure = ObjectStoreError(
+                raise _PassingError(
                     f"The object store at [{self._host}] cannot be reached: {type(error).__name__}. "
                     "Look at its server, and at the network."
-                )
-                continue
+                ) from error
             if answer.status < http.HTTPStatus.MULTIPLE_CHOICES and answer.code in {"", "NoSuchKey"}:
                 return answer
             if any(answer.status == status and answer.code in {code, ""} for status, code in (accepted or {}).items()):
                 return answer
-            failure = self._error(f"{method} of", answer.code or str(answer.status))
-            if answer.status not in _PASSING and answer.code not in _PASSING_CODES:
-                break
-        raise failure or ObjectStoreError("No attempt was made.")
+            is_passing = answer.status in _PASSING or answer.code in _PASSING_CODES
+            action, code = f"{method} of", answer.code or str(answer.status)
+            raise self._error(action, code, _PassingError if is_passing else ObjectStoreError)
+
+        attempts = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(_PassingError),
+            wait=tenacity.wait_random_exponential(multiplier=0.4, exp_base=4, max=_LONGEST_PAUSE_SECONDS),
+            stop=tenacity.stop_after_attempt(ATTEMPTS),
+            reraise=True,
+        )
+        return attempts(attempt)
 
     def _sent(self, method: str, target: str, content: bytes, headers: Mapping[str, str]) -> _Answer:
         response = self._connections.urlopen(
@@ -319,9 +326,9 @@ class ObjectStore:
                 f"(AWS_ACCESS_KEY_ID, ...), a profile, or a role: {type(error).__name__}."
             ) from error
 
-    def _error(self, action: str, code: str) -> ObjectStoreError:
+    def _error(self, action: str, code: str, kind: type[ObjectStoreError] = ObjectStoreError) -> ObjectStoreError:
         way_out = _WAYS_OUT.get(code, "Look at its server's log.")
-        return ObjectStoreError(
+        return kind(
             f"The object store at [{self._host}] refused {action} objects in bucket [{self._bucket}]: {code}. "
             f"{way_out}",
             code,

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from gateway.sessions import Session, Sessions
+from workspace.following import follow
 from workspace.records import (
     Phase,
     RecordChanged,
@@ -63,17 +64,12 @@ class RecordWatch:
             if not stop.is_set():  # then the loop may be closed
                 loop.call_soon_threadsafe(self._take, event)
 
-        def watch() -> None:
-            while not stop.is_set():
-                try:
-                    for event in self._records.watch(stop):
-                        tell(event)
-                except Exception as error:  # a top loop: the records must be followed again
-                    log.exception("record_watch_failed")
-                    tell(RecordsUnreachable(f"The watch of session records failed: {error}"))
-                stop.wait(_RETRY_SECONDS)
+        def failed(error: Exception) -> None:
+            log.exception("record_watch_failed")
+            tell(RecordsUnreachable(f"The watch of session records failed: {error}"))
 
-        thread = threading.Thread(target=watch, name="record-watch", daemon=True)
+        watching = (self._records.watch, tell, failed, stop)
+        thread = threading.Thread(target=follow, args=watching, name="record-watch", daemon=True)
         thread.start()
         try:
             async with asyncio.TaskGroup() as group:

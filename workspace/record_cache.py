@@ -20,6 +20,7 @@ from typing import Self
 
 import structlog
 
+from workspace.following import follow
 from workspace.records import (
     RecordChanged,
     RecordGone,
@@ -30,8 +31,6 @@ from workspace.records import (
     SessionRecords,
     StoredRecord,
 )
-
-_PAUSE_SECONDS = 5.0
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -82,20 +81,14 @@ class RecordCache:
 
     def _follow(self) -> None:
         try:
-            while not self._stop.is_set():
-                self._follow_until_it_fails()
-                self._stop.wait(_PAUSE_SECONDS)
+            follow(self._records.watch, self._tell, self._failed, self._stop)
         finally:
             with self._lock:
                 self._reason = "the watch has ended"
 
-    def _follow_until_it_fails(self) -> None:
-        try:
-            for event in self._records.watch(self._stop):
-                self._tell(event)
-        except Exception as error:  # noqa: BLE001 - a top loop: the records must be followed again
-            _log.exception("record_cache_failed")
-            self._tell(RecordsUnreachable(f"The watch of session records failed: {error}"))
+    def _failed(self, error: Exception) -> None:
+        _log.exception("record_cache_failed")
+        self._tell(RecordsUnreachable(f"The watch of session records failed: {error}"))
 
     def _tell(self, event: RecordsEvent) -> None:
         with self._lock:

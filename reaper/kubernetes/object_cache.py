@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from workspace.following import follow
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.server import JsonObject, Patience, Server
 from workspace.kubernetes.watching import (
@@ -29,8 +30,6 @@ from workspace.kubernetes.watching import (
 )
 
 _Kept = TypeVar("_Kept")
-
-_PAUSE_SECONDS = 5.0
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -79,20 +78,17 @@ class ObjectCache(Generic[_Kept]):
         return self._kept
 
     def _watch(self, on_change: Callable[[], None]) -> None:
-        while not self._stop.is_set():
-            try:
-                for event in watched(self._server, self._listing, self._stop):
-                    self._take_in(event, on_change)
-            except Exception as error:  # noqa: BLE001 - a top loop: the objects must be watched again
-                _log.exception("object_cache_failed", resource=self._resource)
-                self._take_in(ObjectsUnreachable(f"The watch of {self._resource} failed: {error}"), on_change)
-            self._stop.wait(_PAUSE_SECONDS)
+        def take(event: ObjectsEvent) -> None:
+            before = self._kept
+            self._kept = self._after(event, before)
+            if self._kept != before:
+                on_change()
 
-    def _take_in(self, event: ObjectsEvent, on_change: Callable[[], None]) -> None:
-        before = self._kept
-        self._kept = self._after(event, before)
-        if self._kept != before:
-            on_change()
+        def failed(error: Exception) -> None:
+            _log.exception("object_cache_failed", resource=self._resource)
+            take(ObjectsUnreachable(f"The watch of {self._resource} failed: {error}"))
+
+        follow(lambda stop: watched(self._server, self._listing, stop), take, failed, self._stop)
 
     def _after(self, event: ObjectsEvent, before: Mapping[str, _Kept] | None) -> Mapping[str, _Kept] | None:
         match event:

@@ -196,7 +196,7 @@ async def test_of_two_that_would_take_a_session_up_one_does(replica: Replica) ->
 async def test_guarantee_2_a_watch_that_fails_unexpectedly_is_begun_anew(
     unaware: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.record_watch._RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("workspace.following._PAUSE_SECONDS", 0.05)
     watch, failures = unaware.records.watch, iter([KeyError("items"), AttributeError("metadata")])
 
     def watch_at_last(stop: threading.Event) -> Iterator[RecordsEvent]:

@@ -75,7 +75,7 @@ def test_guarantee_3_a_watch_that_fails_unexpectedly_is_begun_anew(
 
     watches = iter([fails, watch])
     with (
-        mock.patch("workspace.record_cache._PAUSE_SECONDS", 0.05),
+        mock.patch("workspace.following._PAUSE_SECONDS", 0.05),
         mock.patch.object(records, "watch", lambda stop: next(watches)(stop)),
         structlog.testing.capture_logs() as logs,
         (cache := RecordCache(records, lambda: views.append(cache.view()))),

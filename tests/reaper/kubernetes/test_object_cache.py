@@ -25,7 +25,7 @@ def test_guarantee_4_a_watch_that_fails_unexpectedly_is_begun_anew(wait_until: C
     cache = ObjectCache(mock.Mock(), "things", mock.Mock(), lambda content: content["size"])
     with (
         mock.patch(f"{MODULE}.watched", watched),
-        mock.patch(f"{MODULE}._PAUSE_SECONDS", 0.05),
+        mock.patch("workspace.following._PAUSE_SECONDS", 0.05),
         structlog.testing.capture_logs() as logs,
         cache.followed(lambda: known.append(cache.kept())),
     ):

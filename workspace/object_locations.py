@@ -33,6 +33,7 @@ may read is the matter of the bucket's policy.
 """
 
 import errno
+import math
 import re
 import secrets
 import threading
@@ -67,6 +68,10 @@ class _Listed:
 
     inside: Inside | OSError | None
     at_seconds: float
+
+    @property
+    def is_listed(self) -> bool:
+        return not isinstance(self.inside, OSError)
 
 
 class ObjectSessionLocations:
@@ -318,13 +323,8 @@ class ObjectSessionLocations:
         """
         begun_seconds = self._monotonic()
         with self._lock:
-            known = self._listed = {each: listed for each, listed in self._listed.items() if each in there}
-            tried_seconds = {each: listed.at_seconds for each, listed in known.items()}
-            fresh = {
-                each
-                for each, listed in known.items()
-                if _is_usable(listed) and begun_seconds - listed.at_seconds < self._relist_seconds
-            }
+            known = {each: listed for each, listed in self._listed.items() if each in there}
+            self._listed = dict(known)
 
         def relist(session_uuid: SessionUuid) -> None:
             now_seconds = self._monotonic()
@@ -338,11 +338,12 @@ class ObjectSessionLocations:
             with self._lock:
                 self._listed[session_uuid] = _Listed(found, now_seconds)
 
-        due = sorted(there - fresh, key=lambda each: tried_seconds.get(each, float("-inf")))
-        if due:
-            with ThreadPoolExecutor(_LISTINGS, thread_name_prefix="listings") as executor:
-                for _ in executor.map(relist, due):
-                    pass
+        latest_seconds = begun_seconds - self._relist_seconds
+        fresh = {each for each, listed in known.items() if listed.is_listed and listed.at_seconds > latest_seconds}
+        due = sorted(there - fresh, key=lambda each: known[each].at_seconds if each in known else -math.inf)
+        with ThreadPoolExecutor(_LISTINGS, thread_name_prefix="listings") as executor:
+            for _ in executor.map(relist, due):
+                pass
 
     def _inside(self, session_uuid: SessionUuid) -> Inside | None:
         tables, foreign, is_there = set[TableUuid](), set[str](), False
@@ -440,10 +441,6 @@ class ObjectRoot:
             return found
         gone = {table_uuid for table_uuid in found.tables if (session_uuid, table_uuid) in self._trash}
         return Inside(frozenset(found.tables - gone), found.foreign)
-
-
-def _is_usable(listed: _Listed) -> bool:
-    return not isinstance(listed.inside, OSError)
 
 
 def _kind(table_uuid: TableUuid | None) -> str:

@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.s3 import S3Server
 from tests.workspace.objects.raw_s3 import RawS3
+from tests.workspace.objects.servers import Server, over_files
 from tests.workspace.objects.storages import Objects, give_credentials
 
 
@@ -16,6 +18,14 @@ def environment() -> Iterator[None]:
     yield
     os.environ.clear()
     os.environ.update(before)
+
+
+@pytest.fixture
+def server(s3_programs: None, tmp_path: Path) -> Iterator[Server]:
+    """A server of the test's own, which it may kill."""
+    with over_files(tmp_path) as server:
+        give_credentials(server.raw.access_key, server.raw.secret_key, os.environ)
+        yield server
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """``lodge reap`` with records on a real Kubernetes API and session locations in a real S3 server."""
 
-import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +10,8 @@ import yaml
 
 from tests.cluster.cluster import Cluster
 from tests.reaper.kubernetes.conftest import CRD, TABLE, KubernetesWorld
-from tests.workspace.objects.servers import BUCKET, Server, over_files
-from tests.workspace.objects.storages import Objects, give_credentials
+from tests.workspace.objects.servers import BUCKET, Server
+from tests.workspace.objects.storages import Objects
 from workspace.records import SessionUuid, StoredRecord
 
 
@@ -33,13 +32,6 @@ class WorldInAnObjectStore(KubernetesWorld):
 
     def is_gone(self, stored: StoredRecord) -> bool:
         return not self.storage.keys(stored.record.session_uuid) and self.object(stored) is None
-
-
-@pytest.fixture
-def server(s3_programs: None, tmp_path: Path) -> Iterator[Server]:
-    with over_files(tmp_path) as server:
-        give_credentials(server.raw.access_key, server.raw.secret_key, os.environ)
-        yield server
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import urllib3
 
 from reaper.table_directories import TableDirectories
 from tests.workspace.objects.raw_s3 import RawS3
-from tests.workspace.objects.servers import BUCKET, Server, over_files, read_only
+from tests.workspace.objects.servers import BUCKET, Server, read_only
 from tests.workspace.objects.storages import Objects, give_credentials
 from tests.workspace.remembered_root_ids import RememberedRootIds
 from workspace.file_locations import FileSessionLocations
@@ -125,14 +125,6 @@ class InTheMiddle(ObjectStore):
             return result
 
         setattr(self, name, call)
-
-
-@pytest.fixture
-def server(s3_programs: None, tmp_path: Path) -> Iterator[Server]:
-    """One that a test may kill."""
-    with over_files(tmp_path) as server:
-        give_credentials(server.raw.access_key, server.raw.secret_key, os.environ)
-        yield server
 
 
 def many(directory: Path, storage: Objects, session: SessionUuid, objects: int = MANY) -> Path:

@@ -1,14 +1,12 @@
 """The reaper's own code over session locations in an object store, against a real S3 server."""
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.reaper.conftest import GRACE_SECONDS, LEASE_SECONDS, TABLE, World
-from tests.workspace.objects.servers import BUCKET, Server, over_files
-from tests.workspace.objects.storages import Objects, give_credentials
+from tests.workspace.objects.servers import BUCKET, Server
+from tests.workspace.objects.storages import Objects
 from tests.workspace.remembered_root_ids import RememberedRootIds
 from workspace.object_locations import ObjectSessionLocations
 from workspace.object_store import ObjectStore
@@ -37,13 +35,6 @@ class WorldInAnObjectStore(World):
 
     def is_there(self, stored: StoredRecord) -> bool:
         return f"{stored.record.session_uuid}/{TABLE}/data" in self.storage.files()
-
-
-@pytest.fixture
-def server(s3_programs: None, tmp_path: Path) -> Iterator[Server]:
-    with over_files(tmp_path) as server:
-        give_credentials(server.raw.access_key, server.raw.secret_key, os.environ)
-        yield server
 
 
 @pytest.fixture

@@ -41,13 +41,17 @@ def test_the_gateway_that_holds_a_session_ends_it_within_seconds(start_site, ope
 
 
 def test_a_statement_in_the_middle_ends_with_its_session(start_site, open_session):
-    site = start_site(TIMES, gateways=1, reapers=1)
+    times = Times(lease_seconds=30, grace_seconds=2)
+    site = start_site(times, gateways=1, reapers=1)
     session = open_session(*site.gateways)
     writing = Running(session, f"create temporary table t as {rows(range(20), milliseconds=1000)}")
     wait_until(site.locations, "the statement writes", 30)
-    assert wait_until_ended(site, session, SOON_SECONDS)
+    site.delete_object(session.session_id)
+    wait_until(lambda: site.record_of(session.session_id) is None, "the object is gone", SOON_SECONDS)
     assert isinstance(writing.outcome(), Exception)
     assert condition_of(session, "select 1") == CLOSED
+    swept = "the location is gone, also if Spark, which is only asked to end, made it anew"
+    wait_until(lambda: not site.locations() and not site.trash(), swept, times.grace_seconds + SLACK_SECONDS)
     assert all("Traceback" not in log for log in site.logs().values())
 
 

@@ -21,22 +21,20 @@ import errno
 import os
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
-from pyspark.sql.connect.proto import relations_pb2
 
 from gateway.errors import LodgeError
 from gateway.sessions import Session
 from gateway.storage import Storage
 from gateway.tables.answers import Response, Values, ok, row
 from gateway.tables.descriptions import DESCRIPTION, GLOB, Description, permanent_names
-from gateway.tables.plans import ROWS_WRITTEN, with_columns_named, write_plan
+from gateway.tables.new_tables import AlreadyExistsError, NewTable, WritableTable
+from gateway.tables.plans import ROWS_WRITTEN
 from gateway.tables.records import TableRecords
-from gateway.tables.storage_formats import check_columns, refuse_partitions, storage_format
-from gateway.tables.temporary_tables import AlreadyExistsError, check_partition_columns, named_columns
 from gateway.tables.writes import Execution, TableWrites, statement_lost, to_its_end
 from workspace.names import is_uuid
 from workspace.public_files import make_public, write_public_file
@@ -46,20 +44,6 @@ from workspace.table_copies import copy_table
 from workspace.workspaces import Workspace
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class NewPermanentTable:
-    """A table that is to be created; attributes as of :class:`gateway.tables.temporary_tables.NewTable`."""
-
-    workspace: Workspace
-    name: str
-    query: relations_pb2.Relation
-    columns: Sequence[str] | None
-    storage_format: str | None
-    partition_columns: Sequence[str]
-    options: Mapping[str, str]
-    if_not_exists: bool
 
 
 class PermanentTables:
@@ -87,39 +71,28 @@ class PermanentTables:
         """The tables that are there."""
         return await self._storage.run_slow(permanent_names, workspace)
 
-    async def create(self, execution: Execution, new: NewPermanentTable) -> Response:
+    async def create(self, execution: Execution, workspace: Workspace, new: NewTable) -> Response:
         """Raises: LodgeError, after everything that was begun is undone."""
         session = execution.session
-        storage = storage_format(new.storage_format or execution.settings.store_format, new.name)
-        options = storage.options(new.options)
-        _check_name(new)
-        if await self.exists(new.workspace, new.name):
-            error = AlreadyExistsError(new.name, new.workspace.name)
+        _check_name(workspace, new.name)
+        if await self.exists(workspace, new.name):
+            error = AlreadyExistsError(new.name, workspace.name)
             if new.if_not_exists:
                 return ok(False, error.text)
             raise error
-        schema = named_columns(await execution.backend.schema(new.query), new.columns)
-        check_partition_columns(schema, new.partition_columns)
-        if new.partition_columns and not storage.is_partitionable:
-            raise refuse_partitions(storage)
-        check_columns(storage, schema, new.partition_columns)
+        writable = await WritableTable.of(new, execution)
         write = PendingWrite(self._writes.new_directory(), execution.operation.id, self._replica)
-        query = new.query if new.columns is None else with_columns_named(new.query, new.columns)
-        placing = _Placing(new, Description(schema, storage.name, new.options))
+        description = Description(writable.schema, writable.storage_format.name, dict(new.options))
+        placing = _Placing(workspace, new.name, description)
         rows = 0
         try:
             self._writes.require_lease(execution.session)
             await self._records.change(session, lambda record: replace(record, writes=(*record.writes, write)))
             path = await self._writes.path_for(session, write.directory)
-            plan = write_plan(
-                query,
-                path,
-                storage_format=storage.name,
-                partition_columns=new.partition_columns,
-                options=options,
-            )
             operation = execution.operation
-            result = await execution.backend.execute(plan, operation_id=write.directory, on_progress=operation.progress)
+            result = await execution.backend.execute(
+                writable.plan(path), operation_id=write.directory, on_progress=operation.progress
+            )
             operation.server_side_session_id = result.server_side_session_id
             rows = result.observed.get(ROWS_WRITTEN, 0)
             self._writes.require_lease(execution.session)
@@ -137,7 +110,7 @@ class PermanentTables:
             await self._records.change(session, lambda record: with_answer(_without(record, write), answer))
         except LodgeError as error:  # the table is there; the reaper takes the write out
             log.warning("table_answer_not_kept", table=new.name, reason=str(error))
-        log.info("table_created", table=new.name, workspace=new.workspace.name, rows=rows)
+        log.info("table_created", table=new.name, workspace=workspace.name, rows=rows)
         return row(values)
 
     async def _undo(self, session: Session, write: PendingWrite) -> None:
@@ -158,8 +131,9 @@ class PermanentTables:
 class _Placing:
     """Puts a written directory in its place; whether that is done is known also to who was interrupted meanwhile."""
 
-    def __init__(self, new: NewPermanentTable, description: Description) -> None:
-        self._new = new
+    def __init__(self, workspace: Workspace, name: str, description: Description) -> None:
+        self._workspace = workspace
+        self._name = name
         self._description = description
         self.is_done = False
 
@@ -168,10 +142,10 @@ class _Placing:
         write_public_file(DESCRIPTION, self._description.encoded().encode(), source)
         make_public(source)
         try:
-            _move(source, self._new.workspace.root / self._new.name)
+            _move(source, self._workspace.root / self._name)
         except OSError as error:
             if error.errno in {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}:
-                raise AlreadyExistsError(self._new.name, self._new.workspace.name) from error
+                raise AlreadyExistsError(self._name, self._workspace.name) from error
             raise
         self.is_done = True
 
@@ -211,12 +185,12 @@ def _remove(workspace: Workspace, name: str) -> None:
     shutil.rmtree(aside)
 
 
-def _check_name(new: NewPermanentTable) -> None:
-    if not _is_plain(new.name):
+def _check_name(workspace: Workspace, name: str) -> None:
+    if not _is_plain(name):
         raise LodgeError(
             "LODGE_PATH_REFUSED",
             "42602",
-            f"[{new.name}] cannot name a table in workspace [{new.workspace.name}]: give a name without any of "
+            f"[{name}] cannot name a table in workspace [{workspace.name}]: give a name without any of "
             "/ * ? [ ] { } \\, that does not begin with [.] or [_].",
         )
 

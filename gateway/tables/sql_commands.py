@@ -50,10 +50,11 @@ from gateway.tables.errors import (
 )
 from gateway.tables.insertions import Insertion
 from gateway.tables.listings import temporary_tables, workspace_tables
-from gateway.tables.permanent_tables import NewPermanentTable, PermanentTables
+from gateway.tables.new_tables import NewTable
+from gateway.tables.permanent_tables import PermanentTables
 from gateway.tables.plans import empty_relation, named_table, schema_json
 from gateway.tables.targets import Place, Target
-from gateway.tables.temporary_tables import NewTable, TemporaryTables
+from gateway.tables.temporary_tables import TemporaryTables
 from gateway.tables.views import refuse_lasting_view
 from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspace
@@ -143,15 +144,7 @@ class SqlCommands:
             await self._check_definition(given.asked, query)
         else:
             query = await self._like(given, statement)
-        new = NewTable(
-            name=name,
-            query=query,
-            columns=statement.columns,
-            storage_format=statement.storage_format,
-            partition_columns=statement.partition_columns,
-            options=tuple(statement.options.items()),
-            if_not_exists=statement.if_not_exists,
-        )
+        new = _new_table(name, query, statement)
         return _work(lambda: self._tables.create(given.asked.execution, new))
 
     @staticmethod
@@ -207,17 +200,8 @@ class SqlCommands:
                 f"A table in workspace [{workspace.name}] is made by CREATE TABLE name [(columns)] [USING format] "
                 "[PARTITION BY (columns)] [OPTIONS (...)] AS query, and by nothing else.",
             )
-        new = NewPermanentTable(
-            workspace=workspace,
-            name=target.name,
-            query=await given.query(statement),
-            columns=statement.columns,
-            storage_format=statement.storage_format,
-            partition_columns=statement.partition_columns,
-            options=statement.options,
-            if_not_exists=statement.if_not_exists,
-        )
-        return _work(lambda: self._permanent.create(given.asked.execution, new))
+        new = _new_table(target.name, await given.query(statement), statement)
+        return _work(lambda: self._permanent.create(given.asked.execution, workspace, new))
 
     @work.register
     async def _drop_table(self, statement: DropTable, given: SqlStatement) -> Work | None:
@@ -432,6 +416,18 @@ def _require_files(workspace: Workspace, table: str) -> None:
 def _not_checked(what: str, way_out: str) -> LodgeError:
     return LodgeError(
         "LODGE_COLUMN_CONSTRAINT", "0A000", f"A temporary table cannot have {what} it would not check. {way_out}."
+    )
+
+
+def _new_table(name: str, query: relations_pb2.Relation, statement: CreateTemporaryTable | CreateTable) -> NewTable:
+    return NewTable(
+        name=name,
+        query=query,
+        columns=statement.columns,
+        storage_format=statement.storage_format,
+        partition_columns=statement.partition_columns,
+        options=tuple(statement.options.items()),
+        if_not_exists=statement.if_not_exists,
     )
 
 

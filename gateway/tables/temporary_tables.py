@@ -16,13 +16,13 @@ Source: seed 001, 5.1.1-5.1.8, 5.1.13 and 5.4; design, "Temporary tables".
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
 import structlog
-from pyspark.sql.connect.proto import base_pb2, relations_pb2
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.connect.proto import base_pb2
+from pyspark.sql.types import StructType
 
 from gateway.config import Limits
 from gateway.current_workspaces import CurrentWorkspaces
@@ -35,15 +35,15 @@ from gateway.tables.changes import begun, dropping
 from gateway.tables.insertions import Insertion, fitted
 from gateway.tables.limits import check_bytes, check_principals_bytes, check_principals_tables, check_tables
 from gateway.tables.listings import create_statement
+from gateway.tables.new_tables import AlreadyExistsError, NewTable, WritableTable
 from gateway.tables.plans import (
     empty_relation,
     schema_json,
     session_table,
-    with_columns_named,
     write_plan,
 )
 from gateway.tables.records import TableRecords
-from gateway.tables.storage_formats import check_columns, refuse_partitions, storage_format
+from gateway.tables.storage_formats import storage_format
 from gateway.tables.views import views_in
 from gateway.tables.writes import Execution, TableWrites, Written
 from workspace.records import (
@@ -61,37 +61,6 @@ from workspace.workspaces import Workspace
 _COPY_ATTEMPTS = 5
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class NewTable:
-    """A table that is to be created.
-
-    Attributes:
-        name: Its own, without the workspace.
-        query: Its rows; resolved. Of a table without any, an empty relation of its columns.
-        columns: What the columns are called; None for the query's own names.
-        storage_format: As the statement gives it; None for the session's.
-        partition_columns: The columns it is partitioned by.
-        options: Of the storage format, as the statement gives them.
-        if_not_exists: Whether a table of that name may exist.
-    """
-
-    name: str
-    query: relations_pb2.Relation
-    columns: Sequence[str] | None = None
-    storage_format: str | None = None
-    partition_columns: Sequence[str] = ()
-    options: tuple[tuple[str, str], ...] = ()
-    if_not_exists: bool = False
-
-
-class AlreadyExistsError(LodgeError):
-    """Seed 001, 5.4: a duplicated table or view name."""
-
-    def __init__(self, name: str, schema: str) -> None:
-        self.text = f"A table or view with given name [{name}] already exists in schema [{schema}]."
-        super().__init__("TABLE_OR_VIEW_ALREADY_EXISTS", "42P07", self.text)
 
 
 class TemporaryTables:
@@ -129,21 +98,15 @@ class TemporaryTables:
 
         Raises: LodgeError, after everything that was begun is undone.
         """
-        session, backend = execution.session, execution.backend
-        storage = storage_format(new.storage_format or execution.settings.store_format, new.name)
-        options = storage.options(dict(new.options))
-        schema = named_columns(await backend.schema(new.query), new.columns)
-        check_partition_columns(schema, new.partition_columns)
-        if new.partition_columns and not storage.is_partitionable:
-            raise refuse_partitions(storage)
-        check_columns(storage, schema, new.partition_columns)
+        session = execution.session
+        writable = await WritableTable.of(new, execution)
         table_uuid = self._writes.new_directory()
-        write = self._write(execution, table_uuid, schema, WriteKind.CREATION)
+        write = self._write(execution, table_uuid, writable.schema, WriteKind.CREATION)
         table = TemporaryTable(
             name=new.name,
             uuid=table_uuid,
             state=TableState.CREATING,
-            storage_format=storage.name,
+            storage_format=writable.storage_format.name,
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             partition_columns=tuple(new.partition_columns),
             options=new.options,
@@ -155,13 +118,10 @@ class TemporaryTables:
             table=new.name,
             table_uuid=table.uuid,
         )
-        query = new.query if new.columns is None else with_columns_named(new.query, new.columns)
 
         async def plan(path: str) -> base_pb2.Plan:
             await self._make_room_for_view(execution, new.name)
-            return write_plan(
-                query, path, storage_format=storage.name, partition_columns=new.partition_columns, options=options
-            )
+            return writable.plan(path)
 
         try:
             await self._check_name(session, new.name)
@@ -376,27 +336,3 @@ def _is_taken(workspace: Workspace, name: str) -> bool:
         return False
     root = workspace.root
     return os.path.lexists(root / name) or name.casefold() in (entry.name.casefold() for entry in root.iterdir())
-
-
-def named_columns(schema: StructType, columns: Sequence[str] | None) -> StructType:
-    """The schema with the columns called so. Raises: LodgeError if there are more or fewer (seed 001, 5.4)."""
-    if columns is None:
-        return schema
-    if len(columns) != len(schema.fields):
-        raise LodgeError(
-            "CREATE_VIEW_COLUMN_ARITY_MISMATCH",
-            "21S01",
-            "Table's field list and the table's query field list have different counts.",
-        )
-    fields = zip(columns, schema.fields, strict=True)
-    return StructType([StructField(name, field.dataType, field.nullable, field.metadata) for name, field in fields])
-
-
-def check_partition_columns(schema: StructType, columns: Sequence[str]) -> None:
-    """Raises: LodgeError if one is not among the table's (seed 001, 5.4)."""
-    names = {name.casefold() for name in schema.names}
-    for column in columns:
-        if column.casefold() not in names:
-            raise LodgeError(
-                "COLUMN_NOT_FOUND", "42703", f"Partition column {column} is not in the SELECT list of CTAS!"
-            )

@@ -1,0 +1,109 @@
+"""A table that is to be created, temporary or permanent: what is asked for, and what is checked before it is written.
+
+Source: seed 001, 5.1.3, 5.1.4 and 5.4.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql.connect.proto import base_pb2, relations_pb2
+from pyspark.sql.types import StructField, StructType
+
+from gateway.errors import LodgeError
+from gateway.tables.plans import with_columns_named, write_plan
+from gateway.tables.storage_formats import StorageFormat, check_columns, refuse_partitions, storage_format
+from gateway.tables.writes import Execution
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that is to be created.
+
+    Attributes:
+        name: Its own, without the workspace.
+        query: Its rows; resolved. Of a table without any, an empty relation of its columns.
+        columns: What the columns are called; None for the query's own names.
+        storage_format: As the statement gives it; None for the session's.
+        partition_columns: The columns it is partitioned by.
+        options: Of the storage format, as the statement gives them.
+        if_not_exists: Whether a table of that name may exist.
+    """
+
+    name: str
+    query: relations_pb2.Relation
+    columns: Sequence[str] | None = None
+    storage_format: str | None = None
+    partition_columns: Sequence[str] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    if_not_exists: bool = False
+
+
+class AlreadyExistsError(LodgeError):
+    """Seed 001, 5.4: a duplicated table or view name."""
+
+    def __init__(self, name: str, schema: str) -> None:
+        self.text = f"A table or view with given name [{name}] already exists in schema [{schema}]."
+        super().__init__("TABLE_OR_VIEW_ALREADY_EXISTS", "42P07", self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class WritableTable:
+    """A new table that can be written as it is asked for, and read back.
+
+    Attributes:
+        new: What is asked for.
+        schema: Of its rows, with the columns called as asked.
+        storage_format: What it is stored in.
+    """
+
+    new: NewTable
+    schema: StructType
+    storage_format: StorageFormat
+    _options: Mapping[str, str]
+
+    @classmethod
+    async def of(cls, new: NewTable, execution: Execution) -> "WritableTable":
+        """Raises: LodgeError, for what cannot be."""
+        storage = storage_format(new.storage_format or execution.settings.store_format, new.name)
+        options = storage.options(dict(new.options))
+        schema = _named(await execution.backend.schema(new.query), new.columns)
+        _check_partition_columns(schema, new.partition_columns)
+        if new.partition_columns and not storage.is_partitionable:
+            raise refuse_partitions(storage)
+        check_columns(storage, schema, new.partition_columns)
+        return cls(new, schema, storage, options)
+
+    def plan(self, path: str) -> base_pb2.Plan:
+        """What writes its rows to a path."""
+        query = self.new.query if self.new.columns is None else with_columns_named(self.new.query, self.new.columns)
+        return write_plan(
+            query,
+            path,
+            storage_format=self.storage_format.name,
+            partition_columns=self.new.partition_columns,
+            options=self._options,
+        )
+
+
+def _named(schema: StructType, columns: Sequence[str] | None) -> StructType:
+    """The schema with the columns called so. Raises: LodgeError if there are more or fewer (seed 001, 5.4)."""
+    if columns is None:
+        return schema
+    if len(columns) != len(schema.fields):
+        raise LodgeError(
+            "CREATE_VIEW_COLUMN_ARITY_MISMATCH",
+            "21S01",
+            "Table's field list and the table's query field list have different counts.",
+        )
+    fields = zip(columns, schema.fields, strict=True)
+    return StructType([StructField(name, field.dataType, field.nullable, field.metadata) for name, field in fields])
+
+
+def _check_partition_columns(schema: StructType, columns: Sequence[str]) -> None:
+    """Raises: LodgeError if one is not among the table's (seed 001, 5.4)."""
+    names = {name.casefold() for name in schema.names}
+    for column in columns:
+        if column.casefold() not in names:
+            raise LodgeError(
+                "COLUMN_NOT_FOUND", "42703", f"Partition column {column} is not in the SELECT list of CTAS!"
+            )

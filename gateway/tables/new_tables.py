@@ -47,31 +47,47 @@ class AlreadyExistsError(LodgeError):
 
 
 @dataclass(frozen=True, slots=True)
+class Storing:
+    """How a new table is stored.
+
+    Attributes:
+        format: What in.
+        options: What to write with.
+    """
+
+    format: StorageFormat
+    options: Mapping[str, str]
+
+    @classmethod
+    def of(cls, new: NewTable, execution: Execution) -> "Storing":
+        """Raises: LodgeError, for a format or an option that there is not."""
+        storage = storage_format(new.storage_format or execution.settings.store_format, new.name)
+        return cls(storage, storage.options(dict(new.options)))
+
+
+@dataclass(frozen=True, slots=True)
 class WritableTable:
     """A new table that can be written as it is asked for, and read back.
 
     Attributes:
         new: What is asked for.
         schema: Of its rows, with the columns called as asked.
-        storage_format: What it is stored in.
+        storing: How it is stored.
     """
 
     new: NewTable
     schema: StructType
-    storage_format: StorageFormat
-    _options: Mapping[str, str]
+    storing: Storing
 
     @classmethod
-    async def of(cls, new: NewTable, execution: Execution) -> "WritableTable":
+    async def of(cls, new: NewTable, storing: Storing, execution: Execution) -> "WritableTable":
         """Raises: LodgeError, for what cannot be."""
-        storage = storage_format(new.storage_format or execution.settings.store_format, new.name)
-        options = storage.options(dict(new.options))
         schema = _named(await execution.backend.schema(new.query), new.columns)
         _check_partition_columns(schema, new.partition_columns)
-        if new.partition_columns and not storage.is_partitionable:
-            raise refuse_partitions(storage)
-        check_columns(storage, schema, new.partition_columns)
-        return cls(new, schema, storage, options)
+        if new.partition_columns and not storing.format.is_partitionable:
+            raise refuse_partitions(storing.format)
+        check_columns(storing.format, schema, new.partition_columns)
+        return cls(new, schema, storing)
 
     def plan(self, path: str) -> base_pb2.Plan:
         """What writes its rows to a path."""
@@ -79,9 +95,9 @@ class WritableTable:
         return write_plan(
             query,
             path,
-            storage_format=self.storage_format.name,
+            storage_format=self.storing.format.name,
             partition_columns=self.new.partition_columns,
-            options=self._options,
+            options=self.storing.options,
         )
 
 

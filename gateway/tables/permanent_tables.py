@@ -32,7 +32,7 @@ from gateway.sessions import Session
 from gateway.storage import Storage
 from gateway.tables.answers import Response, Values, ok, row
 from gateway.tables.descriptions import DESCRIPTION, GLOB, Description, permanent_names
-from gateway.tables.new_tables import AlreadyExistsError, NewTable, WritableTable
+from gateway.tables.new_tables import AlreadyExistsError, NewTable, Storing, WritableTable
 from gateway.tables.plans import ROWS_WRITTEN
 from gateway.tables.records import TableRecords
 from gateway.tables.writes import Execution, TableWrites, statement_lost, to_its_end
@@ -74,15 +74,16 @@ class PermanentTables:
     async def create(self, execution: Execution, workspace: Workspace, new: NewTable) -> Response:
         """Raises: LodgeError, after everything that was begun is undone."""
         session = execution.session
+        storing = Storing.of(new, execution)
         _check_name(workspace, new.name)
         if await self.exists(workspace, new.name):
             error = AlreadyExistsError(new.name, workspace.name)
             if new.if_not_exists:
                 return ok(False, error.text)
             raise error
-        writable = await WritableTable.of(new, execution)
+        writable = await WritableTable.of(new, storing, execution)
         write = PendingWrite(self._writes.new_directory(), execution.operation.id, self._replica)
-        description = Description(writable.schema, writable.storage_format.name, dict(new.options))
+        description = Description(writable.schema, storing.format.name, dict(new.options))
         placing = _Placing(workspace, new.name, description)
         rows = 0
         try:

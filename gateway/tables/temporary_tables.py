@@ -35,7 +35,7 @@ from gateway.tables.changes import begun, dropping
 from gateway.tables.insertions import Insertion, fitted
 from gateway.tables.limits import check_bytes, check_principals_bytes, check_principals_tables, check_tables
 from gateway.tables.listings import create_statement
-from gateway.tables.new_tables import AlreadyExistsError, NewTable, WritableTable
+from gateway.tables.new_tables import AlreadyExistsError, NewTable, Storing, WritableTable
 from gateway.tables.plans import (
     empty_relation,
     schema_json,
@@ -99,14 +99,15 @@ class TemporaryTables:
         Raises: LodgeError, after everything that was begun is undone.
         """
         session = execution.session
-        writable = await WritableTable.of(new, execution)
+        storing = Storing.of(new, execution)
+        writable = await WritableTable.of(new, storing, execution)
         table_uuid = self._writes.new_directory()
         write = self._write(execution, table_uuid, writable.schema, WriteKind.CREATION)
         table = TemporaryTable(
             name=new.name,
             uuid=table_uuid,
             state=TableState.CREATING,
-            storage_format=writable.storage_format.name,
+            storage_format=storing.format.name,
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             partition_columns=tuple(new.partition_columns),
             options=new.options,

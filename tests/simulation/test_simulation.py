@@ -63,7 +63,7 @@ def test_the_invariants_hold_in_all_histories() -> None:
     counts: Counter[str] = Counter()
     for count, event in re.findall(r"^ *(\d+) (\S+)$", told, re.MULTILINE):
         counts[event] += int(count)
-    seldom = {what: counts.get(event, 0) for event, what in REACHED.items() if counts.get(event, 0) < 10}
+    seldom = {what: counts[event] for event, what in REACHED.items() if counts[event] < 10}
     assert not seldom, f"hardly any history had {seldom}"
 
 

@@ -21,7 +21,7 @@ from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
 from pyspark.sql.types import StructType
 
 from gateway.backends import SERVICE, Backend
-from gateway.errors import BackendError, LodgeError, Metadata
+from gateway.errors import BackendError, GatewayError, Metadata
 from gateway.session_settings import SETTINGS_ASKED_FOR, SessionSettings
 
 _HOUSEKEEPING_SECONDS = 10.0
@@ -247,7 +247,7 @@ class BackendSession:
             interrupt_type=base_pb2.InterruptRequest.INTERRUPT_TYPE_OPERATION_ID,
             operation_id=operation_id,
         )
-        with contextlib.suppress(LodgeError):
+        with contextlib.suppress(GatewayError):
             await self._call("Interrupt", request.SerializeToString(), timeout_seconds=_HOUSEKEEPING_SECONDS)
 
     async def release(self, operation_id: str) -> None:
@@ -258,7 +258,7 @@ class BackendSession:
             operation_id=operation_id,
         )
         release.release_all.SetInParent()
-        with contextlib.suppress(LodgeError):  # the backend forgets an operation that nobody releases
+        with contextlib.suppress(GatewayError):  # the backend forgets an operation that nobody releases
             await self._call("ReleaseExecute", release.SerializeToString(), timeout_seconds=_HOUSEKEEPING_SECONDS)
 
     async def _call(self, method: str, data: bytes, *, timeout_seconds: float | None = None) -> bytes:
@@ -276,7 +276,7 @@ def _refuse_user_defined(data_type: types_pb2.DataType) -> None:
     while pending:
         message = pending.pop()
         if isinstance(message, types_pb2.DataType) and message.HasField("udt"):
-            raise LodgeError(
+            raise GatewayError(
                 "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE",
                 "0A000",
                 "Tables cannot hold columns of user-defined types. Convert them to the types that they are made of.",

@@ -6,7 +6,7 @@ happens here and nowhere else.
 
 The tree, with what a client sees of each::
 
-    LodgeError                 an AnalysisException
+    GatewayError                 an AnalysisException
     ├── SyntaxRefusedError     a ParseException
     ├── CanceledError          the error Spark gives for an interrupted operation
     └── BackendError           the backend's own error for a call that Lodge made, passed on as it came
@@ -30,7 +30,7 @@ STATUS_DETAILS_KEY = "grpc-status-details-bin"
 Metadata = Sequence[tuple[str, str | bytes]]
 
 
-class LodgeError(Exception):
+class GatewayError(Exception):
     """An error for the client.
 
     Args:
@@ -64,18 +64,18 @@ class LodgeError(Exception):
         return grpc.StatusCode.INTERNAL, str(self), ((STATUS_DETAILS_KEY, status.SerializeToString()),)
 
 
-class SyntaxRefusedError(LodgeError):
+class SyntaxRefusedError(GatewayError):
     spark_class = "org.apache.spark.sql.catalyst.parser.ParseException"
 
 
-class CanceledError(LodgeError):
+class CanceledError(GatewayError):
     spark_class = "org.apache.spark.SparkSQLException"
 
     def __init__(self) -> None:
         super().__init__("OPERATION_CANCELED", "HY008", "Operation has been canceled.")
 
 
-class BackendError(LodgeError):
+class BackendError(GatewayError):
     """A call that Lodge made for a client failed at the backend; the client gets the backend's own words."""
 
     def __init__(self, error: aio.AioRpcError, backend: str) -> None:
@@ -87,10 +87,10 @@ class BackendError(LodgeError):
         return relayed_status(self.error, self.backend)
 
 
-def final(error: LodgeError) -> LodgeError:
+def final(error: GatewayError) -> GatewayError:
     """How a statement that is over has failed: never in a way that asks the client to try its end again."""
     if isinstance(error, BackendError) and error.error.code() is grpc.StatusCode.UNAVAILABLE:
-        return LodgeError(
+        return GatewayError(
             "LODGE_BACKEND_LOST",
             "08006",
             f"The backend {error.backend} was lost while the statement ran; what it had begun is undone. Run it again "
@@ -124,9 +124,9 @@ def has_details(metadata: Metadata) -> bool:
 _HOP_KEYS = frozenset({"user-agent", "content-type", "te", "date", "server"})
 
 
-def invalid_request(what: str) -> LodgeError:
+def invalid_request(what: str) -> GatewayError:
     """The client sent bytes that are no request (Spark: CONNECT_INVALID_PLAN)."""
-    return LodgeError(
+    return GatewayError(
         "CONNECT_INVALID_PLAN.CANNOT_PARSE",
         "56K00",
         f"The Spark Connect request is invalid. Cannot parse it: {what}. Use a Spark Connect client of version 3.5 or "
@@ -134,9 +134,9 @@ def invalid_request(what: str) -> LodgeError:
     )
 
 
-def invalid_session_id(session_id: str) -> LodgeError:
+def invalid_session_id(session_id: str) -> GatewayError:
     """The session id is not a UUID (Spark: INVALID_HANDLE.FORMAT)."""
-    return LodgeError(
+    return GatewayError(
         "INVALID_HANDLE.FORMAT",
         "HY000",
         f"The handle {session_id[:64]!r} is invalid. Handle must be an UUID string of the format "
@@ -144,52 +144,52 @@ def invalid_session_id(session_id: str) -> LodgeError:
     )
 
 
-def session_closed(session_id: str) -> LodgeError:
-    return LodgeError(
+def session_closed(session_id: str) -> GatewayError:
+    return GatewayError(
         SESSION_CLOSED,
         "HY000",
         f"The handle {session_id} is invalid. Session was closed. Start a new session.",
     )
 
 
-def storage_unavailable(what: str) -> LodgeError:
+def storage_unavailable(what: str) -> GatewayError:
     """What is stored cannot be read or changed now; the log has the reason."""
-    return LodgeError(
+    return GatewayError(
         "LODGE_STORAGE_UNAVAILABLE",
         "58030",
         f"The gateway cannot reach the storage of {what} now. Try again later.",
     )
 
 
-def storage_failed(error: OSError) -> LodgeError:
+def storage_failed(error: OSError) -> GatewayError:
     """A step of a statement failed at the storage of session locations; the log has the paths."""
     reason = "" if error.errno is None else f": {os.strerror(error.errno)}"
-    return LodgeError(
+    return GatewayError(
         "LODGE_STORAGE_UNAVAILABLE",
         "58030",
         f"The gateway cannot use the storage of session locations now{reason}. Try again later.",
     )
 
 
-def not_impersonated(principal: str, reason: str) -> LodgeError:
+def not_impersonated(principal: str, reason: str) -> GatewayError:
     """Seed 001, 5.1.10.2: files are made under the OS user who is logged in, or not at all."""
-    return LodgeError(
+    return GatewayError(
         "LODGE_IMPERSONATION", "28000", f"Principal [{principal}] cannot be served as an OS user: {reason}."
     )
 
 
-def no_backend() -> LodgeError:
-    return LodgeError("LODGE_NO_BACKEND", "08001", "No backend is configured for this principal. Ask for one.")
+def no_backend() -> GatewayError:
+    return GatewayError("LODGE_NO_BACKEND", "08001", "No backend is configured for this principal. Ask for one.")
 
 
-def fenced() -> LodgeError:
+def fenced() -> GatewayError:
     """This replica was paused or cut off past its lease, so another may own its sessions now."""
-    return LodgeError(
+    return GatewayError(
         "LODGE_LEASE_LOST",
         "58000",
         "This gateway replica lost its lease and touches no temporary table until it has renewed it. Try again.",
     )
 
 
-def table_not_found(name: str, text: str) -> LodgeError:
-    return LodgeError("TABLE_OR_VIEW_NOT_FOUND", "42P01", f"Table [{name}] is not found. {text}")
+def table_not_found(name: str, text: str) -> GatewayError:
+    return GatewayError("TABLE_OR_VIEW_NOT_FOUND", "42P01", f"Table [{name}] is not found. {text}")

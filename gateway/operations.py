@@ -26,7 +26,7 @@ from contextlib import asynccontextmanager, contextmanager
 import structlog
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.errors import CanceledError, LodgeError, final, storage_failed
+from gateway.errors import CanceledError, GatewayError, final, storage_failed
 from gateway.requests import SessionKey
 
 _KEPT_PROGRESS_RESPONSES = 16
@@ -54,7 +54,7 @@ class Operation:
         self.is_reattachable = any(option.reattach_options.reattachable for option in request.request_options)
         self.server_side_session_id = server_side_session_id
         self._responses: list[base_pb2.ExecutePlanResponse] = []
-        self._error: LodgeError | None = None
+        self._error: GatewayError | None = None
         self._is_answered = False
         self._is_finished = False
         self._changed = asyncio.Event()
@@ -109,7 +109,7 @@ class Operation:
     async def responses(self, last_response_id: str = "") -> AsyncIterator[bytes]:
         """Every response after the named one, until the operation ends.
 
-        Raises: LodgeError as the operation failed.
+        Raises: GatewayError as the operation failed.
         """
         seen = {last_response_id} | {r.response_id for r in self._responses[: self._after(last_response_id)]}
         while True:
@@ -144,7 +144,7 @@ class Operation:
                 complete = self._response()
                 complete.result_complete.SetInParent()
                 self._add(complete)
-        except LodgeError as error:
+        except GatewayError as error:
             self._error = final(error)
         except asyncio.CancelledError:
             self._error = CanceledError()
@@ -156,7 +156,7 @@ class Operation:
                 self._error = storage_failed(error)
                 return
             log.exception("statement_broke", operation=self.id)
-            self._error = LodgeError(
+            self._error = GatewayError(
                 "LODGE_STATEMENT_FAILED", "58000", "The statement failed in the gateway, whose log has the reason."
             )
 
@@ -199,9 +199,9 @@ class Operations:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, operation: Operation, work: Work) -> None:
-        """Raises: LodgeError if the client used the operation id before."""
+        """Raises: GatewayError if the client used the operation id before."""
         if operation.key in self._by_key or operation.key in self._used:
-            raise LodgeError(
+            raise GatewayError(
                 "INVALID_HANDLE.OPERATION_ALREADY_EXISTS",
                 "HY000",
                 f"The handle {operation.id} is invalid. Operation already exists.",

@@ -17,7 +17,7 @@ import zstandard
 from google.protobuf.message import DecodeError, Message
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
 
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from gateway.requests import field_spans, message_field
 from gateway.sql.parameters import Parameters
 
@@ -53,7 +53,7 @@ async def plan_of(request: bytes) -> base_pb2.Plan | None:
 
     Raises:
         UnreadablePlanError.
-        LodgeError: It is compressed, and cannot be decompressed.
+        GatewayError: It is compressed, and cannot be decompressed.
     """
     field = message_field(request, _PLAN)
     if field is None:
@@ -101,7 +101,7 @@ def decompressed(plan: base_pb2.Plan) -> base_pb2.Plan:
 
     Raises:
         UnreadablePlanError.
-        LodgeError: It cannot be decompressed.
+        GatewayError: It cannot be decompressed.
     """
     operation = plan.compressed_operation
     data = _decompressed(operation.data)
@@ -182,7 +182,7 @@ def _decompressed(data: bytes) -> bytes:
             raise zstandard.ZstdError("it says that it is larger")
         return zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_PLAN_BYTES, allow_extra_data=False)
     except zstandard.ZstdError as error:
-        raise LodgeError(
+        raise GatewayError(
             "CONNECT_INVALID_PLAN.CANNOT_PARSE",
             "56K00",
             f"The compressed plan cannot be decompressed ({error}), or is larger than {_MAX_PLAN_BYTES:,} bytes. Set "

@@ -51,7 +51,7 @@ def head(data: bytes, operation_field: int | None = None) -> Head:
         operation_field: The number of the field with the operation id, if requests of this kind have one.
 
     Raises:
-        LodgeError: The bytes are no request, or the session id is not a UUID.
+        GatewayError: The bytes are no request, or the session id is not a UUID.
     """
     session_id = user_id = operation_id = b""
     for number, value in fields(memoryview(data)):
@@ -82,7 +82,7 @@ def message_field(data: bytes, wanted: int) -> memoryview | None:
     """The encoded form of a message at the top level.
 
     Raises:
-        LodgeError: It is there more than once. A decoder would merge both, so one alone is not what Spark would see.
+        GatewayError: It is there more than once. A decoder would merge both, so one alone is not what Spark would see.
     """
     found = [value for number, value in fields(memoryview(data)) if number == wanted]
     if len(found) > 1:
@@ -98,7 +98,7 @@ def fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:
     """The length-delimited fields of a message, in order; fields of other kinds are passed over.
 
     Raises:
-        LodgeError: The bytes are not an encoded message.
+        GatewayError: The bytes are not an encoded message.
     """
     for number, _, _, start, end in field_spans(data, 0, len(data)):
         yield number, data[start:end]
@@ -108,7 +108,7 @@ def field_spans(data: memoryview, start: int, end: int) -> Iterator[FieldSpan]:
     """The places of the same fields, of the message between two offsets.
 
     Raises:
-        LodgeError: The bytes are not an encoded message.
+        GatewayError: The bytes are not an encoded message.
     """
     position = start
     while position < end:

@@ -56,7 +56,7 @@ class Gateway:
 
         Raises:
             ListenError: The address is taken or not this host's.
-            LodgeError: The storage of session records cannot be reached.
+            GatewayError: The storage of session records cannot be reached.
             RootError: The default temporary workspace is not what it was when this replica was made.
         """
         config = self._config

@@ -22,7 +22,7 @@ from gateway.backends import SERVICE, Backend
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import (
     STATUS_DETAILS_KEY,
-    LodgeError,
+    GatewayError,
     forwardable,
     has_details,
     invalid_request,
@@ -120,7 +120,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                     return await handler(call, request, context)
                 with session.busy():
                     return await handler(call, request, context)
-            except (LodgeError, aio.AioRpcError) as error:
+            except (GatewayError, aio.AioRpcError) as error:
                 await self._fail(error, context, key, backend)
             except (aio.AbortError, aio.InternalError, aio.UsageError):
                 raise
@@ -150,7 +150,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                     if name == "AddArtifacts":
                         return await forward_upload(backend, method, everything, context)
                     await forward_stream(backend, method, everything, context)
-            except (LodgeError, aio.AioRpcError) as error:
+            except (GatewayError, aio.AioRpcError) as error:
                 await self._fail(error, context, key, backend)
 
         return handle
@@ -162,12 +162,12 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 
     async def _fail(
         self,
-        error: LodgeError | aio.AioRpcError,
+        error: GatewayError | aio.AioRpcError,
         context: Context,
         key: SessionKey | None,
         backend: Backend | None,
     ) -> None:
-        if isinstance(error, LodgeError):
+        if isinstance(error, GatewayError):
             code, details, trailing = error.status()
         else:
             code, details, trailing = relayed_status(error, backend.address if backend else "")
@@ -176,7 +176,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         if key is not None and _says_session_gone(trailing):
             try:
                 await self._forget(key)
-            except LodgeError as failure:  # the reaper ends what this replica may not
+            except GatewayError as failure:  # the reaper ends what this replica may not
                 log.warning("session_not_ended", reason=str(failure))
         await context.abort(code, details, trailing)
 
@@ -338,8 +338,8 @@ def _says_session_gone(trailing: Any) -> bool:
     return any(key == STATUS_DETAILS_KEY and _SESSION_GONE in value for key, value in trailing)
 
 
-def _internal(error: Exception) -> LodgeError:
-    return LodgeError(
+def _internal(error: Exception) -> GatewayError:
+    return GatewayError(
         "INTERNAL_ERROR",
         "XX000",
         f"The gateway failed on this request ({type(error).__name__}); its log has the reason.",

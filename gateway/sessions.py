@@ -34,12 +34,11 @@ from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.backends import SERVICE, Backend, Backends
-from gateway.errors import LodgeError, fenced, no_backend, not_impersonated, session_closed
+from gateway.errors import GatewayError, fenced, no_backend, not_impersonated, session_closed
 from gateway.requests import SessionKey
 from gateway.storage import Storage
 from workspace.leases import HeldLease
 from workspace.locations import Owner, OwnerError
-from workspace.places import Place
 from workspace.records import (
     Phase,
     Principal,
@@ -63,6 +62,7 @@ from workspace.sessions import (
     log_ended,
     update,
 )
+from workspace.storage_paths import StoragePath
 
 _BACKEND_CALL_SECONDS = 10.0
 _LEFT_AT_ONCE = 16
@@ -176,7 +176,7 @@ class Sessions:
     async def open(self, key: SessionKey) -> Session:
         """The session, started or adopted if this replica does not hold it yet.
 
-        Raises: LodgeError.
+        Raises: GatewayError.
         """
         session = self._held.get(key)
         if session is not None:
@@ -201,7 +201,7 @@ class Sessions:
         """Takes up a session that its replica has left, if it is still as it was then, so that it goes on until it is
         idle for too long although its client sends nothing for now.
 
-        Raises: LodgeError, RecordError.
+        Raises: GatewayError, RecordError.
         """
         record = stored.record
         key = SessionKey(record.principal, record.client_session_id)
@@ -235,15 +235,15 @@ class Sessions:
         return self._backend_for(key) if session is None else session.backend
 
     def require_lease(self, session: Session) -> None:
-        """Raises: LodgeError if this replica may have been taken for dead, and the session for another's."""
+        """Raises: GatewayError if this replica may have been taken for dead, and the session for another's."""
         self._require_valid_lease()
         if session.record_name in self._to_rejoin:
             raise fenced()
 
-    async def create_location(self, session: Session) -> Place:
+    async def create_location(self, session: Session) -> StoragePath:
         """Makes the session location, or takes the one that is there.
 
-        Raises: LodgeError if this replica may not, or the location cannot be the principal's; OSError.
+        Raises: GatewayError if this replica may not, or the location cannot be the principal's; OSError.
         """
         owner = await self._owner_for(session.key.principal)
         self.require_lease(session)
@@ -303,7 +303,7 @@ class Sessions:
                         await self.end(session, reason="gateway stopped")
                     else:
                         await self._leave(session)
-                except (LodgeError, RecordError) as error:
+                except (GatewayError, RecordError) as error:
                     log.warning("session_left_to_reaper", location=session.uuid, reason=str(error))
 
         async with asyncio.TaskGroup() as group:
@@ -349,7 +349,7 @@ class Sessions:
     def _left_for_later(self) -> Iterator[None]:
         try:
             yield
-        except (LodgeError, RecordError) as error:
+        except (GatewayError, RecordError) as error:
             log.warning("session_not_settled", reason=str(error))
 
     @contextmanager
@@ -561,7 +561,7 @@ class Sessions:
             log.warning("backend_session_release_failed", reason=error.details())
 
     def _backend_for(self, key: SessionKey) -> Backend:
-        """Raises: LodgeError"""
+        """Raises: GatewayError"""
         backend = self._backends.choose(self._name(key), key.principal)
         if backend is not None:
             return backend
@@ -572,7 +572,7 @@ class Sessions:
     async def _owner_for(self, principal: Principal) -> Owner | None:
         """The OS user whose files the principal's are; None if that is the user of this process.
 
-        Raises: LodgeError if there is none of that name.
+        Raises: GatewayError if there is none of that name.
         """
         if not self._impersonation:
             return None

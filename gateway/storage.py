@@ -29,7 +29,7 @@ class Storage:
 
     A call that is cancelled is waited for, so that who undoes it knows that it is over.
 
-    Raises (all methods): LodgeError if the storage cannot answer.
+    Raises (all methods): GatewayError if the storage cannot answer.
     """
 
     def __init__(self, records: SessionRecords, leases: Leases, locations: SessionLocations) -> None:

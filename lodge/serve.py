@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import structlog
 
 from gateway.config import GatewayConfig, Limits
-from gateway.errors import LodgeError as GatewayError
+from gateway.errors import GatewayError
 from gateway.server import Gateway, ListenError
 from lodge.configuration import Configuration
 from lodge.embedded_spark import EmbeddedSpark, started_spark

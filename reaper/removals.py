@@ -32,7 +32,6 @@ from reaper.reports import (
 )
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
-from workspace.places import deletion_message, file_system_of
 from workspace.records import (
     RecordConflictError,
     RecordError,
@@ -45,6 +44,7 @@ from workspace.records import (
     TableUuid,
 )
 from workspace.sessions import EndingSession, begin_end, complete_end, left, log_ended, without_writes
+from workspace.storage_paths import deletion_message, file_system_of
 from workspace.trash import TrashEntry
 
 Release = Callable[[SessionRecord], None]

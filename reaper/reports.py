@@ -7,8 +7,8 @@ who does the work. Whoever wants to know gets every report, in the thread that d
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from workspace.places import Place
 from workspace.records import ReplicaId, SessionUuid, StoredRecord, TableUuid
+from workspace.storage_paths import StoragePath
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class SessionReaped:
 
     stored: StoredRecord
     reason: str
-    locations: tuple[Place, ...]
+    locations: tuple[StoragePath, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class OrphanRemoved:
     """A location was deleted that no record names."""
 
     session_uuid: SessionUuid
-    location: Place
+    location: StoragePath
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,11 @@ from pathlib import Path
 from workspace.layout import Layout
 from workspace.locations import Owner
 from workspace.names import checked_uuid
-from workspace.places import Place
 from workspace.records import SessionUuid, TableUuid
 from workspace.root_identities import RootError, RootIds
 from workspace.root_locations import RootLocations
 from workspace.roots import Roots
+from workspace.storage_paths import StoragePath
 from workspace.table_copies import copy_table
 from workspace.trash import TrashEntry
 
@@ -53,7 +53,7 @@ class FileSessionLocations:
         """Makes the root and Lodge's own directories, if missing; to be called when a process starts."""
         self._roots.add(self._root)
 
-    def use(self, root: Place) -> None:
+    def use(self, root: StoragePath) -> None:
         """Makes a root the current one; new locations are made there from now on.
 
         Raises: RootError if it cannot be used; the current root stays as it was.

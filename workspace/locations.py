@@ -32,8 +32,8 @@ from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
-from workspace.places import Place
 from workspace.records import SessionUuid, TableUuid
+from workspace.storage_paths import StoragePath
 from workspace.trash import TrashEntry
 
 
@@ -84,14 +84,14 @@ class SessionLocations(Protocol):
         """
         ...
 
-    def use(self, root: Place) -> None:
+    def use(self, root: StoragePath) -> None:
         """Makes a root the current one; new locations are made there from now on.
 
         Raises: RootError if it cannot be used; the current root stays as it was.
         """
         ...
 
-    def known_roots(self) -> Sequence[Place]:
+    def known_roots(self) -> Sequence[StoragePath]:
         """Where session locations may lie, the current root first, readable or not.
 
         Raises: RootError if the current root is not what it was.
@@ -102,7 +102,7 @@ class SessionLocations(Protocol):
         """All roots, the current one first. Raises: RootError if one cannot be read."""
         ...
 
-    def create(self, session_uuid: SessionUuid, owner: Owner | None = None) -> Place:
+    def create(self, session_uuid: SessionUuid, owner: Owner | None = None) -> StoragePath:
         """Makes the session location in the current root, or takes the one that is there.
 
         Args:
@@ -117,11 +117,11 @@ class SessionLocations(Protocol):
         """The sessions that have a location."""
         ...
 
-    def paths(self, session_uuid: SessionUuid) -> Sequence[Place]:
+    def paths(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
         """The locations of a session that are there."""
         ...
 
-    def set_aside(self, session_uuid: SessionUuid) -> Sequence[Place]:
+    def set_aside(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
         """Puts the locations of a session into the trash.
 
         Returns: Where they were; nothing if there was nothing.
@@ -135,11 +135,11 @@ class SessionLocations(Protocol):
         """
         ...
 
-    def directory(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> Place:
+    def directory(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> StoragePath:
         """The directory of a table that is there; else where it would be in the current root."""
         ...
 
-    def directories(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[Place]:
+    def directories(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[StoragePath]:
         """The directories of several, as :meth:`directory` finds each."""
         ...
 

@@ -47,9 +47,9 @@ from workspace.locations import Inside, Owner, OwnerError
 from workspace.names import checked_uuid, is_uuid
 from workspace.object_addresses import ObjectAddress
 from workspace.object_store import ObjectStore, ObjectStoreError
-from workspace.places import Place
 from workspace.records import SessionUuid, TableUuid
 from workspace.root_identities import RootError, RootIdentities, RootIds
+from workspace.storage_paths import StoragePath
 from workspace.trash import TrashEntry
 
 RELIST_SECONDS = 300.0
@@ -133,7 +133,7 @@ class ObjectSessionLocations:
             root_id = self._root_id()
         self._identities.establish(root, root_id)
 
-    def use(self, root: Place) -> None:
+    def use(self, root: StoragePath) -> None:
         """Raises: RootError if it is not the same root."""
         if root != self._address.place:
             raise RootError(
@@ -142,7 +142,7 @@ class ObjectSessionLocations:
             )
         self._check()
 
-    def known_roots(self) -> Sequence[Place]:
+    def known_roots(self) -> Sequence[StoragePath]:
         """The only one. Raises: RootError if it is not what it was."""
         self._check()
         return [self._address.place]
@@ -156,7 +156,7 @@ class ObjectSessionLocations:
         with self._lock:
             return [ObjectRoot(trash, {each: self._listed[each].inside for each in there if each in self._listed})]
 
-    def create(self, session_uuid: SessionUuid, owner: Owner | None = None) -> Place:
+    def create(self, session_uuid: SessionUuid, owner: Owner | None = None) -> StoragePath:
         """Makes the session location, or takes the one that is there.
 
         Raises: FileNotFoundError if it was set aside; OwnerError if an owner is given; RootError; OSError.
@@ -175,13 +175,13 @@ class ObjectSessionLocations:
         self._identities.check_records(self._address.place, self._records_id())
         return self._there(frozenset(self._marks()))
 
-    def paths(self, session_uuid: SessionUuid) -> Sequence[Place]:
+    def paths(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
         """The location of a session, if it is there."""
         place = self._place(session_uuid)
         self._check()
         return [place] if self._is_there(session_uuid, None) else []
 
-    def set_aside(self, session_uuid: SessionUuid) -> Sequence[Place]:
+    def set_aside(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
         """Marks the location of a session as trash.
 
         Returns: Where it is; nothing if there is none, or it was set aside already.
@@ -198,11 +198,11 @@ class ObjectSessionLocations:
         self._forget(session_uuid)
         return is_removed
 
-    def directory(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> Place:
+    def directory(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> StoragePath:
         """Where a table is, or would be."""
         return self.directories(session_uuid, [table_uuid])[0]
 
-    def directories(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[Place]:
+    def directories(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[StoragePath]:
         """Where several tables are, or would be."""
         places = [f"{self._place(session_uuid)}/{checked_uuid(table_uuid)}" for table_uuid in tables]
         self._check()

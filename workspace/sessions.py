@@ -26,7 +26,6 @@ import structlog
 import tenacity
 
 from workspace.locations import SessionLocations
-from workspace.places import Place, deletion_message, file_system_of
 from workspace.records import (
     Answer,
     PendingWrite,
@@ -43,6 +42,7 @@ from workspace.records import (
     TableState,
     TemporaryTable,
 )
+from workspace.storage_paths import StoragePath, deletion_message, file_system_of
 from workspace.trash import is_whole_location, location_of
 
 _UPDATE_ATTEMPTS = 50
@@ -67,7 +67,7 @@ class EndingSession:
     """
 
     stored: StoredRecord
-    locations: tuple[Place, ...]
+    locations: tuple[StoragePath, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class EndedSession:
     """
 
     record: SessionRecord
-    locations: tuple[Place, ...]
+    locations: tuple[StoragePath, ...]
     purge_error: OSError | None = None
 
 
@@ -211,7 +211,7 @@ def begin_end(
         return None
     release(ending.record)
     session_uuid = ending.record.session_uuid
-    deleted = set[Place](locations.set_aside(session_uuid))
+    deleted = set[StoragePath](locations.set_aside(session_uuid))
     if stored.record.phase is Phase.ENDING:  # somebody who began to end it may have come so far
         deleted |= {location_of(entry) for entry in locations.trash_of(session_uuid) if is_whole_location(entry)}
     return EndingSession(ending, tuple(sorted(deleted, key=str)))

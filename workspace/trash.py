@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import NewType
 
 from workspace.layout import Layout
-from workspace.places import Place
 from workspace.private_files import opened_directory
 from workspace.records import SessionUuid
 from workspace.removal import Removal, allow
+from workspace.storage_paths import StoragePath
 
 TrashEntry = NewType("TrashEntry", str)
 """The absolute path, or the URI, of something that was set aside; what follows its last slash begins with the UUID of
@@ -130,7 +130,7 @@ def is_whole_location(entry: TrashEntry) -> bool:
     return _name(entry).count(".") == 1
 
 
-def location_of(entry: TrashEntry) -> Place:
+def location_of(entry: TrashEntry) -> StoragePath:
     """Where a whole location was before it was set aside."""
     if entry.startswith("/"):
         return Path(entry).parents[2] / session_of(entry)

@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 from workspace.layout import OWN_DIRECTORY
 from workspace.names import is_uuid
 from workspace.object_addresses import ObjectAddress, ObjectAddressError
-from workspace.places import Place
+from workspace.storage_paths import StoragePath
 
 
 class WorkspaceError(Exception):
@@ -75,7 +75,7 @@ class Workspace:
         raise NotFileBasedError(f"Workspace [{self.name}] is in an object store, and has no files of its own.")
 
     @property
-    def place(self) -> Place:
+    def place(self) -> StoragePath:
         """How people are told of it."""
         return self.location if isinstance(self.location, Path) else self.location.place
 
@@ -137,7 +137,7 @@ class Workspaces:
 
     by_name: Mapping[str, Workspace]
     temporary: Workspace
-    former_roots: tuple[Place, ...] = ()
+    former_roots: tuple[StoragePath, ...] = ()
 
     @classmethod
     def from_uris(
@@ -174,11 +174,11 @@ class Workspaces:
         return cls(by_name, by_name[default_temporary_workspace])
 
     @property
-    def temporary_roots(self) -> tuple[Place, ...]:
+    def temporary_roots(self) -> tuple[StoragePath, ...]:
         """All places that session locations may lie in, the current one first."""
         return (self.temporary.place, *self.former_roots)
 
-    def with_former_roots(self, roots: Sequence[Place]) -> "Workspaces":
+    def with_former_roots(self, roots: Sequence[StoragePath]) -> "Workspaces":
         """The same, of a default temporary workspace that was in these directories, now or before."""
         return replace(self, former_roots=tuple(root for root in roots if root != self.temporary.place))
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql.connect.proto import catalog_pb2, relations_pb2
 
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from gateway.names.lookup import NameLookup, invalid_schema
 from gateway.sql.names import parsed, quoted
 from gateway.tables.answers import arrow_stream
@@ -40,7 +40,7 @@ def resolve_call(lookup: NameLookup, relation: relations_pb2.Relation) -> bool:
     """Makes a call about a workspace one about Spark's names, or the answer itself.
 
     Returns: Whether anything was changed.
-    Raises: LodgeError.
+    Raises: GatewayError.
     """
     kind = relation.catalog.WhichOneof("cat_type")
     if kind in _OF_A_TABLE:
@@ -67,7 +67,7 @@ def _resolve_table(lookup: NameLookup, relation: relations_pb2.Relation, kind: s
     name = f"{workspace.name}.{'.'.join(map(quoted, rest))}"
     try:
         lookup.scan(workspace, rest)
-    except LodgeError as error:
+    except GatewayError as error:
         if kind != "table_exists":
             raise
         if error.error_class not in ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"):
@@ -77,7 +77,7 @@ def _resolve_table(lookup: NameLookup, relation: relations_pb2.Relation, kind: s
     if kind == "table_exists":
         _answer(relation, pa.table({"value": [True]}))
         return True
-    raise LodgeError(
+    raise GatewayError(
         "LODGE_CATALOG_OF_FILE",
         "0A000",
         f"[{name}] is a file, and spark.catalog knows tables only. Use the DataFrame: spark.table(name).",

@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql.connect.proto import commands_pb2, relations_pb2
 
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from gateway.names.plan_messages import fields_that_hold_names
 from gateway.plans import INLINE_BYTES, UnreadablePlanError
 from gateway.requests import field_spans, varint
@@ -83,7 +83,7 @@ class DeepPlan:
             while position < len(self._nodes):
                 self._follow(position)
                 position += 1
-        except LodgeError as error:
+        except GatewayError as error:
             raise UnreadablePlanError(request) from error
 
     @property

@@ -20,7 +20,7 @@ import enum
 import re
 from collections.abc import Sequence
 
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from gateway.names.lookup import NameLookup
 from gateway.sql.identifiers import identifier_name
 from gateway.sql.immediate import Immediate
@@ -75,7 +75,7 @@ class HiddenStatements:
         self._lookup = lookup
 
     def check(self, text: str, found: Sequence[Token], place: TextPlace, parameters: Parameters) -> None:
-        """Raises: LodgeError if the text may not run.
+        """Raises: GatewayError if the text may not run.
 
         Args:
             text: The whole text.
@@ -98,14 +98,14 @@ class HiddenStatements:
                 raise _refused(change, "script" if is_script else place)
 
     def check_immediate(self, immediate: Immediate, text: str) -> None:
-        """Raises: LodgeError if nobody but Spark knows what it runs, and that could change a temporary table.
+        """Raises: GatewayError if nobody but Spark knows what it runs, and that could change a temporary table.
 
         Args:
             immediate: In the text.
             text: The whole text.
         """
         if immediate.text is None and (self._lookup.tables or self._lookup.is_mentioned(text)):
-            raise LodgeError(
+            raise GatewayError(
                 "LODGE_EXECUTE_IMMEDIATE",
                 "0A000",
                 f"EXECUTE IMMEDIATE of [{text[immediate.start : immediate.end]}] cannot be seen through: it is neither "
@@ -120,7 +120,7 @@ class HiddenStatements:
             return
         is_named = bool(listed) and all(change.name is not None and change.name.end < where for change in listed[:1])
         if is_script or (first in _MAY_BECOME_CHANGE and not is_named):
-            raise LodgeError(
+            raise GatewayError(
                 "LODGE_VARIABLE_SUBSTITUTION",
                 "0A000",
                 f"[{text[where : where + 40]}] stands for a text that Lodge does not know, and could change a "
@@ -154,7 +154,7 @@ def _is_script(found: Sequence[Token]) -> bool:
     return bool(first) and first[0].keyword == "BEGIN"
 
 
-def _refused(change: Change, where: "TextPlace | str") -> LodgeError:
+def _refused(change: Change, where: "TextPlace | str") -> GatewayError:
     parts = () if change.name is None else change.name.parts
     statement = f"{change.kind.value} {'.'.join(parts)}".rstrip()
     if where == "script":
@@ -163,7 +163,7 @@ def _refused(change: Change, where: "TextPlace | str") -> LodgeError:
         error_class, place = "LODGE_EXECUTE_IMMEDIATE", "in EXECUTE IMMEDIATE"
     else:
         error_class, place = "LODGE_STATEMENT_IN_PLAN", "as a part of a plan"
-    return LodgeError(
+    return GatewayError(
         error_class,
         "0A000",
         f"[{statement}] cannot run {place}, because it is about a temporary table or a workspace. Run it as a "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql.connect.proto import relations_pb2
 
 from engine.source import FORMAT
-from gateway.errors import LodgeError, table_not_found
+from gateway.errors import GatewayError, table_not_found
 from gateway.names.scans import NO_OPTIONS, scan_relation
 from gateway.session_settings import SessionSettings
 from gateway.sql.references import Reference, find_references
@@ -73,17 +73,19 @@ class NameLookup:
         return match[0], reference.parts[reference.workspace_parts :]
 
     def path(self, text: str) -> tuple[Workspace, Sequence[str]]:
-        """The workspace and the rest of a name that stands alone in a text. Raises: LodgeError if it is none."""
+        """The workspace and the rest of a name that stands alone in a text. Raises: GatewayError if it is none."""
         reference = self.whole(text)
         if reference is None:
             names = ", ".join(self.workspaces.by_name)
-            raise LodgeError("LODGE_PATH_REFUSED", "42501", f"[{text}] is no path of a workspace ({names}). {ONE_PATH}")
+            raise GatewayError(
+                "LODGE_PATH_REFUSED", "42501", f"[{text}] is no path of a workspace ({names}). {ONE_PATH}"
+            )
         return self.split(reference)
 
     def temporary_table(self, workspace: Workspace, name: str) -> TemporaryTable | None:
         """The temporary table that a name in a workspace means. A leading slash means nothing, as for Drill.
 
-        Raises: LodgeError if it is not ready yet.
+        Raises: GatewayError if it is not ready yet.
         """
         if workspace is not self.workspaces.temporary:
             return None
@@ -101,7 +103,7 @@ class NameLookup:
         options: Mapping[str, str] = NO_OPTIONS,
         mentioned: frozenset[str] | None = None,
     ) -> relations_pb2.Relation:
-        """A scan of the files that a reference names. Raises: LodgeError."""
+        """A scan of the files that a reference names. Raises: GatewayError."""
         if len(rest) != 1:
             raise invalid_schema(
                 ".".join((workspace.name, *rest[:-1])),
@@ -113,9 +115,9 @@ class NameLookup:
         )
 
 
-def invalid_schema(name: str, workspaces: Workspaces, hint: str = "") -> LodgeError:
+def invalid_schema(name: str, workspaces: Workspaces, hint: str = "") -> GatewayError:
     """Seed 001, 5.4: an absent workspace."""
-    return LodgeError(
+    return GatewayError(
         "SCHEMA_NOT_FOUND",
         "42704",
         f"Schema [{name}] is not valid with respect to either root schema or current default schema. "

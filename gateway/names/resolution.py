@@ -21,7 +21,7 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
 from engine.source import FORMAT
 from gateway.current_workspaces import CurrentWorkspaces
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from gateway.names.byte_look import ByteLook
 from gateway.names.deep_plans import DeepPlan
 from gateway.names.hidden_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_hide_statement
@@ -69,7 +69,7 @@ class NameResolution:
             plan: Its plan, decompressed.
             ask: What names mean in the session.
 
-        Raises: LodgeError.
+        Raises: GatewayError.
         """
         is_compressed = await _COMPRESSED.finds_any(request) and _is_compressed(request)
         names = await self._names(request, plan, ask, is_looked_at=is_compressed)
@@ -80,7 +80,7 @@ class NameResolution:
     async def analyzed(self, request: bytes, ask: AskNames) -> bytes:
         """An ``AnalyzePlan`` request with the names in its plans resolved.
 
-        Raises: LodgeError, UnreadablePlanError.
+        Raises: GatewayError, UnreadablePlanError.
         """
         may_be_compressed = await _COMPRESSED.finds_any(request)
         if not may_be_compressed and not await self._is_looked_at(request):
@@ -100,7 +100,7 @@ class NameResolution:
             error: Why it was not read.
             ask: What names mean in the session.
 
-        Raises: LodgeError, if it must not pass.
+        Raises: GatewayError, if it must not pass.
         """
         try:
             if error.was_compressed:
@@ -195,8 +195,8 @@ async def _in_thread_if_large(size_bytes: int, work: Callable[[], _Result]) -> _
     return await asyncio.to_thread(work) if size_bytes > INLINE_BYTES else work()
 
 
-def _too_deep(what: str) -> LodgeError:
-    return LodgeError(
+def _too_deep(what: str) -> GatewayError:
+    return GatewayError(
         "LODGE_PLAN_TOO_DEEP",
         "54001",
         f"The plan is nested too deep to be looked through, and {what}. Give a part of it a name first: "

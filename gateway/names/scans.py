@@ -17,7 +17,7 @@ from pyspark.sql.connect.proto import relations_pb2
 
 from engine.errors import ScanOptionError
 from engine.source import FORMAT, ScanSource, has_reader, known_schema, selected_directory, supported_suffixes
-from gateway.errors import LodgeError, SyntaxRefusedError, table_not_found
+from gateway.errors import GatewayError, SyntaxRefusedError, table_not_found
 from gateway.sql.lexer import Token
 from gateway.sql.mentioned import mentioned_names
 from gateway.sql.names import quoted
@@ -102,7 +102,7 @@ def scan_relation(
         time_zone: The session's, for text that becomes a timestamp; None if that may not be.
 
     Raises:
-        LodgeError: There is no such path, it may not be read, or it has no reader.
+        GatewayError: There is no such path, it may not be read, or it has no reader.
     """
     real = _resolved(workspaces, workspace, path)
     table = permanent_table(real) if not options and real.is_dir() else None
@@ -110,7 +110,7 @@ def scan_relation(
         return table
     given = {key.lower(): value for key, value in options.items()}
     if "format" not in given and real.is_file() and not has_reader(path):
-        raise LodgeError(
+        raise GatewayError(
             "LODGE_NO_READER",
             "0A000",
             f"File [{path}] of workspace [{workspace.name}] has no reader for its suffix. Supported are: "
@@ -128,7 +128,7 @@ def scan_relation(
     try:
         read.options.update(source.to_options(reader=given, mentioned=mentioned))
     except ScanOptionError as error:
-        raise LodgeError("LODGE_SCAN_OPTIONS", "22023", str(error)) from error
+        raise GatewayError("LODGE_SCAN_OPTIONS", "22023", str(error)) from error
     if not read.schema:
         read.ClearField("schema")
     return relation
@@ -152,7 +152,7 @@ def _resolved(workspaces: Workspaces, workspace: Workspace, path: str) -> Path:
                 raise
             return workspaces.resolve(workspace, directory)
     except PathRefusedError as error:
-        raise LodgeError("LODGE_PATH_REFUSED", "42501", str(error)) from error
+        raise GatewayError("LODGE_PATH_REFUSED", "42501", str(error)) from error
     except FileNotFoundError:
         raise table_not_found(
             f"{workspace.name}.{quoted(path)}",

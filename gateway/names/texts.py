@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pyspark.sql.connect.proto import relations_pb2
 
 from engine.source import FORMAT
-from gateway.errors import LodgeError, SyntaxRefusedError
+from gateway.errors import GatewayError, SyntaxRefusedError
 from gateway.names.hidden_statements import HiddenStatements, TextPlace
 from gateway.names.lookup import ONE_PATH, NameLookup
 from gateway.names.scans import NamedScan, Statement, scan_alias
@@ -78,7 +78,7 @@ class TextNames:
     ) -> ResolvedText:
         """The text with its names resolved; the same text if there are none.
 
-        Raises: LodgeError.
+        Raises: GatewayError.
         """
         text = self._with_sources(text)
         found = self._tokens(text)
@@ -110,7 +110,7 @@ class TextNames:
                 continue
             inner = self.resolved(immediate.text, TextPlace.IMMEDIATE, immediate.parameters)
             if inner.unused_positions:
-                raise LodgeError(
+                raise GatewayError(
                     "LODGE_EXECUTE_IMMEDIATE",
                     "0A000",
                     "In the text of EXECUTE IMMEDIATE, a workspace's name cannot come from the parameter [?]. Name the "
@@ -165,7 +165,7 @@ class TextNames:
         if len(rest) == 1 or not reference.is_table:
             table = self._lookup.temporary_table(workspace, rest[0])
             if table is not None and reference.is_ambiguous:
-                raise LodgeError(
+                raise GatewayError(
                     "LODGE_AMBIGUOUS_COLUMN",
                     "42702",
                     f"[{'.'.join(reference.parts)}]: the statement also reads something else that is called "
@@ -178,7 +178,7 @@ class TextNames:
             return None
         options, end = statement.options_of(reference)
         if key in scans and scans[key].options != options:
-            raise LodgeError(
+            raise GatewayError(
                 "LODGE_SCAN_OPTIONS",
                 "0A000",
                 f"[{'.'.join(key)}] is in this statement twice, with different options. Give the same to both.",
@@ -202,11 +202,11 @@ class TextNames:
         options = dict(values)
         paths = [options.pop(key) for key in list(options) if key.lower() == "path"]
         if len(paths) != 1:
-            raise LodgeError("LODGE_SCAN_OPTIONS", "0A000", ONE_PATH)
+            raise GatewayError("LODGE_SCAN_OPTIONS", "0A000", ONE_PATH)
         workspace, rest = self._lookup.path(paths[0])
         source = self._lookup.scan(workspace, rest, options=options).read.data_source
         if "schema" in map(str.lower, options):
-            raise LodgeError(
+            raise GatewayError(
                 "LODGE_SCAN_OPTIONS", "0A000", "Option [schema] is for queries. Put the columns behind the view's name."
             )
         return written_options(source.options)
@@ -217,7 +217,7 @@ def _refuse_view(found: Sequence[Token]) -> None:
     for begin in _statement_starts(found):
         words = [token.value.lower() for token in found[begin : begin + 8]]
         if words[:1] in (["create"], ["alter"]) and "view" in words:
-            raise LodgeError(
+            raise GatewayError(
                 "LODGE_VIEW_OVER_FILE",
                 "0A000",
                 "A view cannot be made over a file by its workspace name. Make a temporary table of it, or a view of "

@@ -26,7 +26,7 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, r
 
 from engine.errors import ScanOptionError
 from engine.source import FORMAT, SOURCE_OPTIONS, ScanSource
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from gateway.names.catalog_calls import resolve_call
 from gateway.names.hidden_statements import TextPlace
 from gateway.names.lookup import ONE_PATH, NameLookup, invalid_schema
@@ -53,7 +53,7 @@ class Names(NameLookup):
             aliases: Names that the rest of the plan defines.
 
         Returns: Whether anything was changed.
-        Raises: LodgeError, UnreadablePlanError.
+        Raises: GatewayError, UnreadablePlanError.
         """
         return _Resolver(self).resolve(message, aliases)
 
@@ -113,7 +113,7 @@ class _Resolver:
         """A stream into a temporary table is a command of Lodge's own, and does not come here."""
         if self._lookup.whole(stream.table_name.strip()) is None:
             return False
-        raise LodgeError(
+        raise GatewayError(
             "LODGE_STREAMING_WRITE",
             "0A000",
             f"[{stream.table_name}] is in a workspace, and no stream can be written there. Write it into files, "
@@ -170,7 +170,7 @@ class _Resolver:
             relation.read.named_table.unparsed_identifier = session_name(table.name)
             return True
         if relation.read.is_streaming:
-            raise LodgeError("LODGE_STREAMING_SCAN", "0A000", f"[{text}] is a file and cannot be read as a stream.")
+            raise GatewayError("LODGE_STREAMING_SCAN", "0A000", f"[{text}] is a file and cannot be read as a stream.")
         scan = self._lookup.scan(workspace, rest, options=relation.read.named_table.options)
         _put(relation, scan)
         return True
@@ -179,7 +179,7 @@ class _Resolver:
         reference = self._lookup.whole(changes.unparsed_identifier.strip())
         if reference is None:
             return False
-        raise LodgeError(
+        raise GatewayError(
             "LODGE_NO_CHANGES",
             "0A000",
             f"[{changes.unparsed_identifier}] is in a workspace, and no changes are kept of what is there. Read it by "
@@ -200,7 +200,7 @@ class _Resolver:
             return self._resolve_again(relation, options)
         paths = [*source.paths, *filter(None, [options.pop("path", "")])]
         if relation.read.is_streaming or len(paths) != 1:
-            raise LodgeError("LODGE_SCAN_OPTIONS", "0A000", ONE_PATH)
+            raise GatewayError("LODGE_SCAN_OPTIONS", "0A000", ONE_PATH)
         workspace, rest = self._lookup.path(paths[0])
         _put(relation, self._lookup.scan(workspace, rest, options=options))
         return True
@@ -209,19 +209,19 @@ class _Resolver:
         workspace = self._lookup.workspaces.by_name.get(options["workspace"])
         path = options.get("path")
         if workspace is None or path is None:
-            raise LodgeError("LODGE_SCAN_OPTIONS", "0A000", ONE_PATH)
+            raise GatewayError("LODGE_SCAN_OPTIONS", "0A000", ONE_PATH)
         own = {key: value for key, value in options.items() if key not in SOURCE_OPTIONS}
         try:
             mentioned = ScanSource.mentioned_in(options)
         except ScanOptionError as error:
-            raise LodgeError("LODGE_SCAN_OPTIONS", "22023", str(error)) from error
+            raise GatewayError("LODGE_SCAN_OPTIONS", "22023", str(error)) from error
         _put(relation, self._lookup.scan(workspace, [path], options=own, mentioned=mentioned))
         return True
 
     def _resolve_expression(self, expression: expressions_pb2.Expression.ExpressionString) -> bool:
         resolved = self._texts.resolved(expression.expression)
         if resolved.scans:
-            raise LodgeError(
+            raise GatewayError(
                 "LODGE_FILE_IN_EXPRESSION",
                 "0A000",
                 f"[{expression.expression}] reads a file, which an expression of a DataFrame cannot. Join with "

@@ -49,7 +49,7 @@ class Asked:
         return target_of(parts, self.workspaces)
 
     async def resolved(self, relation: relations_pb2.Relation) -> relations_pb2.Relation:
-        """A relation with its names resolved. Raises: LodgeError."""
+        """A relation with its names resolved. Raises: GatewayError."""
         plan = base_pb2.Plan(root=relation)
         await asyncio.to_thread(self.names.resolve, plan)
         return plan.root

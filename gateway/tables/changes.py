@@ -8,7 +8,7 @@ that out here, and not later.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gateway.errors import LodgeError, table_not_found
+from gateway.errors import GatewayError, table_not_found
 from workspace.records import (
     PendingWrite,
     ReplicaId,
@@ -26,11 +26,11 @@ _MOST_PARTS = 1000
 def begun(record: SessionRecord, table: TemporaryTable, write: PendingWrite) -> SessionRecord:
     """A table that is being written to.
 
-    Raises: LodgeError if it is not the same table any more, or has too many parts.
+    Raises: GatewayError if it is not the same table any more, or has too many parts.
     """
     found = _ready(record, table, "It was dropped meanwhile.")
     if len(found.parts) + len(found.writes) >= _MOST_PARTS and write.kind is not WriteKind.OVERWRITING:
-        raise LodgeError(
+        raise GatewayError(
             "LODGE_LIMIT_REACHED",
             "53400",
             f"Temporary table [{table.name}] has the rows of {_MOST_PARTS:,} insertions, and takes no more. Put them "
@@ -40,7 +40,7 @@ def begun(record: SessionRecord, table: TemporaryTable, write: PendingWrite) -> 
 
 
 def dropping(record: SessionRecord, table: TemporaryTable, write: PendingWrite) -> SessionRecord:
-    """A table that is being dropped: it keeps its name, and is read no more. Raises: LodgeError."""
+    """A table that is being dropped: it keeps its name, and is read no more. Raises: GatewayError."""
     found = _ready(record, table, "It was dropped meanwhile.")
     return with_table(record, replace(found, state=TableState.DROPPING, writes=(*found.writes, write)))
 
@@ -50,7 +50,7 @@ def published(
 ) -> SessionRecord:
     """The outcome of a write as the table's.
 
-    Raises: LodgeError if the table was dropped, or the write undone or taken over.
+    Raises: GatewayError if the table was dropped, or the write undone or taken over.
     """
     found = _same(record, table, "It was dropped while it was written to.")
     if found.state is TableState.DROPPING:
@@ -83,7 +83,7 @@ def published(
 def taken_over(record: SessionRecord, table: TemporaryTable, write: PendingWrite, replica: ReplicaId) -> SessionRecord:
     """A write that this replica follows from now on.
 
-    Raises: LodgeError if it is not as the caller knows it any more.
+    Raises: GatewayError if it is not as the caller knows it any more.
     """
     found = _same(record, table, "It was dropped meanwhile.")
     if write not in found.writes:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pyarrow as pa
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from gateway.names.workspace_names import invalid_schema
 from gateway.operations import Operation, Work
 from gateway.sql.names import parsed
@@ -71,7 +71,7 @@ class DataFrameCommands:
     async def work(self, asked: Asked, plan: base_pb2.Plan) -> Work | None:
         """What the command does; None if it is Spark's after all.
 
-        Raises: LodgeError, if it may not run.
+        Raises: GatewayError, if it may not run.
         """
         if plan.HasField("root"):
             return await self._catalog_call(asked, plan.root)
@@ -172,7 +172,7 @@ class DataFrameCommands:
         if target is not None and target.place is Place.ABSENT:
             raise invalid_schema(target.schema, asked.workspaces)
         if target is not None and target.workspace is not None:
-            raise LodgeError(
+            raise GatewayError(
                 "LODGE_WORKSPACE_TABLE",
                 "0A000",
                 f"A table in workspace [{target.workspace.name}] is made by CREATE TABLE name AS query, and by nothing "

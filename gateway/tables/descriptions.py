@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark.sql.connect.proto import relations_pb2
 from pyspark.sql.types import StructType
 
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from gateway.tables.plans import read_relation
 from gateway.tables.storage_formats import STORAGE_FORMATS
 from workspace.public_files import has_links
@@ -63,7 +63,7 @@ class Description:
             schema = StructType.fromJson(document["schema"])
             options = {str(key): str(value) for key, value in document["options"].items()}
             known.options(options)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, LodgeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, GatewayError):
             return None
         return cls(schema, known.name, options)
 
@@ -78,13 +78,13 @@ def _has_user_defined_type(value: object) -> bool:
 def permanent_table(path: Path) -> relations_pb2.Relation | None:
     """What reads a directory that is a permanent table; None if it is none.
 
-    Raises: LodgeError for one that holds links: Spark would follow them out of the workspace.
+    Raises: GatewayError for one that holds links: Spark would follow them out of the workspace.
     """
     description = Description.of(path)
     if description is None or GLOB.search(str(path)):
         return None
     if has_links(path):
-        raise LodgeError(
+        raise GatewayError(
             "LODGE_PATH_REFUSED", "42501", f"Table [{path.name}] holds a link, and is not read. Remove the link."
         )
     return read_relation(

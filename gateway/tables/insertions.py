@@ -11,7 +11,7 @@ from pyspark.sql.connect.proto import relations_pb2
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.types import StructField, StructType
 
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from gateway.sql.names import quoted
 from gateway.tables.plans import with_columns_named
 
@@ -44,12 +44,12 @@ def fitted(insertion: Insertion, query: StructType, table: StructType) -> relati
         table: The schema of the table.
 
     Raises:
-        LodgeError: Columns are too many, too few, unknown or named twice.
+        GatewayError: Columns are too many, too few, unknown or named twice.
     """
     names = list(query.names if insertion.by_name else insertion.columns or table.names)
     if len(names) != len(query.names):
         kind = "NOT_ENOUGH" if len(query.names) < len(names) else "TOO_MANY"
-        raise LodgeError(
+        raise GatewayError(
             f"INSERT_COLUMN_ARITY_MISMATCH.{kind}_DATA_COLUMNS",
             "21S01",
             f"Cannot write to [{insertion.table}], the reason is {kind.lower().replace('_', ' ')} data columns: "
@@ -58,14 +58,14 @@ def fitted(insertion: Insertion, query: StructType, table: StructType) -> relati
     known = {name.casefold(): name for name in table.names}
     for name in names:
         if name.casefold() not in known:
-            raise LodgeError(
+            raise GatewayError(
                 "UNRESOLVED_COLUMN.WITH_SUGGESTION",
                 "42703",
                 f"Table [{insertion.table}] has no column {quoted(name)}. It has: {_listed(table.names)}.",
             )
     own = [known[name.casefold()] for name in names]
     if len(set(own)) < len(own):
-        raise LodgeError(
+        raise GatewayError(
             "COLUMN_ALREADY_EXISTS", "42711", f"A column of table [{insertion.table}] is named twice: {_listed(names)}."
         )
     return _converted(with_columns_named(insertion.query, own), table)

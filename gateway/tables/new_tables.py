@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.types import StructField, StructType
 
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from gateway.tables.plans import with_columns_named, write_plan
 from gateway.tables.storage_formats import StorageFormat, check_columns, refuse_partitions, storage_format
 from gateway.tables.writes import Execution
@@ -38,7 +38,7 @@ class NewTable:
     if_not_exists: bool = False
 
 
-class AlreadyExistsError(LodgeError):
+class AlreadyExistsError(GatewayError):
     """Seed 001, 5.4: a duplicated table or view name."""
 
     def __init__(self, name: str, schema: str) -> None:
@@ -60,7 +60,7 @@ class Storing:
 
     @classmethod
     def of(cls, new: NewTable, execution: Execution) -> "Storing":
-        """Raises: LodgeError, for a format or an option that there is not."""
+        """Raises: GatewayError, for a format or an option that there is not."""
         storage = storage_format(new.storage_format or execution.settings.store_format, new.name)
         return cls(storage, storage.options(dict(new.options)))
 
@@ -81,7 +81,7 @@ class WritableTable:
 
     @classmethod
     async def of(cls, new: NewTable, storing: Storing, execution: Execution) -> "WritableTable":
-        """Raises: LodgeError, for what cannot be."""
+        """Raises: GatewayError, for what cannot be."""
         schema = _named(await execution.backend.schema(new.query), new.columns)
         _check_partition_columns(schema, new.partition_columns)
         if new.partition_columns and not storing.format.is_partitionable:
@@ -102,11 +102,11 @@ class WritableTable:
 
 
 def _named(schema: StructType, columns: Sequence[str] | None) -> StructType:
-    """The schema with the columns called so. Raises: LodgeError if there are more or fewer (seed 001, 5.4)."""
+    """The schema with the columns called so. Raises: GatewayError if there are more or fewer (seed 001, 5.4)."""
     if columns is None:
         return schema
     if len(columns) != len(schema.fields):
-        raise LodgeError(
+        raise GatewayError(
             "CREATE_VIEW_COLUMN_ARITY_MISMATCH",
             "21S01",
             "Table's field list and the table's query field list have different counts.",
@@ -116,10 +116,10 @@ def _named(schema: StructType, columns: Sequence[str] | None) -> StructType:
 
 
 def _check_partition_columns(schema: StructType, columns: Sequence[str]) -> None:
-    """Raises: LodgeError if one is not among the table's (seed 001, 5.4)."""
+    """Raises: GatewayError if one is not among the table's (seed 001, 5.4)."""
     names = {name.casefold() for name in schema.names}
     for column in columns:
         if column.casefold() not in names:
-            raise LodgeError(
+            raise GatewayError(
                 "COLUMN_NOT_FOUND", "42703", f"Partition column {column} is not in the SELECT list of CTAS!"
             )

@@ -95,7 +95,7 @@ class OwnStatements:
     ) -> Operation | None:
         """The started operation, if the plan is a statement of Lodge's own; None if it is Spark's.
 
-        Raises: LodgeError, if the plan may not run.
+        Raises: GatewayError, if the plan may not run.
         """
         relation = sql_input(plan)
         sql = None if relation is None else sql_of(relation)
@@ -133,7 +133,7 @@ class OwnStatements:
     async def under_way(self, session: Session) -> Mapping[str, str]:
         """The statements that write now, at any replica: the backend's operation by the client's.
 
-        Raises: LodgeError.
+        Raises: GatewayError.
         """
         record = await self._records.read(session)
         return {write.operation_id: write.directory for write in _writes(record)}
@@ -170,7 +170,7 @@ class OwnStatements:
         request: base_pb2.CloneSessionRequest,
         metadata: Metadata,
     ) -> None:
-        """Gives a session that the backend made as a clone tables of its own. Raises: LodgeError, OSError."""
+        """Gives a session that the backend made as a clone tables of its own. Raises: GatewayError, OSError."""
         if not before.tables:
             return
         client_request = base_pb2.ExecutePlanRequest(
@@ -186,7 +186,7 @@ class OwnStatements:
     async def _followed(self, execution: Execution) -> Response:
         """The answer of a statement that another replica began, or that this one completes in its place.
 
-        Raises: LodgeError if nothing is left of it.
+        Raises: GatewayError if nothing is left of it.
         """
         lease_seconds = self._config.lease_duration_seconds
         observer = LeaseObserver(lease_seconds)

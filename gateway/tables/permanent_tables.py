@@ -27,7 +27,7 @@ from pathlib import Path
 
 import structlog
 
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from gateway.sessions import Session
 from gateway.storage import Storage
 from gateway.tables.answers import Response, Values, ok, row
@@ -72,7 +72,7 @@ class PermanentTables:
         return await self._storage.run_slow(permanent_names, workspace)
 
     async def create(self, execution: Execution, workspace: Workspace, new: NewTable) -> Response:
-        """Raises: LodgeError, after everything that was begun is undone."""
+        """Raises: GatewayError, after everything that was begun is undone."""
         session = execution.session
         storing = Storing.of(new, execution)
         _check_name(workspace, new.name)
@@ -109,7 +109,7 @@ class PermanentTables:
         answer = Answer(execution.operation.id, tuple(values.items()))
         try:
             await self._records.change(session, lambda record: with_answer(_without(record, write), answer))
-        except LodgeError as error:  # the table is there; the reaper takes the write out
+        except GatewayError as error:  # the table is there; the reaper takes the write out
             log.warning("table_answer_not_kept", table=new.name, reason=str(error))
         log.info("table_created", table=new.name, workspace=workspace.name, rows=rows)
         return row(values)
@@ -117,13 +117,13 @@ class PermanentTables:
     async def _undo(self, session: Session, write: PendingWrite) -> None:
         try:
             await self._records.change(session, lambda record: _without(record, write))
-        except LodgeError as error:
+        except GatewayError as error:
             log.warning("statement_undo_left", reason=str(error))
             return
         await self._writes.remove(session, [write.directory])
 
     async def drop(self, workspace: Workspace, name: str) -> Response:
-        """Raises: LodgeError if it is no table that ``CREATE TABLE`` made."""
+        """Raises: GatewayError if it is no table that ``CREATE TABLE`` made."""
         await self._storage.run_slow(_remove, workspace, name)
         log.info("table_dropped", table=name, workspace=workspace.name)
         return ok(True, f"Table [{name}] dropped")
@@ -139,7 +139,7 @@ class _Placing:
         self.is_done = False
 
     def place(self, source: Path) -> None:
-        """Raises: LodgeError if the name is taken; OSError."""
+        """Raises: GatewayError if the name is taken; OSError."""
         write_public_file(DESCRIPTION, self._description.encoded().encode(), source)
         make_public(source)
         try:
@@ -175,7 +175,7 @@ def _remove(workspace: Workspace, name: str) -> None:
         path.rmdir()  # what a creation left that was killed in the last step
         return
     if path.is_symlink() or Description.of(path) is None:
-        raise LodgeError(
+        raise GatewayError(
             "LODGE_NOT_A_TABLE",
             "42809",
             f"[{name}] in workspace [{workspace.name}] was not made by CREATE TABLE, so DROP TABLE does not remove it. "
@@ -188,7 +188,7 @@ def _remove(workspace: Workspace, name: str) -> None:
 
 def _check_name(workspace: Workspace, name: str) -> None:
     if not _is_plain(name):
-        raise LodgeError(
+        raise GatewayError(
             "LODGE_PATH_REFUSED",
             "42602",
             f"[{name}] cannot name a table in workspace [{workspace.name}]: give a name without any of "
@@ -202,7 +202,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _still_writing(record: SessionRecord, write: PendingWrite) -> SessionRecord:
-    """Raises: LodgeError if this replica was taken for dead, and the write undone."""
+    """Raises: GatewayError if this replica was taken for dead, and the write undone."""
     if write not in record.writes:
         raise statement_lost()
     return record

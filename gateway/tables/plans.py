@@ -16,7 +16,7 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, r
 from pyspark.sql.types import StructType
 
 from gateway.sql.names import quoted, session_name
-from workspace.places import Place
+from workspace.storage_paths import StoragePath
 
 ROWS_WRITTEN = "lodge_rows_written"
 """The observed metric of a write."""
@@ -116,7 +116,7 @@ def with_columns_named(query: relations_pb2.Relation, names: Sequence[str]) -> r
     return relations_pb2.Relation(to_df=relations_pb2.ToDF(input=query, column_names=names))
 
 
-def spark_path(place: Place) -> str:
+def spark_path(place: StoragePath) -> str:
     """How Spark is told of a place: it knows object stores by the scheme of Hadoop's file system for them."""
     name = str(place)
     return f"s3a://{name.removeprefix('s3://')}" if name.startswith("s3://") else name

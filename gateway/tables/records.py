@@ -5,7 +5,7 @@ Guarantee: a change is written only while the session is the same that the state
 
 from collections.abc import Callable
 
-from gateway.errors import LodgeError, session_closed
+from gateway.errors import GatewayError, session_closed
 from gateway.sessions import Session
 from gateway.storage import Storage
 from workspace.records import (
@@ -26,7 +26,7 @@ class TableRecords:
         self._storage = storage
 
     async def read(self, session: Session) -> SessionRecord:
-        """Raises: LodgeError if the session has ended, or the storage cannot answer."""
+        """Raises: GatewayError if the session has ended, or the storage cannot answer."""
         try:
             stored = await self._storage.run(self._storage.records.read, session.record_name)
         except RecordNotFoundError as error:
@@ -43,7 +43,7 @@ class TableRecords:
     async def change(self, session: Session, change: Callable[[SessionRecord], SessionRecord]) -> SessionRecord:
         """The record after a transition. What the transition raises is passed on.
 
-        Raises: LodgeError if the session has ended, the storage cannot answer, or others change it all the time.
+        Raises: GatewayError if the session has ended, the storage cannot answer, or others change it all the time.
         """
 
         def checked(record: SessionRecord) -> SessionRecord:
@@ -56,9 +56,9 @@ class TableRecords:
         except (RecordNotFoundError, SessionEndingError) as error:
             raise session_closed(session.key.client_session_id) from error
         except RecordConflictError as error:
-            raise LodgeError(
+            raise GatewayError(
                 "LODGE_SESSION_BUSY", "40001", "Too many statements change this session's tables. Try again."
             ) from error
         except RecordTooLargeError as error:
-            raise LodgeError("LODGE_SESSION_RECORD_TOO_LARGE", "54000", str(error)) from error
+            raise GatewayError("LODGE_SESSION_RECORD_TOO_LARGE", "54000", str(error)) from error
         return stored.record

@@ -10,7 +10,7 @@ from functools import singledispatchmethod
 
 from pyspark.sql.connect.proto import relations_pb2
 
-from gateway.errors import BackendError, LodgeError
+from gateway.errors import BackendError, GatewayError
 from gateway.names.workspace_names import invalid_schema
 from gateway.operations import Operation, Work
 from gateway.plans import parameters_of, sql_of
@@ -83,16 +83,16 @@ class SqlStatement:
     def target(self, name: TableName, operation: str) -> Target:
         """What a name means.
 
-        Raises: LodgeError if only Spark knows, and it may be a temporary table.
+        Raises: GatewayError if only Spark knows, and it may be a temporary table.
         """
         return self.asked.target(self.parts(name, operation))
 
     def parts(self, name: TableName, operation: str) -> Sequence[str]:
-        """The parts of a name. Raises: LodgeError if only Spark knows them."""
+        """The parts of a name. Raises: GatewayError if only Spark knows them."""
         return self._computed(name, operation) if isinstance(name, IdentifierClause) else name.parts
 
     def _computed(self, name: IdentifierClause, operation: str) -> Sequence[str]:
-        """The parts of a name that a text or a parameter says. Raises: LodgeError for any other expression."""
+        """The parts of a name that a text or a parameter says. Raises: GatewayError for any other expression."""
         sql = sql_of(self.relation)
         parts = None
         if sql is not None:
@@ -129,7 +129,7 @@ class SqlCommands:
     async def work(self, statement: Statement, given: SqlStatement) -> Work | None:
         """What the statement does; None if it is Spark's after all.
 
-        Raises: LodgeError, if it may not run.
+        Raises: GatewayError, if it may not run.
         """
         return None
 
@@ -149,7 +149,7 @@ class SqlCommands:
 
     @staticmethod
     async def _check_definition(asked: Asked, columns: relations_pb2.Relation) -> None:
-        """Raises: LodgeError for what files do not hold a table's rows to."""
+        """Raises: GatewayError for what files do not hold a table's rows to."""
         try:
             schema = await asked.backend.schema(columns)
         except BackendError as error:
@@ -169,7 +169,7 @@ class SqlCommands:
         return empty_relation(schema_json(schema))
 
     async def _name_of_new(self, asked: Asked, target: Target) -> str:
-        """The own name of a new temporary table. Raises: LodgeError if it cannot be made there (seed 001, 5.4)."""
+        """The own name of a new temporary table. Raises: GatewayError if it cannot be made there (seed 001, 5.4)."""
         if target.place in {Place.UNQUALIFIED, Place.SESSION}:
             return target.name
         if target.place is Place.SPARK and await asked.backend.database_exists(target.schema):
@@ -194,7 +194,7 @@ class SqlCommands:
                 return _answer(ok(False, error.text))
             raise error
         if statement.query_span is None or statement.has_other_clauses:
-            raise LodgeError(
+            raise GatewayError(
                 "LODGE_WORKSPACE_TABLE",
                 "0A000",
                 f"A table in workspace [{workspace.name}] is made by CREATE TABLE name [(columns)] [USING format] "
@@ -236,7 +236,7 @@ class SqlCommands:
             schema = given.asked.workspaces.temporary.name if target.workspace is None else target.workspace.name
             return _answer(ok(False, f"View [{target.name}] not found in schema [{schema}]."))
         if table is None:
-            raise LodgeError("TABLE_OR_VIEW_NOT_FOUND", "42P01", f"View [{target.name}] is not found.")
+            raise GatewayError("TABLE_OR_VIEW_NOT_FOUND", "42P01", f"View [{target.name}] is not found.")
         raise not_a_view(table.name, "DROP VIEW")
 
     @work.register
@@ -301,7 +301,7 @@ class SqlCommands:
         if target.place is Place.ABSENT:
             raise invalid_schema(target.schema, asked.workspaces)
         if target.workspace is not None:
-            raise LodgeError(
+            raise GatewayError(
                 "LODGE_VIEW_IN_WORKSPACE",
                 "0A000",
                 f"Views are not kept in workspaces such as [{target.workspace.name}]. Make it in a schema of Spark, or "
@@ -361,14 +361,14 @@ class SqlCommands:
         return _work(show)
 
     def _namespace(self, given: SqlStatement, name: TableName) -> Target:
-        """A namespace, as the place of a table in it. Raises: LodgeError if it is absent."""
+        """A namespace, as the place of a table in it. Raises: GatewayError if it is absent."""
         target = given.asked.target((*given.parts(name, "SHOW TABLES"), "t"))
         if target.place is Place.ABSENT:
             raise invalid_schema(target.schema, given.asked.workspaces)
         return replace(target, name="")
 
     def _foreign(self, given: SqlStatement, name: TableName) -> Target | None:
-        """A target in a workspace; None if it is Spark's. Raises: LodgeError if the workspace is absent."""
+        """A target in a workspace; None if it is Spark's. Raises: GatewayError if the workspace is absent."""
         target = given.target(name, "CREATE TABLE")
         if target.place is Place.ABSENT:
             raise invalid_schema(target.schema, given.asked.workspaces)
@@ -394,7 +394,7 @@ class SqlCommands:
         if target.place is Place.ABSENT:
             raise invalid_schema(target.schema, asked.workspaces)
         if target.workspace is not None:
-            raise LodgeError(
+            raise GatewayError(
                 "LODGE_WORKSPACE_TABLE",
                 "0A000",
                 f"{operation} cannot change [{target.schema}.{target.name}]: it is no temporary table. "
@@ -403,9 +403,9 @@ class SqlCommands:
 
 
 def _require_files(workspace: Workspace, table: str) -> None:
-    """Raises: LodgeError if a workspace is in an object store: permanent tables are put in place by renaming."""
+    """Raises: GatewayError if a workspace is in an object store: permanent tables are put in place by renaming."""
     if not workspace.is_file_based:
-        raise LodgeError(
+        raise GatewayError(
             "LODGE_WORKSPACE_TABLE",
             "0A000",
             f"Table [{table}] cannot be created: workspace [{workspace.name}] is in an object store, where Lodge makes "
@@ -413,8 +413,8 @@ def _require_files(workspace: Workspace, table: str) -> None:
         )
 
 
-def _not_checked(what: str, way_out: str) -> LodgeError:
-    return LodgeError(
+def _not_checked(what: str, way_out: str) -> GatewayError:
+    return GatewayError(
         "LODGE_COLUMN_CONSTRAINT", "0A000", f"A temporary table cannot have {what} it would not check. {way_out}."
     )
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 
 _IN_UTC = {"timeZone": "UTC"}
 """The session's may change between writing and reading, and says two times twice a year."""
@@ -54,14 +54,14 @@ class StorageFormat:
     def options(self, given: Mapping[str, str]) -> Mapping[str, str]:
         """What to write and to read with.
 
-        Raises: LodgeError for an option that it does not know, or that would lead elsewhere.
+        Raises: GatewayError for an option that it does not know, or that would lead elsewhere.
         """
         known = {key.lower(): key for key in self.allowed}
         named: dict[str, str] = {}
         for key, value in given.items():
             name = known.get(key.lower())
             if name is None and not key.lower().startswith(self.allowed_prefixes):
-                raise LodgeError(
+                raise GatewayError(
                     "LODGE_TABLE_OPTIONS",
                     "42000",
                     f"Tables stored as [{self.name}] have no option [{key}]. Known are: "
@@ -98,10 +98,10 @@ STORAGE_FORMATS: Mapping[str, StorageFormat] = {
 
 
 def storage_format(name: str, table: str) -> StorageFormat:
-    """Raises: LodgeError that names the formats there are."""
+    """Raises: GatewayError that names the formats there are."""
     found = STORAGE_FORMATS.get(name.lower())
     if found is None:
-        raise LodgeError(
+        raise GatewayError(
             "LODGE_STORAGE_FORMAT",
             "0A000",
             f"Table [{table}] cannot be stored as [{name}]. Give one of {', '.join(STORAGE_FORMATS)} after USING, or "
@@ -110,9 +110,9 @@ def storage_format(name: str, table: str) -> StorageFormat:
     return found
 
 
-def refuse_partitions(storage: StorageFormat) -> LodgeError:
+def refuse_partitions(storage: StorageFormat) -> GatewayError:
     """Seed 001, 5.4: a partition clause for another format than Parquet."""
-    return LodgeError(
+    return GatewayError(
         "LODGE_PARTITION_FORMAT", "0A000", f"{storage.name.capitalize()} format does not support auto-partitioning."
     )
 
@@ -120,12 +120,12 @@ def refuse_partitions(storage: StorageFormat) -> LodgeError:
 def check_columns(storage: StorageFormat, schema: StructType, partition_columns: Sequence[str]) -> None:
     """Refuses what Spark would write, but not read back as it was.
 
-    Raises: LodgeError that names the column.
+    Raises: GatewayError that names the column.
     """
     partitions = {name.casefold() for name in partition_columns}
     for field in schema.fields:
         if storage.name == "orc" and any(name == "" or "`" in name for name in (field.name, *_names(field.dataType))):
-            raise LodgeError(
+            raise GatewayError(
                 "LODGE_COLUMN_NAME",
                 "0A000",
                 f"Column [{field.name}] cannot be stored as [orc], which keeps no empty names and none with [`]. Name "
@@ -134,7 +134,7 @@ def check_columns(storage: StorageFormat, schema: StructType, partition_columns:
         is_partition = field.name.casefold() in partitions
         if any(_is_lost(storage, each, is_partition=is_partition) for each in _types(field.dataType)):
             where = "a column to partition by" if is_partition else f"a column of tables stored as [{storage.name}]"
-            raise LodgeError(
+            raise GatewayError(
                 "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE",
                 "0A000",
                 f"Column [{field.name}] has type [{field.dataType.simpleString()}], which {where} cannot have: Spark "

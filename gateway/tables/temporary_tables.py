@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 
 from gateway.config import Limits
 from gateway.current_workspaces import CurrentWorkspaces
-from gateway.errors import BackendError, LodgeError, table_not_found
+from gateway.errors import BackendError, GatewayError, table_not_found
 from gateway.sessions import Session, Sessions
 from gateway.sql.names import session_name
 from gateway.storage import Storage
@@ -96,7 +96,7 @@ class TemporaryTables:
     async def create(self, execution: Execution, new: NewTable) -> Response:
         """Creates a table of a query's rows.
 
-        Raises: LodgeError, after everything that was begun is undone.
+        Raises: GatewayError, after everything that was begun is undone.
         """
         session = execution.session
         storing = Storing.of(new, execution)
@@ -144,7 +144,7 @@ class TemporaryTables:
     async def insert(self, execution: Execution, insertion: Insertion) -> Response:
         """Adds rows to a table, or puts them in the place of its rows.
 
-        Raises: LodgeError, after everything that was begun is undone.
+        Raises: GatewayError, after everything that was begun is undone.
         """
         session, backend = execution.session, execution.backend
         table = self._ready(await self._records.read(session), insertion.table)
@@ -177,13 +177,13 @@ class TemporaryTables:
         return answer
 
     async def truncate(self, execution: Execution, name: str) -> Response:
-        """Removes all rows of a table. Raises: LodgeError."""
+        """Removes all rows of a table. Raises: GatewayError."""
         schema = await execution.backend.schema(session_table(name))
         empty = empty_relation(schema_json(schema))
         return await self.insert(execution, Insertion(name, empty, overwrite=True))
 
     async def drop(self, execution: Execution, table: TemporaryTable) -> Response:
-        """Raises: LodgeError; the table is whole then."""
+        """Raises: GatewayError; the table is whole then."""
         log.info(
             "temporary_table_drop_started",
             message=f"Temporary table [{table.name}] is being dropped.",
@@ -203,12 +203,12 @@ class TemporaryTables:
         return answer
 
     async def create_statement(self, execution: Execution, table: TemporaryTable) -> str:
-        """What ``SHOW CREATE TABLE`` shows. Raises: LodgeError."""
+        """What ``SHOW CREATE TABLE`` shows. Raises: GatewayError."""
         schema = await execution.backend.schema(session_table(table.name))
         return create_statement(table, schema, self._workspaces.now.temporary.name)
 
     async def take_over(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> Response:
-        """Completes a statement whose replica is lost. Raises: LodgeError, after it is undone."""
+        """Completes a statement whose replica is lost. Raises: GatewayError, after it is undone."""
         replaced_bytes = table.size_bytes if write.kind is WriteKind.OVERWRITING else 0
         check_size = partial(self._check_size, execution.session, replaced_bytes=replaced_bytes)
         return await self._writes.taken_over(execution, table, write, check_size)
@@ -223,7 +223,7 @@ class TemporaryTables:
             if write.replica not in alive:
                 try:
                     await self._writes.complete_for(execution, table, write)
-                except (LodgeError, OSError) as error:
+                except (GatewayError, OSError) as error:
                     log.warning("statement_not_completed", table=table.name, reason=str(error))
         return True
 
@@ -235,7 +235,7 @@ class TemporaryTables:
             parent: Their session.
             execution: In the clone.
 
-        Raises: LodgeError, OSError.
+        Raises: GatewayError, OSError.
         """
         clone = execution.session
         if self._limits.principal_tables is not None:
@@ -273,7 +273,7 @@ class TemporaryTables:
             await self._writes.show(execution, own, schema)
             await self._records.change(clone, partial(with_table, table=own))
             return
-        raise LodgeError(
+        raise GatewayError(
             "LODGE_SESSION_BUSY",
             "40001",
             f"Temporary table [{table.name}] changes all the time. Clone the session later.",
@@ -284,7 +284,7 @@ class TemporaryTables:
             self._storage.locations.copy_table((parent.uuid, old), (clone.uuid, new))
 
     async def _check_name(self, session: Session, name: str) -> None:
-        """Raises: LodgeError if a permanent table has the name, or the principal has too many tables."""
+        """Raises: GatewayError if a permanent table has the name, or the principal has too many tables."""
         if await self._storage.run(_is_taken, self._workspaces.now.temporary, name):
             raise self.already_exists(name)
         if self._limits.principal_tables is not None:
@@ -299,7 +299,7 @@ class TemporaryTables:
         return with_table(record, table)
 
     async def _make_room_for_view(self, execution: Execution, name: str) -> None:
-        """Raises: LodgeError if the session has a temporary view of that name that is no remains of a table."""
+        """Raises: GatewayError if the session has a temporary view of that name that is no remains of a table."""
         backend = execution.backend
         if not await backend.table_exists(session_name(name)):
             return

@@ -12,7 +12,7 @@ from collections.abc import Set
 
 from pyspark.sql.connect.proto import relations_pb2
 
-from gateway.errors import BackendError, LodgeError
+from gateway.errors import BackendError, GatewayError
 from gateway.tables.asked import Asked
 from gateway.tables.errors import temporary_table_used
 from gateway.tables.targets import is_same_name
@@ -22,7 +22,7 @@ _VIEW = re.compile(r"\bView \(`((?:[^`]|``)*)`,")
 
 
 async def refuse_lasting_view(asked: Asked, query: relations_pb2.Relation) -> None:
-    """Raises: LodgeError that names a temporary table which the query reads, however deep it is hidden.
+    """Raises: GatewayError that names a temporary table which the query reads, however deep it is hidden.
 
     What cannot be analysed is left to Spark's own error; what Spark does not tell to its end is refused.
     """
@@ -39,7 +39,7 @@ async def refuse_lasting_view(asked: Asked, query: relations_pb2.Relation) -> No
         if any(f"/{asked.execution.session.uuid}/{part}/" in file for part in table.parts for file in files):
             raise temporary_table_used(table.name)
     if _AFTER_ANALYSED not in plans:
-        raise LodgeError(
+        raise GatewayError(
             "LODGE_VIEW_NOT_CHECKED",
             "0A000",
             "Spark does not tell all of what this view reads, so that it may show a temporary table to others. Set "

@@ -42,7 +42,7 @@ from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.types import StructType
 
 from gateway.backend_session import BackendSession, ExecutionResult
-from gateway.errors import SESSION_CLOSED, BackendError, LodgeError, storage_failed
+from gateway.errors import SESSION_CLOSED, BackendError, GatewayError, storage_failed
 from gateway.operations import Operation
 from gateway.session_settings import SessionSettings
 from gateway.sessions import Session, Sessions
@@ -68,7 +68,7 @@ _UNDO_SECONDS = 60.0
 _VIEW_SECONDS = 120.0
 _LONGEST_UNDO_PAUSE_SECONDS = 10.0
 _NOT_LOOKED = object()
-_PASSING = (LodgeError, OSError, TimeoutError)
+_PASSING = (GatewayError, OSError, TimeoutError)
 
 _Result = TypeVar("_Result")
 
@@ -144,7 +144,7 @@ class TableWrites:
         await asyncio.gather(*self._background, *self._undoing, return_exceptions=True)
 
     def require_lease(self, session: Session) -> None:
-        """Raises: LodgeError if this replica may have been taken for dead."""
+        """Raises: GatewayError if this replica may have been taken for dead."""
         self._sessions.require_lease(session)
 
     @staticmethod
@@ -175,7 +175,7 @@ class TableWrites:
             plan: What the backend does to write into a path.
             check_size: Raises if what was written is too much.
 
-        Raises: LodgeError, after everything that was begun is undone.
+        Raises: GatewayError, after everything that was begun is undone.
         """
 
         async def work(kept: _Kept) -> Answer | None:
@@ -203,7 +203,7 @@ class TableWrites:
     ) -> Response:
         """Completes a statement whose replica is lost, if its backend still has the write.
 
-        Raises: LodgeError, after everything that was begun is undone.
+        Raises: GatewayError, after everything that was begun is undone.
         """
         mine = replace(write, replica=self._replica)
 
@@ -219,7 +219,7 @@ class TableWrites:
         return await self._undone_unless_complete(execution, table, mine, work)
 
     async def complete_for(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> None:
-        """Completes what a lost replica had published. Raises: LodgeError."""
+        """Completes what a lost replica had published. Raises: GatewayError."""
         self._sessions.require_lease(execution.session)
         await self._take(execution, table, write)
         await self.complete(execution, table, write)
@@ -236,7 +236,7 @@ class TableWrites:
         write: PendingWrite,
         begin: Callable[[SessionRecord], SessionRecord],
     ) -> Response:
-        """Runs a statement that drops a table. Raises: LodgeError, after everything that was begun is undone."""
+        """Runs a statement that drops a table. Raises: GatewayError, after everything that was begun is undone."""
 
         async def work(_: _Kept) -> Answer | None:
             self._sessions.require_lease(execution.session)
@@ -252,7 +252,7 @@ class TableWrites:
         what the record says, whatever became of the write.
 
         Returns: The answer; None if the table was dropped meanwhile, or another undid the write.
-        Raises: LodgeError.
+        Raises: GatewayError.
         """
         session = execution.session
         touched = False
@@ -288,7 +288,7 @@ class TableWrites:
                 elif table_named(record, table.name) is found:
                     await execution.backend.drop_temp_view(table.name)
         except TimeoutError:
-            raise LodgeError(
+            raise GatewayError(
                 "LODGE_BACKEND_SILENT",
                 "58000",
                 f"The backend did not answer within {_VIEW_SECONDS:.0f} s when the view of [{table.name}] was changed.",
@@ -393,7 +393,7 @@ class TableWrites:
             return await self._undo_once(execution, table, write)
         except _PASSING as error:
             log.warning("statement_undo_left", table=table.name, reason=str(error))
-            if isinstance(error, LodgeError) and error.error_class == SESSION_CLOSED:
+            if isinstance(error, GatewayError) and error.error_class == SESSION_CLOSED:
                 return None  # all of it went with the session
             self._in_background(self._undo_later(execution, table, write), self._undoing)
             raise _UndoLeftError from error
@@ -415,7 +415,7 @@ class TableWrites:
             log.info("statement_undo_given_up", table=table.name, reason=str(error))
 
     async def _undo_once(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> Answer | None:
-        """Raises: LodgeError, OSError, TimeoutError; what was begun then stands in the record as before."""
+        """Raises: GatewayError, OSError, TimeoutError; what was begun then stands in the record as before."""
         session = execution.session
         before: TemporaryTable | None = None
 
@@ -449,7 +449,7 @@ class TableWrites:
                     return
                 try:
                     await self._agree(execution, now, before, own)
-                except LodgeError as error:
+                except GatewayError as error:
                     log.warning("view_left", table=before.name, reason=str(error))
                     return
                 shown = state
@@ -471,14 +471,14 @@ class TableWrites:
         async def purge_later() -> None:
             try:
                 await self._storage.run_slow(purge)
-            except (OSError, LodgeError) as error:
+            except (OSError, GatewayError) as error:
                 log.warning("temporary_table_files_left", directories=names, reason=str(error))
 
         if not names:
             return
         try:
             await self._storage.run(set_aside)
-        except (OSError, LodgeError) as error:
+        except (OSError, GatewayError) as error:
             log.warning("temporary_table_files_left", directories=names, reason=str(error))
             return
         self._in_background(purge_later(), self._background)
@@ -509,21 +509,21 @@ def answer_values(table: TemporaryTable, write: PendingWrite) -> Values:
 def _for_client(error: BaseException, execution: Execution, table: TemporaryTable) -> BaseException:
     if isinstance(error, BackendError) and "OPERATION_NOT_FOUND" in str(error.error.details()):
         return statement_lost()  # else the client would send its statement again
-    if isinstance(error, LodgeError) or not isinstance(error, Exception):
+    if isinstance(error, GatewayError) or not isinstance(error, Exception):
         return error
     if isinstance(error, OSError) and not isinstance(error, TimeoutError):
         log.warning("statement_refused", table=table.name, operation=execution.operation.id, reason=str(error))
         return storage_failed(error)
     log.error("statement_broke", table=table.name, operation=execution.operation.id, exc_info=error)
-    return LodgeError(
+    return GatewayError(
         "LODGE_STATEMENT_FAILED",
         "58000",
         f"The statement about [{table.name}] failed; the gateway's log has the reason.",
     )
 
 
-def _unfinished(table: TemporaryTable) -> LodgeError:
-    return LodgeError(
+def _unfinished(table: TemporaryTable) -> GatewayError:
+    return GatewayError(
         "LODGE_STATEMENT_UNFINISHED",
         "58000",
         f"The statement about [{table.name}] was broken off, and what it had begun could not be undone yet. Lodge goes "
@@ -531,8 +531,8 @@ def _unfinished(table: TemporaryTable) -> LodgeError:
     )
 
 
-def statement_lost() -> LodgeError:
-    return LodgeError(
+def statement_lost() -> GatewayError:
+    return GatewayError(
         "LODGE_STATEMENT_LOST",
         "58000",
         "The gateway that ran the statement was lost before it was done, and nothing of it is left. Run it again.",

@@ -38,8 +38,8 @@ from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import labels_of
 from workspace.kubernetes.server import Patience, RefusalError, Server
 from workspace.kubernetes.session_objects import API_VERSION, GROUP, KIND, object_name
-from workspace.places import deletion_message
 from workspace.records import RecordsUnavailableError, StoredRecord
+from workspace.storage_paths import deletion_message
 
 CONTROLLER = "sparklodge.io/reaper"
 

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from gateway.backends import Backends
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from gateway.requests import SessionKey
 from gateway.sessions import Sessions
 from gateway.storage import Storage
@@ -111,7 +111,7 @@ async def settled(replica: Replica, condition: Callable[[], bool], what: str) ->
 def may_act(replica: Replica, session: Any) -> bool:
     try:
         replica.sessions.require_lease(session)
-    except LodgeError as error:
+    except GatewayError as error:
         assert error.error_class == "LODGE_LEASE_LOST"
         return False
     return True
@@ -198,7 +198,7 @@ async def test_a_session_that_is_ending_is_closed_for_its_client_whoever_ends_it
     await replica.sessions.leave_all(end=False)
     await replica.sessions.renew_lease()
     ending = update(replica.records, session.record_name, ended)
-    with pytest.raises(LodgeError, match="SESSION_CLOSED"):
+    with pytest.raises(GatewayError, match="SESSION_CLOSED"):
         await replica.sessions.open(session.key)
     assert replica.records.list() == [ending], "its location goes once it has ended at its backend"
 
@@ -207,7 +207,7 @@ async def test_a_session_that_could_not_be_ended_is_ended_later(replica: Replica
     session = await replica.sessions.open(a_key())
     await replica.sessions.create_location(session)
     replica.records.is_away = True
-    with pytest.raises(LodgeError):
+    with pytest.raises(GatewayError):
         await replica.sessions.end(session, reason="released by the client")
     replica.records.is_away = False
     await settled(replica, lambda: not replica.records.list(), "the session has ended")
@@ -217,7 +217,7 @@ async def test_a_session_that_could_not_be_ended_is_ended_later(replica: Replica
 async def test_an_end_that_comes_too_late_leaves_a_session_alone_that_others_took_up(replica: Replica) -> None:
     session = await replica.sessions.open(a_key())
     replica.records.is_away = True
-    with pytest.raises(LodgeError):
+    with pytest.raises(GatewayError):
         await replica.sessions.end(session, reason="closed at the backend")
     replica.records.is_away = False
     other = ReplicaId("r2")
@@ -231,7 +231,7 @@ async def test_a_session_that_was_opened_without_an_answer_is_left_unless_the_cl
     gone, back = a_key(), a_key()
     replica.records.loses_answers = True
     for key in (gone, back):
-        with pytest.raises(LodgeError):
+        with pytest.raises(GatewayError):
             await replica.sessions.open(key)
     replica.records.loses_answers = False
     session = await replica.sessions.open(back)

@@ -12,7 +12,7 @@ import pytest_asyncio
 import structlog
 
 from gateway.backends import Backends
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from gateway.requests import SessionKey
 from gateway.sessions import Sessions
 from gateway.storage import Storage
@@ -105,7 +105,7 @@ async def test_a_principal_without_an_os_user_or_backend_is_refused_before_anyth
     sessions = await open_sessions(impersonation=True)
     key = a_key(principal)
     for _ in range(2):
-        with pytest.raises(LodgeError, match=reason) as refused:
+        with pytest.raises(GatewayError, match=reason) as refused:
             await sessions.open(key)
         assert (refused.value.error_class, refused.value.sql_state) == ("LODGE_IMPERSONATION", "28000")
     assert not FileSessionRecords(tmp_path).list()
@@ -114,7 +114,7 @@ async def test_a_principal_without_an_os_user_or_backend_is_refused_before_anyth
 
 async def test_a_request_without_a_session_never_goes_to_the_shared_backend(open_sessions: Any) -> None:
     sessions = await open_sessions(impersonation=True)
-    with pytest.raises(LodgeError, match="LODGE_IMPERSONATION"):
+    with pytest.raises(GatewayError, match="LODGE_IMPERSONATION"):
         sessions.route(a_key("eve"))
     assert sessions.route(a_key(OTHER.pw_name)).address == OWN
 
@@ -129,7 +129,7 @@ async def test_a_session_from_before_impersonation_moves_to_its_own_backend_and_
     after = await open_sessions(impersonation=True)
     session = await after.open(key)
     assert session.backend.address == OWN
-    with pytest.raises(LodgeError, match=r"LODGE_IMPERSONATION.*start a new session"):
+    with pytest.raises(GatewayError, match=r"LODGE_IMPERSONATION.*start a new session"):
         await after.create_location(session)
 
 
@@ -155,6 +155,6 @@ async def test_a_replica_without_a_lease_makes_no_location(open_sessions: Any, t
     leased = await open_sessions(impersonation=False)
     session = await leased.open(a_key("ada"))
     unleased = await open_sessions(impersonation=False, leased=False)
-    with pytest.raises(LodgeError, match="LODGE_LEASE_LOST"):
+    with pytest.raises(GatewayError, match="LODGE_LEASE_LOST"):
         await unleased.create_location(session)
     assert names_in(tmp_path) == [".lodge"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from gateway.requests import head, message_field
 
 SESSION = str(uuid.UUID(int=7))
@@ -40,17 +40,17 @@ def test_of_a_field_that_is_there_twice_the_last_one_counts(users):
 def test_two_plans_in_one_request_are_refused():
     request = base_pb2.ExecutePlanRequest(session_id=SESSION)
     request.plan.root.sql.query = "select 1"
-    with pytest.raises(LodgeError, match="field 3 is there 2 times"):
+    with pytest.raises(GatewayError, match="field 3 is there 2 times"):
         message_field(request.SerializeToString() * 2, 3)
 
 
 @pytest.mark.parametrize("session_id", ["", "no uuid", "../../etc/passwd", SESSION.replace("-", ""), f"{{{SESSION}}}"])
 def test_a_session_id_that_is_no_uuid_is_refused(session_id):
-    with pytest.raises(LodgeError, match="must be an UUID string"):
+    with pytest.raises(GatewayError, match="must be an UUID string"):
         head(base_pb2.ConfigRequest(session_id=session_id).SerializeToString())
 
 
 @given(data=st.binary(max_size=60))
 def test_bytes_that_are_no_request_are_refused(data):
-    with pytest.raises(LodgeError):
+    with pytest.raises(GatewayError):
         head(data)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from gateway.tables.changes import begun, completed, dropping, pending, published, taken_over, undone
 from workspace.records import (
     ClientSessionId,
@@ -109,9 +109,9 @@ def test_what_another_replica_took_over_is_not_undone_by_the_first():
     table = claimed.tables[0]
     record, mine = taken_over(claimed, table, own, B), replace(own, replica=B)
     assert undone(record, table, own) == record
-    with pytest.raises(LodgeError, match="seemed lost"):
+    with pytest.raises(GatewayError, match="seemed lost"):
         published(record, table, own, rows=1, size_bytes=1)
-    with pytest.raises(LodgeError, match="Another gateway"):
+    with pytest.raises(GatewayError, match="Another gateway"):
         taken_over(record, table, own, A)
     assert published(record, table, mine, rows=1, size_bytes=1).tables[0].state is TableState.READY
     assert undone(record, table, mine).tables == ()
@@ -120,9 +120,9 @@ def test_what_another_replica_took_over_is_not_undone_by_the_first():
 def test_a_table_that_is_dropped_takes_no_rows_and_is_whole_again_if_the_drop_is_undone():
     rows, drop = write(1, WriteKind.INSERTION), replace(write(0, WriteKind.DROP), is_published=True)
     record = dropping(begun(a_record(TABLE), TABLE, rows), TABLE, drop)
-    with pytest.raises(LodgeError, match="dropped while it was written"):
+    with pytest.raises(GatewayError, match="dropped while it was written"):
         published(record, TABLE, rows, rows=1, size_bytes=1)
-    with pytest.raises(LodgeError, match="dropped meanwhile"):
+    with pytest.raises(GatewayError, match="dropped meanwhile"):
         begun(record, TABLE, write(2, WriteKind.INSERTION))
     assert undone(record, TABLE, drop).tables[0].state is TableState.READY
     assert completed(record, TABLE, drop).tables == ()
@@ -139,7 +139,7 @@ def test_the_reaper_undoes_what_is_begun_and_leaves_what_is_published_to_a_gatew
 
 def test_a_table_takes_a_thousand_insertions_and_then_says_what_to_do():
     full = replace(TABLE, parts=tuple(directory(n) for n in range(1000)))
-    with pytest.raises(LodgeError, match="INSERT OVERWRITE") as raised:
+    with pytest.raises(GatewayError, match="INSERT OVERWRITE") as raised:
         begun(a_record(full), full, write(1001, WriteKind.INSERTION))
     assert raised.value.error_class == "LODGE_LIMIT_REACHED"
     begun(a_record(full), full, write(1001, WriteKind.OVERWRITING))

@@ -4,7 +4,7 @@ import pytest
 import zstandard
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from gateway.names.byte_look import ByteLook
 from gateway.names.hidden_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_hide_statement
 from gateway.names.workspace_names import Names
@@ -88,14 +88,14 @@ def test_compressed_plans_in_any_question_are_resolved(resolved):
 )
 async def test_what_cannot_be_decompressed_whole_is_refused(data):
     plan = base_pb2.Plan(compressed_operation=Operation(data=data, op_type=Operation.OP_TYPE_COMMAND))
-    with pytest.raises(LodgeError, match="cannot be decompressed"):
+    with pytest.raises(GatewayError, match="cannot be decompressed"):
         await plan_of(request(plan).SerializeToString())
 
 
 async def test_a_frame_that_claims_to_be_huge_is_refused_before_memory_is_taken():
     header = b"\x28\xb5\x2f\xfd\xe0" + (1 << 45).to_bytes(8, "little")
     plan = base_pb2.Plan(compressed_operation=Operation(data=header, op_type=Operation.OP_TYPE_COMMAND))
-    with pytest.raises(LodgeError, match="is larger than"):
+    with pytest.raises(GatewayError, match="is larger than"):
         await plan_of(request(plan).SerializeToString())
 
 
@@ -180,7 +180,7 @@ def test_a_plan_without_such_names_is_not_changed(resolved, text):
     ],
 )
 def test_a_hidden_change_of_the_table_is_refused(resolved, text, error):
-    with pytest.raises(LodgeError) as raised:
+    with pytest.raises(GatewayError) as raised:
         resolved(root(text))
     assert raised.value.error_class == error
 
@@ -189,13 +189,13 @@ def test_a_hidden_change_of_the_table_is_refused(resolved, text, error):
 def test_a_statement_about_anothers_name_is_not_refused(resolved, text):
     assert not resolved(root(text), "u")
     assert not resolved(root(text), "T", is_case_sensitive=True)
-    with pytest.raises(LodgeError):
+    with pytest.raises(GatewayError):
         resolved(root(text), "T")
 
 
 def test_a_table_that_is_not_ready_is_not_found(workspaces):
     table = TemporaryTable("t", TableUuid("t"), TableState.CREATING, "parquet")
-    with pytest.raises(LodgeError, match="still being created"):
+    with pytest.raises(GatewayError, match="still being created"):
         Names(workspaces, [table], SessionSettings()).resolve(root("table dfs.tmp.t"))
 
 

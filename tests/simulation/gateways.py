@@ -16,7 +16,7 @@ from grpc import aio
 
 from gateway.backends import SERVICE
 from gateway.config import GatewayConfig
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from gateway.requests import SessionKey
 from gateway.server import Gateway
 from gateway.sessions import Session
@@ -181,7 +181,7 @@ class GatewayProcess:
         async def start() -> None:
             try:
                 await self.gateway.start()
-            except (LodgeError, OSError):
+            except (GatewayError, OSError):
                 self.process.die()  # and is started again
             except Exception as error:  # noqa: BLE001 - whatever it is, it was not foreseen
                 self._on_error("a start of a gateway", error)
@@ -241,7 +241,7 @@ class GatewayProcess:
         before, schedule.process = schedule.process, self.process
         try:
             self.gateway._sessions.require_lease(session)
-        except LodgeError:
+        except GatewayError:
             return False
         finally:
             schedule.process = before

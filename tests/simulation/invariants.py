@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.errors import LodgeError
+from gateway.errors import GatewayError
 from reaper.holds import MASS_EXPIRY
 from tests.simulation.api_server import ApiServer, Stored
 from tests.simulation.gateways import GatewayProcess
@@ -55,7 +55,7 @@ from workspace.sessions import answer_of
 ViewsOf = Callable[[str, str], Mapping[str, tuple[str, ...]] | None]
 """The paths that each temporary view of a client's session reads; None if its backend has no such session."""
 
-_FORESEEN = (LodgeError, OSError, RecordError)
+_FORESEEN = (GatewayError, OSError, RecordError)
 """That a service cannot be reached, or that others were faster."""
 
 

@@ -15,8 +15,8 @@ from tests.simulation.storage import FILE_BYTES, Storage
 from tests.simulation.wires import Wires
 from workspace.locations import Inside, Owner
 from workspace.names import checked_uuid
-from workspace.places import Place
 from workspace.records import SessionUuid, TableUuid
+from workspace.storage_paths import StoragePath
 from workspace.trash import TrashEntry, session_of
 
 _Result = TypeVar("_Result")
@@ -51,10 +51,10 @@ class ModelLocations:
     def initialise(self) -> None:
         """There is nothing to make."""
 
-    def use(self, root: Place) -> None:
+    def use(self, root: StoragePath) -> None:
         raise NotImplementedError("The model's workspace does not move.")
 
-    def known_roots(self) -> Sequence[Place]:
+    def known_roots(self) -> Sequence[StoragePath]:
         return [self._storage.root]
 
     def roots(self) -> Sequence["ModelLocations"]:
@@ -64,7 +64,7 @@ class ModelLocations:
     def path(self, session_uuid: SessionUuid) -> Path:
         return self._storage.root / checked_uuid(session_uuid)
 
-    def create(self, session_uuid: SessionUuid, owner: Owner | None = None) -> Place:
+    def create(self, session_uuid: SessionUuid, owner: Owner | None = None) -> StoragePath:
         path = self.path(session_uuid)
 
         def create() -> None:
@@ -77,7 +77,7 @@ class ModelLocations:
     def list(self) -> Set[SessionUuid]:
         return self._call("list locations", lambda: set(self._storage.locations))
 
-    def paths(self, session_uuid: SessionUuid) -> Sequence[Place]:
+    def paths(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
         checked_uuid(session_uuid)
         return self._call("look for location", lambda: list(self._storage.paths_of(session_uuid)))
 
@@ -95,7 +95,7 @@ class ModelLocations:
 
         return self._call("look into location", look)
 
-    def set_aside(self, session_uuid: SessionUuid) -> Sequence[Place]:
+    def set_aside(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
         path = self.path(session_uuid)
 
         def set_aside() -> bool:
@@ -108,10 +108,10 @@ class ModelLocations:
         checked_uuid(session_uuid), checked_uuid(table_uuid)
         return self._call("remove table", lambda: self._storage.remove_table(session_uuid, table_uuid))
 
-    def directory(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> Place:
+    def directory(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> StoragePath:
         return self.directories(session_uuid, [table_uuid])[0]
 
-    def directories(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[Place]:
+    def directories(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[StoragePath]:
         location = self.path(session_uuid)
         return self._call("look for directories", lambda: [location / checked_uuid(table) for table in tables])
 

@@ -19,11 +19,11 @@ from tests.workspace.objects.storages import Files, Storage
 from tests.workspace.remembered_root_ids import RememberedRootIds
 from workspace.file_locations import FileSessionLocations
 from workspace.locations import SessionLocations
-from workspace.places import file_system_of
 from workspace.record_files import FileSessionRecords
 from workspace.records import SessionRecord, SessionUuid, TableUuid
 from workspace.root_identities import RootError, RootIds, RootTakenError, RootUnavailableError
 from workspace.sessions import end_session
+from workspace.storage_paths import file_system_of
 from workspace.trash import TrashEntry, is_whole_location, location_of, session_of
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")

@@ -21,9 +21,9 @@ from reaper.operator import Operator, Pace
 from reaper.reaper import Reaper, Surroundings
 from reaper.reports import Reporting
 from workspace.file_locations import FileSessionLocations
-from workspace.places import Place
 from workspace.records import Phase, SessionUuid
 from workspace.sessions import ended, update
+from workspace.storage_paths import StoragePath
 from workspace.trash import TrashEntry
 
 WaitUntil = Callable[..., None]
@@ -34,7 +34,7 @@ class LocationsThatRefuseToMove(FileSessionLocations):
 
     is_right = False
 
-    def set_aside(self, session_uuid: SessionUuid) -> Sequence[Place]:
+    def set_aside(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
         if not self.is_right:
             raise PermissionError(13, "Permission denied")
         return super().set_aside(session_uuid)

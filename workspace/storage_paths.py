@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-Place: TypeAlias = Path | str
+StoragePath: TypeAlias = Path | str
 
 
-def file_system_of(place: Place) -> str:
+def file_system_of(place: StoragePath) -> str:
     """The URI of the file system that a place is in: ``file:///``, or the bucket's."""
     if isinstance(place, Path):
         return "file:///"
@@ -19,6 +19,6 @@ def file_system_of(place: Place) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def deletion_message(location: Place) -> str:
+def deletion_message(location: StoragePath) -> str:
     """What the deletion of a session location is called wherever it is told (seed 001, 5.1.13)."""
     return f"Deleted session temporary location [{location}] from file system [{file_system_of(location)}]"

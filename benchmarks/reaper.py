@@ -127,9 +127,9 @@ def bench_steady_state(cluster: Cluster, records: int) -> None:
             with lodge.reaper() as process:
                 lodge.wait_until_looked()
                 lodge.wait_until_shown(number)
-                before = lodge.looks()
+                before = lodge.passes()
                 rates[number] = requests_per_second(cluster)
-                looked = lodge.looks()
+                looked = lodge.passes()
                 full_bytes = memory_bytes(process.pid)
         begun = time.perf_counter()
         listed = lodge.records.list()
@@ -166,7 +166,7 @@ class Gateway:
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
+class Passes:
     """How many looks there were, and how long all of them took."""
 
     count: float
@@ -261,21 +261,21 @@ class Lodge:
             process.terminate()
             process.wait()
 
-    def looks(self) -> Looks:
+    def snapshots(self) -> Passes:
         with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=5) as answer:
             text = answer.read().decode()
-        return Looks(*(metric(text, f"lodge_reaper_pass_seconds_{each}") for each in ("count", "sum")))
+        return Passes(*(metric(text, f"lodge_reaper_pass_seconds_{each}") for each in ("count", "sum")))
 
     def wait_until_looked(self) -> None:
         """Until the reaper leads and has looked several times."""
 
-        def has_looked() -> bool:
+        def has_completed_pass() -> bool:
             try:
-                return self.looks().count >= 3
+                return self.passes().count >= 3
             except OSError:
                 return False
 
-        self.wait_until(has_looked, "the reaper has looked")
+        self.wait_until(has_completed_pass, "the reaper has looked")
 
     def wait_until_shown(self, records: int) -> None:
         """Until the reaper has written the conditions of all records, which it does once for each."""

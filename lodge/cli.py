@@ -50,10 +50,10 @@ def _add_command(commands: "argparse._SubParsersAction[_Parser]", name: str, pur
 
 
 def _serve(read_settings: Callable[[], ServeSettings]) -> None:
-    from lodge.workspaces import workspaces_of  # noqa: PLC0415
+    from lodge.workspace_settings import workspaces_from  # noqa: PLC0415
 
     settings = read_settings()
-    workspaces = workspaces_of(settings)
+    workspaces = workspaces_from(settings)
 
     from lodge.tuning import settle_memory, start_grpc  # noqa: PLC0415
 
@@ -69,9 +69,9 @@ def _serve(read_settings: Callable[[], ServeSettings]) -> None:
 
 
 def _reap(settings: ReapSettings) -> None:
-    from lodge.workspaces import workspaces_of  # noqa: PLC0415
+    from lodge.workspace_settings import workspaces_from  # noqa: PLC0415
 
-    workspaces = workspaces_of(settings)
+    workspaces = workspaces_from(settings)
 
     from lodge.logs import set_up_logs  # noqa: PLC0415
     from lodge.reap import reap  # noqa: PLC0415

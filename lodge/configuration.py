@@ -21,7 +21,7 @@ from lodge.errors import LodgeError
 from lodge.impersonation import check_impersonation
 from lodge.reaper_process import environment_for
 from lodge.settings import ServeSettings
-from lodge.workspaces import workspaces_of
+from lodge.workspace_settings import workspaces_from
 from workspace.workspaces import Workspace, Workspaces
 
 _CHANGEABLE = frozenset({"workspace", "writable_workspace"})
@@ -72,7 +72,7 @@ class Configuration:
         fixed = {name: getattr(self.settings, name) for name in ServeSettings.model_fields if name not in _CHANGEABLE}
         ignored = sorted(name for name, value in fixed.items() if getattr(given, name) != value)
         settings = given.model_copy(update=fixed)
-        workspaces = workspaces_of(settings)
+        workspaces = workspaces_from(settings)
         if settings.impersonation:
             check_impersonation(settings, workspaces)
         return settings, workspaces, ignored

@@ -71,7 +71,7 @@ class EmbeddedSpark:
 
 
 @asynccontextmanager
-async def started_spark(driver_memory: str, max_message_bytes: int) -> AsyncIterator[EmbeddedSpark]:
+async def start_spark(driver_memory: str, max_message_bytes: int) -> AsyncIterator[EmbeddedSpark]:
     """Runs Spark for the time of the block; to be entered in the main thread.
 
     Args:
@@ -100,7 +100,7 @@ async def started_spark(driver_memory: str, max_message_bytes: int) -> AsyncIter
 def embedded_spark(driver_memory: str, max_message_bytes: int = 128 * 1024 * 1024) -> Iterator[EmbeddedSpark]:
     """As :func:`started_spark`, for programs without an event loop."""
     with asyncio.Runner() as runner:
-        manager = started_spark(driver_memory, max_message_bytes)
+        manager = start_spark(driver_memory, max_message_bytes)
         spark = runner.run(manager.__aenter__())
         try:
             yield spark

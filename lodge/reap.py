@@ -15,12 +15,12 @@ from lodge.backend_sessions import BackendSessions
 from lodge.confirmations import confirmation_in
 from lodge.errors import StartError
 from lodge.settings import ReapSettings
-from lodge.stores import Stores, opened_stores
-from reaper.health import Health, served
+from lodge.stores import Stores, open_stores
+from reaper.health import Health, serve_health
 from reaper.mass_expiry import MassExpiryRule
 from reaper.metrics import Gauges, Metrics
 from reaper.operator import Operator, Pace
-from reaper.reaper import Reaper, Surroundings
+from reaper.reaper import Reaper, ReaperDependencies
 from workspace.root_identities import HomeMovedError
 from workspace.workspaces import Workspaces
 
@@ -75,7 +75,7 @@ class ReaperProcess:
 
     def run(self) -> None:
         """Raises: StartError"""
-        stores = opened_stores(self._settings, self._workspaces)
+        stores = open_stores(self._settings, self._workspaces)
         with ExitStack() as stack:
             if self._settings.metrics_listen is not None:
                 stack.enter_context(self._served(self._settings.metrics_listen))
@@ -89,18 +89,18 @@ class ReaperProcess:
                     self._operate(stores)
                 except HomeMovedError as error:
                     _log.warning("reaper_followed_home", reason=str(error))
-                    stores = opened_stores(self._settings, self._workspaces)
+                    stores = open_stores(self._settings, self._workspaces)
             _log.info("reaper_stopped")
 
     def _operate(self, stores: Stores) -> None:
-        surroundings = Surroundings(
+        dependencies = ReaperDependencies(
             release=self._backends.release,
             mass_expiry=self._mass_expiry(),
             report=self._metrics.take,
         )
         if stores.kubernetes is None:
-            surroundings = replace(surroundings, confirmation=confirmation_in(self._workspaces))
-            self._run(self._new_operator(stores, surroundings))
+            dependencies = replace(dependencies, confirmation=confirmation_in(self._workspaces))
+            self._run(self._new_operator(stores, dependencies))
             return
 
         from lodge.reap_on_kubernetes import operate  # noqa: PLC0415 - slow to load
@@ -109,7 +109,7 @@ class ReaperProcess:
             stores.kubernetes,
             stores=stores,
             settings=self._settings,
-            surroundings=surroundings,
+            dependencies=dependencies,
             new_operator=self._new_operator,
             run=self._run,
         )
@@ -122,7 +122,10 @@ class ReaperProcess:
         return operator.run()
 
     def _new_operator(
-        self, stores: Stores, surroundings: Surroundings, after_pass: Callable[[Reaper], None] = lambda reaper: None
+        self,
+        stores: Stores,
+        dependencies: ReaperDependencies,
+        after_pass: Callable[[Reaper], None] = lambda reaper: None,
     ) -> Operator:
         settings, period_seconds = self._settings, period_seconds_of(self._settings)
         reaper = Reaper(
@@ -134,7 +137,7 @@ class ReaperProcess:
             storage_period_seconds=period_seconds,
             monotonic=time.monotonic,
             log=_log,
-            surroundings=surroundings,
+            dependencies=dependencies,
         )
         pace = Pace(period_seconds, settings.removals)
         return Operator(reaper, pace, monotonic=time.monotonic, log=_log, after_pass=after_pass)
@@ -152,7 +155,7 @@ class ReaperProcess:
         with ExitStack() as stack:
             try:
                 health = Health(lambda: self._operator, self._registry)
-                listening = stack.enter_context(served(address, health))
+                listening = stack.enter_context(serve_health(address, health))
             except OSError as error:
                 raise StartError(
                     f"Cannot listen at [{address}]: {error}. Give another address with --metrics-listen."

@@ -11,12 +11,12 @@ import structlog
 from lodge.settings import ReapSettings
 from lodge.stores import Stores
 from reaper.cached_records import CachedRecords
+from reaper.kubernetes.cluster_state import ClusterState
 from reaper.kubernetes.events import EventRecorder
 from reaper.kubernetes.leader_election import CONFIRMATION, LeaderElection
 from reaper.kubernetes.statuses import Statuses
-from reaper.kubernetes.surroundings import KubernetesSurroundings
 from reaper.operator import Operator
-from reaper.reaper import Reaper, Surroundings
+from reaper.reaper import Reaper, ReaperDependencies
 from reaper.reports import Report
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.leases import KubernetesLeases
@@ -28,7 +28,7 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 class NewOperator(Protocol):
     def __call__(
-        self, stores: Stores, surroundings: Surroundings, after_pass: Callable[[Reaper], None]
+        self, stores: Stores, dependencies: ReaperDependencies, after_pass: Callable[[Reaper], None]
     ) -> Operator: ...
 
 
@@ -37,7 +37,7 @@ def operate(
     *,
     stores: Stores,
     settings: ReapSettings,
-    surroundings: Surroundings,
+    dependencies: ReaperDependencies,
     new_operator: NewOperator,
     run: Callable[[Operator], bool],
 ) -> None:
@@ -56,15 +56,15 @@ def operate(
     leases = KubernetesLeases(connection)
     election = LeaderElection(connection, settings.lease_duration.total_seconds())
     may_act = election.leads if settings.leader_election else lambda: True
-    around = KubernetesSurroundings(connection, leases)
+    cluster = ClusterState(connection, leases)
     records = CachedRecords(
         stores.records, resync_seconds=settings.resync_period.total_seconds(), monotonic=time.monotonic, log=_log
     )
     events = EventRecorder(connection, election.identity, election.reference)
-    statuses = Statuses(connection, around.availability, may_act)
+    statuses = Statuses(connection, cluster.availability, may_act)
 
     def report(news: Report) -> None:
-        for take in (surroundings.report, events.take, statuses.take):
+        for take in (dependencies.report, events.take, statuses.take):
             take(news)
 
     def show(reaper: Reaper) -> None:
@@ -72,21 +72,21 @@ def operate(
             statuses.show(reaper.seen)
 
     known = replace(
-        surroundings,
+        dependencies,
         read_records=records.read,
-        hosts=around.hosts,
+        hosts=cluster.hosts,
         confirmation=lambda: election.annotations().get(CONFIRMATION),
         may_act=may_act,
         report=report,
     )
     operator = new_operator(replace(stores, leases=leases), known, show)
     with ExitStack() as stack:
-        stack.enter_context(records.kept(operator.look_soon))
+        stack.enter_context(records.watch(operator.request_pass))
         stack.enter_context(
-            around.watched(
-                on_change=operator.look_soon,
-                on_leases=operator.reaper.lookout.see_leases,
-                on_leader=election.look_soon,
+            cluster.watch(
+                on_change=operator.request_pass,
+                on_leases=operator.reaper.snapshot_reader.observe_leases,
+                on_leader=election.check_soon,
             )
         )
         stack.enter_context(events)
@@ -100,4 +100,4 @@ def operate(
 def _leading(election: LeaderElection, operator: Operator, settings: ReapSettings) -> AbstractContextManager[None]:
     if not settings.leader_election:
         return nullcontext()
-    return election.running(is_fit=operator.is_fit, on_change=operator.look_soon)
+    return election.running(is_fit=operator.is_fit, on_change=operator.request_pass)

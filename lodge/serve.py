@@ -16,12 +16,12 @@ from gateway.config import GatewayConfig, Limits
 from gateway.errors import GatewayError
 from gateway.server import Gateway, ListenError
 from lodge.configuration import Configuration
-from lodge.embedded_spark import EmbeddedSpark, started_spark
+from lodge.embedded_spark import EmbeddedSpark, start_spark
 from lodge.errors import StartError
 from lodge.impersonation import check_impersonation
 from lodge.reaper_process import reaper_process
 from lodge.settings import ServeSettings
-from lodge.stores import opened_stores
+from lodge.stores import open_stores
 from workspace.records import Principal
 from workspace.root_identities import RootError
 from workspace.workspaces import Workspaces
@@ -60,8 +60,8 @@ async def _serve(configuration: Configuration, reload: asyncio.Event) -> None:
         spark = None
         if not settings.backend and not settings.impersonation:
             memory, message_bytes = settings.spark_driver_memory, settings.max_message_bytes
-            spark = await stack.enter_async_context(started_spark(memory, message_bytes))
-        stores = opened_stores(settings, workspaces)
+            spark = await stack.enter_async_context(start_spark(memory, message_bytes))
+        stores = open_stores(settings, workspaces)
         if settings.impersonation:
             check_impersonation(settings, workspaces)
         if settings.reaper:

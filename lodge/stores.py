@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from lodge.errors import StartError
 from lodge.settings import ReapSettings, ServeSettings
-from lodge.workspaces import locations_of
+from lodge.workspace_settings import open_locations
 from workspace.file_locations import FileSessionLocations
 from workspace.lease_files import FileLeases
 from workspace.leases import Leases
@@ -37,7 +37,7 @@ class Stores:
     kubernetes: "Connection | None"
 
 
-def opened_stores(settings: ReapSettings, workspaces: Workspaces) -> Stores:
+def open_stores(settings: ReapSettings, workspaces: Workspaces) -> Stores:
     """Opens what the settings name, and makes what is missing of Lodge's own directories.
 
     Raises: StartError if something cannot be used.
@@ -69,7 +69,7 @@ def _on_kubernetes(settings: ReapSettings, workspace: Workspace) -> Stores:
         connection = connect(settings.kubeconfig, settings.namespace, settings.instance)
     except KubernetesConfigError as error:
         raise StartError(str(error)) from None
-    locations = locations_of(workspace, KubernetesRootIds(connection))
+    locations = open_locations(workspace, KubernetesRootIds(connection))
     locations.initialise()
     pod = None
     if isinstance(settings, ServeSettings) and settings.pod_name:

@@ -68,7 +68,7 @@ class CachedRecords:
         self._doubt: _Doubt | None = None
 
     @contextmanager
-    def kept(self, on_change: Callable[[], None]) -> Iterator[None]:
+    def watch(self, on_change: Callable[[], None]) -> Iterator[None]:
         """Keeps the cache for the time of the block.
 
         Args:

@@ -33,7 +33,7 @@ Guarantees:
 
 Guarantees 4 and 7 need looks whose locations and directories were listed before the records were: then a session or
 table born in between is in the second list, or in neither. Where the records of a look may be old ones, what it decides
-for want of a record must stand :func:`confirmed` by records that were read afterwards.
+for want of a record must pass :func:`confirm_orphans` with records that were read afterwards.
 
 Source: design, "Session records, leases and the reaper".
 """
@@ -62,7 +62,7 @@ _WriteKey = tuple[SessionUuid, PendingWrite]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Snapshot:
     """What one pass of the reaper saw.
 
     Attributes:
@@ -137,7 +137,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class History:
     """What was seen at each look up to now, with the time at which the first of these looks had ended.
 
     Attributes:
@@ -184,61 +184,61 @@ class Decisions:
     purge: tuple[TrashEntry, ...]
 
 
-def watched(previous: Watch, look: Look) -> Watch:
+def extend_history(previous: History, snapshot: Snapshot) -> History:
     """The watch after one more look."""
-    active = list(look.active())
-    ending = (stored for stored in look.records if stored.record.phase is Phase.ENDING)
-    seen = look.ended_seconds
-    return Watch(
-        abandoned=_since(previous.abandoned, (_key(s) for s in active if not look.is_surely_held(s)), seen),
+    active = list(snapshot.active())
+    ending = (stored for stored in snapshot.records if stored.record.phase is Phase.ENDING)
+    seen = snapshot.ended_seconds
+    return History(
+        abandoned=_since(previous.abandoned, (_key(s) for s in active if not snapshot.is_surely_held(s)), seen),
         requested=_since(previous.requested, (s.record.session_uuid for s in active if s.is_deletion_requested), seen),
         ending=_since(previous.ending, (s.record.session_uuid for s in ending), seen),
-        unnamed=_since(previous.unnamed, look.locations - look.named_sessions(), seen),
-        unfinished=_since(previous.unfinished, look.writes_of_gone(), seen),
-        unnamed_tables=_since(previous.unnamed_tables, look.unnamed_tables(), seen),
+        unnamed=_since(previous.unnamed, snapshot.locations - snapshot.named_sessions(), seen),
+        unfinished=_since(previous.unfinished, snapshot.writes_of_gone(), seen),
+        unnamed_tables=_since(previous.unnamed_tables, snapshot.unnamed_tables(), seen),
     )
 
 
-def decided(watch: Watch, look: Look, grace_period_seconds: float) -> Decisions:
+def decide(history: History, snapshot: Snapshot, grace_period_seconds: float) -> Decisions:
     """What to do after a look that the watch has taken in already."""
-    since = look.begun_seconds - grace_period_seconds
-    storage_since = look.storage_seconds - grace_period_seconds
-    abandoned = _up_to(watch.abandoned, since)
-    overdue = _up_to(watch.requested, since) | _up_to(watch.ending, since)
-    unfinished = _up_to(watch.unfinished, since)
-    held = [stored for stored in look.records if look.is_held(stored)]
+    since = snapshot.begun_seconds - grace_period_seconds
+    storage_since = snapshot.storage_seconds - grace_period_seconds
+    abandoned = _up_to(history.abandoned, since)
+    overdue = _up_to(history.requested, since) | _up_to(history.ending, since)
+    unfinished = _up_to(history.unfinished, since)
+    held = [stored for stored in snapshot.records if snapshot.is_held(stored)]
     written = {session_uuid for session_uuid, _ in unfinished}
     suspects = (stored for stored in held if stored.record.session_uuid in written)
-    undo = ((stored, _gone_writers(stored.record, unfinished) & look.gone) for stored in suspects)
-    gone_leases = look.leased & look.gone
-    named = look.named_sessions()
+    undo = ((stored, _gone_writers(stored.record, unfinished) & snapshot.gone) for stored in suspects)
+    gone_leases = snapshot.leased & snapshot.gone
+    named = snapshot.named_sessions()
     return Decisions(
-        end=tuple(stored for stored in look.dead() if _key(stored) in abandoned),
+        end=tuple(stored for stored in snapshot.dead() if _key(stored) in abandoned),
         requested=tuple(
             stored
-            for stored in look.active()
-            if stored.is_deletion_requested and (not look.is_held(stored) or stored.record.session_uuid in overdue)
+            for stored in snapshot.active()
+            if stored.is_deletion_requested and (not snapshot.is_held(stored) or stored.record.session_uuid in overdue)
         ),
         finish=tuple(
             stored
-            for stored in look.records
+            for stored in snapshot.records
             if stored.record.phase is Phase.ENDING
-            and (not look.is_held(stored) or stored.record.session_uuid in overdue)
+            and (not snapshot.is_held(stored) or stored.record.session_uuid in overdue)
         ),
         forget=tuple(
-            (stored, stored.record.holders & look.gone)
+            (stored, stored.record.holders & snapshot.gone)
             for stored in held
-            if stored.record.phase is Phase.ACTIVE and stored.record.holders & look.gone
+            if stored.record.phase is Phase.ACTIVE and stored.record.holders & snapshot.gone
         ),
         undo=tuple((stored, replicas) for stored, replicas in undo if replicas),
-        orphans=tuple(sorted(_up_to(watch.unnamed, storage_since))),
-        orphan_tables=tuple(sorted(_up_to(watch.unnamed_tables, storage_since))),
-        leases=tuple(sorted(gone_leases - named_replicas(look.records))) if gone_leases else (),
-        purge=tuple(entry for entry in look.trash if not _is_location_of(entry, named)),
+        orphans=tuple(sorted(_up_to(history.unnamed, storage_since))),
+        orphan_tables=tuple(sorted(_up_to(history.unnamed_tables, storage_since))),
+        leases=tuple(sorted(gone_leases - named_replicas(snapshot.records))) if gone_leases else (),
+        purge=tuple(entry for entry in snapshot.trash if not _is_location_of(entry, named)),
     )
 
 
-def confirmed(decisions: Decisions, records: Iterable[StoredRecord]) -> Decisions:
+def confirm_orphans(decisions: Decisions, records: Iterable[StoredRecord]) -> Decisions:
     """The same decisions, without what they decided for want of a record that is there after all.
 
     Args:
@@ -258,9 +258,9 @@ def confirmed(decisions: Decisions, records: Iterable[StoredRecord]) -> Decision
     )
 
 
-def due_seconds(watch: Watch, now_seconds: float, grace_period_seconds: float) -> float:
+def due_seconds(history: History, now_seconds: float, grace_period_seconds: float) -> float:
     """The monotonic time at which the next grace period of a record ends; infinite if none runs."""
-    running = (watch.abandoned, watch.requested, watch.ending, watch.unfinished)
+    running = (history.abandoned, history.requested, history.ending, history.unfinished)
     ends = (first_seen + grace_period_seconds for part in running for first_seen in part.values())
     return min((end for end in ends if end > now_seconds), default=float("inf"))
 

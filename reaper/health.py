@@ -49,10 +49,10 @@ class Health:
             return http.HTTPStatus.SERVICE_UNAVAILABLE, ["starting"]
         reasons = operator.reaper.holds.reasons
         lines = [f"{kind}: {reason}" for kind, reason in sorted(reasons.items())]
-        if not operator.has_looked() and not lines:
+        if not operator.has_completed_pass() and not lines:
             lines = ["not looked yet"]
         role = "acting" if operator.reaper.may_act() else "standing by"
-        is_ready = operator.has_looked() and reasons.keys() <= {MASS_EXPIRY}
+        is_ready = operator.has_completed_pass() and reasons.keys() <= {MASS_EXPIRY}
         return http.HTTPStatus.OK if is_ready else http.HTTPStatus.SERVICE_UNAVAILABLE, [role, *lines]
 
 
@@ -70,7 +70,7 @@ class _QuietHandler(WSGIRequestHandler):
 
 
 @contextmanager
-def served(address: str, health: Health) -> Iterator[str]:
+def serve_health(address: str, health: Health) -> Iterator[str]:
     """Serves for the time of the block.
 
     Args:

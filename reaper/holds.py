@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import structlog
 
-from reaper.reports import HeldBack, Reporting, WentOn
+from reaper.reports import HoldBegan, HoldEnded, ReportHandler
 
 RECORDS = "records"
 """Session records or leases cannot be read."""
@@ -31,7 +31,7 @@ class Holds:
         report: Gets them as well.
     """
 
-    def __init__(self, log: structlog.typing.FilteringBoundLogger, report: Reporting) -> None:
+    def __init__(self, log: structlog.typing.FilteringBoundLogger, report: ReportHandler) -> None:
         self._log = log
         self._report = report
         self._reasons: Mapping[str, str] = MappingProxyType({})
@@ -47,11 +47,11 @@ class Holds:
         self._reasons = MappingProxyType({**self._reasons, kind: reason})
         if is_new:
             self._log.warning("reaper_held_back", kind=kind, reason=reason, **fields)
-            self._report(HeldBack(kind, reason))
+            self._report(HoldBegan(kind, reason))
 
     def end(self, *kinds: str) -> None:
         """These hold no more."""
         for kind in self._reasons.keys() & set(kinds):
             self._reasons = MappingProxyType({k: reason for k, reason in self._reasons.items() if k != kind})
             self._log.info("reaper_went_on", kind=kind)
-            self._report(WentOn(kind))
+            self._report(HoldEnded(kind))

@@ -19,7 +19,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from reaper.decisions import Look
+from reaper.decisions import Snapshot
 from workspace.records import SessionUuid
 
 _TOKEN_DIGITS = 12
@@ -65,7 +65,9 @@ class MassExpiry:
     confirmed: frozenset[SessionUuid] = frozenset()
 
 
-def judged(previous: MassExpiry, look: Look, rule: MassExpiryRule, confirmation: str | None) -> MassExpiry:
+def evaluate_mass_expiry(
+    previous: MassExpiry, snapshot: Snapshot, rule: MassExpiryRule, confirmation: str | None
+) -> MassExpiry:
     """What is held after one more look.
 
     Args:
@@ -74,14 +76,14 @@ def judged(previous: MassExpiry, look: Look, rule: MassExpiryRule, confirmation:
         rule: When to hold.
         confirmation: The token that the operator gave, of whatever age.
     """
-    dead = frozenset(stored.record.session_uuid for stored in look.dead())
+    dead = frozenset(stored.record.session_uuid for stored in snapshot.dead())
     confirmed = previous.confirmed & dead
     unconfirmed = dead - confirmed
-    all_sessions = sum(1 for _ in look.active()) - len(confirmed)
+    all_sessions = sum(1 for _ in snapshot.active()) - len(confirmed)
     state = MassExpiry()
     if rule.is_exceeded(len(unconfirmed), all_sessions):
-        state = _held(previous, unconfirmed, all_sessions, look.ended_seconds)
-    elif previous.held and look.begun_seconds - previous.exceeded_seconds < rule.grace_period_seconds:
+        state = _held(previous, unconfirmed, all_sessions, snapshot.ended_seconds)
+    elif previous.held and snapshot.begun_seconds - previous.exceeded_seconds < rule.grace_period_seconds:
         state = previous
     if state.token and confirmation == state.token:
         return MassExpiry(confirmed=confirmed | (state.held & dead))

@@ -14,16 +14,16 @@ from reaper.holds import KINDS
 from reaper.operator import Operator
 from reaper.reports import (
     ActionFailed,
-    HeldBack,
+    HoldBegan,
+    HoldEnded,
     HoldersForgotten,
     LeaseRemoved,
     OrphanRemoved,
     OrphanTableRemoved,
-    PassMade,
+    PassCompleted,
     Report,
     SessionReaped,
     TrashPurged,
-    WentOn,
     WritesUndone,
 )
 
@@ -99,11 +99,11 @@ class Metrics:
                 self._purge_seconds.observe(seconds)
             case ActionFailed(action):
                 self._failures.labels(action).inc()
-            case HeldBack(kind):
+            case HoldBegan(kind):
                 self._held_back.labels(kind).set(1)
-            case WentOn(kind):
+            case HoldEnded(kind):
                 self._held_back.labels(kind).set(0)
-            case PassMade(seconds):
+            case PassCompleted(seconds):
                 self._pass_seconds.observe(seconds)
                 self._last_pass.set_to_current_time()
 
@@ -125,9 +125,11 @@ class Gauges(Collector):
         reaper, seen = operator.reaper, operator.reaper.seen
         yield _gauge("acting", "1 while this reaper is the one that acts.", reaper.may_act())
         if seen is not None:
-            yield _gauge("sessions", "Session records at the last look.", len(seen.look.records))
-            yield _gauge("locations", "Session locations at the last look.", len(seen.look.locations))
-            yield _gauge("trash_entries", "What was set aside and not purged, at the last look.", len(seen.look.trash))
+            yield _gauge("sessions", "Session records at the last look.", len(seen.snapshot.records))
+            yield _gauge("locations", "Session locations at the last look.", len(seen.snapshot.locations))
+            yield _gauge(
+                "trash_entries", "What was set aside and not purged, at the last look.", len(seen.snapshot.trash)
+            )
             yield _gauge("mass_expiry_sessions", "Sessions whose end waits for a confirmation.", len(seen.held))
         work = GaugeMetricFamily("lodge_reaper_work", "Pieces of work, by queue and state.", labels=["queue", "state"])
         for name, queue in (("ends", reaper.ends), ("purges", reaper.purges)):

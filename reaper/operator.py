@@ -79,7 +79,7 @@ class Operator:
         self._has_looked = False
         self._unfit_since_seconds: float | None = None
 
-    def look_soon(self) -> None:
+    def request_pass(self) -> None:
         """Something may have changed; may be called by any thread, at any time."""
         self._wake.set()
 
@@ -121,7 +121,7 @@ class Operator:
             self._unfit_since_seconds = self._monotonic()
         return self._monotonic() - self._unfit_since_seconds < STUCK_SECONDS
 
-    def has_looked(self) -> bool:
+    def has_completed_pass(self) -> bool:
         """Whether it has looked at everything since it was started."""
         return self._has_looked
 
@@ -130,7 +130,7 @@ class Operator:
         begun_seconds = self._begun_seconds = self._monotonic()
         due_seconds = begun_seconds
         try:
-            summary = self.reaper.decide()
+            summary = self.reaper.make_pass()
             if summary.held_back is None:
                 self._has_looked = True
                 due_seconds = self.reaper.due_seconds()

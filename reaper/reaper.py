@@ -29,13 +29,13 @@ from functools import partial
 
 import structlog
 
-from reaper.decisions import Decisions, Look, Watch, confirmed, decided, due_seconds, watched
+from reaper.decisions import Decisions, History, Snapshot, confirm_orphans, decide, due_seconds, extend_history
 from reaper.holds import MASS_EXPIRY, RECORDS, ROOT, STORAGE, Holds
-from reaper.lookout import Hosts, Lookout
-from reaper.mass_expiry import NEVER, MassExpiry, MassExpiryRule, judged
+from reaper.mass_expiry import NEVER, MassExpiry, MassExpiryRule, evaluate_mass_expiry
 from reaper.pass_summary import PassSummary
 from reaper.removals import Release, Removals
-from reaper.reports import PassMade, Report, Reporting
+from reaper.reports import PassCompleted, Report, ReportHandler
+from reaper.snapshot_reader import Hosts, SnapshotReader
 from reaper.work_queue import Rest, Work, WorkKey, WorkQueue
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
@@ -56,7 +56,7 @@ _MOST_ASKED_FOR = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ReaperDependencies:
     """What else a reaper may know of and work with; what is left out does not matter where there is none.
 
     Attributes:
@@ -75,15 +75,15 @@ class Surroundings:
     confirmation: Callable[[], str | None] = lambda: None
     mass_expiry: MassExpiryRule = NEVER
     may_act: Callable[[], bool] = lambda: True
-    report: Reporting = lambda report: None
+    report: ReportHandler = lambda report: None
 
 
-ALONE = Surroundings()
+NO_DEPENDENCIES = ReaperDependencies()
 """A reaper that knows nothing but records, leases and locations."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PassResult:
     """What the last pass that could look saw, for others to tell.
 
     Attributes:
@@ -91,7 +91,7 @@ class Seen:
         held: The sessions whose end waits for a person's word.
     """
 
-    look: Look
+    snapshot: Snapshot
     held: frozenset[SessionUuid]
 
 
@@ -121,19 +121,19 @@ class Reaper:
         monotonic: Callable[[], float],
         log: structlog.typing.FilteringBoundLogger,
         storage_period_seconds: float = 0.0,
-        surroundings: Surroundings = ALONE,
+        dependencies: ReaperDependencies = NO_DEPENDENCIES,
     ) -> None:
         self._records = records
-        self._surroundings = surroundings
+        self._dependencies = dependencies
         self._grace_period_seconds = grace_period_seconds
         self._monotonic = monotonic
         self._log = log
         self.holds = Holds(log, self._report)
-        self.lookout = Lookout(
+        self.snapshot_reader = SnapshotReader(
             read_records=self._read_records,
             leases=leases,
             locations=locations,
-            hosts=surroundings.hosts,
+            hosts=dependencies.hosts,
             lease_duration_seconds=lease_duration_seconds,
             storage_period_seconds=storage_period_seconds,
             monotonic=monotonic,
@@ -144,30 +144,30 @@ class Reaper:
             records=records,
             leases=leases,
             locations=locations,
-            release=surroundings.release,
+            release=dependencies.release,
             should_stop=lambda: not self.may_act(),
             log=log,
             report=self._report,
         )
         self.ends = self._new_queue()
         self.purges = self._new_queue()
-        self.seen: Seen | None = None
+        self.seen: PassResult | None = None
         self._summary = PassSummary()
-        self._watch = Watch()
+        self._history = History()
         self._mass_expiry = MassExpiry()
-        self._told_token = ""
+        self._announced_token = ""
 
     def run_once(self) -> PassSummary:
         """Makes a pass and does in this thread all that it decided.
 
         Raises: HomeMovedError; what this reaper was made with is not the truth any more.
         """
-        summary = self.decide()
+        summary = self.make_pass()
         self.ends.run_waiting()
         self.purges.run_waiting()
         return summary
 
-    def decide(self) -> PassSummary:
+    def make_pass(self) -> PassSummary:
         """Makes a pass, and leaves in ``ends`` and ``purges`` what is to be done.
 
         Raises: HomeMovedError
@@ -175,9 +175,9 @@ class Reaper:
         begun_seconds = self._monotonic()
         summary = self._summary = PassSummary()
         try:
-            look = self.lookout.look()
-            self._watch = watched(self._watch, look)
-            decisions = self._due(decided(self._watch, look, self._grace_period_seconds), look)
+            snapshot = self.snapshot_reader.read()
+            self._history = extend_history(self._history, snapshot)
+            decisions = self._due(decide(self._history, snapshot, self._grace_period_seconds), snapshot)
         except HomeMovedError:
             raise
         except (RecordsUnavailableError, OSError) as error:
@@ -185,43 +185,43 @@ class Reaper:
             summary.held_back = str(error)
             return summary
         self.holds.end(RECORDS, STORAGE, ROOT)
-        self._judge_mass_expiry(look)
+        self._judge_mass_expiry(snapshot)
         if self.may_act():
-            self._offer(decisions, look)
-        self.seen = Seen(look, self._mass_expiry.held)
-        self._report(PassMade(self._monotonic() - begun_seconds))
+            self._offer(decisions, snapshot)
+        self.seen = PassResult(snapshot, self._mass_expiry.held)
+        self._report(PassCompleted(self._monotonic() - begun_seconds))
         return summary
 
     def due_seconds(self) -> float:
         """The monotonic time at which a pass may find something to do although nothing tells it."""
-        due = due_seconds(self._watch, self._monotonic(), self._grace_period_seconds)
-        return min(due, self.lookout.due_seconds(), self.ends.retry_seconds(), self.purges.retry_seconds())
+        due = due_seconds(self._history, self._monotonic(), self._grace_period_seconds)
+        return min(due, self.snapshot_reader.due_seconds(), self.ends.retry_seconds(), self.purges.retry_seconds())
 
     def may_act(self) -> bool:
-        return not self._stopping.is_set() and self._surroundings.may_act()
+        return not self._stopping.is_set() and self._dependencies.may_act()
 
     def stop(self) -> None:
         """Begins nothing more, and leaves off what can be left off."""
         self._stopping.set()
 
     def _read_records(self) -> Sequence[StoredRecord]:
-        return (self._surroundings.read_records or self._records.list)()
+        return (self._dependencies.read_records or self._records.list)()
 
     def _hold_back(self, error: RecordsUnavailableError | OSError) -> None:
-        self._watch, self._mass_expiry = Watch(), MassExpiry()
-        self.lookout.observe_leases_anew()
+        self._history, self._mass_expiry = History(), MassExpiry()
+        self.snapshot_reader.reset_lease_history()
         self.seen = None
         for queue in (self.ends, self.purges):
             queue.retain(frozenset())
         kind = RECORDS if isinstance(error, RecordsUnavailableError) else STORAGE
         self.holds.begin(ROOT if isinstance(error, RootError) else kind, str(error))
 
-    def _due(self, decisions: Decisions, look: Look) -> Decisions:
+    def _due(self, decisions: Decisions, snapshot: Snapshot) -> Decisions:
         """Of what the storage showed, what was not done since; and of that, what the records of now do not name.
 
         Raises: RecordsUnavailableError
         """
-        done = self.ends.done_since(look.storage_seconds) | self.purges.done_since(look.storage_seconds)
+        done = self.ends.done_since(snapshot.storage_seconds) | self.purges.done_since(snapshot.storage_seconds)
 
         def is_due(key: WorkKey) -> bool:
             return key not in done and self.ends.is_ready(key)
@@ -232,10 +232,10 @@ class Reaper:
             orphan_tables=tuple(one for one in decisions.orphan_tables if is_due(_table_key(*one))),
             purge=tuple(entry for entry in decisions.purge if WorkKey(entry) not in done),
         )
-        if self._surroundings.read_records is None or not (decisions.orphans or decisions.orphan_tables):
+        if self._dependencies.read_records is None or not (decisions.orphans or decisions.orphan_tables):
             return decisions
         sessions = {*decisions.orphans, *(session_uuid for session_uuid, _ in decisions.orphan_tables)}
-        return confirmed(decisions, self._records_of(sessions))
+        return confirm_orphans(decisions, self._records_of(sessions))
 
     def _records_of(self, sessions: Set[SessionUuid]) -> Iterable[StoredRecord]:
         """At least the records that name these sessions, read from their storage.
@@ -246,9 +246,9 @@ class Reaper:
             return self._records.list()
         return [found for session_uuid in sessions if (found := self._records.find(session_uuid)) is not None]
 
-    def _judge_mass_expiry(self, look: Look) -> None:
-        surroundings, before = self._surroundings, self._mass_expiry
-        state = judged(before, look, surroundings.mass_expiry, surroundings.confirmation())
+    def _judge_mass_expiry(self, snapshot: Snapshot) -> None:
+        dependencies, before = self._dependencies, self._mass_expiry
+        state = evaluate_mass_expiry(before, snapshot, dependencies.mass_expiry, dependencies.confirmation())
         self._mass_expiry = state
         if not state.held:
             self.holds.end(MASS_EXPIRY)
@@ -257,9 +257,9 @@ class Reaper:
         if state.confirmed > before.confirmed:
             self._log.warning("mass_expiry_confirmed", sessions=len(state.confirmed), confirmed_with=before.token)
         if state.held:
-            if state.token != self._told_token:
+            if state.token != self._announced_token:
                 self.holds.end(MASS_EXPIRY)
-            self._told_token = state.token
+            self._announced_token = state.token
             self.holds.begin(
                 MASS_EXPIRY,
                 f"{len(state.held)} of {state.all_sessions} sessions look dead at once; none of them is ended. Find "
@@ -269,9 +269,9 @@ class Reaper:
                 confirm_with=state.token,
             )
 
-    def _offer(self, decisions: Decisions, look: Look) -> None:
+    def _offer(self, decisions: Decisions, snapshot: Snapshot) -> None:
         work: dict[WorkKey, Work] = {}
-        for key, todo in self._work(decisions, look):
+        for key, todo in self._work(decisions, snapshot):
             work.setdefault(key, todo)
         self.ends.retain(work.keys())
         for key, todo in work.items():
@@ -279,7 +279,7 @@ class Reaper:
         for entry in decisions.purge:
             self._offer_purge(entry)
 
-    def _work(self, decisions: Decisions, look: Look) -> Iterator[tuple[WorkKey, Work]]:
+    def _work(self, decisions: Decisions, snapshot: Snapshot) -> Iterator[tuple[WorkKey, Work]]:
         """What is to be done; of what has the same key, the first."""
         removals, held = self._removals, self._mass_expiry.held
         for stored in decisions.finish:
@@ -296,7 +296,7 @@ class Reaper:
             yield _session_key(stored), change
         for session_uuid in decisions.orphans:
             yield _orphan_key(session_uuid), partial(self._remove_orphan, session_uuid)
-        records = {stored.record.session_uuid: stored for stored in look.records}
+        records = {stored.record.session_uuid: stored for stored in snapshot.records}
         for session_uuid, table_uuid in decisions.orphan_tables:
             todo = partial(removals.remove_orphan_table, records[session_uuid], table_uuid)
             yield _table_key(session_uuid, table_uuid), todo
@@ -316,7 +316,7 @@ class Reaper:
         return self._removals.remove_orphan(session_uuid) and self._purge_of(session_uuid)
 
     def _purge_of(self, session_uuid: SessionUuid) -> bool:
-        for entry in self._removals.set_aside_of(session_uuid):
+        for entry in self._removals.trash_of(session_uuid):
             self._offer_purge(entry)
         return True
 
@@ -325,7 +325,7 @@ class Reaper:
 
     def _report(self, report: Report) -> None:
         self._summary.take(report)
-        self._surroundings.report(report)
+        self._dependencies.report(report)
 
     def _new_queue(self) -> WorkQueue:
         return WorkQueue(monotonic=self._monotonic, log=self._log, may_run=self.may_act)

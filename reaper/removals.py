@@ -25,7 +25,7 @@ from reaper.reports import (
     LeaseRemoved,
     OrphanRemoved,
     OrphanTableRemoved,
-    Reporting,
+    ReportHandler,
     SessionReaped,
     TrashPurged,
     WritesUndone,
@@ -82,7 +82,7 @@ class Removals:
         release: Release,
         should_stop: Callable[[], bool],
         log: structlog.typing.FilteringBoundLogger,
-        report: Reporting,
+        report: ReportHandler,
     ) -> None:
         self._records = records
         self._leases = leases
@@ -180,7 +180,7 @@ class Removals:
                 self._report(TrashPurged(time.monotonic() - begun_seconds))
         return outcome.succeeded
 
-    def set_aside_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
+    def trash_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
         """What is in the trash of a session; nothing if that cannot be found out, since the next look will."""
         with self._going_on("list_trash", None, session=session_uuid):
             return self._locations.trash_of(session_uuid)

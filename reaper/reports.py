@@ -99,7 +99,7 @@ class ActionFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBack:
+class HoldBegan:
     """The reaper does nothing, or not all, from now on.
 
     Attributes:
@@ -112,14 +112,14 @@ class HeldBack:
 
 
 @dataclass(frozen=True, slots=True)
-class WentOn:
+class HoldEnded:
     """What held it back is over."""
 
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
-class PassMade:
+class PassCompleted:
     """It has looked at everything, and decided.
 
     Attributes:
@@ -138,8 +138,8 @@ Report = (
     | LeaseRemoved
     | TrashPurged
     | ActionFailed
-    | HeldBack
-    | WentOn
-    | PassMade
+    | HoldBegan
+    | HoldEnded
+    | PassCompleted
 )
-Reporting = Callable[[Report], None]
+ReportHandler = Callable[[Report], None]

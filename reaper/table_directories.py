@@ -53,7 +53,7 @@ class TableDirectories:
         self._locations = locations
         self._known: Mapping[SessionUuid, Known] = {}
 
-    def look(self, sessions: Set[SessionUuid], now_seconds: float) -> Mapping[SessionUuid, Known]:
+    def read(self, sessions: Set[SessionUuid], now_seconds: float) -> Mapping[SessionUuid, Known]:
         """What is in the locations of these sessions now. Raises: OSError if a root cannot be read."""
         roots = self._locations.roots()
         known: MutableMapping[SessionUuid, Known] = {}

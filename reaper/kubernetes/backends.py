@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from reaper.kubernetes.hosts import PodSeen
+from reaper.kubernetes.hosts import PodState
 from workspace.kubernetes.server import JsonObject
 
 SERVICE_LABEL = "kubernetes.io/service-name"
@@ -73,7 +73,7 @@ class Namespace:
     """
 
     name: str
-    pods: Mapping[str, PodSeen] | None
+    pods: Mapping[str, PodState] | None
     nodes: Mapping[str, bool] | None
     slices: Mapping[str, Endpoints] | None
 
@@ -81,7 +81,7 @@ class Namespace:
         return self.nodes is not None and node != "" and not self.nodes.get(node, False)
 
 
-def endpoints_of(found: JsonObject) -> Endpoints:
+def parse_endpoints(found: JsonObject) -> Endpoints:
     return Endpoints(
         service=str((found["metadata"].get("labels") or {}).get(SERVICE_LABEL, "")),
         endpoints=tuple(

@@ -24,7 +24,7 @@ RETRY_SHARE = 1 / 6
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseSeen:
+class LeaseState:
     """What stands in the lease.
 
     Attributes:
@@ -49,7 +49,7 @@ class Candidacy:
     def __init__(self, identity: str, duration_seconds: float) -> None:
         self.identity = identity
         self.duration_seconds = duration_seconds
-        self._seen: LeaseSeen | None = None
+        self._seen: LeaseState | None = None
         self._changed_seconds = float("inf")
         self._leads_until_seconds = float("-inf")
 
@@ -58,7 +58,7 @@ class Candidacy:
         """How long to wait between two renewals, or two attempts to take the lease."""
         return self.duration_seconds * RETRY_SHARE
 
-    def saw(self, lease: LeaseSeen, now_seconds: float) -> None:
+    def observe(self, lease: LeaseState, now_seconds: float) -> None:
         """Takes in what the lease says, read not after now."""
         if self._seen is None or (lease.holder, lease.mark) != (self._seen.holder, self._seen.mark):
             self._changed_seconds = now_seconds
@@ -71,11 +71,11 @@ class Candidacy:
             return True
         return now_seconds - self._changed_seconds >= max(seen.duration_seconds, self.duration_seconds)
 
-    def renewed(self, begun_seconds: float) -> None:
+    def record_renewal(self, begun_seconds: float) -> None:
         """The lease was taken or renewed, by a request begun then."""
         self._leads_until_seconds = begun_seconds + self.duration_seconds * LEADING_SHARE
 
-    def resigned(self) -> None:
+    def resign(self) -> None:
         self._leads_until_seconds = float("-inf")
 
     def leads(self, now_seconds: float) -> bool:

@@ -14,7 +14,7 @@ A message says nothing that changes from one look to the next, so that condition
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reaper.decisions import Look
+from reaper.decisions import Snapshot
 from reaper.kubernetes.backends import Availability
 from workspace.records import Phase, SessionUuid, StoredRecord
 
@@ -56,12 +56,12 @@ class FailedRemoval:
     seconds: float = 0.0
 
 
-def owned(stored: StoredRecord, look: Look, *, is_held_for_confirmation: bool) -> Condition:
+def owned(stored: StoredRecord, snapshot: Snapshot, *, is_held_for_confirmation: bool) -> Condition:
     if stored.record.phase is Phase.ENDING:
         return Condition("Owned", "False", "Ending", "The session is being ended.")
     if stored.is_deletion_requested:
         return Condition("Owned", "False", "DeletionRequested", "The session is ended because somebody asked for it.")
-    return _owned_while_it_goes_on(stored, look, is_held_for_confirmation)
+    return _owned_while_it_goes_on(stored, snapshot, is_held_for_confirmation)
 
 
 def backend_available(availability: Availability) -> Condition:
@@ -80,7 +80,7 @@ def removal_failed(failed: FailedRemoval) -> Condition | None:
 
 def conditions_of(
     stored: StoredRecord,
-    look: Look,
+    snapshot: Snapshot,
     *,
     held: frozenset[SessionUuid],
     availability: Availability | None,
@@ -101,7 +101,7 @@ def conditions_of(
         return before  # it will be gone before anybody could read that
     now = dict(before)
     is_waiting = stored.record.session_uuid in held
-    now["Owned"] = owned(stored, look, is_held_for_confirmation=is_waiting)
+    now["Owned"] = owned(stored, snapshot, is_held_for_confirmation=is_waiting)
     if availability is not None:
         now["BackendAvailable"] = backend_available(availability)
     failure = None if failed is None else removal_failed(failed)
@@ -115,10 +115,10 @@ def conditions_of(
     return now
 
 
-def _owned_while_it_goes_on(stored: StoredRecord, look: Look, is_held_for_confirmation: bool) -> Condition:
-    if look.is_surely_held(stored):
+def _owned_while_it_goes_on(stored: StoredRecord, snapshot: Snapshot, is_held_for_confirmation: bool) -> Condition:
+    if snapshot.is_surely_held(stored):
         return Condition("Owned", "True", "Held", "A gateway holds the session.")
-    if look.is_held(stored):
+    if snapshot.is_held(stored):
         message = "The pod or the node of the session's gateway is in doubt; its lease has not lapsed yet."
         return Condition("Owned", "Unknown", "HolderInDoubt", message)
     if is_held_for_confirmation:

@@ -26,12 +26,12 @@ from kubernetes.client import EventsV1Api
 
 from reaper.reports import (
     ActionFailed,
-    HeldBack,
+    HoldBegan,
+    HoldEnded,
     OrphanRemoved,
     OrphanTableRemoved,
     Report,
     SessionReaped,
-    WentOn,
     WritesUndone,
 )
 from workspace.kubernetes.connection import Connection
@@ -93,9 +93,9 @@ def news_of(report: Report) -> Iterator[News]:
         case ActionFailed(action, reason, stored, about):
             note = reason if stored is not None or not about else f"{about}: {reason}"
             yield News(stored, "RemovalFailed", _capitalised(action), note, is_warning=True)
-        case HeldBack(kind, reason):
+        case HoldBegan(kind, reason):
             yield News(None, f"HeldBack{_capitalised(kind)}", "Wait", reason, is_warning=True)
-        case WentOn(kind):
+        case HoldEnded(kind):
             yield News(None, f"WentOn{_capitalised(kind)}", "GoOn", "What held the reaper back is over")
 
 

@@ -17,7 +17,7 @@ Sources: Kubernetes, "Pod Lifecycle"; KEP-3329 (pod garbage collection); "Non-gr
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reaper.lookout import Hosts
+from reaper.snapshot_reader import Hosts
 from workspace.kubernetes.leases import PodIdentity
 from workspace.kubernetes.server import JsonObject
 from workspace.records import ReplicaId
@@ -28,7 +28,7 @@ _DECLARED = "DeletionByPodGC"
 
 
 @dataclass(frozen=True, slots=True)
-class PodSeen:
+class PodState:
     """What is kept of a pod.
 
     Attributes:
@@ -44,9 +44,9 @@ class PodSeen:
     has_ended: bool
 
 
-def pod_seen(pod: JsonObject) -> PodSeen:
+def parse_pod(pod: JsonObject) -> PodState:
     status = pod.get("status") or {}
-    return PodSeen(
+    return PodState(
         uid=str(pod["metadata"]["uid"]),
         node=str((pod.get("spec") or {}).get("nodeName") or ""),
         address=str(status.get("podIP") or ""),
@@ -54,7 +54,7 @@ def pod_seen(pod: JsonObject) -> PodSeen:
     )
 
 
-def is_answering(node: JsonObject) -> bool:
+def is_node_ready(node: JsonObject) -> bool:
     """Whether a node reports itself ready, and its reports come."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
@@ -62,7 +62,7 @@ def is_answering(node: JsonObject) -> bool:
 
 def hosts_of(
     replicas: Mapping[ReplicaId, PodIdentity],
-    pods: Mapping[str, PodSeen] | None,
+    pods: Mapping[str, PodState] | None,
     nodes: Mapping[str, bool] | None,
 ) -> Hosts:
     """What is known of where replicas run.

@@ -25,7 +25,7 @@ from typing import Any
 import structlog
 from kubernetes.client import CoordinationV1Api
 
-from reaper.kubernetes.candidacy import Candidacy, LeaseSeen
+from reaper.kubernetes.candidacy import Candidacy, LeaseState
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import labels_of
 from workspace.kubernetes.server import JsonObject, Patience, RefusalError, Server
@@ -85,7 +85,7 @@ class LeaderElection:
             self._stop.set()
             self._wake.set()
             thread.join()
-            self._candidacy.resigned()
+            self._candidacy.resign()
             self._tell(on_change)
 
     def hand_over(self) -> None:
@@ -93,7 +93,7 @@ class LeaderElection:
         if self._is_own():
             self._give_back()
 
-    def look_soon(self) -> None:
+    def check_soon(self) -> None:
         """The lease may have changed hands; may be called by any thread."""
         self._wake.set()
 
@@ -146,7 +146,7 @@ class LeaderElection:
         if not is_fit():
             if self._is_own():
                 self._give_back()
-            self._candidacy.resigned()
+            self._candidacy.resign()
             return
         if self._lease is None or not self._is_own():
             self._lease = self._read()
@@ -159,7 +159,7 @@ class LeaderElection:
         begun_seconds = time.monotonic()
         self._lease = request()
         self._saw(self._lease)
-        self._candidacy.renewed(begun_seconds)
+        self._candidacy.record_renewal(begun_seconds)
 
     def _read(self) -> JsonObject | None:
         try:
@@ -214,12 +214,12 @@ class LeaderElection:
 
     def _saw(self, lease: JsonObject) -> None:
         spec = lease.get("spec") or {}
-        seen = LeaseSeen(
+        seen = LeaseState(
             holder=spec.get("holderIdentity") or "",
             mark=f"{lease['metadata']['uid']} {spec.get('renewTime')} {spec.get('leaseTransitions')}",
             duration_seconds=float(spec.get("leaseDurationSeconds") or 0),
         )
-        self._candidacy.saw(seen, time.monotonic())
+        self._candidacy.observe(seen, time.monotonic())
 
     def _is_own(self) -> bool:
         return self._lease is not None and (self._lease.get("spec") or {}).get("holderIdentity") == self.identity

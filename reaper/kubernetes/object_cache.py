@@ -60,7 +60,7 @@ class ObjectCache(Generic[_Kept]):
         self._is_unreachable = False
 
     @contextmanager
-    def followed(self, on_change: Callable[[], None]) -> Iterator[None]:
+    def watch(self, on_change: Callable[[], None]) -> Iterator[None]:
         """Keeps it up to date for the time of the block, once.
 
         Args:
@@ -73,7 +73,7 @@ class ObjectCache(Generic[_Kept]):
         finally:
             self._stop.set()
 
-    def kept(self) -> Mapping[str, _Kept] | None:
+    def objects(self) -> Mapping[str, _Kept] | None:
         """None while nothing is known."""
         return self._kept
 
@@ -98,7 +98,7 @@ class ObjectCache(Generic[_Kept]):
             case ObjectChanged(content):
                 return {**(before or {}), _name(content): self._take(content)}
             case ObjectGone(content):
-                return {name: kept for name, kept in (before or {}).items() if name != _name(content)}
+                return {name: objects for name, objects in (before or {}).items() if name != _name(content)}
             case ObjectsUnreachable(reason):
                 self._tell(reason)
                 return None

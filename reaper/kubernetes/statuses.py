@@ -22,7 +22,7 @@ import structlog
 
 from reaper.kubernetes.backends import Availability
 from reaper.kubernetes.conditions import Condition, FailedRemoval, conditions_of
-from reaper.reaper import Seen
+from reaper.reaper import PassResult
 from reaper.reports import ActionFailed, Report
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.server import JsonObject, Patience, RefusalError
@@ -99,30 +99,34 @@ class Statuses:
             case _:
                 pass
 
-    def show(self, seen: Seen) -> None:
+    def show(self, seen: PassResult) -> None:
         """Has the conditions written that follow from the last look, where they are others than before."""
-        addresses = {stored.record.backend for stored in seen.look.records}
+        addresses = {stored.record.backend for stored in seen.snapshot.records}
         backends = {address: self._availability(address) for address in addresses}
         with self._changed:
             if not self._may_write():
                 self._told = None
                 self._waiting.clear()
             if self._told is not None:
-                self._forget_all_but({stored.record.session_uuid for stored in seen.look.records})
+                self._forget_all_but({stored.record.session_uuid for stored in seen.snapshot.records})
                 self._forget_failures_that_are_over()
-                for stored in seen.look.records:
+                for stored in seen.snapshot.records:
                     self._show(self._told, stored, seen, backends[stored.record.backend])
             self._changed.notify_all()
 
     def _show(
-        self, told: dict[SessionUuid, _Status], stored: StoredRecord, seen: Seen, availability: Availability | None
+        self,
+        told: dict[SessionUuid, _Status],
+        stored: StoredRecord,
+        seen: PassResult,
+        availability: Availability | None,
     ) -> None:
         session_uuid = stored.record.session_uuid
         status = told.get(session_uuid, {})
         before = {kind: one.condition for kind, one in status.items()}
         now = conditions_of(
             stored,
-            seen.look,
+            seen.snapshot,
             held=seen.held,
             availability=availability,
             failed=self._failed.get(session_uuid),

@@ -27,7 +27,7 @@ _START_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ReplicaEnvironment:
     """What all replicas of one Lodge have in common.
 
     Attributes:
@@ -62,7 +62,7 @@ class Replica:
 
     name: str
     node: Node
-    surroundings: Surroundings = field(repr=False)
+    environment: ReplicaEnvironment = field(repr=False)
     pod: str = ""
     clock: WallClock | None = None
     process: Program = field(init=False, repr=False)
@@ -70,8 +70,8 @@ class Replica:
     _pods: int = 0
 
     def __post_init__(self) -> None:
-        if (library := self.surroundings.clock_library) is not None:
-            self.clock = WallClock(library, self.surroundings.directory / f"{self.name}.clock")
+        if (library := self.environment.clock_library) is not None:
+            self.clock = WallClock(library, self.environment.directory / f"{self.name}.clock")
         self._bind()
 
     @property
@@ -95,14 +95,14 @@ class Replica:
         """Gives it a pod on that node in the place of its own, which is deleted, and starts it there."""
         self.process.kill()
         with suppress(ApiException):
-            self.surroundings.core.delete_namespaced_pod(self.pod, self.surroundings.namespace, grace_period_seconds=0)
+            self.environment.core.delete_namespaced_pod(self.pod, self.environment.namespace, grace_period_seconds=0)
         self.node = node
         self._bind()
         self.start()
 
     def log(self) -> str:
         """All that it ever wrote."""
-        logs = sorted(self.surroundings.directory.glob(f"{self.name}.*.log"))
+        logs = sorted(self.environment.directory.glob(f"{self.name}.*.log"))
         return "".join(log.read_text(errors="replace") for log in logs)
 
     def replica_id(self) -> str:
@@ -113,13 +113,13 @@ class Replica:
     def _bind(self) -> None:
         """Makes its pod, and the process that stands for it."""
         self._pods += 1
-        around = self.surroundings
-        self.pod = f"{around.installed.instance}-{self.name}-{self._pods}"
-        account = around.installed.accounts[self.component]
+        environment = self.environment
+        self.pod = f"{environment.installed.instance}-{self.name}-{self._pods}"
+        account = environment.installed.accounts[self.component]
         pod = self.node.pod(
-            around.namespace,
+            environment.namespace,
             self.pod,
-            labels=around.installed.labels[self.component],
+            labels=environment.installed.labels[self.component],
             service_account=account.name,
             unreachable_seconds=3,
         )
@@ -134,11 +134,11 @@ class Replica:
         listen, command, is_ready = _KINDS[self.component]
         self.process = Program(
             [
-                *around.prefix,
-                *(sys.executable, "-m", "lodge", command, "--config", str(around.installed.config_file)),
+                *environment.prefix,
+                *(sys.executable, "-m", "lodge", command, "--config", str(environment.installed.config_file)),
                 *(listen, f"127.0.0.1:{self.port}"),
             ],
-            around.directory / f"{self.name}.{self._pods}.log",
+            environment.directory / f"{self.name}.{self._pods}.log",
             is_ready=lambda: is_ready(self.port),
             environment=environment,
         )

@@ -14,7 +14,7 @@ from kubernetes.client import CustomObjectsApi
 
 from tests.chaos import chart
 from tests.chaos.ground import Ground
-from tests.chaos.replicas import Replica, Surroundings
+from tests.chaos.replicas import Replica, ReplicaEnvironment
 from workspace.kubernetes.connection import connect
 from workspace.kubernetes.leases import KubernetesLeases
 from workspace.kubernetes.session_objects import API_VERSION, GROUP, PLURAL, object_name
@@ -98,7 +98,7 @@ class Site:
             self._instance, self._namespace = installed.instance, namespace
             self._records, self._leases = KubernetesSessionRecords(connection), KubernetesLeases(connection)
             self._objects = CustomObjectsApi(ground.cluster.client)
-            surroundings = Surroundings(
+            environment = ReplicaEnvironment(
                 namespace=namespace,
                 directory=self.directory,
                 prefix=ground.storage.prefix,
@@ -106,7 +106,7 @@ class Site:
                 core=ground.core,
                 clock_library=ground.clock_library,
             )
-            self.gateways, self.reapers = (self._replicas(kind, surroundings, stack) for kind in ("gateway", "reaper"))
+            self.gateways, self.reapers = (self._replicas(kind, environment, stack) for kind in ("gateway", "reaper"))
             with ThreadPoolExecutor() as threads:
                 list(threads.map(Replica.start, self.replicas))
             self._stack = stack.pop_all()
@@ -163,9 +163,9 @@ class Site:
         """What each replica ever wrote."""
         return {replica.name: replica.log() for replica in self.replicas}
 
-    def _replicas(self, kind: str, surroundings: Surroundings, stack: ExitStack) -> Sequence[Replica]:
+    def _replicas(self, kind: str, environment: ReplicaEnvironment, stack: ExitStack) -> Sequence[Replica]:
         nodes = self.ground.nodes if kind == "gateway" else self.ground.nodes[::-1]
-        made = [Replica(f"{kind}-{n}", nodes[n % len(nodes)], surroundings) for n in range(self._counts[kind])]
+        made = [Replica(f"{kind}-{n}", nodes[n % len(nodes)], environment) for n in range(self._counts[kind])]
         for replica in made:
             stack.callback(lambda replica=replica: replica.process.kill())
         return made

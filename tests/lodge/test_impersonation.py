@@ -13,7 +13,7 @@ import pytest
 from lodge.errors import SettingError, StartError
 from lodge.impersonation import check_impersonation
 from lodge.settings import ServeSettings
-from lodge.workspaces import workspaces_of
+from lodge.workspace_settings import workspaces_from
 
 as_root = pytest.mark.needs_root
 
@@ -31,7 +31,7 @@ def check(root: Path, **given: Any) -> None:
     settings = ServeSettings.model_validate(
         {"workspace": {"dfs.tmp": root.as_uri()}, "principal_backend": {"ada": "sc://h:1"}, **given}
     )
-    check_impersonation(settings, workspaces_of(settings))
+    check_impersonation(settings, workspaces_from(settings))
 
 
 @as_root
@@ -101,6 +101,6 @@ def test_the_default_root_that_lodge_makes_can_be_passed_by_others(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(open_directory))
     settings = ServeSettings.model_validate({"impersonation": True, "principal_backend": {"ada": "sc://h:1"}})
-    workspaces = workspaces_of(settings)
+    workspaces = workspaces_from(settings)
     assert workspaces.temporary.root.stat().st_mode & 0o777 == 0o711
     check_impersonation(settings, workspaces)

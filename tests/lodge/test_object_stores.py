@@ -10,7 +10,7 @@ from lodge.errors import SettingError
 from lodge.impersonation import check_impersonation
 from lodge.reaper_process import environment_for
 from lodge.settings import ReapSettings, ServeSettings, SettingsOptions
-from lodge.workspaces import locations_of, workspaces_of
+from lodge.workspace_settings import open_locations, workspaces_from
 from workspace.file_locations import FileSessionLocations
 from workspace.object_locations import ObjectSessionLocations
 
@@ -34,38 +34,38 @@ def read(*arguments: str, model: type[S] = ServeSettings) -> S:  # type: ignore[
 
 def test_session_records_must_be_elsewhere() -> None:
     with pytest.raises(SettingError, match=r"\[dfs\.tmp\] is in an object store.*--records kubernetes"):
-        workspaces_of(read(*WORKSPACE))
-    workspaces = workspaces_of(read(*WORKSPACE, "--records", "kubernetes"))
+        workspaces_from(read(*WORKSPACE))
+    workspaces = workspaces_from(read(*WORKSPACE, "--records", "kubernetes"))
     assert (workspaces.temporary.place, workspaces.temporary.uri) == ("s3://bucket/lodge", URI)
 
 
 def test_credentials_are_no_settings(tmp_path: Path) -> None:
     for uri in ("s3://KEY:SECRET@bucket/lodge", "s3://bucket/lodge?secret_key=SECRET"):
         with pytest.raises(SettingError) as refused:
-            workspaces_of(read("--workspace", f"dfs.tmp={uri}", "--records", "kubernetes"))
+            workspaces_from(read("--workspace", f"dfs.tmp={uri}", "--records", "kubernetes"))
         assert "SECRET" not in str(refused.value)
 
 
 def test_no_other_workspace_may_be_there(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"\[dfs\] must be file-based"):
-        workspaces_of(read(*WORKSPACE, "--workspace", "dfs=s3://bucket/data", "--records", "kubernetes"))
+        workspaces_from(read(*WORKSPACE, "--workspace", "dfs=s3://bucket/data", "--records", "kubernetes"))
 
 
 def test_impersonation_is_refused() -> None:
     settings = read(*WORKSPACE, "--records", "kubernetes", "--impersonation", "--principal-backend", "ada=sc://h:1")
     with pytest.raises(SettingError, match=r"OS users.*must be file-based"):
-        check_impersonation(settings, workspaces_of(settings))
+        check_impersonation(settings, workspaces_from(settings))
 
 
 def test_a_reaper_is_told_the_whole_uri(monkeypatch: pytest.MonkeyPatch) -> None:
     given = read(*WORKSPACE, "--records", "kubernetes")
-    for name, value in environment_for(given, workspaces_of(given)).items():
+    for name, value in environment_for(given, workspaces_from(given)).items():
         monkeypatch.setenv(name, value)
-    assert workspaces_of(read(model=ReapSettings)) == workspaces_of(given)
+    assert workspaces_from(read(model=ReapSettings)) == workspaces_from(given)
 
 
 def test_locations_are_what_the_workspace_is(tmp_path: Path) -> None:
-    in_store = workspaces_of(read(*WORKSPACE, "--records", "kubernetes"))
-    assert isinstance(locations_of(in_store.temporary), ObjectSessionLocations)
-    in_files = workspaces_of(read("--workspace", f"dfs.tmp={tmp_path.as_uri()}"))
-    assert isinstance(locations_of(in_files.temporary), FileSessionLocations)
+    in_store = workspaces_from(read(*WORKSPACE, "--records", "kubernetes"))
+    assert isinstance(open_locations(in_store.temporary), ObjectSessionLocations)
+    in_files = workspaces_from(read("--workspace", f"dfs.tmp={tmp_path.as_uri()}"))
+    assert isinstance(open_locations(in_files.temporary), FileSessionLocations)

@@ -10,7 +10,7 @@ from lodge.errors import SettingError
 from lodge.reaper_process import environment_for
 from lodge.serve import config_for
 from lodge.settings import ReapSettings, ServeSettings, SettingsOptions
-from lodge.workspaces import workspaces_of
+from lodge.workspace_settings import workspaces_from
 
 S = TypeVar("S", bound=ReapSettings)
 
@@ -298,7 +298,7 @@ def test_the_default_workspaces_are_here_and_a_private_one_in_the_state_director
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    workspaces = workspaces_of(read())
+    workspaces = workspaces_from(read())
     assert workspaces.by_name["dfs"].root == tmp_path
     assert workspaces.temporary.root == tmp_path / "state" / "lodge" / "dfs.tmp"
     assert workspaces.temporary.root.stat().st_mode & 0o777 == 0o700
@@ -307,31 +307,31 @@ def test_the_default_workspaces_are_here_and_a_private_one_in_the_state_director
 def test_a_relative_state_directory_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "state")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert workspaces_of(read()).temporary.root == tmp_path / "home" / ".local" / "state" / "lodge" / "dfs.tmp"
+    assert workspaces_from(read()).temporary.root == tmp_path / "home" / ".local" / "state" / "lodge" / "dfs.tmp"
 
 
 def test_a_workspace_that_was_named_is_never_made(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     with pytest.raises(SettingError, match=r"\[dfs\.tmp\] does not exist"):
-        workspaces_of(read("--workspace", f"dfs.tmp={missing.as_uri()}"))
+        workspaces_from(read("--workspace", f"dfs.tmp={missing.as_uri()}"))
     assert not missing.exists()
 
 
 def test_a_default_temporary_workspace_must_be_among_the_workspaces(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"\[dfs\.tmp\] is not among the workspaces \[dfs\]"):
-        workspaces_of(read("--workspace", f"dfs={tmp_path.as_uri()}"))
+        workspaces_from(read("--workspace", f"dfs={tmp_path.as_uri()}"))
 
 
 def test_a_writable_workspace_must_be_among_the_workspaces_and_writable(tmp_path: Path) -> None:
     uris = ("--workspace", f"dfs.tmp={tmp_path.as_uri()}", "--workspace", f"a={tmp_path.as_uri()}")
-    workspaces = workspaces_of(read(*uris))
+    workspaces = workspaces_from(read(*uris))
     assert {name: one.is_writable for name, one in workspaces.by_name.items()} == {"dfs.tmp": True, "a": False}
-    workspaces = workspaces_of(read(*uris, "--writable-workspace", "a"))
+    workspaces = workspaces_from(read(*uris, "--writable-workspace", "a"))
     assert {name: one.is_writable for name, one in workspaces.by_name.items()} == {"dfs.tmp": True, "a": True}
     with pytest.raises(
         SettingError, match=r"\[A\] is not among the workspaces \[dfs\.tmp\], \[a\].*--writable-workspace"
     ):
-        workspaces_of(read(*uris, "--writable-workspace", "A"))
+        workspaces_from(read(*uris, "--writable-workspace", "A"))
 
 
 def test_the_gateway_is_told_its_limits_and_backends(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_the_gateway_is_told_its_limits_and_backends(tmp_path: Path) -> None:
         *("--max-session-bytes", "1KiB", "--max-principal-tables", "4", "--detached-timeout", "7s"),
         *("--principal-backend", "ada=sc://h:2"),
     )
-    config = config_for(given, workspaces_of(given), None)
+    config = config_for(given, workspaces_from(given), None)
     assert config.limits == Limits(session_tables=3, session_bytes=1024, principal_tables=4, principal_bytes=None)
     assert config.detached_timeout_seconds == 7
     assert (config.impersonation, config.principal_backends) == (False, {"ada": "sc://h:2"})
@@ -355,10 +355,10 @@ def test_the_reaper_beside_the_gateway_is_told_the_same(tmp_path: Path, monkeypa
         *("--default-temporary-workspace=scratch", "--lease-duration=1500ms", "--grace-period=2m"),
         *("--log-level=debug",),
     )
-    for name, value in environment_for(given, workspaces_of(given)).items():
+    for name, value in environment_for(given, workspaces_from(given)).items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("LODGE_CONFIG")
     told = read(model=ReapSettings)
-    assert workspaces_of(told) == workspaces_of(given)
+    assert workspaces_from(told) == workspaces_from(given)
     for name in set(ReapSettings.model_fields) - {"workspace"}:
         assert getattr(told, name) == getattr(given, name)

@@ -54,7 +54,7 @@ def cached(world: Any, faulty: FaultyWatch) -> Iterator[CachedRecords]:
         monotonic=lambda: world.now_seconds,
         log=structlog.get_logger(),
     )
-    with found.kept(lambda: None):
+    with found.watch(lambda: None):
         found.wait_until_known(30)
         yield found
 

@@ -15,13 +15,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from reaper.decisions import (
     Decisions,
-    Look,
-    Watch,
-    confirmed,
-    decided,
+    History,
+    Snapshot,
+    confirm_orphans,
+    decide,
     due_seconds,
+    extend_history,
     named_replicas,
-    watched,
     writes_of,
 )
 from workspace.leases import HeldLease, LeaseObserver, RenewalMark
@@ -67,7 +67,7 @@ def a_stored(
     return StoredRecord(record, Version(version))
 
 
-def a_look(*records: StoredRecord, at_seconds: float, **parts: Any) -> Look:
+def a_snapshot(*records: StoredRecord, at_seconds: float, **parts: Any) -> Snapshot:
     defaults: dict[str, Any] = {
         "locations": frozenset(stored.record.session_uuid for stored in records),
         "leased": frozenset(),
@@ -76,7 +76,7 @@ def a_look(*records: StoredRecord, at_seconds: float, **parts: Any) -> Look:
         "begun_seconds": at_seconds,
         "ended_seconds": at_seconds,
     }
-    return Look(records=records, **(defaults | parts))
+    return Snapshot(records=records, **(defaults | parts))
 
 
 def a_table(number: int, *writers: ReplicaId, state: TableState = TableState.READY) -> TemporaryTable:
@@ -90,69 +90,69 @@ def a_directory(number: int) -> TableUuid:
     return TableUuid(str(uuid.UUID(int=number)))
 
 
-def decisions_after(*looks: Look) -> Decisions:
+def decisions_after(*snapshots: Snapshot) -> Decisions:
     """What is decided after the last of these looks."""
-    watch = Watch()
-    for look in looks:
-        watch = watched(watch, look)
-    return decided(watch, looks[-1], GRACE_SECONDS)
+    history = History()
+    for snapshot in snapshots:
+        history = extend_history(history, snapshot)
+    return decide(history, snapshots[-1], GRACE_SECONDS)
 
 
 def test_guarantee_2_any_change_of_the_record_begins_the_grace_period_anew() -> None:
     before, after = a_stored(1, A), a_stored(1, A, version="2")
     lost = frozenset({A})
-    assert decisions_after(a_look(before, at_seconds=0, lost=lost), a_look(before, at_seconds=3, lost=lost)).end
-    changed = (a_look(before, at_seconds=0, lost=lost), a_look(after, at_seconds=3, lost=lost))
+    assert decisions_after(a_snapshot(before, at_seconds=0, lost=lost), a_snapshot(before, at_seconds=3, lost=lost)).end
+    changed = (a_snapshot(before, at_seconds=0, lost=lost), a_snapshot(after, at_seconds=3, lost=lost))
     assert not decisions_after(*changed).end
-    assert decisions_after(*changed, a_look(after, at_seconds=6, lost=lost)).end == (after,)
+    assert decisions_after(*changed, a_snapshot(after, at_seconds=6, lost=lost)).end == (after,)
 
 
 def test_guarantee_2_a_holder_that_came_back_for_one_look_begins_the_grace_period_anew() -> None:
     stored = a_stored(1, A)
     gone, back = frozenset({A}), frozenset[ReplicaId]()
-    history = [a_look(stored, at_seconds=t, lost=back if t == 2 else gone) for t in range(5)]
+    history = [a_snapshot(stored, at_seconds=t, lost=back if t == 2 else gone) for t in range(5)]
     assert not decisions_after(*history).end
 
 
 def test_guarantee_3_an_ending_session_is_finished_when_unheld_or_seen_for_the_grace_period() -> None:
     stored = a_stored(1, A, phase=Phase.ENDING)
-    assert not decisions_after(a_look(stored, at_seconds=0)).finish
-    assert not decisions_after(a_look(stored, at_seconds=0), a_look(stored, at_seconds=2.9)).finish
-    assert decisions_after(a_look(stored, at_seconds=0), a_look(stored, at_seconds=3)).finish == (stored,)
-    assert decisions_after(a_look(stored, at_seconds=0, lost=frozenset({A}))).finish == (stored,)
+    assert not decisions_after(a_snapshot(stored, at_seconds=0)).finish
+    assert not decisions_after(a_snapshot(stored, at_seconds=0), a_snapshot(stored, at_seconds=2.9)).finish
+    assert decisions_after(a_snapshot(stored, at_seconds=0), a_snapshot(stored, at_seconds=3)).finish == (stored,)
+    assert decisions_after(a_snapshot(stored, at_seconds=0, lost=frozenset({A}))).finish == (stored,)
     unheld = a_stored(1, phase=Phase.ENDING)
-    assert decisions_after(a_look(unheld, at_seconds=0)).finish == (unheld,)
+    assert decisions_after(a_snapshot(unheld, at_seconds=0)).finish == (unheld,)
 
 
 def test_guarantee_4_a_location_that_a_record_named_at_one_look_begins_the_grace_period_anew() -> None:
     stored = a_stored(1, A)
     there = frozenset({stored.record.session_uuid})
-    unnamed = [a_look(at_seconds=t, locations=there) for t in range(4)]
+    unnamed = [a_snapshot(at_seconds=t, locations=there) for t in range(4)]
     assert decisions_after(*unnamed).orphans == tuple(there)
-    assert not decisions_after(*unnamed[:2], a_look(stored, at_seconds=2), unnamed[3]).orphans
+    assert not decisions_after(*unnamed[:2], a_snapshot(stored, at_seconds=2), unnamed[3]).orphans
 
 
 def test_an_ending_session_keeps_its_holders_since_its_record_changes_no_more() -> None:
     active, ending = a_stored(1, A, B), a_stored(2, A, B, phase=Phase.ENDING)
-    decisions = decisions_after(a_look(active, ending, at_seconds=0, lost=frozenset({A})))
+    decisions = decisions_after(a_snapshot(active, ending, at_seconds=0, lost=frozenset({A})))
     assert decisions.forget == ((active, {A}),)
 
 
 def test_guarantee_5_the_time_that_a_look_takes_does_not_count() -> None:
     there = frozenset({SessionUuid(str(uuid.UUID(int=1)))})
-    slow = a_look(at_seconds=0, locations=there, ended_seconds=100.0)
+    slow = a_snapshot(at_seconds=0, locations=there, ended_seconds=100.0)
     assert not decisions_after(slow).orphans
-    assert not decisions_after(slow, a_look(at_seconds=102.9, locations=there, ended_seconds=200.0)).orphans
-    assert decisions_after(slow, a_look(at_seconds=103, locations=there)).orphans
+    assert not decisions_after(slow, a_snapshot(at_seconds=102.9, locations=there, ended_seconds=200.0)).orphans
+    assert decisions_after(slow, a_snapshot(at_seconds=103, locations=there)).orphans
 
 
 def test_guarantee_6_writes_are_undone_once_their_writer_was_seen_lost_for_the_grace_period() -> None:
     stored = a_stored(1, B, tables=(a_table(10, A), a_table(20, B)))
     lost = frozenset({A})
-    looks = [a_look(stored, at_seconds=t, lost=lost) for t in (0, 1, 2, 3)]
-    assert not decisions_after(*looks[:3]).undo
-    assert decisions_after(*looks).undo == ((stored, lost),)
-    assert not decisions_after(*looks[:2], a_look(stored, at_seconds=2), looks[3]).undo
+    snapshots = [a_snapshot(stored, at_seconds=t, lost=lost) for t in (0, 1, 2, 3)]
+    assert not decisions_after(*snapshots[:3]).undo
+    assert decisions_after(*snapshots).undo == ((stored, lost),)
+    assert not decisions_after(*snapshots[:2], a_snapshot(stored, at_seconds=2), snapshots[3]).undo
 
 
 def test_guarantee_6_the_write_of_a_permanent_table_is_undone_as_well() -> None:
@@ -160,7 +160,7 @@ def test_guarantee_6_the_write_of_a_permanent_table_is_undone_as_well() -> None:
     record = replace(a_stored(1, B).record, writes=(write,))
     stored = StoredRecord(record, Version("1"))
     there = {record.session_uuid: {write.directory}}
-    decisions = decisions_after(*(a_look(stored, at_seconds=t, lost=frozenset({A}), tables=there) for t in (0, 3)))
+    decisions = decisions_after(*(a_snapshot(stored, at_seconds=t, lost=frozenset({A}), tables=there) for t in (0, 3)))
     assert decisions.undo == ((stored, {A}),)
     assert not decisions.orphan_tables
 
@@ -168,19 +168,19 @@ def test_guarantee_6_the_write_of_a_permanent_table_is_undone_as_well() -> None:
 def test_guarantee_6_a_write_that_another_replica_took_over_is_not_undone() -> None:
     before, after = a_stored(1, A, B, tables=(a_table(10, A),)), a_stored(1, A, B, tables=(a_table(10, B),))
     lost = frozenset({A})
-    looks = [a_look(before, at_seconds=0, lost=lost), a_look(after, at_seconds=3, lost=lost)]
-    assert not decisions_after(*looks).undo
+    snapshots = [a_snapshot(before, at_seconds=0, lost=lost), a_snapshot(after, at_seconds=3, lost=lost)]
+    assert not decisions_after(*snapshots).undo
 
 
 def test_guarantee_6_a_new_write_of_a_replica_that_seemed_lost_gives_all_of_its_writes_the_period_anew() -> None:
     one, more = a_stored(1, B, tables=(a_table(10, A),)), a_stored(1, B, tables=(a_table(10, A), a_table(20, A)))
     lost = frozenset({A})
-    assert not decisions_after(a_look(one, at_seconds=0, lost=lost), a_look(more, at_seconds=3, lost=lost)).undo
+    assert not decisions_after(a_snapshot(one, at_seconds=0, lost=lost), a_snapshot(more, at_seconds=3, lost=lost)).undo
 
 
 def test_guarantee_6_what_was_written_in_a_session_that_nobody_holds_is_left_to_its_end() -> None:
     stored = a_stored(1, A, tables=(a_table(10, A),))
-    decisions = decisions_after(*(a_look(stored, at_seconds=t, lost=frozenset({A})) for t in (0, 3)))
+    decisions = decisions_after(*(a_snapshot(stored, at_seconds=t, lost=frozenset({A})) for t in (0, 3)))
     assert decisions.end == (stored,)
     assert not decisions.undo
 
@@ -188,26 +188,29 @@ def test_guarantee_6_what_was_written_in_a_session_that_nobody_holds_is_left_to_
 def test_guarantee_6_who_adopts_a_session_has_the_grace_period_to_take_its_writes_over() -> None:
     unheld, adopted = a_stored(1, A, tables=(a_table(10, A),)), a_stored(1, A, B, tables=(a_table(10, A),))
     lost = frozenset({A})
-    looks = [a_look(unheld, at_seconds=0, lost=lost), *(a_look(adopted, at_seconds=t, lost=lost) for t in (2, 3, 5))]
-    assert not decisions_after(*looks[:3]).undo
-    assert decisions_after(*looks).undo == ((adopted, lost),)
+    snapshots = [
+        a_snapshot(unheld, at_seconds=0, lost=lost),
+        *(a_snapshot(adopted, at_seconds=t, lost=lost) for t in (2, 3, 5)),
+    ]
+    assert not decisions_after(*snapshots[:3]).undo
+    assert decisions_after(*snapshots).undo == ((adopted, lost),)
 
 
 def test_guarantee_7_a_directory_that_no_table_of_the_record_names_is_an_orphan_after_the_grace_period() -> None:
     stored = a_stored(1, B, tables=(a_table(10, B, B),))
     there = {stored.record.session_uuid: {a_directory(n) for n in (10, 11, 12, 13)}}
-    looks = [a_look(stored, at_seconds=t, tables=there) for t in (0, 1, 3)]
-    assert decisions_after(*looks).orphan_tables == ((stored.record.session_uuid, a_directory(13)),)
-    assert not decisions_after(*looks[:2]).orphan_tables
-    assert not decisions_after(looks[0], a_look(stored, at_seconds=1), looks[2]).orphan_tables
+    snapshots = [a_snapshot(stored, at_seconds=t, tables=there) for t in (0, 1, 3)]
+    assert decisions_after(*snapshots).orphan_tables == ((stored.record.session_uuid, a_directory(13)),)
+    assert not decisions_after(*snapshots[:2]).orphan_tables
+    assert not decisions_after(snapshots[0], a_snapshot(stored, at_seconds=1), snapshots[2]).orphan_tables
 
 
 def test_guarantee_7_directories_of_a_session_that_ends_or_has_no_record_go_with_their_location() -> None:
     stored = a_stored(1, B, phase=Phase.ENDING)
     there = {stored.record.session_uuid: {a_directory(10)}}
     for records in ((stored,), ()):
-        looks = [a_look(*records, at_seconds=t, tables=there) for t in (0, 3)]
-        assert not decisions_after(*looks).orphan_tables
+        snapshots = [a_snapshot(*records, at_seconds=t, tables=there) for t in (0, 3)]
+        assert not decisions_after(*snapshots).orphan_tables
 
 
 def test_guarantee_8_the_trash_is_purged_but_for_the_location_of_a_session_with_a_record() -> None:
@@ -215,16 +218,16 @@ def test_guarantee_8_the_trash_is_purged_but_for_the_location_of_a_session_with_
     own, other = ending.record.session_uuid, uuid.UUID(int=2)
     kept = TrashEntry(f"{own}.aa")
     purged = (TrashEntry(f"{own}.{other}.aa"), TrashEntry(f"{own}.part.aa"), TrashEntry(f"{other}.aa"))
-    assert decisions_after(a_look(ending, at_seconds=0, trash=(kept, *purged))).purge == purged
+    assert decisions_after(a_snapshot(ending, at_seconds=0, trash=(kept, *purged))).purge == purged
 
 
 def test_leases_of_lost_replicas_are_deleted_once_no_record_names_them() -> None:
     both, lost = frozenset({A, B}), frozenset({A})
-    assert decisions_after(a_look(at_seconds=0, leased=both, lost=lost)).leases == (A,)
+    assert decisions_after(a_snapshot(at_seconds=0, leased=both, lost=lost)).leases == (A,)
     named, writing = a_stored(1, A, B), a_stored(1, B, tables=(a_table(10, A),))
-    assert not decisions_after(a_look(writing, at_seconds=0, leased=both, lost=lost)).leases
-    assert not decisions_after(a_look(named, at_seconds=0, leased=both, lost=lost)).leases
-    assert not decisions_after(a_look(at_seconds=0, leased=frozenset({B}), lost=lost)).leases
+    assert not decisions_after(a_snapshot(writing, at_seconds=0, leased=both, lost=lost)).leases
+    assert not decisions_after(a_snapshot(named, at_seconds=0, leased=both, lost=lost)).leases
+    assert not decisions_after(a_snapshot(at_seconds=0, leased=frozenset({B}), lost=lost)).leases
 
 
 def requested(stored: StoredRecord) -> StoredRecord:
@@ -234,87 +237,89 @@ def requested(stored: StoredRecord) -> StoredRecord:
 def test_a_holder_whose_pod_has_ended_is_lost_at_once_and_the_grace_period_begins() -> None:
     stored = a_stored(1, A)
     ended_pod = frozenset({A})
-    looks = [a_look(stored, at_seconds=t, ended=ended_pod) for t in (0, 3)]
-    assert not decisions_after(looks[0]).end
-    assert decisions_after(*looks).end == (stored,)
+    snapshots = [a_snapshot(stored, at_seconds=t, ended=ended_pod) for t in (0, 3)]
+    assert not decisions_after(snapshots[0]).end
+    assert decisions_after(*snapshots).end == (stored,)
     both = a_stored(2, A, B)
-    assert decisions_after(a_look(both, at_seconds=0, ended=ended_pod)).forget == ((both, {A}),)
-    assert decisions_after(a_look(at_seconds=0, leased=ended_pod, ended=ended_pod)).leases == (A,)
+    assert decisions_after(a_snapshot(both, at_seconds=0, ended=ended_pod)).forget == ((both, {A}),)
+    assert decisions_after(a_snapshot(at_seconds=0, leased=ended_pod, ended=ended_pod)).leases == (A,)
 
 
 def test_guarantee_2_the_grace_period_of_a_doubted_holder_runs_beside_its_lease_and_ends_nothing_before_that() -> None:
     stored = a_stored(1, A)
     a = frozenset({A})
-    doubted = [a_look(stored, at_seconds=t, doubted=a) for t in (0, 1, 2, 3, 50)]
+    doubted = [a_snapshot(stored, at_seconds=t, doubted=a) for t in (0, 1, 2, 3, 50)]
     assert not decisions_after(*doubted).end
     assert not decisions_after(*doubted).forget
-    assert decisions_after(*doubted[:3], a_look(stored, at_seconds=3, doubted=a, lost=a)).end == (stored,)
-    assert not decisions_after(doubted[0], a_look(stored, at_seconds=2.9, doubted=a, lost=a)).end
-    relieved = a_look(stored, at_seconds=2)
-    assert not decisions_after(doubted[0], relieved, a_look(stored, at_seconds=3, doubted=a, lost=a)).end
+    assert decisions_after(*doubted[:3], a_snapshot(stored, at_seconds=3, doubted=a, lost=a)).end == (stored,)
+    assert not decisions_after(doubted[0], a_snapshot(stored, at_seconds=2.9, doubted=a, lost=a)).end
+    relieved = a_snapshot(stored, at_seconds=2)
+    assert not decisions_after(doubted[0], relieved, a_snapshot(stored, at_seconds=3, doubted=a, lost=a)).end
 
 
 def test_guarantee_2_a_doubted_holder_beside_a_sure_one_begins_no_grace_period() -> None:
     stored = a_stored(1, A, B)
-    looks = [a_look(stored, at_seconds=t, doubted=frozenset({A})) for t in (0, 3)]
-    assert not decisions_after(*looks, a_look(stored, at_seconds=4, lost=frozenset({A, B}))).end
+    snapshots = [a_snapshot(stored, at_seconds=t, doubted=frozenset({A})) for t in (0, 3)]
+    assert not decisions_after(*snapshots, a_snapshot(stored, at_seconds=4, lost=frozenset({A, B}))).end
 
 
 def test_guarantee_6_writes_of_a_doubted_replica_are_undone_only_once_it_is_gone() -> None:
     stored = a_stored(1, B, tables=(a_table(10, A),))
     a = frozenset({A})
-    looks = [a_look(stored, at_seconds=t, doubted=a) for t in (0, 3)]
-    assert not decisions_after(*looks).undo
-    assert decisions_after(*looks, a_look(stored, at_seconds=4, doubted=a, lost=a)).undo == ((stored, a),)
+    snapshots = [a_snapshot(stored, at_seconds=t, doubted=a) for t in (0, 3)]
+    assert not decisions_after(*snapshots).undo
+    assert decisions_after(*snapshots, a_snapshot(stored, at_seconds=4, doubted=a, lost=a)).undo == ((stored, a),)
 
 
 def test_guarantee_9_a_session_whose_end_was_asked_for_ends_at_once_without_a_living_holder() -> None:
     unheld, dead = requested(a_stored(1)), requested(a_stored(2, A))
-    decisions = decisions_after(a_look(unheld, dead, at_seconds=0, lost=frozenset({A})))
+    decisions = decisions_after(a_snapshot(unheld, dead, at_seconds=0, lost=frozenset({A})))
     assert decisions.requested == (unheld, dead)
     assert not decisions.end
 
 
 def test_guarantee_9_a_living_holder_has_the_grace_period_to_end_what_was_asked_for() -> None:
     stored = requested(a_stored(1, A))
-    looks = [a_look(stored, at_seconds=t) for t in (0, 2.9, 3)]
-    assert not decisions_after(*looks[:2]).requested
-    assert decisions_after(*looks).requested == (stored,)
+    snapshots = [a_snapshot(stored, at_seconds=t) for t in (0, 2.9, 3)]
+    assert not decisions_after(*snapshots[:2]).requested
+    assert decisions_after(*snapshots).requested == (stored,)
     changed = requested(a_stored(1, A, version="2"))
-    assert decisions_after(looks[0], a_look(changed, at_seconds=3)).requested == (changed,), "a change is no excuse"
+    assert decisions_after(snapshots[0], a_snapshot(changed, at_seconds=3)).requested == (changed,), (
+        "a change is no excuse"
+    )
 
 
 def test_guarantee_5_locations_of_an_earlier_look_are_no_older_than_that_look() -> None:
     there = frozenset({SessionUuid(str(uuid.UUID(int=1)))})
-    first = a_look(at_seconds=0, locations=there)
-    again = a_look(at_seconds=9, locations=there, storage_begun_seconds=0)
+    first = a_snapshot(at_seconds=0, locations=there)
+    again = a_snapshot(at_seconds=9, locations=there, storage_begun_seconds=0)
     assert not decisions_after(first, again).orphans
-    assert decisions_after(first, again, a_look(at_seconds=10, locations=there, storage_begun_seconds=3)).orphans
+    assert decisions_after(first, again, a_snapshot(at_seconds=10, locations=there, storage_begun_seconds=3)).orphans
     stored = a_stored(2, B)
     tables = {stored.record.session_uuid: {a_directory(13)}}
-    looks = [a_look(stored, at_seconds=t, tables=tables, storage_begun_seconds=0) for t in (0, 9)]
-    assert not decisions_after(*looks).orphan_tables
+    snapshots = [a_snapshot(stored, at_seconds=t, tables=tables, storage_begun_seconds=0) for t in (0, 9)]
+    assert not decisions_after(*snapshots).orphan_tables
 
 
 def test_what_newer_records_name_after_all_is_no_orphan() -> None:
     stored = a_stored(1, B, tables=(a_table(10, B),))
     session_uuid = stored.record.session_uuid
     there = frozenset({session_uuid})
-    orphan = decisions_after(*(a_look(at_seconds=t, locations=there) for t in (0, 3)))
-    assert confirmed(orphan, [stored]).orphans == ()
-    assert confirmed(orphan, [a_stored(2)]).orphans == (session_uuid,)
+    orphan = decisions_after(*(a_snapshot(at_seconds=t, locations=there) for t in (0, 3)))
+    assert confirm_orphans(orphan, [stored]).orphans == ()
+    assert confirm_orphans(orphan, [a_stored(2)]).orphans == (session_uuid,)
     old = a_stored(1, B)
     tables = {session_uuid: {a_directory(10), a_directory(13)}}
-    unnamed = decisions_after(*(a_look(old, at_seconds=t, tables=tables) for t in (0, 3)))
-    assert confirmed(unnamed, [stored]).orphan_tables == ((session_uuid, a_directory(13)),)
-    assert confirmed(unnamed, []).orphan_tables == ()
-    assert confirmed(unnamed, [replace(stored, record=ended(stored.record))]).orphan_tables == ()
+    unnamed = decisions_after(*(a_snapshot(old, at_seconds=t, tables=tables) for t in (0, 3)))
+    assert confirm_orphans(unnamed, [stored]).orphan_tables == ((session_uuid, a_directory(13)),)
+    assert confirm_orphans(unnamed, []).orphan_tables == ()
+    assert confirm_orphans(unnamed, [replace(stored, record=ended(stored.record))]).orphan_tables == ()
 
 
 def test_the_next_grace_period_that_ends_is_known() -> None:
-    watch = watched(Watch(), a_look(a_stored(1, A), at_seconds=10, lost=frozenset({A})))
-    assert due_seconds(watch, 10, GRACE_SECONDS) == 13
-    assert due_seconds(watch, 13, GRACE_SECONDS) == float("inf")
+    history = extend_history(History(), a_snapshot(a_stored(1, A), at_seconds=10, lost=frozenset({A})))
+    assert due_seconds(history, 10, GRACE_SECONDS) == 13
+    assert due_seconds(history, 13, GRACE_SECONDS) == float("inf")
 
 
 class Replica:
@@ -339,7 +344,7 @@ class Histories(RuleBasedStateMachine):
         self.locations: set[SessionUuid] = set()
         self.directories: set[tuple[SessionUuid, TableUuid]] = set()
         self.observer = LeaseObserver(LEASE_SECONDS)
-        self.watch = Watch()
+        self.history = History()
         self.ended: set[ReplicaId] = set()
         self.doubted: set[ReplicaId] = set()
         self.asked_for: set[RecordName] = set()
@@ -458,7 +463,7 @@ class Histories(RuleBasedStateMachine):
             replace(stored, is_deletion_requested=name in self.asked_for) for name, stored in self.records.items()
         )
         self.observer.observe(dict(self.leases), named_replicas(records), self.now_seconds)
-        look = a_look(
+        snapshot = a_snapshot(
             *records,
             at_seconds=self.now_seconds,
             locations=frozenset(self.locations),
@@ -468,8 +473,8 @@ class Histories(RuleBasedStateMachine):
             doubted=frozenset(self.doubted),
             tables={one: {d for other, d in self.directories if other == one} for one in self.locations},
         )
-        self.watch = watched(self.watch, look)
-        self.obey(decided(self.watch, look, GRACE_SECONDS))
+        self.history = extend_history(self.history, snapshot)
+        self.obey(decide(self.history, snapshot, GRACE_SECONDS))
 
     def obey(self, decisions: Decisions) -> None:
         for stored in (*decisions.end, *decisions.requested, *decisions.finish):

@@ -232,10 +232,10 @@ def test_a_location_in_which_nothing_changes_is_not_listed_again(world: Any, mon
     directories = TableDirectories(world.locations)
     sessions = {stored.record.session_uuid}
     for second in range(100):
-        assert len(directories.look(sessions, float(second))[stored.record.session_uuid].tables) == 1
+        assert len(directories.read(sessions, float(second))[stored.record.session_uuid].tables) == 1
     assert listings.count == SETTLED_SECONDS + 1
     directory_of(world, stored, str(uuid.uuid4()))
-    assert len(directories.look(sessions, 100.0)[stored.record.session_uuid].tables) == 2
+    assert len(directories.read(sessions, 100.0)[stored.record.session_uuid].tables) == 2
     assert listings.count == SETTLED_SECONDS + 2
 
 
@@ -245,11 +245,11 @@ def test_an_owner_cannot_hide_a_directory_by_setting_times_back(world: Any) -> N
     before = location.stat()
     directories, sessions = TableDirectories(world.locations), {stored.record.session_uuid}
     for second in range(10):
-        directories.look(sessions, float(second))
+        directories.read(sessions, float(second))
     directory_of(world, stored, str(uuid.uuid4()))
     os.utime(location, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert location.stat().st_mtime_ns == before.st_mtime_ns
-    assert len(directories.look(sessions, 10.0)[stored.record.session_uuid].tables) == 2
+    assert len(directories.read(sessions, 10.0)[stored.record.session_uuid].tables) == 2
 
 
 def test_two_changes_within_one_tick_of_the_file_systems_clock_are_both_seen(
@@ -260,6 +260,6 @@ def test_two_changes_within_one_tick_of_the_file_systems_clock_are_both_seen(
     stamp = world.locations.roots()[0].stamp(stored.record.session_uuid)
     monkeypatch.setattr(RootLocations, "stamp", lambda *_: stamp)
     directories = TableDirectories(world.locations)
-    directories.look(sessions, 0.0)
+    directories.read(sessions, 0.0)
     directory_of(world, stored, str(uuid.uuid4()))
-    assert len(directories.look(sessions, 0.2)[stored.record.session_uuid].tables) == 2
+    assert len(directories.read(sessions, 0.2)[stored.record.session_uuid].tables) == 2

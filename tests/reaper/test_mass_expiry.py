@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reaper.decisions import Look
-from reaper.mass_expiry import MassExpiry, MassExpiryRule, judged, token_of
+from reaper.decisions import Snapshot
+from reaper.mass_expiry import MassExpiry, MassExpiryRule, evaluate_mass_expiry, token_of
 from workspace.records import (
     ClientSessionId,
     Phase,
@@ -40,11 +40,13 @@ def name_of(number: int) -> SessionUuid:
     return SessionUuid(str(uuid.UUID(int=number)))
 
 
-def a_look(dead: Iterable[int], alive: Iterable[int], *, at_seconds: float, requested: Iterable[int] = ()) -> Look:
+def a_snapshot(
+    dead: Iterable[int], alive: Iterable[int], *, at_seconds: float, requested: Iterable[int] = ()
+) -> Snapshot:
     records = [a_session(number, DEAD) for number in dead]
     records += [a_session(number, ALIVE) for number in alive]
     records += [a_session(number, DEAD, requested=True) for number in requested]
-    return Look(
+    return Snapshot(
         locations=frozenset(),
         records=records,
         leased=frozenset(),
@@ -55,10 +57,10 @@ def a_look(dead: Iterable[int], alive: Iterable[int], *, at_seconds: float, requ
     )
 
 
-def state_after(*looks: Look, confirmation: str | None = None, rule: MassExpiryRule = RULE) -> MassExpiry:
+def state_after(*snapshots: Snapshot, confirmation: str | None = None, rule: MassExpiryRule = RULE) -> MassExpiry:
     state = MassExpiry()
-    for look in looks:
-        state = judged(state, look, rule, confirmation)
+    for snapshot in snapshots:
+        state = evaluate_mass_expiry(state, snapshot, rule, confirmation)
     return state
 
 
@@ -67,70 +69,70 @@ def names(numbers: Iterable[int]) -> frozenset[SessionUuid]:
 
 
 def test_guarantee_1_more_than_the_share_and_the_minimum_are_held() -> None:
-    assert state_after(a_look(range(4), range(10, 13), at_seconds=0)).held == names(range(4))
-    assert not state_after(a_look(range(4), range(10, 14), at_seconds=0)).held, "half is not more than half"
-    assert not state_after(a_look(range(2), [], at_seconds=0)).held, "two are no mass"
-    assert state_after(a_look(range(3), [], at_seconds=0)).all_sessions == 3
+    assert state_after(a_snapshot(range(4), range(10, 13), at_seconds=0)).held == names(range(4))
+    assert not state_after(a_snapshot(range(4), range(10, 14), at_seconds=0)).held, "half is not more than half"
+    assert not state_after(a_snapshot(range(2), [], at_seconds=0)).held, "two are no mass"
+    assert state_after(a_snapshot(range(3), [], at_seconds=0)).all_sessions == 3
 
 
 def test_guarantee_1_a_share_of_one_never_holds() -> None:
     never = MassExpiryRule(share=1.0)
-    assert not state_after(a_look(range(1000), [], at_seconds=0), rule=never).held
+    assert not state_after(a_snapshot(range(1000), [], at_seconds=0), rule=never).held
 
 
 def test_guarantee_1_ends_go_on_once_it_was_fewer_for_a_whole_grace_period() -> None:
-    many, few = a_look(range(4), [], at_seconds=0), (range(1), range(10, 13))
-    assert state_after(many, a_look(*few, at_seconds=9)).held
-    assert not state_after(many, a_look(*few, at_seconds=10)).held
-    again = a_look(range(4), [], at_seconds=9)
-    assert state_after(many, again, a_look(*few, at_seconds=18)).held
+    many, few = a_snapshot(range(4), [], at_seconds=0), (range(1), range(10, 13))
+    assert state_after(many, a_snapshot(*few, at_seconds=9)).held
+    assert not state_after(many, a_snapshot(*few, at_seconds=10)).held
+    again = a_snapshot(range(4), [], at_seconds=9)
+    assert state_after(many, again, a_snapshot(*few, at_seconds=18)).held
 
 
 def test_guarantee_2_the_token_confirms_the_sessions_that_were_held_and_no_others() -> None:
-    four, five = a_look(range(4), [], at_seconds=0), a_look(range(5), [], at_seconds=1)
+    four, five = a_snapshot(range(4), [], at_seconds=0), a_snapshot(range(5), [], at_seconds=1)
     token = state_after(four).token
     assert state_after(four, confirmation=token) == MassExpiry(confirmed=names(range(4)))
     worse = state_after(four, five)
     assert worse.token != token
-    assert judged(worse, five, RULE, token).held == names(range(5)), "the warning was of fewer"
-    assert not judged(worse, five, RULE, worse.token).held
+    assert evaluate_mass_expiry(worse, five, RULE, token).held == names(range(5)), "the warning was of fewer"
+    assert not evaluate_mass_expiry(worse, five, RULE, worse.token).held
 
 
 def test_guarantee_2_of_fewer_the_token_stays_so_that_nobody_confirms_too_late() -> None:
-    before = state_after(a_look(range(6), [], at_seconds=0))
-    fewer = a_look(range(4), [], at_seconds=1)
-    after = judged(before, fewer, RULE, None)
+    before = state_after(a_snapshot(range(6), [], at_seconds=0))
+    fewer = a_snapshot(range(4), [], at_seconds=1)
+    after = evaluate_mass_expiry(before, fewer, RULE, None)
     assert after.token == before.token
-    assert judged(after, fewer, RULE, before.token).confirmed == names(range(4))
+    assert evaluate_mass_expiry(after, fewer, RULE, before.token).confirmed == names(range(4))
 
 
 def test_guarantee_2_confirmed_sessions_go_one_by_one_and_what_dies_later_is_judged_without_them() -> None:
     token = token_of(names(range(6)))
-    state = state_after(a_look(range(6), range(10, 13), at_seconds=0), confirmation=token)
-    state = judged(state, a_look(range(2), range(10, 13), at_seconds=1), RULE, token)
+    state = state_after(a_snapshot(range(6), range(10, 13), at_seconds=0), confirmation=token)
+    state = evaluate_mass_expiry(state, a_snapshot(range(2), range(10, 13), at_seconds=1), RULE, token)
     assert not state.held
-    state = judged(state, a_look([*range(2), 10, 11, 12], [], at_seconds=2), RULE, token)
+    state = evaluate_mass_expiry(state, a_snapshot([*range(2), 10, 11, 12], [], at_seconds=2), RULE, token)
     assert state.held == names((10, 11, 12))
     assert state.confirmed == names(range(2))
 
 
 def test_guarantee_2_a_session_that_looked_alive_meanwhile_lost_its_confirmation() -> None:
     token = token_of(names(range(4)))
-    state = state_after(a_look(range(4), [], at_seconds=0), confirmation=token)
-    state = judged(state, a_look([], range(4), at_seconds=1), RULE, None)
-    assert judged(state, a_look(range(4), [], at_seconds=2), RULE, None).held == names(range(4))
+    state = state_after(a_snapshot(range(4), [], at_seconds=0), confirmation=token)
+    state = evaluate_mass_expiry(state, a_snapshot([], range(4), at_seconds=1), RULE, None)
+    assert evaluate_mass_expiry(state, a_snapshot(range(4), [], at_seconds=2), RULE, None).held == names(range(4))
 
 
 def test_guarantee_3_the_next_reaper_takes_the_same_token() -> None:
-    look = a_look(range(4), [], at_seconds=0)
-    assert state_after(look).token == state_after(a_look([], range(4), at_seconds=5), look).token
+    snapshot = a_snapshot(range(4), [], at_seconds=0)
+    assert state_after(snapshot).token == state_after(a_snapshot([], range(4), at_seconds=5), snapshot).token
 
 
 def test_guarantee_4_sessions_whose_end_was_asked_for_neither_count_nor_wait() -> None:
-    look = a_look(range(2), range(10, 11), at_seconds=0, requested=range(20, 30))
-    assert not state_after(look).held
-    look = a_look(range(20), range(40, 41), at_seconds=0, requested=range(50, 60))
-    assert state_after(look).held == names(range(20))
+    snapshot = a_snapshot(range(2), range(10, 11), at_seconds=0, requested=range(20, 30))
+    assert not state_after(snapshot).held
+    snapshot = a_snapshot(range(20), range(40, 41), at_seconds=0, requested=range(50, 60))
+    assert state_after(snapshot).held == names(range(20))
 
 
 @given(st.lists(st.tuples(st.sets(st.integers(0, 9)), st.booleans()), max_size=20))
@@ -139,9 +141,9 @@ def test_what_exceeds_the_rule_is_always_held_but_for_what_was_confirmed(
 ) -> None:
     state, everyone = MassExpiry(), set(range(10))
     for second, (dead, confirms) in enumerate(history):
-        look = a_look(dead, everyone - dead, at_seconds=second)
+        snapshot = a_snapshot(dead, everyone - dead, at_seconds=second)
         known = state.token if confirms else None
-        state = judged(state, look, RULE, known or None)
+        state = evaluate_mass_expiry(state, snapshot, RULE, known or None)
         unconfirmed = names(dead) - state.confirmed
         if RULE.is_exceeded(len(unconfirmed), 10 - len(state.confirmed)):
             assert unconfirmed <= state.held

@@ -12,7 +12,7 @@ import structlog
 
 import reaper.operator
 from reaper.operator import Operator, Pace
-from reaper.reaper import Surroundings
+from reaper.reaper import ReaperDependencies
 from workspace.records import Phase, SessionUuid
 from workspace.root_identities import HomeMovedError, RootUnavailableError
 
@@ -47,9 +47,9 @@ def running(operator: Operator) -> Iterator[list[bool]]:
 def test_guarantee_1_a_pass_begins_soon_after_it_is_told_to_look(world: Any, wait_until: WaitUntil) -> None:
     operator = an_operator(world, period_seconds=LONG_SECONDS)
     with running(operator) as results:
-        wait_until(operator.has_looked, "the first pass")
+        wait_until(operator.has_completed_pass, "the first pass")
         stored = world.start_session(phase=Phase.ENDING)
-        operator.look_soon()
+        operator.request_pass()
         wait_until(lambda: not world.records.list(), "the session is ended")
         wait_until(lambda: not world.locations.trash(), "its files are gone")
     assert results == [True]
@@ -65,11 +65,11 @@ def test_guarantee_1_a_pass_begins_when_a_lease_may_have_lapsed(world: Any, wait
 
 def test_guarantee_1_a_thousand_changes_are_no_thousand_passes(world: Any, wait_until: WaitUntil) -> None:
     operator = an_operator(world, period_seconds=LONG_SECONDS)
-    with mock.patch.object(world.reaper, "decide", wraps=world.reaper.decide) as deciding, running(operator):
-        wait_until(operator.has_looked, "the first pass")
+    with mock.patch.object(world.reaper, "make_pass", wraps=world.reaper.make_pass) as deciding, running(operator):
+        wait_until(operator.has_completed_pass, "the first pass")
         begun = time.monotonic()
         while time.monotonic() - begun < 1.0:
-            operator.look_soon()
+            operator.request_pass()
         assert deciding.call_count <= 15
 
 
@@ -82,7 +82,7 @@ def test_one_that_is_stopped_just_before_a_pass_does_not_wait_for_the_next(world
 def test_guarantee_2_the_loop_goes_on_after_an_unexpected_error(world: Any, wait_until: WaitUntil) -> None:
     operator = an_operator(world)
     world.start_session(phase=Phase.ENDING)
-    deciding = world.reaper.decide
+    deciding = world.reaper.make_pass
     failures = iter([RuntimeError("unexpected")])
 
     def fail_once() -> Any:
@@ -92,7 +92,7 @@ def test_guarantee_2_the_loop_goes_on_after_an_unexpected_error(world: Any, wait
 
     with (
         structlog.testing.capture_logs() as logs,
-        mock.patch.object(world.reaper, "decide", side_effect=fail_once),
+        mock.patch.object(world.reaper, "make_pass", side_effect=fail_once),
         running(operator),
     ):
         wait_until(lambda: not world.records.list(), "the session is ended")
@@ -148,7 +148,7 @@ def test_guarantee_3_it_says_whether_something_goes_on_in_the_background(
         released.set()
         go_on.wait(DEADLINE_SECONDS)
 
-    operator = an_operator(world, surroundings=Surroundings(release=hang))
+    operator = an_operator(world, dependencies=ReaperDependencies(release=hang))
     stored = world.start_session(phase=Phase.ENDING)
     with running(operator) as results:
         assert released.wait(DEADLINE_SECONDS)
@@ -164,11 +164,11 @@ def test_one_that_cannot_read_its_storage_for_long_is_unfit_to_lead(
     operator = an_operator(world)
     assert operator.is_fit()
     with mock.patch.object(world.locations, "list", side_effect=RootUnavailableError("not mounted")):
-        world.reaper.decide()
+        world.reaper.make_pass()
     assert operator.is_fit(), "not at once"
     monkeypatch.setattr(reaper.operator, "STUCK_SECONDS", 0.0)
     assert not operator.is_fit()
-    world.reaper.decide()
+    world.reaper.make_pass()
     assert operator.is_fit()
 
 

@@ -215,10 +215,10 @@ def test_guarantee_6_gateways_that_could_not_renew_while_it_could_not_look_are_n
     with mock.patch.object(getattr(world, what_fails), "list", side_effect=error):
         world.passes(LEASE_SECONDS + GRACE_SECONDS + 60)
     world.passes(1)
-    assert not world.reaper.seen.look.lost
+    assert not world.reaper.seen.snapshot.lost
     world.passes(1, "other")
     assert world.records.read(shared.record.name).record.holders == {"alive", "other"}
-    assert not world.reaper.seen.look.lost
+    assert not world.reaper.seen.snapshot.lost
     world.passes(LEASE_SECONDS - 1, "other")
     assert world.records.read(shared.record.name).record.holders == {"other"}, "now it was seen to be silent"
     world.passes(GRACE_SECONDS + 2, "other")
@@ -238,10 +238,10 @@ def test_a_reaper_that_was_paused_in_the_middle_of_a_look_takes_nobody_for_dead(
         world.now_seconds += after_seconds
         return seen
 
-    for look in (1, 2):
+    for snapshot in (1, 2):
         world.now_seconds += 1
         world.leases.renew(ReplicaId("other"))
-        with mock.patch.object(world.leases, "list", look_and_pause if look == paused_look else looking):
+        with mock.patch.object(world.leases, "list", look_and_pause if snapshot == paused_look else looking):
             world.reaper.run_once()
     assert world.records.read(stored.record.name).record.holders == {"alive", "other"}
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 
-from reaper.kubernetes.candidacy import Candidacy, LeaseSeen
+from reaper.kubernetes.candidacy import Candidacy, LeaseState
 from tests.simulation.api_server import ApiServer, ConflictError
 from tests.simulation.schedule import Process
 from tests.simulation.wires import Wires
@@ -52,10 +52,10 @@ class ModelElection:
     def _step(self) -> None:
         seconds = self._candidacy.duration_seconds
         holder, mark = self._wires.call(self._process, self._api, "read leader", lambda: self._api.leader)
-        self._candidacy.saw(LeaseSeen(holder, str(mark), seconds), self._process.monotonic())
+        self._candidacy.observe(LeaseState(holder, str(mark), seconds), self._process.monotonic())
         begun_seconds = self._process.monotonic()
         if self._candidacy.may_take(begun_seconds):
             name = self._candidacy.identity
             new = self._wires.call(self._process, self._api, "take lead", lambda: self._api.lead(name, mark))
-            self._candidacy.saw(LeaseSeen(name, str(new), seconds), self._process.monotonic())
-            self._candidacy.renewed(begun_seconds)
+            self._candidacy.observe(LeaseState(name, str(new), seconds), self._process.monotonic())
+            self._candidacy.record_renewal(begun_seconds)

@@ -82,18 +82,18 @@ class ModelLocations:
         return self._call("look for location", lambda: list(self._storage.paths_of(session_uuid)))
 
     def stamp(self, session_uuid: SessionUuid) -> Hashable:
-        def look() -> Hashable:
+        def snapshot() -> Hashable:
             location = self._storage.locations.get(session_uuid)
             return None if location is None else location.stamp
 
-        return look()  # one request with the list that it follows: a step more would show nothing new
+        return snapshot()  # one request with the list that it follows: a step more would show nothing new
 
     def inside(self, session_uuid: SessionUuid) -> Inside:
-        def look() -> Inside:
+        def snapshot() -> Inside:
             location = self._storage.locations.get(session_uuid)
             return Inside(frozenset(location.tables if location is not None else ()), 0)
 
-        return self._call("look into location", look)
+        return self._call("look into location", snapshot)
 
     def set_aside(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
         path = self.path(session_uuid)

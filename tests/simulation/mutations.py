@@ -13,13 +13,13 @@ from unittest import mock
 import gateway.sessions
 import gateway.storage
 import reaper.decisions
-import reaper.lookout
 import reaper.reaper
 import reaper.removals
+import reaper.snapshot_reader
 import workspace.sessions
 from gateway.sessions import Sessions
 from gateway.tables.writes import TableWrites
-from reaper.decisions import Look
+from reaper.decisions import Snapshot
 from reaper.removals import Removals
 from tests.simulation.records import ModelSessionRecords
 from workspace.leases import LeaseObserver
@@ -121,21 +121,21 @@ def _marked_whatever_changed() -> AbstractContextManager[None]:
     return _instead((workspace.sessions, "_marked_ending", marked))
 
 
-def _records_listed_first_and_one_look() -> AbstractContextManager[None]:
-    original = reaper.lookout.Lookout.look
+def _records_listed_first_and_one_snapshot() -> AbstractContextManager[None]:
+    original = reaper.snapshot_reader.SnapshotReader.read
 
-    def look(self: Any) -> Look:
+    def read(self: Any) -> Snapshot:
         records = self._read_records()
-        read, self._read_records = self._read_records, lambda: records
+        original_read, self._read_records = self._read_records, lambda: records
         try:
             return original(self)
         finally:
-            self._read_records = read
+            self._read_records = original_read
 
-    return _instead((reaper.lookout.Lookout, "look", look), _one_look())
+    return _instead((reaper.snapshot_reader.SnapshotReader, "read", read), _one_snapshot())
 
 
-def _one_look() -> tuple[Any, str, Any]:
+def _one_snapshot() -> tuple[Any, str, Any]:
     def since(previous: object, present: Any, seen_seconds: float) -> Mapping[Any, float]:
         return dict.fromkeys(present, float("-inf"))
 
@@ -191,24 +191,24 @@ def _idle_for_all() -> AbstractContextManager[None]:
 
 
 def _only_parts_count() -> AbstractContextManager[None]:
-    def unnamed(self: Look) -> Iterator[Any]:
+    def unnamed(self: Snapshot) -> Iterator[Any]:
         for stored in self.active():
             ready = [table.parts for table in stored.record.tables if table.state is TableState.READY]
             found = self.tables.get(stored.record.session_uuid, frozenset())
             for table in found - frozenset[Any]().union(*ready):
                 yield stored.record.session_uuid, table
 
-    return _instead((Look, "unnamed_tables", unnamed))
+    return _instead((Snapshot, "unnamed_tables", unnamed))
 
 
 def _doubted_is_gone() -> AbstractContextManager[None]:
-    original = Look.__post_init__
+    original = Snapshot.__post_init__
 
-    def post_init(self: Look) -> None:
+    def post_init(self: Snapshot) -> None:
         original(self)
         object.__setattr__(self, "gone", self.gone | self.doubted)
 
-    return _instead((Look, "__post_init__", post_init))
+    return _instead((Snapshot, "__post_init__", post_init))
 
 
 def _view_not_made() -> AbstractContextManager[None]:
@@ -219,7 +219,7 @@ def _view_not_made() -> AbstractContextManager[None]:
 
 
 def _confirmed_by_the_cache() -> AbstractContextManager[None]:
-    return _instead((reaper.reaper, "confirmed", lambda decisions, records: decisions))
+    return _instead((reaper.reaper, "confirm_orphans", lambda decisions, records: decisions))
 
 
 def _unfenced() -> AbstractContextManager[None]:
@@ -234,7 +234,7 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation("a location is set aside before its session is marked", _set_aside_before_marked, frozenset({1})),
     Mutation("a record is deleted before its location is set aside", _deleted_before_set_aside, frozenset({5})),
     Mutation("a session is marked whatever changed since", _marked_whatever_changed, frozenset({1})),
-    Mutation("records are listed before locations", _records_listed_first_and_one_look, frozenset({1})),
+    Mutation("records are listed before locations", _records_listed_first_and_one_snapshot, frozenset({1})),
     Mutation("the last writer of a record wins", _last_writer_wins, frozenset({1, 2, 4, 7})),
     Mutation("a gateway does not check its lease", _unfenced, frozenset({1, 6})),
     Mutation("a lapse of the lease goes unnoticed", _lapse_unnoticed, frozenset({1, 2})),

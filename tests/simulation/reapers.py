@@ -11,10 +11,10 @@ import structlog
 from greenlet import GreenletExit
 
 from reaper.cached_records import CachedRecords
-from reaper.lookout import Hosts
 from reaper.mass_expiry import MassExpiryRule
 from reaper.operator import Operator, Pace
-from reaper.reaper import Reaper, Surroundings
+from reaper.reaper import Reaper, ReaperDependencies
+from reaper.snapshot_reader import Hosts
 from tests.simulation.api_server import ApiServer
 from tests.simulation.election import ModelElection
 from tests.simulation.locations import ModelLocations
@@ -115,7 +115,7 @@ class ReaperProcess:
             storage_period_seconds=rules.period_seconds if rules.is_operator else 0.0,
             monotonic=process.monotonic,
             log=self._log,
-            surroundings=Surroundings(
+            dependencies=ReaperDependencies(
                 read_records=self._cache.read if rules.has_cache else None,
                 hosts=knowledge.hosts,
                 release=knowledge.release,
@@ -132,7 +132,7 @@ class ReaperProcess:
                 self._process.start(self._election.run)
             if not self._rules.has_cache:
                 self._work()
-            with self._cache.kept(lambda: self._look_soon()):
+            with self._cache.watch(lambda: self._look_soon()):
                 self._cache.wait_until_known(_FIRST_LIST_SECONDS)
                 self._work()
         except GreenletExit:
@@ -146,5 +146,5 @@ class ReaperProcess:
             self._process.schedule.wait(self._rules.period_seconds)
         pace = Pace(self._rules.period_seconds, removals=1)
         operator = Operator(self._reaper, pace, monotonic=self._process.monotonic, log=self._log)
-        self._look_soon = operator.look_soon
+        self._look_soon = operator.request_pass
         operator.run()

@@ -25,7 +25,7 @@ from tests.simulation.schedule import Schedule
 _THREADED = (
     "gateway.record_watch",
     "reaper.cached_records",
-    "reaper.lookout",
+    "reaper.snapshot_reader",
     "reaper.operator",
     "reaper.reaper",
     "reaper.work_queue",

@@ -14,6 +14,7 @@ from pathlib import Path
 from gateway.config import GatewayConfig
 from tests.simulation.api_server import ApiServer
 from tests.simulation.clients import Client, Habits
+from tests.simulation.environment import Environment
 from tests.simulation.faults import CALM, chosen_weather
 from tests.simulation.gateways import GatewayProcess, ModelServer, Stores
 from tests.simulation.invariants import Ledger, Violation
@@ -26,7 +27,6 @@ from tests.simulation.schedule import Process, Schedule
 from tests.simulation.setting import LEASE_SECONDS, Setting
 from tests.simulation.spark import SparkServer
 from tests.simulation.storage import Storage
-from tests.simulation.surroundings import Surroundings
 from tests.simulation.wires import Wires
 from tests.simulation.wiring import wired
 from workspace.records import SessionRecord
@@ -87,7 +87,7 @@ class World:
         self._storage = Storage(root, observer.removed)
         self._wires = Wires(schedule, observer.fault, lambda: self._mortals, self._crash)
         self._spark = SparkServer("sc://spark:15002", schedule, self._storage, observer.count)
-        self._surroundings = Surroundings(schedule, self._api, ledger, observer, lambda: self._gateways)
+        self._environment = Environment(schedule, self._api, ledger, observer, lambda: self._gateways)
         ledger.look_at(self._api, self._storage, self._spark.views_of)
         workspace = Workspace("dfs.tmp", root, is_writable=True)
         self._config = GatewayConfig(
@@ -121,13 +121,13 @@ class World:
             self._start_reaper()
         for number in range(setting.clients):
             self._start_client(number)
-        self._surroundings.begin(deletes_records=not setting.keeps_records_on_storage)
+        self._environment.begin(deletes_records=not setting.keeps_records_on_storage)
 
     def _calm_down(self) -> None:
         """Everything that still can comes back."""
         self._observer.tell("the faults are over")
         self._is_calm = True
-        self._surroundings.calm_down()
+        self._environment.calm_down()
         self._wires.weather = CALM
         self._wires.down_until.clear()
         self._spark.down_until = now = self._schedule.now
@@ -166,11 +166,11 @@ class World:
 
     def _start_reaper(self) -> None:
         process = self._process("reaper")
-        surroundings = self._surroundings
+        environment = self._environment
         reaper = ReaperProcess(
             process,
             self._setting.rules(),
-            Knowledge(surroundings.hosts, self._release, surroundings.confirmation),
+            Knowledge(environment.hosts, self._release, environment.confirmation),
             api=self._api,
             records=self._records(process),
             locations=self._locations(process),
@@ -244,6 +244,6 @@ class World:
         if gateway is not None:
             self._gateways.remove(gateway)
             gateway.died()
-            self._surroundings.died(gateway)
+            self._environment.died(gateway)
         again = self._start_reaper if gateway is None else self._start_gateway
         self._schedule.after(self._random.random() * LEASE_SECONDS, again)

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from reaper.kubernetes.backends import Endpoint, Endpoints, Namespace, availability, endpoints_of
-from reaper.kubernetes.hosts import PodSeen
+from reaper.kubernetes.backends import Endpoint, Endpoints, Namespace, availability, parse_endpoints
+from reaper.kubernetes.hosts import PodState
 
 NODES = {"here": True, "lost": False}
 READY = Endpoint("", "here", is_ready=True)
 
 
-def around(*endpoints: Endpoint, **parts: Any) -> Namespace:
+def cluster(*endpoints: Endpoint, **parts: Any) -> Namespace:
     """What is known of namespace ``ns`` with a Service ``spark``."""
     defaults: dict[str, Any] = {"name": "ns", "pods": {}, "nodes": NODES}
     return Namespace(slices={"spark-1": Endpoints("spark", endpoints)}, **(defaults | parts))
@@ -24,20 +24,20 @@ def reason(address: str, namespace: Namespace) -> str | None:
 
 @pytest.mark.parametrize("host", ["spark", "spark.ns", "spark.ns.svc", "spark.ns.svc.cluster.local"])
 def test_a_service_of_the_namespace_is_known_by_all_its_names(host: str) -> None:
-    assert reason(host, around(READY)) == "PodReady"
-    assert reason(host, around()) == "NoPod"
+    assert reason(host, cluster(READY)) == "PodReady"
+    assert reason(host, cluster()) == "NoPod"
 
 
 @pytest.mark.parametrize("host", ["pod-0.spark", "pod-0.spark.ns", "pod-0.spark.ns.svc.cluster.local"])
 def test_one_pod_of_a_service_is_known_by_all_its_names(host: str) -> None:
     one, other = Endpoint("pod-0", "here", is_ready=True), Endpoint("pod-1", "here", is_ready=True)
-    assert reason(host, around(one, other)) == "PodReady"
-    assert reason(host, around(other)) == "NoPod"
+    assert reason(host, cluster(one, other)) == "PodReady"
+    assert reason(host, cluster(other)) == "NoPod"
 
 
 @pytest.mark.parametrize("host", ["elsewhere", "spark.other", "spark.other.svc", "spark.example.com", "10.0.0.9"])
 def test_guarantee_1_of_any_other_address_nothing_is_said(host: str) -> None:
-    assert reason(host, around(READY)) is None
+    assert reason(host, cluster(READY)) is None
 
 
 def test_guarantee_1_of_what_cannot_be_seen_nothing_is_said() -> None:
@@ -48,16 +48,16 @@ def test_guarantee_1_of_what_cannot_be_seen_nothing_is_said() -> None:
 
 def test_guarantee_2_a_service_is_there_if_one_of_its_pods_is_ready_on_a_node_that_answers() -> None:
     lost, starting = Endpoint("", "lost", is_ready=True), Endpoint("", "here", is_ready=False)
-    assert reason("spark", around(lost, starting, READY)) == "PodReady"
-    assert reason("spark", around(lost)) == "NodeLost"
-    assert reason("spark", around(starting)) == "NoPodReady"
-    assert reason("spark", around(lost, nodes=None)) == "PodReady"
+    assert reason("spark", cluster(lost, starting, READY)) == "PodReady"
+    assert reason("spark", cluster(lost)) == "NodeLost"
+    assert reason("spark", cluster(starting)) == "NoPodReady"
+    assert reason("spark", cluster(lost, nodes=None)) == "PodReady"
 
 
 def test_guarantee_2_a_pod_is_there_while_it_runs_on_a_node_that_answers() -> None:
     def of_pod(node: str, *, has_ended: bool = False) -> str | None:
-        pods = {"spark-0": PodSeen("uid", node, "10.0.0.1", has_ended)}
-        return reason("10.0.0.1", around(pods=pods))
+        pods = {"spark-0": PodState("uid", node, "10.0.0.1", has_ended)}
+        return reason("10.0.0.1", cluster(pods=pods))
 
     assert of_pod("here") == "PodFound"
     assert of_pod("lost") == "NodeLost"
@@ -73,5 +73,5 @@ def test_what_is_kept_of_an_endpoint_slice() -> None:
         ],
     }
     expected = (Endpoint("pod-0", "here", is_ready=False), Endpoint("", "", is_ready=True))
-    assert endpoints_of(found) == Endpoints("spark", expected)
-    assert endpoints_of({"metadata": {"name": "x"}}) == Endpoints("", ())
+    assert parse_endpoints(found) == Endpoints("spark", expected)
+    assert parse_endpoints({"metadata": {"name": "x"}}) == Endpoints("", ())

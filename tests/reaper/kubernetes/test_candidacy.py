@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable
 
-from reaper.kubernetes.candidacy import LEADING_SHARE, Candidacy, LeaseSeen
+from reaper.kubernetes.candidacy import LEADING_SHARE, Candidacy, LeaseState
 
 DURATION_SECONDS = 6.0
 
@@ -12,53 +12,53 @@ def a_candidate(identity: str = "me") -> Candidacy:
     return Candidacy(identity, DURATION_SECONDS)
 
 
-def a_lease(holder: str, mark: str = "1", duration_seconds: float = DURATION_SECONDS) -> LeaseSeen:
-    return LeaseSeen(holder, mark, duration_seconds)
+def a_lease(holder: str, mark: str = "1", duration_seconds: float = DURATION_SECONDS) -> LeaseState:
+    return LeaseState(holder, mark, duration_seconds)
 
 
 def test_guarantee_1_a_lease_without_a_holder_may_be_taken_at_once() -> None:
     candidate = a_candidate()
     assert candidate.may_take(0), "there is none"
-    candidate.saw(a_lease("other"), 0)
+    candidate.observe(a_lease("other"), 0)
     assert not candidate.may_take(0)
-    candidate.saw(a_lease("", "2"), 0)
+    candidate.observe(a_lease("", "2"), 0)
     assert candidate.may_take(0)
 
 
 def test_guarantee_1_another_ones_lease_is_taken_once_it_stood_still_for_its_duration() -> None:
     candidate = a_candidate()
-    candidate.saw(a_lease("other", "1"), 100)
-    candidate.saw(a_lease("other", "1"), 105.9)
+    candidate.observe(a_lease("other", "1"), 100)
+    candidate.observe(a_lease("other", "1"), 105.9)
     assert not candidate.may_take(105.9)
     assert candidate.may_take(106)
-    candidate.saw(a_lease("other", "2"), 106)
+    candidate.observe(a_lease("other", "2"), 106)
     assert not candidate.may_take(111.9)
 
 
 def test_guarantee_1_the_longer_of_two_durations_counts() -> None:
     candidate = a_candidate()
-    candidate.saw(a_lease("other", duration_seconds=60), 0)
+    candidate.observe(a_lease("other", duration_seconds=60), 0)
     assert not candidate.may_take(59)
     assert candidate.may_take(60)
-    candidate.saw(a_lease("another", duration_seconds=1), 100)
+    candidate.observe(a_lease("another", duration_seconds=1), 100)
     assert not candidate.may_take(101)
 
 
 def test_guarantee_2_a_leader_leads_for_a_part_of_the_duration_from_the_beginning_of_its_last_renewal() -> None:
     candidate = a_candidate()
     assert not candidate.leads(0)
-    candidate.renewed(10)
+    candidate.record_renewal(10)
     assert candidate.leads(10 + DURATION_SECONDS * LEADING_SHARE - 0.1)
     assert not candidate.leads(10 + DURATION_SECONDS * LEADING_SHARE)
-    candidate.renewed(20)
-    candidate.resigned()
+    candidate.record_renewal(20)
+    candidate.resign()
     assert not candidate.leads(20)
 
 
 def test_guarantee_3_what_else_changes_in_the_object_is_no_sign_of_life() -> None:
     candidate = a_candidate()
-    candidate.saw(a_lease("other", "1", duration_seconds=6), 0)
-    candidate.saw(a_lease("other", "1", duration_seconds=5), 3)
+    candidate.observe(a_lease("other", "1", duration_seconds=6), 0)
+    candidate.observe(a_lease("other", "1", duration_seconds=5), 3)
     assert candidate.may_take(6)
 
 
@@ -82,12 +82,12 @@ def most_leaders(turns: Iterable[tuple[str, float, float]]) -> int:
         now += wait_seconds
         read = lease
         now += request_seconds
-        candidate.saw(read, clock + now)
+        candidate.observe(read, clock + now)
         begun = now
         if candidate.may_take(clock + begun):
             lease = a_lease(name, str(number))
             now += request_seconds
-            candidate.saw(lease, clock + now)
-            candidate.renewed(clock + begun)
+            candidate.observe(lease, clock + now)
+            candidate.record_renewal(clock + begun)
         most = max(most, sum(one.leads(clocks[of] + now) for of, one in candidates.items()))
     return most

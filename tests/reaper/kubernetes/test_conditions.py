@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from reaper.decisions import Look
+from reaper.decisions import Snapshot
 from reaper.kubernetes.backends import Availability
 from reaper.kubernetes.conditions import Condition, FailedRemoval, conditions_of
 from reaper.kubernetes.events import news_of
-from reaper.reports import ActionFailed, HeldBack, OrphanRemoved, PassMade, SessionReaped, WritesUndone
+from reaper.reports import ActionFailed, HoldBegan, OrphanRemoved, PassCompleted, SessionReaped, WritesUndone
 from workspace.records import (
     ClientSessionId,
     Phase,
@@ -50,9 +50,9 @@ def conditions(
     before: Mapping[str, Condition] | None = None,
     **parts: Any,
 ) -> Mapping[str, Condition]:
-    look = Look(frozenset(), (stored,), frozenset(), lost, (), 0.0, 0.0, doubted=doubted)
+    snapshot = Snapshot(frozenset(), (stored,), frozenset(), lost, (), 0.0, 0.0, doubted=doubted)
     defaults: dict[str, Any] = {"held": frozenset(), "availability": None, "failed": None}
-    return conditions_of(stored, look, before=before or {}, **(defaults | parts))
+    return conditions_of(stored, snapshot, before=before or {}, **(defaults | parts))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_what_went_wrong_is_a_warning_and_what_is_no_news_is_none() -> None:
     stored = a_stored(A)
     reports = [
         ActionFailed("end_session", "Permission denied", stored),
-        HeldBack("records", "down"),
+        HoldBegan("records", "down"),
         WritesUndone(stored, frozenset({A}), ("half",)),
     ]
     assert [(one.reason, one.is_warning) for report in reports for one in news_of(report)] == [
@@ -141,4 +141,4 @@ def test_what_went_wrong_is_a_warning_and_what_is_no_news_is_none() -> None:
         ("HeldBackRecords", True),
         ("WritesUndone", True),
     ]
-    assert not list(news_of(PassMade(1.0)))
+    assert not list(news_of(PassCompleted(1.0)))

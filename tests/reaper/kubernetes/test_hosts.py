@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from reaper.kubernetes.hosts import hosts_of, is_answering, pod_seen
-from reaper.lookout import Hosts
+from reaper.kubernetes.hosts import hosts_of, is_node_ready, parse_pod
+from reaper.snapshot_reader import Hosts
 from workspace.kubernetes.leases import PodIdentity
 from workspace.records import ReplicaId
 
@@ -60,15 +60,15 @@ END = {"exitCode": 137, "reason": "Error"}
     ],
 )
 def test_only_the_end_that_the_kubelet_reports_of_the_pod_itself_is_an_end(pod: Any, known: Hosts) -> None:
-    pods = {} if pod is None else {"pod": pod_seen(pod)}
+    pods = {} if pod is None else {"pod": parse_pod(pod)}
     assert hosts_of(REPLICAS, pods, NODES) == known
 
 
 @pytest.mark.parametrize("nodes", [{}, {"node": False}])
 def test_a_node_that_is_gone_or_silent_makes_its_gateways_doubted(nodes: dict[str, bool]) -> None:
-    assert hosts_of(REPLICAS, {"pod": pod_seen(a_pod("Running", {}))}, nodes) == DOUBTED
+    assert hosts_of(REPLICAS, {"pod": parse_pod(a_pod("Running", {}))}, nodes) == DOUBTED
     assert hosts_of(REPLICAS, None, nodes) == DOUBTED
-    assert hosts_of(REPLICAS, {"pod": pod_seen(a_pod("Failed", END))}, nodes) == ENDED
+    assert hosts_of(REPLICAS, {"pod": parse_pod(a_pod("Failed", END))}, nodes) == ENDED
 
 
 def test_guarantee_3_of_what_cannot_be_seen_nothing_is_concluded() -> None:
@@ -80,5 +80,5 @@ def test_guarantee_3_of_what_cannot_be_seen_nothing_is_concluded() -> None:
 @pytest.mark.parametrize(("status", "answers"), [("True", True), ("False", False), ("Unknown", False)])
 def test_a_node_answers_while_it_reports_itself_ready(status: str, answers: bool) -> None:
     conditions = [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": status}]
-    assert is_answering({"status": {"conditions": conditions}}) == answers
-    assert not is_answering({"status": {}})
+    assert is_node_ready({"status": {"conditions": conditions}}) == answers
+    assert not is_node_ready({"status": {}})

@@ -27,7 +27,7 @@ def test_guarantee_4_a_watch_that_fails_unexpectedly_is_begun_anew(wait_until: C
         mock.patch(f"{MODULE}.watched", watched),
         mock.patch("workspace.following._PAUSE_SECONDS", 0.05),
         structlog.testing.capture_logs() as logs,
-        cache.followed(lambda: known.append(cache.kept())),
+        cache.watch(lambda: known.append(cache.objects())),
     ):
         wait_until(lambda: len(known) == 3, "it knows again")
     assert known == [{"a": 1}, None, {"b": 2}], "nothing is known meanwhile, rather than something old"

@@ -18,8 +18,8 @@ from lodge.stores import Stores
 from reaper.kubernetes.statuses import Statuses
 from reaper.metrics import Metrics
 from reaper.operator import Operator, Pace
-from reaper.reaper import Reaper, Surroundings
-from reaper.reports import Reporting
+from reaper.reaper import Reaper, ReaperDependencies
+from reaper.reports import ReportHandler
 from workspace.file_locations import FileSessionLocations
 from workspace.records import Phase, SessionUuid
 from workspace.sessions import ended, update
@@ -52,11 +52,15 @@ class LocationsWhoseTrashStays(FileSessionLocations):
 
 
 @contextmanager
-def operating(world: Any, locations: FileSessionLocations, report: Reporting = lambda report: None) -> Iterator[None]:
+def operating(
+    world: Any, locations: FileSessionLocations, report: ReportHandler = lambda report: None
+) -> Iterator[None]:
     """An operator in this process, for the time of the block."""
     operators = list[Operator]()
 
-    def new_operator(stores: Stores, surroundings: Surroundings, after_pass: Callable[[Reaper], None]) -> Operator:
+    def new_operator(
+        stores: Stores, dependencies: ReaperDependencies, after_pass: Callable[[Reaper], None]
+    ) -> Operator:
         reaper = Reaper(
             records=stores.records,
             leases=stores.leases,
@@ -66,7 +70,7 @@ def operating(world: Any, locations: FileSessionLocations, report: Reporting = l
             storage_period_seconds=0.2,
             monotonic=time.monotonic,
             log=structlog.get_logger(),
-            surroundings=surroundings,
+            dependencies=dependencies,
         )
         pace = Pace(0.2, 1)
         operators.append(
@@ -82,7 +86,7 @@ def operating(world: Any, locations: FileSessionLocations, report: Reporting = l
         kwargs={
             "stores": stores,
             "settings": settings,
-            "surroundings": Surroundings(report=report),
+            "dependencies": ReaperDependencies(report=report),
             "new_operator": new_operator,
             "run": Operator.run,
         },

@@ -5,7 +5,7 @@ All of it comes by watches, so what that costs the API server does not grow with
 Guarantees:
 
 1. What may not be seen, for want of rights or of an answer, is not known; the reaper works on without it.
-2. Leases seen here only make a replica's silence seem shorter, never longer (:class:`reaper.lookout.Lookout`).
+2. Leases seen here only make a replica's silence seem shorter, never longer (see :mod:`reaper.snapshot_reader`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,11 +14,11 @@ from functools import partial
 
 from kubernetes.client import CoordinationV1Api, CoreV1Api, DiscoveryV1Api
 
-from reaper.kubernetes.backends import Availability, Namespace, availability, endpoints_of
-from reaper.kubernetes.hosts import hosts_of, is_answering, pod_seen
+from reaper.kubernetes.backends import Availability, Namespace, availability, parse_endpoints
+from reaper.kubernetes.hosts import hosts_of, is_node_ready, parse_pod
 from reaper.kubernetes.leader_election import lease_name
 from reaper.kubernetes.object_cache import ObjectCache
-from reaper.lookout import Hosts
+from reaper.snapshot_reader import Hosts
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import INSTANCE_LABEL
 from workspace.kubernetes.leases import KubernetesLeases
@@ -27,7 +27,7 @@ from workspace.leases import RenewalMark
 from workspace.records import ReplicaId
 
 
-class KubernetesSurroundings:
+class ClusterState:
     """See the module's guarantees.
 
     Args:
@@ -42,13 +42,13 @@ class KubernetesSurroundings:
         self._seen_backends: set[str] = set()
         namespace, client = connection.namespace, connection.api_client
         core = CoreV1Api(client)
-        self._pods = ObjectCache(connection, "pods", partial(core.list_namespaced_pod, namespace), pod_seen)
-        self._nodes = ObjectCache(connection, "nodes", core.list_node, is_answering)
+        self._pods = ObjectCache(connection, "pods", partial(core.list_namespaced_pod, namespace), parse_pod)
+        self._nodes = ObjectCache(connection, "nodes", core.list_node, is_node_ready)
         self._slices = ObjectCache(
             connection,
             "endpointslices",
             partial(DiscoveryV1Api(client).list_namespaced_endpoint_slice, namespace),
-            endpoints_of,
+            parse_endpoints,
         )
         selector = f"{INSTANCE_LABEL}={connection.instance}"
         self._lease_objects = ObjectCache[JsonObject](
@@ -59,7 +59,7 @@ class KubernetesSurroundings:
         )
 
     @contextmanager
-    def watched(
+    def watch(
         self,
         *,
         on_change: Callable[[], None],
@@ -75,18 +75,18 @@ class KubernetesSurroundings:
         """
         with ExitStack() as stack:
             for cache in (self._pods, self._nodes, self._slices):
-                stack.enter_context(cache.followed(on_change))
-            stack.enter_context(self._lease_objects.followed(partial(self._leases_changed, on_leases, on_leader)))
+                stack.enter_context(cache.watch(on_change))
+            stack.enter_context(self._lease_objects.watch(partial(self._leases_changed, on_leases, on_leader)))
             yield
 
     def hosts(self) -> Hosts:
         """Of the replicas whose leases were last listed."""
-        return hosts_of(self._leases.pods(), self._pods.kept(), self._nodes.kept())
+        return hosts_of(self._leases.pods(), self._pods.objects(), self._nodes.objects())
 
     def availability(self, address: str) -> Availability | None:
         """Whether a backend is there; None if that cannot be known."""
-        pods = self._pods.kept()
-        namespace = Namespace(self._connection.namespace, pods, self._nodes.kept(), self._slices.kept())
+        pods = self._pods.objects()
+        namespace = Namespace(self._connection.namespace, pods, self._nodes.objects(), self._slices.objects())
         found = availability(address, namespace)
         if found is not None:
             self._seen_backends.add(address)
@@ -97,7 +97,7 @@ class KubernetesSurroundings:
     def _leases_changed(
         self, on_leases: Callable[[Mapping[ReplicaId, RenewalMark]], None], on_leader: Callable[[], None]
     ) -> None:
-        leases = dict(self._lease_objects.kept() or {})
+        leases = dict(self._lease_objects.objects() or {})
         leader = leases.pop(lease_name(self._connection.instance), None)
         holder = None if leader is None else (leader.get("spec") or {}).get("holderIdentity")
         if holder != self._leader:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 
-from reaper.lookout import Hosts
+from reaper.snapshot_reader import Hosts
 from tests.simulation.api_server import ApiServer
 from tests.simulation.gateways import GatewayProcess
 from tests.simulation.invariants import Ledger
@@ -16,7 +16,7 @@ _CONFIRMED_EVERY_SECONDS = 4.0
 _STOP_SECONDS = 2.0
 
 
-class Surroundings:
+class Environment:
     """Acts at random times until the faults are over.
 
     Args:

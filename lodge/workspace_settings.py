@@ -17,7 +17,7 @@ ROOT_MODE_FOR_OTHERS = 0o711
 """Lets other OS users get to what is theirs in a root, and see nothing else."""
 
 
-def workspaces_of(settings: ReapSettings) -> Workspaces:
+def workspaces_from(settings: ReapSettings) -> Workspaces:
     """Only the default workspace for temporary tables is made if it is missing; what a user names must exist.
 
     Raises: SettingError
@@ -41,7 +41,7 @@ def workspaces_of(settings: ReapSettings) -> Workspaces:
     return workspaces
 
 
-def locations_of(workspace: Workspace, root_ids: RootIds | None = None) -> SessionLocations:
+def open_locations(workspace: Workspace, root_ids: RootIds | None = None) -> SessionLocations:
     """The session locations of the default workspace for temporary tables, to be initialised by the caller.
 
     Args:

@@ -13,10 +13,10 @@ from unittest import mock
 import pytest
 import structlog
 
-from reaper.lookout import Hosts
 from reaper.mass_expiry import MassExpiryRule
-from reaper.reaper import Surroundings
-from reaper.reports import ActionFailed, HeldBack, Report, SessionReaped, WentOn
+from reaper.reaper import ReaperDependencies
+from reaper.reports import ActionFailed, HoldBegan, HoldEnded, Report, SessionReaped
+from reaper.snapshot_reader import Hosts
 from workspace.records import (
     Phase,
     RecordsUnavailableError,
@@ -55,7 +55,7 @@ class OldRecords:
 
 def test_guarantee_2_a_session_that_old_records_do_not_show_keeps_its_location(world: Any) -> None:
     old = OldRecords(world)
-    world.reaper = world.new_reaper(surroundings=Surroundings(read_records=old))
+    world.reaper = world.new_reaper(dependencies=ReaperDependencies(read_records=old))
     old.remember()
     stored = world.start_session("alive")
     orphan = world.make_location(ORPHAN)
@@ -66,7 +66,7 @@ def test_guarantee_2_a_session_that_old_records_do_not_show_keeps_its_location(w
 
 def test_guarantee_2_a_table_that_old_records_do_not_show_keeps_its_directory(world: Any) -> None:
     old = OldRecords(world)
-    world.reaper = world.new_reaper(surroundings=Surroundings(read_records=old))
+    world.reaper = world.new_reaper(dependencies=ReaperDependencies(read_records=old))
     stored = world.start_session("alive")
     world.passes(1, "alive")
     old.remember()
@@ -86,7 +86,7 @@ def test_the_storage_of_records_is_asked_only_when_something_is_to_be_removed_fo
     """Of few sessions one by one, of many at once."""
     for number in range(orphans):
         world.make_location(SessionUuid(f"00000000-0000-4000-8000-{number:012}"))
-    world.reaper = world.new_reaper(surroundings=Surroundings(read_records=lambda: ()))
+    world.reaper = world.new_reaper(dependencies=ReaperDependencies(read_records=lambda: ()))
     with (
         mock.patch.object(world.records, "list", return_value=()) as listing,
         mock.patch.object(world.records, "find", return_value=None) as finding,
@@ -101,7 +101,7 @@ def test_the_storage_of_records_is_asked_only_when_something_is_to_be_removed_fo
 
 def test_one_that_may_not_act_looks_on_and_goes_on_at_once_when_it_may(world: Any) -> None:
     may_act = [False]
-    world.reaper = world.new_reaper(surroundings=Surroundings(may_act=lambda: may_act[0]))
+    world.reaper = world.new_reaper(dependencies=ReaperDependencies(may_act=lambda: may_act[0]))
     stored = world.start_session("dead")
     orphan = world.make_location(ORPHAN)
     with structlog.testing.capture_logs() as logs:
@@ -120,7 +120,7 @@ def test_a_session_is_released_at_its_backend_once_it_is_ending_and_before_its_l
     def release(record: SessionRecord) -> None:
         seen.append((world.records.read(record.name).record.phase, world.locations.path(record.session_uuid).exists()))
 
-    world.reaper = world.new_reaper(surroundings=Surroundings(release=release))
+    world.reaper = world.new_reaper(dependencies=ReaperDependencies(release=release))
     stored = world.start_session("dead")
     world.passes(LEASE_SECONDS + GRACE_SECONDS + 3)
     assert seen == [(Phase.ENDING, True)]
@@ -128,7 +128,7 @@ def test_a_session_is_released_at_its_backend_once_it_is_ending_and_before_its_l
 
 
 def test_one_that_is_told_to_stop_while_it_ends_a_session_leaves_the_rest_to_the_next(world: Any) -> None:
-    world.reaper = world.new_reaper(surroundings=Surroundings(release=lambda record: world.reaper.stop()))
+    world.reaper = world.new_reaper(dependencies=ReaperDependencies(release=lambda record: world.reaper.stop()))
     stored = world.start_session("dead")
     world.passes(LEASE_SECONDS + GRACE_SECONDS + 3)
     assert world.records.read(stored.record.name).record.phase is Phase.ENDING
@@ -140,7 +140,7 @@ def test_one_that_is_told_to_stop_while_it_ends_a_session_leaves_the_rest_to_the
 
 def test_hosts_speed_up_what_the_lease_would_find(world: Any) -> None:
     told = [Hosts()]
-    world.reaper = world.new_reaper(surroundings=Surroundings(hosts=lambda: told[0]))
+    world.reaper = world.new_reaper(dependencies=ReaperDependencies(hosts=lambda: told[0]))
     ended, doubted = world.start_session("ended"), world.start_session("doubted")
     world.passes(1, "ended", "doubted")
     told[0] = Hosts(ended=frozenset({ReplicaId("ended")}), doubted=frozenset({ReplicaId("doubted")}))
@@ -167,7 +167,7 @@ class RequestedEnds:
 
 def test_a_session_whose_end_is_asked_for_is_ended_with_that_reason(world: Any) -> None:
     requests = RequestedEnds(world)
-    world.reaper = world.new_reaper(surroundings=Surroundings(read_records=requests))
+    world.reaper = world.new_reaper(dependencies=ReaperDependencies(read_records=requests))
     unheld, held = world.start_session(), world.start_session("alive")
     requests.names |= {unheld.record.name, held.record.name}
     with structlog.testing.capture_logs() as logs:
@@ -182,7 +182,7 @@ def test_a_session_whose_end_is_asked_for_is_ended_with_that_reason(world: Any) 
 def test_guarantee_4_a_mass_expiry_is_told_once_and_waits_for_its_token(world: Any) -> None:
     confirmation, reports = list[str](), list[Report]()
     world.reaper = world.new_reaper(
-        surroundings=Surroundings(
+        dependencies=ReaperDependencies(
             mass_expiry=MassExpiryRule(share=0.5, minimum_sessions=3, grace_period_seconds=GRACE_SECONDS),
             confirmation=lambda: confirmation[0] if confirmation else None,
             report=reports.append,
@@ -195,7 +195,7 @@ def test_guarantee_4_a_mass_expiry_is_told_once_and_waits_for_its_token(world: A
     assert events_of(logs) == ["reaper_held_back"]
     assert (logs[0]["kind"], logs[0]["sessions"], logs[0]["of_sessions"]) == ("mass_expiry", 3, 3)
     assert world.reaper.holds.reasons["mass_expiry"] == logs[0]["reason"]
-    assert [report.kind for report in reports if isinstance(report, HeldBack)] == ["mass_expiry"]
+    assert [report.kind for report in reports if isinstance(report, HoldBegan)] == ["mass_expiry"]
     confirmation.append("wrong")
     world.passes(1)
     assert all(map(world.is_there, sessions))
@@ -204,12 +204,12 @@ def test_guarantee_4_a_mass_expiry_is_told_once_and_waits_for_its_token(world: A
         world.passes(1)
     assert not any(map(world.is_there, sessions))
     assert "mass_expiry_confirmed" in events_of(logs)
-    assert [report.kind for report in reports if isinstance(report, WentOn)] == ["mass_expiry"]
+    assert [report.kind for report in reports if isinstance(report, HoldEnded)] == ["mass_expiry"]
 
 
 def test_a_mass_expiry_is_over_once_nothing_is_held_even_if_it_could_not_look_meanwhile(world: Any) -> None:
     rule = MassExpiryRule(share=0.5, minimum_sessions=2, grace_period_seconds=GRACE_SECONDS)
-    world.reaper = world.new_reaper(surroundings=Surroundings(mass_expiry=rule))
+    world.reaper = world.new_reaper(dependencies=ReaperDependencies(mass_expiry=rule))
     sessions = [world.start_session("a") for _ in range(2)]
     world.passes(LEASE_SECONDS + 2)
     assert "mass_expiry" in world.reaper.holds.reasons
@@ -223,7 +223,7 @@ def test_a_mass_expiry_is_over_once_nothing_is_held_even_if_it_could_not_look_me
 def test_a_mass_expiry_is_over_for_one_that_may_not_act_any_more_as_well(world: Any) -> None:
     leads = [True]
     rule = MassExpiryRule(share=0.5, minimum_sessions=2, grace_period_seconds=GRACE_SECONDS)
-    world.reaper = world.new_reaper(surroundings=Surroundings(mass_expiry=rule, may_act=lambda: leads[0]))
+    world.reaper = world.new_reaper(dependencies=ReaperDependencies(mass_expiry=rule, may_act=lambda: leads[0]))
     for _ in range(2):
         world.start_session("a")
     world.passes(LEASE_SECONDS + 2)
@@ -236,7 +236,7 @@ def test_a_mass_expiry_is_over_for_one_that_may_not_act_any_more_as_well(world: 
 def test_a_mass_expiry_that_grew_while_another_led_is_told_with_its_new_token(world: Any) -> None:
     leads = [True]
     rule = MassExpiryRule(share=0.5, minimum_sessions=2, grace_period_seconds=GRACE_SECONDS)
-    world.reaper = world.new_reaper(surroundings=Surroundings(mass_expiry=rule, may_act=lambda: leads[0]))
+    world.reaper = world.new_reaper(dependencies=ReaperDependencies(mass_expiry=rule, may_act=lambda: leads[0]))
     for _ in range(2):
         world.start_session("a")
     with structlog.testing.capture_logs() as logs:
@@ -253,18 +253,18 @@ def test_a_mass_expiry_that_grew_while_another_led_is_told_with_its_new_token(wo
 
 def test_guarantee_4_ends_that_wait_in_the_queue_are_held_as_well(world: Any) -> None:
     world.reaper = world.new_reaper(
-        surroundings=Surroundings(mass_expiry=MassExpiryRule(share=0.5, minimum_sessions=2))
+        dependencies=ReaperDependencies(mass_expiry=MassExpiryRule(share=0.5, minimum_sessions=2))
     )
     first = [world.start_session("first") for _ in range(2)]
     others = [world.start_session("second") for _ in range(2)]
-    world.reaper.decide()
+    world.reaper.make_pass()
     for _ in range(LEASE_SECONDS + GRACE_SECONDS):
         world.now_seconds += 1
         world.leases.renew(ReplicaId("second"))
-        world.reaper.decide()
+        world.reaper.make_pass()
     assert world.reaper.ends.counts()[0] >= 2, "the first two wait to be ended"
     world.now_seconds += LEASE_SECONDS
-    world.reaper.decide()
+    world.reaper.make_pass()
     world.reaper.ends.run_waiting()
     assert all(map(world.is_there, [*first, *others]))
 
@@ -285,7 +285,7 @@ def test_what_holds_it_back_is_told_when_it_begins_and_when_it_is_over(world: An
 
 def test_a_location_that_cannot_be_removed_is_tried_again_less_and_less_often_and_told_of(world: Any) -> None:
     reports = list[Report]()
-    world.reaper = world.new_reaper(surroundings=Surroundings(report=reports.append))
+    world.reaper = world.new_reaper(dependencies=ReaperDependencies(report=reports.append))
     stored = world.start_session("dead")
     with mock.patch.object(world.locations, "set_aside", side_effect=PermissionError(13, "Permission denied")):
         world.passes(LEASE_SECONDS + GRACE_SECONDS + 200)
@@ -339,7 +339,7 @@ def test_a_purge_leaves_off_when_the_reaper_is_told_to_stop(
     world.make_location(ORPHAN)
     world.locations.set_aside(ORPHAN)
     with mock.patch.object(world.locations, "purge", side_effect=purging):
-        world.reaper.decide()
+        world.reaper.make_pass()
         thread = threading.Thread(target=world.reaper.purges.run_waiting)
         thread.start()
         world.reaper.stop()

@@ -4,7 +4,7 @@ Guarantees:
 
 1. A look is whole: if one part cannot be read, there is none.
 2. Locations, directories and trash are listed before leases, and leases before records are read.
-3. Locations may be those of an earlier look, as :class:`reaper.decisions.Look` says; leases never are.
+3. Locations may be those of an earlier look, as :class:`reaper.decisions.Snapshot` says; leases never are.
 4. With a storage period, listing locations takes at most a part of the time, however slow the storage is; see
    ``STORAGE_SHARE``.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from reaper.decisions import Look, named_replicas
+from reaper.decisions import Snapshot, named_replicas
 from reaper.table_directories import Known, TableDirectories
 from workspace.leases import LeaseObserver, Leases, RenewalMark
 from workspace.locations import SessionLocations
@@ -27,7 +27,7 @@ STORAGE_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """What is known of where replicas run; see :class:`reaper.decisions.Look`."""
+    """What is known of where replicas run; see :class:`reaper.decisions.Snapshot`."""
 
     ended: frozenset[ReplicaId] = frozenset()
     doubted: frozenset[ReplicaId] = frozenset()
@@ -44,7 +44,7 @@ class _Storage:
     ended_seconds: float
 
 
-class Lookout:
+class SnapshotReader:
     """See the module's guarantees; all but ``see_leases`` is for one thread.
 
     Args:
@@ -85,7 +85,7 @@ class Lookout:
         self._observer = LeaseObserver(lease_duration_seconds)
         self._named: Set[ReplicaId] = frozenset()
 
-    def look(self) -> Look:
+    def read(self) -> Snapshot:
         """Raises: RecordsUnavailableError, OSError."""
         storage = self._storage_now()
         begun_seconds = self._monotonic()
@@ -97,7 +97,7 @@ class Lookout:
             self._named = named_replicas(records)
             self._observer.observe(leases, self._named, ended_seconds)
             lost = self._observer.lost(begun_seconds)
-        return Look(
+        return Snapshot(
             locations=storage.locations,
             records=records,
             leased=leases.keys(),
@@ -111,13 +111,13 @@ class Lookout:
             doubted=hosts.doubted,
         )
 
-    def see_leases(self, leases: Mapping[ReplicaId, RenewalMark]) -> None:
+    def observe_leases(self, leases: Mapping[ReplicaId, RenewalMark]) -> None:
         """Takes in what somebody else read of the leases just now, so that changes between two looks are seen when they
         happen. That may be old, or late: it only ever makes a lease seem younger."""
         with self._observing:
             self._observer.observe(leases, self._named, self._monotonic())
 
-    def observe_leases_anew(self) -> None:
+    def reset_lease_history(self) -> None:
         """Forgets how long leases stood still: who could not look does not know that."""
         with self._observing:
             self._observer = LeaseObserver(self._lease_duration_seconds)
@@ -140,7 +140,7 @@ class Lookout:
             return self._storage
         self._storage = None
         locations = self._locations.list()
-        inside = self._tables.look(locations, begun_seconds)
+        inside = self._tables.read(locations, begun_seconds)
         trash = self._locations.trash()
         self._tell_of(inside)
         self._storage = _Storage(

@@ -12,11 +12,12 @@ import pyarrow as pa
 from pyspark.sql.connect.proto import catalog_pb2, relations_pb2
 
 from gateway.errors import GatewayError
-from gateway.names.lookup import NameLookup, invalid_schema
+from gateway.names.lookup import NameLookup
+from gateway.names.targets import schema_not_found
+from gateway.responses import arrow_stream
 from gateway.sql.names import parsed, quoted
-from gateway.tables.answers import arrow_stream
-from gateway.tables.descriptions import permanent_names
-from gateway.tables.listings import workspace_tables
+from gateway.stored_tables.listings import workspace_tables
+from gateway.stored_tables.table_descriptions import permanent_names
 from workspace.workspaces import Workspace
 
 _OF_A_TABLE = frozenset(
@@ -102,7 +103,7 @@ def _resolve_namespace(lookup: NameLookup, relation: relations_pb2.Relation, kin
     if kind == "database_exists":
         _answer(relation, pa.table({"value": [is_whole]}))
     elif not is_whole:
-        raise invalid_schema(".".join(parts), lookup.workspaces)
+        raise schema_not_found(".".join(parts), lookup.workspaces)
     else:
         _answer(relation, _listed(lookup, match[0], call.pattern if call.HasField("pattern") else None, kind))
     return True

@@ -11,9 +11,9 @@ from pyspark.sql.connect.proto import relations_pb2
 from engine.source import FORMAT
 from gateway.errors import GatewayError, table_not_found
 from gateway.names.scans import NO_OPTIONS, scan_relation
+from gateway.names.targets import TargetKind, is_same_name, schema_not_found, target_of
 from gateway.session_settings import SessionSettings
 from gateway.sql.references import Reference, find_references
-from gateway.tables.targets import Place, is_same_name, target_of
 from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspace, Workspaces
 
@@ -52,9 +52,9 @@ class NameLookup:
         if not parts:
             return False
         target = target_of(parts, self.workspaces)
-        if target.place in (Place.WORKSPACE, Place.ABSENT):
+        if target.kind in (TargetKind.WORKSPACE, TargetKind.ABSENT):
             return True
-        return target.place is not Place.SPARK and any(
+        return target.kind is not TargetKind.SPARK and any(
             is_same_name(table.name, target.name, self.settings) for table in self.tables
         )
 
@@ -105,7 +105,7 @@ class NameLookup:
     ) -> relations_pb2.Relation:
         """A scan of the files that a reference names. Raises: GatewayError."""
         if len(rest) != 1:
-            raise invalid_schema(
+            raise schema_not_found(
                 ".".join((workspace.name, *rest[:-1])),
                 self.workspaces,
                 hint=f" A file's name stands in backquotes: {workspace.name}.`{'.'.join(rest)}`.",
@@ -113,13 +113,3 @@ class NameLookup:
         return scan_relation(
             self.workspaces, workspace, rest[0], options=options, mentioned=mentioned, time_zone=self.settings.time_zone
         )
-
-
-def invalid_schema(name: str, workspaces: Workspaces, hint: str = "") -> GatewayError:
-    """Seed 001, 5.4: an absent workspace."""
-    return GatewayError(
-        "SCHEMA_NOT_FOUND",
-        "42704",
-        f"Schema [{name}] is not valid with respect to either root schema or current default schema. "
-        f"Current default schema: {workspaces.temporary.name}.{hint}",
-    )

@@ -23,7 +23,7 @@ from gateway.sql.mentioned import mentioned_names
 from gateway.sql.names import quoted
 from gateway.sql.references import Reference
 from gateway.sql.table_options import TableOptions, TableOptionsError, table_options
-from gateway.tables.descriptions import permanent_table
+from gateway.stored_tables.table_descriptions import permanent_table
 from workspace.workspaces import PathRefusedError, Workspace, Workspaces
 
 _READABLE = re.compile(r"[^0-9A-Za-z]+")

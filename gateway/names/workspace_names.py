@@ -29,13 +29,11 @@ from engine.source import FORMAT, SOURCE_OPTIONS, ScanSource
 from gateway.errors import GatewayError
 from gateway.names.catalog_calls import resolve_call
 from gateway.names.hidden_statements import TextPlace
-from gateway.names.lookup import ONE_PATH, NameLookup, invalid_schema
+from gateway.names.lookup import ONE_PATH, NameLookup
 from gateway.names.plan_messages import command_texts, messages
 from gateway.names.texts import TextNames
 from gateway.plans import compress_again, decompressed, input_of, parameters_of, remove_positions
 from gateway.sql.names import quoted, session_name
-
-__all__ = ["Names", "invalid_schema"]
 
 _Expression = expressions_pb2.Expression
 

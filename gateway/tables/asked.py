@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
 from gateway.backend_session import BackendSession
+from gateway.names.targets import Target, target_of, temporary_table
 from gateway.names.workspace_names import Names
 from gateway.session_settings import SessionSettings
-from gateway.tables.targets import Target, target_of, temporary_table
 from gateway.tables.writes import Execution
 from workspace.records import SessionRecord, TemporaryTable
 from workspace.workspaces import Workspaces

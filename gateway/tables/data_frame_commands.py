@@ -10,14 +10,13 @@ import pyarrow as pa
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
 from gateway.errors import GatewayError
-from gateway.names.workspace_names import invalid_schema
+from gateway.names.targets import Target, TargetKind, schema_not_found
 from gateway.operations import Operation, Work
+from gateway.responses import NOTHING, Response, batch
 from gateway.sql.names import parsed
-from gateway.tables.answers import NOTHING, Response, batch
 from gateway.tables.asked import Asked
 from gateway.tables.errors import not_a_view, not_found, not_supported
 from gateway.tables.insertions import Insertion
-from gateway.tables.targets import Place, Target
 from gateway.tables.temporary_tables import TemporaryTables
 from gateway.tables.views import refuse_lasting_view
 from workspace.records import TemporaryTable
@@ -159,18 +158,18 @@ class DataFrameCommands:
     def _missing(self, asked: Asked, name: str, if_exists: bool) -> Work | None:
         """Of what is no temporary table, Spark's is Spark's; a workspace has no table of that name."""
         target = self._target(asked, name)
-        if target is None or target.place not in {Place.WORKSPACE, Place.ABSENT}:
+        if target is None or target.kind not in {TargetKind.WORKSPACE, TargetKind.ABSENT}:
             return None
         if if_exists:
             return _done
-        if target.place is Place.ABSENT:
-            raise invalid_schema(target.schema, asked.workspaces)
+        if target.kind is TargetKind.ABSENT:
+            raise schema_not_found(target.schema, asked.workspaces)
         raise not_found(target.name)
 
     def _check_new_table(self, asked: Asked, name: str) -> None:
         target = self._target(asked, name)
-        if target is not None and target.place is Place.ABSENT:
-            raise invalid_schema(target.schema, asked.workspaces)
+        if target is not None and target.kind is TargetKind.ABSENT:
+            raise schema_not_found(target.schema, asked.workspaces)
         if target is not None and target.workspace is not None:
             raise GatewayError(
                 "LODGE_WORKSPACE_TABLE",

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructField, StructType
 
 from gateway.errors import GatewayError
 from gateway.sql.names import quoted
-from gateway.tables.plans import with_columns_named
+from gateway.stored_tables.table_plans import with_columns_named
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.types import StructField, StructType
 
 from gateway.errors import GatewayError
-from gateway.tables.plans import with_columns_named, write_plan
-from gateway.tables.storage_formats import StorageFormat, check_columns, refuse_partitions, storage_format
+from gateway.stored_tables.storage_formats import StorageFormat, check_columns, refuse_partitions, storage_format
+from gateway.stored_tables.table_plans import with_columns_named, write_plan
 from gateway.tables.writes import Execution
 
 

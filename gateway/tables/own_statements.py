@@ -19,11 +19,11 @@ from gateway.errors import Metadata, SyntaxRefusedError
 from gateway.names.workspace_names import Names
 from gateway.operations import Operation, Operations, Work
 from gateway.plans import sql_input, sql_of, without_plan
+from gateway.responses import Response, Values, row
 from gateway.session_settings import SessionSettings
 from gateway.sessions import Session, Sessions
 from gateway.sql.statements import Statement, StatementError, recognise
 from gateway.storage import Storage
-from gateway.tables.answers import Response, Values, row
 from gateway.tables.asked import Asked
 from gateway.tables.data_frame_commands import DataFrameCommands, concerns_tables
 from gateway.tables.permanent_tables import PermanentTables

@@ -28,12 +28,12 @@ from pathlib import Path
 import structlog
 
 from gateway.errors import GatewayError
+from gateway.responses import Response, Values, ok, row
 from gateway.sessions import Session
 from gateway.storage import Storage
-from gateway.tables.answers import Response, Values, ok, row
-from gateway.tables.descriptions import DESCRIPTION, GLOB, Description, permanent_names
+from gateway.stored_tables.table_descriptions import DESCRIPTION, GLOB, Description, permanent_names
+from gateway.stored_tables.table_plans import ROWS_WRITTEN
 from gateway.tables.new_tables import AlreadyExistsError, NewTable, Storing, WritableTable
-from gateway.tables.plans import ROWS_WRITTEN
 from gateway.tables.records import TableRecords
 from gateway.tables.writes import Execution, TableWrites, statement_lost, to_its_end
 from workspace.names import is_uuid

@@ -11,9 +11,10 @@ from functools import singledispatchmethod
 from pyspark.sql.connect.proto import relations_pb2
 
 from gateway.errors import BackendError, GatewayError
-from gateway.names.workspace_names import invalid_schema
+from gateway.names.targets import Target, TargetKind, schema_not_found
 from gateway.operations import Operation, Work
 from gateway.plans import parameters_of, sql_of
+from gateway.responses import Response, ok, row, sql_rows
 from gateway.sql.identifiers import identifier_name
 from gateway.sql.names import quoted
 from gateway.sql.statements import (
@@ -37,7 +38,8 @@ from gateway.sql.statements import (
     TruncateTable,
     query_only,
 )
-from gateway.tables.answers import Response, ok, row, sql_rows
+from gateway.stored_tables.listings import temporary_tables, workspace_tables
+from gateway.stored_tables.table_plans import empty_relation, named_table, schema_json
 from gateway.tables.asked import Asked
 from gateway.tables.errors import (
     immutable_schema,
@@ -49,11 +51,8 @@ from gateway.tables.errors import (
     unreadable_name,
 )
 from gateway.tables.insertions import Insertion
-from gateway.tables.listings import temporary_tables, workspace_tables
 from gateway.tables.new_tables import NewTable
 from gateway.tables.permanent_tables import PermanentTables
-from gateway.tables.plans import empty_relation, named_table, schema_json
-from gateway.tables.targets import Place, Target
 from gateway.tables.temporary_tables import TemporaryTables
 from gateway.tables.views import refuse_lasting_view
 from workspace.records import TableState, TemporaryTable
@@ -170,12 +169,12 @@ class SqlCommands:
 
     async def _name_of_new(self, asked: Asked, target: Target) -> str:
         """The own name of a new temporary table. Raises: GatewayError if it cannot be made there (seed 001, 5.4)."""
-        if target.place in {Place.UNQUALIFIED, Place.SESSION}:
+        if target.kind in {TargetKind.UNQUALIFIED, TargetKind.SESSION}:
             return target.name
-        if target.place is Place.SPARK and await asked.backend.database_exists(target.schema):
+        if target.kind is TargetKind.SPARK and await asked.backend.database_exists(target.schema):
             raise not_file_based(target.schema)
         if target.workspace is None:
-            raise invalid_schema(target.schema, asked.workspaces)
+            raise schema_not_found(target.schema, asked.workspaces)
         if target.workspace is not asked.workspaces.temporary:
             raise outside_of_temporary_workspace(asked.workspaces)
         return target.name
@@ -210,15 +209,15 @@ class SqlCommands:
         if table is not None and table.state is TableState.READY:
             found = table
             return _work(lambda: self._tables.drop(asked.execution, found))
-        if target.place is Place.ABSENT:
-            raise invalid_schema(target.schema, asked.workspaces)
+        if target.kind is TargetKind.ABSENT:
+            raise schema_not_found(target.schema, asked.workspaces)
         if target.workspace is not None and await self._permanent.exists(target.workspace, target.name):
             workspace = self._writable(asked, target)
             return _work(lambda: self._permanent.drop(workspace, target.name))
         if target.workspace is not None and not target.workspace.is_writable:
             raise immutable_schema(target.workspace.name)
-        is_sparks = target.place in {Place.SPARK, Place.SESSION} or (
-            target.place is Place.UNQUALIFIED and await asked.backend.table_exists(quoted(target.name))
+        is_sparks = target.kind in {TargetKind.SPARK, TargetKind.SESSION} or (
+            target.kind is TargetKind.UNQUALIFIED and await asked.backend.table_exists(quoted(target.name))
         )
         if is_sparks and table is None:
             return None
@@ -298,8 +297,8 @@ class SqlCommands:
         takes_name = target.workspace is not None or (statement.is_temporary and not statement.is_global)
         if takes_name and asked.table(target) is not None:
             raise self._tables.already_exists(target.name)
-        if target.place is Place.ABSENT:
-            raise invalid_schema(target.schema, asked.workspaces)
+        if target.kind is TargetKind.ABSENT:
+            raise schema_not_found(target.schema, asked.workspaces)
         if target.workspace is not None:
             raise GatewayError(
                 "LODGE_VIEW_IN_WORKSPACE",
@@ -333,7 +332,7 @@ class SqlCommands:
         tables: tuple[TemporaryTable, ...] = asked.record.tables
         if statement.namespace is not None:
             inside = self._namespace(given, statement.namespace)
-            tables = tables if inside.place is Place.SESSION or inside.workspace is own else ()
+            tables = tables if inside.kind is TargetKind.SESSION or inside.workspace is own else ()
         return _answer(sql_rows(temporary_tables(tables, own.name, statement.pattern, datetime.now(UTC))))
 
     @work.register
@@ -363,21 +362,21 @@ class SqlCommands:
     def _namespace(self, given: SqlStatement, name: TableName) -> Target:
         """A namespace, as the place of a table in it. Raises: GatewayError if it is absent."""
         target = given.asked.target((*given.parts(name, "SHOW TABLES"), "t"))
-        if target.place is Place.ABSENT:
-            raise invalid_schema(target.schema, given.asked.workspaces)
+        if target.kind is TargetKind.ABSENT:
+            raise schema_not_found(target.schema, given.asked.workspaces)
         return replace(target, name="")
 
     def _foreign(self, given: SqlStatement, name: TableName) -> Target | None:
         """A target in a workspace; None if it is Spark's. Raises: GatewayError if the workspace is absent."""
         target = given.target(name, "CREATE TABLE")
-        if target.place is Place.ABSENT:
-            raise invalid_schema(target.schema, given.asked.workspaces)
+        if target.kind is TargetKind.ABSENT:
+            raise schema_not_found(target.schema, given.asked.workspaces)
         return None if target.workspace is None else target
 
     @staticmethod
     def _writable(asked: Asked, target: Target) -> Workspace:
         if target.workspace is None:
-            raise invalid_schema(target.schema, asked.workspaces)
+            raise schema_not_found(target.schema, asked.workspaces)
         if not target.workspace.is_writable:
             raise immutable_schema(target.workspace.name)
         return target.workspace
@@ -391,8 +390,8 @@ class SqlCommands:
     @staticmethod
     def _sparks_or_refused(asked: Asked, target: Target, operation: str) -> None:
         """Spark's own tables are Spark's; nothing else in a workspace takes changes."""
-        if target.place is Place.ABSENT:
-            raise invalid_schema(target.schema, asked.workspaces)
+        if target.kind is TargetKind.ABSENT:
+            raise schema_not_found(target.schema, asked.workspaces)
         if target.workspace is not None:
             raise GatewayError(
                 "LODGE_WORKSPACE_TABLE",

@@ -27,23 +27,23 @@ from pyspark.sql.types import StructType
 from gateway.config import Limits
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import BackendError, GatewayError, table_not_found
+from gateway.responses import Response, ok
 from gateway.sessions import Session, Sessions
 from gateway.sql.names import session_name
 from gateway.storage import Storage
-from gateway.tables.answers import Response, ok
-from gateway.tables.changes import begun, dropping
-from gateway.tables.insertions import Insertion, fitted
-from gateway.tables.limits import check_bytes, check_principals_bytes, check_principals_tables, check_tables
-from gateway.tables.listings import create_statement
-from gateway.tables.new_tables import AlreadyExistsError, NewTable, Storing, WritableTable
-from gateway.tables.plans import (
+from gateway.stored_tables.listings import create_statement
+from gateway.stored_tables.storage_formats import storage_format
+from gateway.stored_tables.table_plans import (
     empty_relation,
     schema_json,
     session_table,
     write_plan,
 )
+from gateway.tables.changes import begun, dropping
+from gateway.tables.insertions import Insertion, fitted
+from gateway.tables.limits import check_bytes, check_principals_bytes, check_principals_tables, check_tables
+from gateway.tables.new_tables import AlreadyExistsError, NewTable, Storing, WritableTable
 from gateway.tables.records import TableRecords
-from gateway.tables.storage_formats import storage_format
 from gateway.tables.views import views_in
 from gateway.tables.writes import Execution, TableWrites, Written
 from workspace.records import (

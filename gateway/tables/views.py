@@ -13,9 +13,9 @@ from collections.abc import Set
 from pyspark.sql.connect.proto import relations_pb2
 
 from gateway.errors import BackendError, GatewayError
+from gateway.names.targets import is_same_name
 from gateway.tables.asked import Asked
 from gateway.tables.errors import temporary_table_used
-from gateway.tables.targets import is_same_name
 
 _AFTER_ANALYSED = "== Optimized Logical Plan =="
 _VIEW = re.compile(r"\bView \(`((?:[^`]|``)*)`,")

@@ -44,14 +44,14 @@ from pyspark.sql.types import StructType
 from gateway.backend_session import BackendSession, ExecutionResult
 from gateway.errors import SESSION_CLOSED, BackendError, GatewayError, storage_failed
 from gateway.operations import Operation
+from gateway.responses import Response, Values, row
 from gateway.session_settings import SessionSettings
 from gateway.sessions import Session, Sessions
 from gateway.storage import Storage
-from gateway.tables.answers import Response, Values, row
+from gateway.stored_tables.storage_formats import storage_format
+from gateway.stored_tables.table_plans import ROWS_WRITTEN, read_relation, spark_path, view_plan
 from gateway.tables.changes import completed, pending, published, same_table, taken_over, undone
-from gateway.tables.plans import ROWS_WRITTEN, read_relation, spark_path, view_plan
 from gateway.tables.records import TableRecords
-from gateway.tables.storage_formats import storage_format
 from workspace.records import (
     Answer,
     PendingWrite,

@@ -9,8 +9,8 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import CanceledError
 from gateway.operations import Operation, Operations
+from gateway.responses import ok
 from gateway.storage import Storage
-from gateway.tables.answers import ok
 
 
 def an_operation(reattachable=True):

@@ -22,7 +22,7 @@ from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.types import LongType, StructField, StructType
 
 from gateway.errors import STATUS_DETAILS_KEY
-from gateway.tables.plans import ROWS_WRITTEN
+from gateway.stored_tables.table_plans import ROWS_WRITTEN
 from tests.simulation.schedule import Schedule
 from tests.simulation.storage import Storage
 from workspace.names import is_uuid

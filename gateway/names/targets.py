@@ -7,12 +7,13 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gateway.errors import GatewayError
 from gateway.session_settings import SessionSettings
 from workspace.records import SessionRecord, TemporaryTable
 from workspace.workspaces import Workspace, Workspaces
 
 
-class Place(enum.Enum):
+class TargetKind(enum.Enum):
     """Where a name leads to.
 
     ``ABSENT`` begins with a workspace and goes on with what is none.
@@ -30,13 +31,13 @@ class Target:
     """A name, taken apart.
 
     Attributes:
-        place: Where it leads to.
+        kind: Where it leads to.
         schema: All its parts but the last, as written.
         name: Its last part; without leading slashes, as for Drill, but for a name that only Spark knows.
-        workspace: Only for ``Place.WORKSPACE``.
+        workspace: Only for ``TargetKind.WORKSPACE``.
     """
 
-    place: Place
+    kind: TargetKind
     schema: str
     name: str
     workspace: Workspace | None = None
@@ -48,22 +49,22 @@ def target_of(parts: Sequence[str], workspaces: Workspaces) -> Target:
     schema = ".".join(qualifier)
     own_name = name.lstrip("/") or name
     if not qualifier:
-        return Target(Place.UNQUALIFIED, schema, own_name)
+        return Target(TargetKind.UNQUALIFIED, schema, own_name)
     if schema.lower() in {"session", "system.session"}:
-        return Target(Place.SESSION, schema, own_name)
+        return Target(TargetKind.SESSION, schema, own_name)
     match = workspaces.match(qualifier)
     if match is None:
-        return Target(Place.SPARK, schema, name)
+        return Target(TargetKind.SPARK, schema, name)
     if match[1] < len(qualifier):
-        return Target(Place.ABSENT, schema, name)
-    return Target(Place.WORKSPACE, schema, own_name, match[0])
+        return Target(TargetKind.ABSENT, schema, name)
+    return Target(TargetKind.WORKSPACE, schema, own_name, match[0])
 
 
 def temporary_table(
     target: Target, record: SessionRecord, workspaces: Workspaces, settings: SessionSettings
 ) -> TemporaryTable | None:
     """The session's temporary table of that name, ready or not."""
-    if target.place in {Place.SPARK, Place.ABSENT}:
+    if target.kind in {TargetKind.SPARK, TargetKind.ABSENT}:
         return None
     if target.workspace is not None and target.workspace is not workspaces.temporary:
         return None
@@ -73,3 +74,13 @@ def temporary_table(
 def is_same_name(one: str, other: str, settings: SessionSettings) -> bool:
     """Names are compared without letter case (seed 001, 5.1.2), unless the session tells Spark otherwise."""
     return one == other if settings.is_case_sensitive else one.lower() == other.lower()
+
+
+def schema_not_found(name: str, workspaces: Workspaces, hint: str = "") -> GatewayError:
+    """Return the error for a name that begins with a workspace but names none [temporary-tables §5.4]."""
+    return GatewayError(
+        "SCHEMA_NOT_FOUND",
+        "42704",
+        f"Schema [{name}] is not valid with respect to either root schema or current default schema. "
+        f"Current default schema: {workspaces.temporary.name}.{hint}",
+    )

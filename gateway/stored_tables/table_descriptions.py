@@ -17,8 +17,8 @@ from pyspark.sql.connect.proto import relations_pb2
 from pyspark.sql.types import StructType
 
 from gateway.errors import GatewayError
-from gateway.tables.plans import read_relation
-from gateway.tables.storage_formats import STORAGE_FORMATS
+from gateway.stored_tables.storage_formats import STORAGE_FORMATS
+from gateway.stored_tables.table_plans import read_relation
 from workspace.public_files import has_links
 from workspace.workspaces import NotFileBasedError, Workspace
 

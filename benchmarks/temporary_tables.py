@@ -23,7 +23,7 @@ from pyspark.sql.connect.session import SparkSession
 
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.names.resolution import NameResolution
-from gateway.plans import plan_of
+from gateway.plan_decoding import plan_of
 from gateway.tables.own_statements import OwnStatements
 from lodge.embedded_spark import embedded_spark
 from lodge.logs import set_up_logs

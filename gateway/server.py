@@ -11,9 +11,10 @@ from gateway.backends import SERVICE, Backends
 from gateway.config import GatewayConfig
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.operations import Operations
-from gateway.record_watch import RecordWatch
 from gateway.service import SparkConnectService
-from gateway.sessions import Session, Sessions, keep_lease, watch_idle
+from gateway.sessions.record_watch import RecordWatch
+from gateway.sessions.registry import Sessions, keep_lease, watch_idle
+from gateway.sessions.session import Session
 from gateway.storage import Storage
 from gateway.tables.own_statements import OwnStatements
 from workspace.leases import Leases

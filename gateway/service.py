@@ -39,10 +39,11 @@ from gateway.forwarding import (
 from gateway.names.resolution import NameResolution
 from gateway.names.workspace_names import Names
 from gateway.operations import Operation, Operations
-from gateway.plans import UnreadablePlanError, plan_of
-from gateway.releases import Releases
+from gateway.plan_decoding import UnreadablePlanError, plan_of
 from gateway.requests import SessionKey, head, message_field
-from gateway.sessions import Session, Sessions
+from gateway.response_releases import ResponseReleases
+from gateway.sessions.registry import Sessions
+from gateway.sessions.session import Session
 from gateway.tables.own_statements import OwnStatements
 from workspace.records import ClientSessionId
 
@@ -69,7 +70,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     ) -> None:
         self._sessions = sessions
         self._operations = operations
-        self._releases = Releases()
+        self._releases = ResponseReleases()
         self._statements = statements
         self._resolution = NameResolution(workspaces)
         own: dict[str, Handler] = {
@@ -113,7 +114,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 about = head(request, operation_field)
                 key = about.key
                 _bind_log(key, about.operation_id)
-                session = self._sessions.held(key) or await self._session(key, name)
+                session = self._sessions.find(key) or await self._session(key, name)
                 backend = self._sessions.route(key) if session is None else session.backend
                 call = _Call(name, key, about.operation_id, session, backend)
                 if session is None:
@@ -182,7 +183,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 
     async def _forget(self, key: SessionKey) -> None:
         """The backend says that the session is over, so it is over for Lodge."""
-        session = self._sessions.held(key)
+        session = self._sessions.find(key)
         if session is not None:
             await self._operations.end_session(key)
             await self._sessions.end(session, reason="closed at the backend")

@@ -7,7 +7,7 @@ microseconds at a time.
 import asyncio
 from collections.abc import Iterable
 
-from gateway.plans import INLINE_BYTES
+from gateway.plan_decoding import INLINE_BYTES
 
 _PIECE_BYTES = 256 * 1024
 

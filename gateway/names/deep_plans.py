@@ -23,7 +23,7 @@ from pyspark.sql.connect.proto import commands_pb2, relations_pb2
 
 from gateway.errors import GatewayError
 from gateway.names.plan_messages import fields_that_hold_names
-from gateway.plans import INLINE_BYTES, UnreadablePlanError
+from gateway.plan_decoding import INLINE_BYTES, UnreadablePlanError
 from gateway.requests import field_spans, varint
 
 _COMMAND = commands_pb2.Command.DESCRIPTOR

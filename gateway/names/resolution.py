@@ -27,7 +27,7 @@ from gateway.names.deep_plans import DeepPlan
 from gateway.names.hidden_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_hide_statement
 from gateway.names.plan_messages import command_texts, messages
 from gateway.names.workspace_names import Names
-from gateway.plans import INLINE_BYTES, UnreadablePlanError, decoded, sql_input, with_plan
+from gateway.plan_decoding import INLINE_BYTES, UnreadablePlanError, decoded, sql_input, with_plan
 from gateway.requests import fields, message_field
 from gateway.sql.names import parsed
 from workspace.workspaces import Workspaces

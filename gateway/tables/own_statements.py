@@ -18,10 +18,11 @@ from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import Metadata, SyntaxRefusedError
 from gateway.names.workspace_names import Names
 from gateway.operations import Operation, Operations, Work
-from gateway.plans import sql_input, sql_of, without_plan
+from gateway.plan_decoding import sql_input, sql_of, without_plan
 from gateway.responses import Response, Values, row
 from gateway.session_settings import SessionSettings
-from gateway.sessions import Session, Sessions
+from gateway.sessions.registry import Sessions
+from gateway.sessions.session import Session
 from gateway.sql.statements import Statement, StatementError, recognise
 from gateway.storage import Storage
 from gateway.tables.asked import Asked

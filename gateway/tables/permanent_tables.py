@@ -29,7 +29,7 @@ import structlog
 
 from gateway.errors import GatewayError
 from gateway.responses import Response, Values, ok, row
-from gateway.sessions import Session
+from gateway.sessions.session import Session
 from gateway.storage import Storage
 from gateway.stored_tables.table_descriptions import DESCRIPTION, GLOB, Description, permanent_names
 from gateway.stored_tables.table_plans import ROWS_WRITTEN

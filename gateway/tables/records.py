@@ -6,7 +6,7 @@ Guarantee: a change is written only while the session is the same that the state
 from collections.abc import Callable
 
 from gateway.errors import GatewayError, session_closed
-from gateway.sessions import Session
+from gateway.sessions.session import Session
 from gateway.storage import Storage
 from workspace.records import (
     Phase,

@@ -13,7 +13,7 @@ from pyspark.sql.connect.proto import relations_pb2
 from gateway.errors import BackendError, GatewayError
 from gateway.names.targets import Target, TargetKind, schema_not_found
 from gateway.operations import Operation, Work
-from gateway.plans import parameters_of, sql_of
+from gateway.plan_decoding import parameters_of, sql_of
 from gateway.responses import Response, ok, row, sql_rows
 from gateway.sql.identifiers import identifier_name
 from gateway.sql.names import quoted

@@ -28,7 +28,8 @@ from gateway.config import Limits
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import BackendError, GatewayError, table_not_found
 from gateway.responses import Response, ok
-from gateway.sessions import Session, Sessions
+from gateway.sessions.registry import Sessions
+from gateway.sessions.session import Session
 from gateway.sql.names import session_name
 from gateway.storage import Storage
 from gateway.stored_tables.listings import create_statement

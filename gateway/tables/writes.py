@@ -46,7 +46,8 @@ from gateway.errors import SESSION_CLOSED, BackendError, GatewayError, storage_f
 from gateway.operations import Operation
 from gateway.responses import Response, Values, row
 from gateway.session_settings import SessionSettings
-from gateway.sessions import Session, Sessions
+from gateway.sessions.registry import Sessions
+from gateway.sessions.session import Session
 from gateway.storage import Storage
 from gateway.stored_tables.storage_formats import storage_format
 from gateway.stored_tables.table_plans import ROWS_WRITTEN, read_relation, spark_path, view_plan
@@ -402,7 +403,7 @@ class TableWrites:
         session = execution.session
 
         def is_worth_it(error: BaseException) -> bool:
-            return isinstance(error, _PASSING) and self._sessions.held(session.key) is session
+            return isinstance(error, _PASSING) and self._sessions.find(session.key) is session
 
         attempts = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(is_worth_it),

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
 from gateway.names.deep_plans import DeepPlan
-from gateway.plans import UnreadablePlanError
+from gateway.plan_decoding import UnreadablePlanError
 
 Plan = base_pb2.Plan
 

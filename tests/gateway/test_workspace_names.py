@@ -8,7 +8,7 @@ from gateway.errors import GatewayError
 from gateway.names.byte_look import ByteLook
 from gateway.names.hidden_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_hide_statement
 from gateway.names.workspace_names import Names
-from gateway.plans import plan_of, with_plan, without_plan
+from gateway.plan_decoding import plan_of, with_plan, without_plan
 from gateway.session_settings import SessionSettings
 from workspace.records import TableState, TableUuid, TemporaryTable
 from workspace.workspaces import Workspaces

@@ -19,7 +19,7 @@ from gateway.config import GatewayConfig
 from gateway.errors import GatewayError
 from gateway.requests import SessionKey
 from gateway.server import Gateway
-from gateway.sessions import Session
+from gateway.sessions.session import Session
 from tests.simulation.event_loop import ModelLoop
 from tests.simulation.locations import ModelLocations
 from tests.simulation.records import ModelLeases, ModelSessionRecords
@@ -230,7 +230,7 @@ class GatewayProcess:
         """The sessions that it believes to serve."""
         if self.gateway is None or not hasattr(self.gateway, "_sessions"):
             return {}
-        return {session.key: session for session in self.gateway._sessions.all_held()}
+        return {session.key: session for session in self.gateway._sessions.all()}
 
     def believes_in(self, session_uuid: SessionUuid) -> bool:
         """Whether it serves a session, and believes by its own clock that it may touch its location."""

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-import gateway.sessions
+import gateway.sessions.registry
 import gateway.storage
 import reaper.decisions
 import reaper.reaper
 import reaper.removals
 import reaper.snapshot_reader
 import workspace.sessions
-from gateway.sessions import Sessions
+from gateway.sessions.registry import Sessions
 from gateway.tables.writes import TableWrites
 from reaper.decisions import Snapshot
 from reaper.removals import Removals
@@ -155,7 +155,7 @@ def _rejoined_without_writing() -> AbstractContextManager[None]:
     def without(records: Any, name: Any, change: Any, **_: Any) -> StoredRecord:
         return update(records, name, change)
 
-    return _instead((gateway.storage, "update", without), (gateway.sessions, "update", without))
+    return _instead((gateway.storage, "update", without), (gateway.sessions.registry, "update", without))
 
 
 def _lapse_unnoticed() -> AbstractContextManager[None]:

@@ -23,7 +23,7 @@ from tests.simulation.invariants import Ledger
 from tests.simulation.schedule import Schedule
 
 _THREADED = (
-    "gateway.record_watch",
+    "gateway.sessions.record_watch",
     "reaper.cached_records",
     "reaper.snapshot_reader",
     "reaper.operator",

@@ -1,4 +1,4 @@
-"""What a replica holds and what the records say of it agree, whatever lapses or fails (gateway.sessions, 4 and 6)."""
+"""The registry of served sessions agrees with the session records (gateway.sessions.registry)."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ import pytest_asyncio
 from gateway.backends import Backends
 from gateway.errors import GatewayError
 from gateway.requests import SessionKey
-from gateway.sessions import Sessions
+from gateway.sessions.registry import Sessions
 from gateway.storage import Storage
 from workspace.file_locations import FileSessionLocations
 from workspace.lease_files import FileLeases
@@ -124,7 +124,7 @@ async def test_after_a_lapse_who_had_judged_by_the_record_before_finds_it_change
     await settled(replica, lambda: may_act(replica, session), "the session is joined anew")
     with pytest.raises(RecordConflictError):
         end_session(replica.records, replica.locations, judged)
-    assert replica.sessions.held(session.key) is session
+    assert replica.sessions.find(session.key) is session
 
 
 async def test_after_a_lapse_a_session_is_not_acted_on_until_it_is_joined_anew(replica: Replica) -> None:
@@ -148,7 +148,7 @@ async def test_after_a_lapse_a_later_session_of_the_same_name_is_not_joined(repl
     end_session(replica.records, replica.locations, judged)
     later = replace(judged.record, session_uuid=SessionUuid(str(uuid.uuid4())), holders=frozenset({ReplicaId("r2")}))
     stored = replica.records.create(later)
-    await settled(replica, lambda: replica.sessions.held(session.key) is None, "the session is given up")
+    await settled(replica, lambda: replica.sessions.find(session.key) is None, "the session is given up")
     assert replica.records.read(later.name) == stored
 
 
@@ -172,7 +172,7 @@ async def test_a_session_that_is_opened_while_it_is_left_is_held_and_its_record_
     session = await replica.sessions.open(a_key())
     replica.records.gate = threading.Event()
     leaving = asyncio.create_task(replica.sessions.end_idle())
-    while replica.sessions.held(session.key) is not None:  # noqa: ASYNC110 - it is another task that lets go
+    while replica.sessions.find(session.key) is not None:  # noqa: ASYNC110 - it is another task that lets go
         await asyncio.sleep(0.01)
     opening = asyncio.create_task(replica.sessions.open(session.key))
     await asyncio.sleep(0.05)  # the opening has begun, and must wait
@@ -236,7 +236,7 @@ async def test_a_session_that_was_opened_without_an_answer_is_left_unless_the_cl
     replica.records.loses_answers = False
     session = await replica.sessions.open(back)
     await settled(replica, lambda: sorted(replica.holders(), key=len) == [set(), {OWN}], "one is held, the other left")
-    assert replica.sessions.held(back) is session
+    assert replica.sessions.find(back) is session
     assert replica.records.read(session.record_name).record.holders == {OWN}
 
 
@@ -247,5 +247,5 @@ async def test_after_a_lapse_a_later_session_of_the_same_name_is_left_alone(repl
     end_session(replica.records, replica.locations, stored)
     later = replace(stored.record, session_uuid=SessionUuid(str(uuid.uuid4())), holders=frozenset({ReplicaId("r2")}))
     made = replica.records.create(later)
-    await settled(replica, lambda: replica.sessions.held(session.key) is None, "the session that ended is given up")
+    await settled(replica, lambda: replica.sessions.find(session.key) is None, "the session that ended is given up")
     assert replica.records.list() == [made]

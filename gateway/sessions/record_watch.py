@@ -18,7 +18,8 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from gateway.sessions import Session, Sessions
+from gateway.sessions.registry import Sessions
+from gateway.sessions.session import Session
 from workspace.following import follow
 from workspace.records import (
     Phase,
@@ -84,18 +85,18 @@ class RecordWatch:
             case RecordsListed(records):
                 self._is_interrupted = False
                 going_on = {stored.record.name for stored in records if not _is_over(stored)}
-                for session in self._sessions.all_held():
+                for session in self._sessions.all():
                     if session.record_name not in going_on:
                         self._work.put_nowait(session)
                 for stored in filter(_is_left, records):
                     self._work.put_nowait(stored)
             case RecordChanged(stored):
                 if _is_over(stored):
-                    self._doubt(self._sessions.of_record(stored.record.name))
+                    self._doubt(self._sessions.find_by_record(stored.record.name))
                 elif _is_left(stored):
                     self._work.put_nowait(stored)
             case RecordGone(name):
-                self._doubt(self._sessions.of_record(name))
+                self._doubt(self._sessions.find_by_record(name))
             case RecordsUnreachable(reason):
                 if not self._is_interrupted:
                     log.warning("record_watch_interrupted", reason=reason)
@@ -119,7 +120,7 @@ class RecordWatch:
                 asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._work.put_nowait, work)
 
     async def _look_at(self, session: Session) -> None:
-        if self._sessions.held(session.key) is session and await self._sessions.is_over(session):
+        if self._sessions.find(session.key) is session and await self._sessions.is_over(session):
             await self._end_operations(session)
             await self._sessions.give_over(session)
 

@@ -1,4 +1,4 @@
-"""Session locations as a replica makes them: for itself, or for the principal's OS user (gateway.sessions, 5)."""
+"""Session locations as a replica makes them: for itself, or for the OS user of the principal."""
 
 import os
 import pwd
@@ -14,7 +14,7 @@ import structlog
 from gateway.backends import Backends
 from gateway.errors import GatewayError
 from gateway.requests import SessionKey
-from gateway.sessions import Sessions
+from gateway.sessions.registry import Sessions
 from gateway.storage import Storage
 from workspace.file_locations import FileSessionLocations
 from workspace.lease_files import FileLeases

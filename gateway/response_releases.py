@@ -33,7 +33,7 @@ OperationKey = tuple[SessionKey, str]
 log = structlog.get_logger(__name__)
 
 
-class Releases:
+class ResponseReleases:
     """The releases that have not gone to their backend yet."""
 
     def __init__(self) -> None:

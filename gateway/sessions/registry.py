@@ -36,6 +36,7 @@ from pyspark.sql.connect.proto import base_pb2
 from gateway.backends import SERVICE, Backend, Backends
 from gateway.errors import GatewayError, fenced, no_backend, not_impersonated, session_closed
 from gateway.requests import SessionKey
+from gateway.sessions.session import Session
 from gateway.storage import Storage
 from workspace.leases import HeldLease
 from workspace.locations import Owner, OwnerError
@@ -72,40 +73,6 @@ _RUNNING = {
 }
 
 log = structlog.get_logger(__name__)
-
-
-class Session:
-    """A session as this replica sees it.
-
-    Attributes:
-        key: Who the session is for.
-        uuid: The name of its session location.
-        backend: Where its statements run.
-        lock: Held while a table's name gets another meaning.
-    """
-
-    def __init__(self, key: SessionKey, session_uuid: SessionUuid, backend: Backend) -> None:
-        self.key = key
-        self.uuid = session_uuid
-        self.backend = backend
-        self.record_name = record_name(key.principal, key.client_session_id)
-        self.last_active_seconds = time.monotonic()
-        self.lock = asyncio.Lock()
-        self._under_way = 0
-
-    @property
-    def is_busy(self) -> bool:
-        return self._under_way > 0
-
-    @contextmanager
-    def busy(self) -> Iterator[None]:
-        """While a request of the session is under way."""
-        self._under_way += 1
-        try:
-            yield
-        finally:
-            self._under_way -= 1
-            self.last_active_seconds = time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +130,13 @@ class Sessions:
         self._settling: asyncio.Task[None] | None = None
         self._opening: dict[SessionKey, asyncio.Task[Session]] = {}
 
-    def held(self, key: SessionKey) -> Session | None:
+    def find(self, key: SessionKey) -> Session | None:
         return self._held.get(key)
 
-    def all_held(self) -> Sequence[Session]:
+    def all(self) -> Sequence[Session]:
         return list(self._held.values())
 
-    def of_record(self, name: RecordName) -> Session | None:
+    def find_by_record(self, name: RecordName) -> Session | None:
         """The session that this replica holds under that record."""
         return self._by_record.get(name)
 
@@ -280,7 +247,7 @@ class Sessions:
 
     async def end_idle(self) -> None:
         """Leaves the sessions that were idle for too long, or ends those that no other replica holds."""
-        for session in self.all_held():
+        for session in self.all():
             if self._is_idle(session):
                 with self._log_context(session), self._left_for_later():
                     await self._end_idle(session)
@@ -307,7 +274,7 @@ class Sessions:
                     log.warning("session_left_to_reaper", location=session.uuid, reason=str(error))
 
         async with asyncio.TaskGroup() as group:
-            for session in self.all_held():
+            for session in self.all():
                 group.create_task(leave(session))
         await self._storage.run_lease(self._storage.leases.delete, self._replica)
 

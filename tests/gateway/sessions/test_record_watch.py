@@ -1,5 +1,5 @@
 """A session that is over elsewhere is given up by the replica that holds it, and one that was left is taken up
-(gateway.record_watch)."""
+(gateway.sessions.record_watch)."""
 
 import asyncio
 import contextlib
@@ -18,9 +18,10 @@ from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.backends import Backends
-from gateway.record_watch import RecordWatch
 from gateway.requests import SessionKey
-from gateway.sessions import Session, Sessions
+from gateway.sessions.record_watch import RecordWatch
+from gateway.sessions.registry import Sessions
+from gateway.sessions.session import Session
 from gateway.storage import Storage
 from workspace.file_locations import FileSessionLocations
 from workspace.lease_files import FileLeases
@@ -109,7 +110,7 @@ async def looked_again(replica: Replica) -> None:
     """Returns after a look at the records as they are now: one that finds a session over that has just begun."""
     marker = await opened(replica)
     update(replica.records, marker.record_name, ended)
-    await until(lambda: replica.sessions.held(marker.key) is None, "the watch looks")
+    await until(lambda: replica.sessions.find(marker.key) is None, "the watch looks")
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
@@ -128,23 +129,23 @@ async def test_a_session_whose_record_says_ending_is_ended_at_its_backend_and_it
     other = await opened(replica)
     await replica.sessions.create_location(session)
     update(replica.records, session.record_name, ended)
-    await until(lambda: replica.sessions.held(session.key) is None, "the session is given up")
+    await until(lambda: replica.sessions.find(session.key) is None, "the session is given up")
     await until(lambda: not replica.locations.list(), "its location is gone")
     await until(lambda: len(replica.records.list()) == 1, "its record is gone")
     assert replica.backend.released == [session.key.client_session_id]
     assert replica.operations_ended == [session]
-    assert replica.sessions.held(other.key) is other
+    assert replica.sessions.find(other.key) is other
 
 
 async def test_a_session_that_was_ended_elsewhere_is_forgotten_and_its_backend_left_alone(replica: Replica) -> None:
     session = await opened(replica)
     await looked_again(replica)
     end_session(replica.records, replica.locations, replica.records.read(session.record_name))
-    await until(lambda: replica.sessions.held(session.key) is None, "the session is given up")
+    await until(lambda: replica.sessions.find(session.key) is None, "the session is given up")
     assert replica.operations_ended[-1] is session
     again = await replica.sessions.open(session.key)
     assert again.uuid != session.uuid
-    assert replica.sessions.of_record(session.record_name) is again
+    assert replica.sessions.find_by_record(session.record_name) is again
     assert session.key.client_session_id not in replica.backend.released
 
 
@@ -154,7 +155,7 @@ async def test_a_session_that_only_changes_goes_on(replica: Replica) -> None:
     update(replica.records, session.record_name, lambda record: joined(record, ReplicaId("r2")))
     update(replica.records, session.record_name, lambda record: left(record, {ReplicaId("r2")}))
     await looked_again(replica)
-    assert replica.sessions.held(session.key) is session
+    assert replica.sessions.find(session.key) is session
     assert session not in replica.operations_ended
 
 
@@ -163,10 +164,10 @@ async def test_a_session_that_its_replica_left_is_taken_up_and_goes_on_where_it_
     update(replica.records, session.record_name, lambda record: joined(record, ReplicaId("r2")))
     await replica.sessions.leave_all(end=False)
     await replica.sessions.renew_lease()
-    assert replica.sessions.held(session.key) is None
+    assert replica.sessions.find(session.key) is None
     update(replica.records, session.record_name, lambda record: left(record, {ReplicaId("r2")}))
-    await until(lambda: replica.sessions.held(session.key) is not None, "the session is taken up")
-    adopted = replica.sessions.held(session.key)
+    await until(lambda: replica.sessions.find(session.key) is not None, "the session is taken up")
+    adopted = replica.sessions.find(session.key)
     assert adopted is not None
     assert (adopted.uuid, adopted.backend) == (session.uuid, session.backend)
     assert replica.records.read(session.record_name).record.holders == {ReplicaId("r1")}
@@ -178,7 +179,7 @@ async def test_a_session_of_another_replica_is_left_alone(replica: Replica) -> N
     await replica.sessions.leave_all(end=False)
     await replica.sessions.renew_lease()
     await looked_again(replica)
-    assert replica.sessions.held(session.key) is None
+    assert replica.sessions.find(session.key) is None
     assert replica.records.read(session.record_name).record.holders == {ReplicaId("r2")}
 
 
@@ -189,7 +190,7 @@ async def test_of_two_that_would_take_a_session_up_one_does(replica: Replica) ->
     await replica.sessions.leave_all(end=False)
     await replica.sessions.renew_lease()
     await replica.sessions.adopt(stored)
-    assert replica.sessions.held(session.key) is None
+    assert replica.sessions.find(session.key) is None
     assert replica.records.read(session.record_name).record.holders == {ReplicaId("r2")}
 
 
@@ -209,7 +210,7 @@ async def test_guarantee_2_a_watch_that_fails_unexpectedly_is_begun_anew(
     with structlog.testing.capture_logs() as logs:
         async with following(unaware):
             update(unaware.records, session.record_name, ended)
-            await until(lambda: unaware.sessions.held(session.key) is None, "the session is given up")
+            await until(lambda: unaware.sessions.find(session.key) is None, "the session is given up")
     events = [line["event"] for line in logs]
     assert events.count("record_watch_failed") == 2
     assert events.count("record_watch_interrupted") == 1, "two failures are one interruption"
@@ -223,4 +224,4 @@ async def test_records_that_cannot_be_read_for_a_while_end_nothing(replica: Repl
         await until(lambda: "record_watch_interrupted" in [line["event"] for line in logs], "the watch is interrupted")
         away.rename(records)
     await looked_again(replica)
-    assert replica.sessions.held(session.key) is session
+    assert replica.sessions.find(session.key) is session

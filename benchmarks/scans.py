@@ -27,8 +27,8 @@ from scan_files import DDL, SCHEMA, WRITERS, write_drifting, write_formats
 from scan_files import rows as rows_of
 
 from engine.file_scan import FileScan
+from engine.scan_source import ScanSource
 from engine.schema import TupleSchema
-from engine.source import ScanSource
 from lodge.embedded_spark import embedded_spark
 
 TWO_COLUMNS = ["quantity", "city"]

@@ -37,9 +37,9 @@ from engine.scan.reader import LateTypeFormat, ReaderFormat, SourceFile
 from engine.scan.row_filter import RowFilter
 from engine.scan.scan import Scan, ScanInput, ScanPlan
 from engine.scan_options import ScanOptions, split_options, validated
+from engine.scan_source import ScanSource, selected_directory
 from engine.schema import IMPLICIT_MARK, TupleSchema, folded, is_implicit
 from engine.schema_tracker.merging import merge_schemas
-from engine.source import ScanSource, selected_directory
 
 _DISCOVERY_THREADS = 8
 _OPENING_BYTES = 1024 * 1024

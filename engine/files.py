@@ -19,7 +19,7 @@ Guarantees:
 5. A link, or what is no regular file, is checked when it is listed, so that most errors come up while Spark
    plans the query and not in its tasks. :func:`open_file` checks again.
 
-A path that is none may be a pattern (:mod:`engine.globs`); it selects among the files below its fixed part.
+A path that is none may be a pattern (:mod:`engine.path_patterns`); it selects among the files below its fixed part.
 
 Not guaranteed: anything about hard links, which look like the file itself; that a listing is one point in
 time; that a link cannot be used to find out whether a path outside exists; systems other than Linux, where
@@ -35,8 +35,8 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from engine.errors import NoReaderError, PathNotFoundError, PathRefusedError, UnreadableFileError
-from engine.globs import fixed_directory, is_pattern, selects
-from engine.source import ScanSource, has_reader, supported_suffixes
+from engine.path_patterns import fixed_directory, is_pattern, selects
+from engine.scan_source import ScanSource, has_reader, supported_suffixes
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _OPEN_DESCRIPTORS = Path("/proc/self/fd")

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
 from engine.errors import ScanOptionError
-from engine.source import SOURCE_OPTIONS
+from engine.scan_source import SOURCE_OPTIONS
 
 _LEAST_PARTITION_BYTES = 64 * 1024
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?P<hours>\d\d?)(?::?(?P<minutes>\d\d))?", re.ASCII)

@@ -2,7 +2,7 @@
 
 Spark calls :class:`LodgeDataSource` and ``partitions`` in a process beside the driver while it plans, and
 ``read`` in Python workers on the executors. Everything in between is pickled, so it is options, paths and types and
-nothing else. The options are those of :class:`engine.source.ScanSource`, of
+nothing else. The options are those of :class:`engine.scan_source.ScanSource`, of
 :class:`engine.scan_options.ScanOptions` and of the format's reader.
 
 This is the only module of the engine that knows Spark.
@@ -39,8 +39,8 @@ from engine.errors import ColumnError
 from engine.file_scan import FileScan
 from engine.projection.nested import inner_fields
 from engine.scan.row_filter import RowFilter
+from engine.scan_source import FORMAT
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
-from engine.source import FORMAT
 
 _SPARKS_ZONE = "UTC"
 """Of every timestamp that Spark takes."""
@@ -123,7 +123,7 @@ class ScanReader(DataSourceReader):
         return [InputPartition(files) for files in self._scan.parts()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        settle_worker()
+        freeze_loaded_modules()
         if partition.value is None:  # what Spark makes of no partitions: a directory without files
             return
         schema = to_arrow_schema(self._schema, timezone=self._scan.options.time_zone)
@@ -138,7 +138,7 @@ class ScanReader(DataSourceReader):
 
 
 @cache
-def settle_worker() -> None:
+def freeze_loaded_modules() -> None:
     """Takes what a worker has loaded out of its garbage collection, once.
 
     After each task, a worker of Spark collects all garbage (``pyspark.daemon``). Looking at every object of the modules

@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 
 from engine.errors import EngineError
 from engine.file_scan import FileScan
-from engine.source import ScanSource
+from engine.scan_source import ScanSource
 from scripts.drift_outcomes import is_right
 from tests.drift.cases import FOUND, Case
 

@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from engine.context import ErrorContext
-from engine.readers.codes import LINE_FEED, Codes, count, find, find_last, has_zero, is_ascii, new_codes
+from engine.readers.byte_arrays import LINE_FEED, Codes, count, find, find_last, has_zero, is_ascii, new_codes
 from engine.readers.errors import FormatError, RowTooLongError
 from engine.readers.stream import UTF_8, ByteStream, TextStream
 from engine.scan.reader import SourceFile
@@ -28,7 +28,7 @@ _TOO_LONG = "look for missing line ends or a quote that is never closed, or rais
 
 
 @dataclass(frozen=True, slots=True)
-class LinePlace:
+class LinePositions:
     """Makes the position of a message out of the number of a line.
 
     Attributes:
@@ -75,7 +75,7 @@ class Block:
 
     Attributes:
         codes: Their bytes: UTF-8, if the file is what it should be.
-        line: The number of the first line, see :class:`LinePlace`.
+        line: The number of the first line, see :class:`LinePositions`.
         line_feeds: How many there are; :meth:`of` counts them.
     """
 
@@ -121,7 +121,7 @@ class Block:
         codes = np.concatenate((self.codes, following.codes))
         return Block(codes, self.line, self.line_feeds + following.line_feeds)
 
-    def text(self, place: LinePlace) -> str:
+    def text(self, place: LinePositions) -> str:
         """Raises: FormatError, naming the first line that is not UTF-8."""
         try:
             return self.data.decode()
@@ -129,7 +129,7 @@ class Block:
             problem = "the bytes are not UTF-8; name the encoding in an option, or convert the file"
             raise place.error(self.line_at(error.start), problem) from None
 
-    def check_text(self, place: LinePlace) -> None:
+    def check_text(self, place: LinePositions) -> None:
         """Raises: As :meth:`text`; FormatError, naming the line, for a byte that is zero."""
         if has_zero(self.codes):
             problem = "it has a byte that is zero, which is no text: the file may be damaged, or in another encoding"
@@ -145,7 +145,7 @@ class LineBlocks:
         file: Its range counts bytes of UTF-8.
         max_line_bytes: See guarantee 3.
         encoding: Of the file; what is read from it is UTF-8.
-        lines_before: See :class:`LinePlace`; None unless the range is the whole file.
+        lines_before: See :class:`LinePositions`; None unless the range is the whole file.
         block_bytes: What is read at once.
 
     Attributes:
@@ -162,7 +162,7 @@ class LineBlocks:
         lines_before: int | None = None,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        self.place = LinePlace(file, 0 if file.start == 0 else lines_before)
+        self.place = LinePositions(file, 0 if file.start == 0 else lines_before)
         self._end = file.end
         self._max_line_bytes = max_line_bytes
         self._block_bytes = min(block_bytes, max_line_bytes)

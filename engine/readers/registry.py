@@ -29,7 +29,7 @@ from engine.readers.columnar.parquet import ParquetFormat
 from engine.readers.delimited.format import DelimitedFormat
 from engine.readers.json_objects.format import JsonFormat
 from engine.scan.reader import ReaderFormat, SourceFile
-from engine.source import READER_GROUP
+from engine.scan_source import READER_GROUP
 from engine.suffixes import suffix_of
 
 BUILT_IN: tuple[ReaderFormat, ...] = (DelimitedFormat(), JsonFormat(), ParquetFormat(), OrcFormat(), IpcFormat())

@@ -73,7 +73,7 @@ class ByteStream:
         self._inflated: pa.CompressedInputStream | None = None
         if self._codec:
             self._inflated = pa.CompressedInputStream(
-                pa.PythonFile(WatchedFile(file, self._raw), mode="r"), self._codec
+                pa.PythonFile(ArrowFileAdapter(file, self._raw), mode="r"), self._codec
             )
 
     def read(self, limit_bytes: int) -> bytes:
@@ -204,7 +204,7 @@ class TextStream:
             raise FormatError(self._file.context.at(f"after byte {self.position}"), problem) from None
 
 
-class WatchedFile:
+class ArrowFileAdapter:
     """A file for pyarrow whose own failures stay apart from those of the contents."""
 
     def __init__(self, file: SourceFile, raw: BinaryIO) -> None:

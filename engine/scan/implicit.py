@@ -20,8 +20,8 @@ from typing import Self
 import pyarrow as pa
 
 from engine.errors import ProjectionError
+from engine.scan_source import IMPLICIT_NAME
 from engine.schema import folded
-from engine.source import IMPLICIT_NAME
 
 _FILE_COLUMNS: Mapping[str, Callable[[PurePosixPath], str]] = MappingProxyType(
     {

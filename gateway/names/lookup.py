@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.connect.proto import relations_pb2
 
-from engine.source import FORMAT
+from engine.scan_source import FORMAT
 from gateway.errors import GatewayError, table_not_found
 from gateway.names.scans import NO_OPTIONS, scan_relation
 from gateway.names.targets import TargetKind, is_same_name, schema_not_found, target_of

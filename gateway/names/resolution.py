@@ -19,7 +19,7 @@ import zstandard
 from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
-from engine.source import FORMAT
+from engine.scan_source import FORMAT
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError
 from gateway.names.byte_look import ByteLook

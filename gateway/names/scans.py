@@ -16,7 +16,7 @@ from types import MappingProxyType
 from pyspark.sql.connect.proto import relations_pb2
 
 from engine.errors import ScanOptionError
-from engine.source import FORMAT, ScanSource, has_reader, known_schema, selected_directory, supported_suffixes
+from engine.scan_source import FORMAT, ScanSource, has_reader, known_schema, selected_directory, supported_suffixes
 from gateway.errors import GatewayError, SyntaxRefusedError, table_not_found
 from gateway.sql.lexer import Token
 from gateway.sql.mentioned import mentioned_names

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql.connect.proto import relations_pb2
 
-from engine.source import FORMAT
+from engine.scan_source import FORMAT
 from gateway.errors import GatewayError, SyntaxRefusedError
 from gateway.names.hidden_statements import HiddenStatements, TextPlace
 from gateway.names.lookup import ONE_PATH, NameLookup

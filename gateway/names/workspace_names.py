@@ -25,7 +25,7 @@ from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
 
 from engine.errors import ScanOptionError
-from engine.source import FORMAT, SOURCE_OPTIONS, ScanSource
+from engine.scan_source import FORMAT, SOURCE_OPTIONS, ScanSource
 from gateway.errors import GatewayError
 from gateway.names.catalog_calls import resolve_call
 from gateway.names.hidden_statements import TextPlace

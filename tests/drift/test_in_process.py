@@ -6,8 +6,8 @@ import pytest
 from engine import errors
 from engine.file_scan import FileScan
 from engine.readers.errors import FormatError
+from engine.scan_source import ScanSource
 from engine.schema import TupleSchema
-from engine.source import ScanSource
 from tests.drift.cases import CASES, in_any_order
 
 ERRORS = {**vars(errors), "FormatError": FormatError}

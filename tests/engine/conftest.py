@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.connect.session import SparkSession
 
 from engine.file_scan import FileScan
-from engine.source import ScanSource
+from engine.scan_source import ScanSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ and what became of the scan.
 import json
 import sys
 
-from engine.source import ScanSource, has_reader
+from engine.scan_source import ScanSource, has_reader
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from engine.source import has_reader
+from engine.scan_source import has_reader
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "examples" / "own_reader"

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from engine.source import FORMAT, TEXT_SCHEMA
+from engine.scan_source import FORMAT, TEXT_SCHEMA
 from tests.engine.file_bytes import write_stream, written
 
 AMOUNT = '"1","Bob","200","false"\n"2","Sarah","150","true"\n"3","Tim","20","false"\n"4","Roger","500","true"\n'

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from engine.readers.columnar.opened import ColumnarFile
+from engine.readers.columnar.columnar_file import ColumnarFile
 from engine.readers.columnar.reader import ColumnarReader, open_columnar
-from engine.readers.columnar.types import plain_schema
+from engine.readers.columnar.type_mapping import scan_schema
 from engine.readers.errors import format_errors
-from engine.readers.ranges import packed_ranges
+from engine.readers.splits import packed_ranges
 from engine.scan.reader import RowBatchReader, SourceFile
 from engine.schema import TupleSchema
 
@@ -30,7 +30,7 @@ class ColumnarFormat:
     def discover(self, file: SourceFile, options: Any) -> TupleSchema:
         """By the footer alone."""
         with closing(open_columnar(file, self.columnar_file)) as opened, format_errors(file.context, opened.kind):
-            return plain_schema(opened.columns.schema)
+            return scan_schema(opened.columns.schema)
 
     def reader(self, file: SourceFile, options: Any) -> RowBatchReader:
         return ColumnarReader(file, self.columnar_file)

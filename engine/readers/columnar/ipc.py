@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from pyarrow import ipc
 
 from engine.readers.columnar.format import ColumnarFormat
-from engine.readers.stream import WatchedFile
+from engine.readers.stream import ArrowFileAdapter
 from engine.suffixes import SUFFIXES
 
 _FILE_MAGIC = b"ARROW1"
@@ -21,7 +21,7 @@ class IpcFile:
     kind: ClassVar[str] = "Arrow IPC"
     unit: ClassVar[str] = "record batch"
 
-    def __init__(self, file: WatchedFile) -> None:
+    def __init__(self, file: ArrowFileAdapter) -> None:
         self._file = file
         magic = file.read(len(_FILE_MAGIC))
         file.seek(0)

@@ -13,7 +13,7 @@ from pyarrow import orc
 
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.orc_tail import decimal_digits
-from engine.readers.stream import WatchedFile
+from engine.readers.stream import ArrowFileAdapter
 from engine.schema import MAX_DECIMAL_DIGITS
 from engine.suffixes import SUFFIXES
 
@@ -24,7 +24,7 @@ class OrcFile:
     kind: ClassVar[str] = "ORC"
     unit: ClassVar[str] = "stripe"
 
-    def __init__(self, file: WatchedFile) -> None:
+    def __init__(self, file: ArrowFileAdapter) -> None:
         self._file = orc.ORCFile(pa.PythonFile(file, mode="r"))
         digits = decimal_digits(self._file.reader.serialized_file_tail())
         if digits > MAX_DECIMAL_DIGITS:

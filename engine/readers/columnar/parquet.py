@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from engine.readers.columnar.columnar_file import BATCH_ROWS
 from engine.readers.columnar.format import ColumnarFormat
-from engine.readers.columnar.opened import BATCH_ROWS
-from engine.readers.stream import WatchedFile
+from engine.readers.stream import ArrowFileAdapter
 from engine.suffixes import SUFFIXES
 
 _READ_AHEAD_BYTES = 64 * 1024 * 1024
@@ -26,7 +26,7 @@ class ParquetFile:
     kind: ClassVar[str] = "Parquet"
     unit: ClassVar[str] = "row group"
 
-    def __init__(self, file: WatchedFile) -> None:
+    def __init__(self, file: ArrowFileAdapter) -> None:
         self._source = pa.PythonFile(file, mode="r")
         self._file_bytes = file.seek(0, os.SEEK_END)
         footer = parquet.ParquetFile(self._source)

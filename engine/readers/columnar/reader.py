@@ -4,7 +4,8 @@ Guarantees:
 
 1. Only projected columns are read, and only units that may have a row for which the scan's filter is true.
 2. If no column is wanted, rows are counted without reading them where the file says how many there are.
-3. Values come in the types of :mod:`engine.readers.columnar.types`, or there is an error that names column and unit.
+3. Values come in the types of :mod:`engine.readers.columnar.type_mapping`. A value that cannot is an error that names
+   the column and the unit.
 4. A file that cannot be read as its format, encrypted ones included, is a FormatError that names the unit, if one
    was being read. A file that changed its size before its end was read is a FileChangedError.
 """
@@ -18,10 +19,10 @@ import pyarrow.compute as pc
 
 from engine.context import ErrorContext
 from engine.errors import LoaderStateError
-from engine.readers.columnar.opened import ColumnarFile
-from engine.readers.columnar.types import plain_batch, plain_schema, plain_type
+from engine.readers.columnar.columnar_file import ColumnarFile
+from engine.readers.columnar.type_mapping import scan_schema, scan_type, to_scan_types
 from engine.readers.errors import FormatError, format_errors
-from engine.readers.stream import WatchedFile, check_size, open_checked
+from engine.readers.stream import ArrowFileAdapter, check_size, open_checked
 from engine.result_set.loader import ResultSetLoader
 from engine.scan.reader import SchemaNegotiator, SourceFile
 from engine.schema import folded
@@ -49,7 +50,7 @@ def open_columnar(file: SourceFile, kind: type[ColumnarFile]) -> OpenedFile:
         if file.size_bytes == 0:
             raise FormatError(file.context, f"it is empty, which no {kind.kind} file is")
         with format_errors(file.context, kind.kind):
-            return OpenedFile(kind(WatchedFile(file, raw)), raw)
+            return OpenedFile(kind(ArrowFileAdapter(file, raw)), raw)
     except BaseException:
         raw.close()
         raise
@@ -69,7 +70,7 @@ class ColumnarReader:
         self._opened = open_columnar(self._file, self._columnar_file)
         with format_errors(self._file.context, self._opened.kind):
             columns = self._opened.columns
-            schema = plain_schema(columns.schema)
+            schema = scan_schema(columns.schema)
             negotiator.table_schema(schema, is_complete=True)
             units = self._units(columns, negotiator)
         self._loader = negotiator.build()
@@ -110,7 +111,7 @@ class ColumnarReader:
                 for batch in columns.batches(unit, wanted):
                     # Offsets in a file are trusted by Arrow, and text is not looked at.
                     batch.validate(full=True)
-                    yield plain_batch(batch.select(wanted), place), place
+                    yield to_scan_types(batch.select(wanted), place), place
 
     def _counts(
         self, columns: ColumnarFile, units: Sequence[int]
@@ -132,10 +133,10 @@ def _conditions(schema: pa.Schema, negotiator: SchemaNegotiator) -> Sequence[pc.
     conditions = [
         one.expression(field)
         for field, one in found
-        if field is not None and negotiator.promised_type(_plain(field)) == field.type
+        if field is not None and negotiator.promised_type(_scan_field(field)) == field.type
     ]
     return [condition for condition in conditions if condition is not None]
 
 
-def _plain(field: pa.Field) -> pa.Field:
-    return field.with_type(plain_type(field.type))
+def _scan_field(field: pa.Field) -> pa.Field:
+    return field.with_type(scan_type(field.type))

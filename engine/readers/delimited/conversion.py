@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from engine.readers.codes import CARRIAGE_RETURN, LINE_FEED, Codes
+from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, Codes
 from engine.readers.delimited.options import Dialect
 from engine.result_set.casts import checked_floats
 
@@ -27,7 +27,7 @@ _LINE_END = (LINE_FEED, CARRIAGE_RETURN)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ColumnPlan:
     """Which columns a file has, and what is to become of them.
 
     Attributes:
@@ -58,7 +58,7 @@ def is_direct(type_: pa.DataType) -> bool:
     )
 
 
-def convert_block(codes: Codes, plan: Plan, *, has_quotes: bool) -> pa.Table:
+def convert_block(codes: Codes, plan: ColumnPlan, *, has_quotes: bool) -> pa.Table:
     """All rows of plain bytes at once.
 
     Raises:
@@ -79,7 +79,7 @@ def convert_values(values: Sequence[str | None], type_: pa.DataType, *, is_empty
         return pa.array([None if value == "" and is_empty_null else value for value in values], type_)
     # Quoted, because an empty line would be none.
     lines = "".join('"' + (value or "").replace('"', '""') + '"\n' for value in values)
-    plan = Plan(["value"], pa.schema([("value", type_)]), is_empty_null, Dialect(",", '"', "", ""))
+    plan = ColumnPlan(["value"], pa.schema([("value", type_)]), is_empty_null, Dialect(",", '"', "", ""))
     if not values:
         return pa.array([], type_)
     return _read(lines.encode(), plan, True).column(0).combine_chunks()
@@ -109,7 +109,7 @@ def _are_convertible(values: Sequence[str | None], type_: pa.DataType) -> bool:
     return True
 
 
-def _read(data: bytes | Codes, plan: Plan, has_quotes: bool) -> pa.Table:
+def _read(data: bytes | Codes, plan: ColumnPlan, has_quotes: bool) -> pa.Table:
     table = csv.read_csv(
         pa.BufferReader(pa.py_buffer(data)),
         csv.ReadOptions(column_names=list(plan.names), block_size=len(data) + 1, use_threads=False),
@@ -142,7 +142,7 @@ def _check_floats(column: pa.ChunkedArray, text: Callable[[], pa.Array]) -> None
         raise pa.ArrowInvalid(str(error)) from None
 
 
-def _text(data: bytes | Codes, plan: Plan, name: str, has_quotes: bool) -> pa.Array:
+def _text(data: bytes | Codes, plan: ColumnPlan, name: str, has_quotes: bool) -> pa.Array:
     """One column as it stands there."""
     as_text = replace(plan, wanted=pa.schema([(name, pa.string())]), is_empty_null=True)
     return _read(data, as_text, has_quotes).column(0).combine_chunks()

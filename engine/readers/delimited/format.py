@@ -11,7 +11,7 @@ from engine.readers.delimited.options import DelimitedOptions, Dialect, is_split
 from engine.readers.delimited.reader import DelimitedReader
 from engine.readers.delimited.rows import ParsedRows, RowBlocks
 from engine.readers.lines import BLOCK_BYTES, LineBlocks
-from engine.readers.ranges import byte_ranges
+from engine.readers.splits import byte_ranges
 from engine.readers.stream import ByteStream
 from engine.scan.reader import RowBatchReader, SourceFile
 from engine.schema import TupleSchema

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from engine.errors import DuplicateColumnError
-from engine.readers.codes import LINE_FEED, codes_of, find
+from engine.readers.byte_arrays import LINE_FEED, codes_of, find
 from engine.readers.delimited.options import DelimitedOptions, Dialect
 from engine.readers.delimited.rows import parse
-from engine.readers.lines import Block, LineBlocks, LinePlace
+from engine.readers.lines import Block, LineBlocks, LinePositions
 from engine.scan.reader import SourceFile
 from engine.schema import TupleSchema, folded
 
@@ -102,7 +102,7 @@ class _Start:
             self.lines = self._block.line - 1
 
 
-def _named(fields: list[str], place: LinePlace, line: int) -> tuple[str, ...]:
+def _named(fields: list[str], place: LinePositions, line: int) -> tuple[str, ...]:
     names = tuple(name or f"column_{number}" for number, name in enumerate(fields, 1))
     first: dict[str, str] = {}
     for name in names:

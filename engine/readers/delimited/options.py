@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from engine.readers.lines import DEFAULT_MAX_LINE_BYTES
-from engine.readers.malformed import Malformed
+from engine.readers.malformed_policy import MalformedPolicy
 from engine.readers.stream import UTF_8, codec_of
 from engine.suffixes import TEXT_DELIMITERS, suffix_of
 
@@ -16,7 +16,7 @@ _OF_LINES = "\r\n\0"
 _BYTE_ENCODINGS_ONLY = "is no encoding of text that this Python knows"
 
 
-class Ragged(Enum):
+class RaggedPolicy(Enum):
     """What becomes of a row with another number of fields than the header has."""
 
     ERROR = "error"
@@ -51,8 +51,8 @@ class DelimitedOptions(BaseModel):
     header: bool = Field(
         False, description="The first row names the columns. Without, each row is the array `columns`."
     )
-    ragged: Ragged = Field(
-        Ragged.ERROR,
+    ragged: RaggedPolicy = Field(
+        RaggedPolicy.ERROR,
         description="A row that has not as many fields as the header: `error`; `null`, so that missing fields are null "
         "and too many an error; `truncate`, so that missing ones are null and too many are left out with a warning.",
     )
@@ -60,8 +60,8 @@ class DelimitedOptions(BaseModel):
         EmptyValue.TEXT,
         description="An empty field of a text column, also a quoted one: `text` or `null`. In others it is null.",
     )
-    malformed: Malformed = Field(
-        Malformed.FAIL,
+    malformed: MalformedPolicy = Field(
+        MalformedPolicy.FAIL,
         description="A row with a value that is not of the column's type, or that is ragged: `fail`; `skip` the row; "
         "or `null` for the value. The last two warn, once a file, with a number.",
     )

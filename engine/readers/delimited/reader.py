@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from engine.errors import LoaderStateError
-from engine.readers.ahead import worked_ahead
-from engine.readers.delimited.contents import Contents, GenericContents, NamedContents
-from engine.readers.delimited.conversion import Plan, is_direct
+from engine.readers.delimited.conversion import ColumnPlan, is_direct
 from engine.readers.delimited.header import COLUMNS, Header, read_header
 from engine.readers.delimited.options import DelimitedOptions, Dialect, EmptyValue
 from engine.readers.delimited.rows import ParsedRows, PlainRows, RowBlocks
+from engine.readers.delimited.table_builders import GenericTableBuilder, HeaderTableBuilder, TableBuilder
 from engine.readers.lines import BLOCK_BYTES, LineBlocks
+from engine.readers.read_ahead import map_ahead
 from engine.result_set.loader import ResultSetLoader
 from engine.scan.reader import SchemaNegotiator, SourceFile
 from engine.schema import TupleSchema
@@ -46,16 +46,16 @@ class DelimitedReader:
         if header.names == ():
             return False
         self._lines = self._lines_after(header)
-        contents: Contents
+        contents: TableBuilder
         if header.names is None:
             negotiator.table_schema(TupleSchema([COLUMNS]), is_complete=True)
-            contents = GenericContents(self._dialect, self._lines.place)
+            contents = GenericTableBuilder(self._dialect, self._lines.place)
         else:
             schema = _promised(header.schema, negotiator)
             negotiator.table_schema(schema, is_complete=True)
-            contents = NamedContents(self._plan(schema, negotiator), self._options, self._lines.place)
+            contents = HeaderTableBuilder(self._plan(schema, negotiator), self._options, self._lines.place)
         rows = RowBlocks(self._lines, self._dialect, self._options.max_line_bytes)
-        attempts = worked_ahead(rows, contents.attempt)
+        attempts = map_ahead(rows, contents.attempt)
         self._open = _Open(rows, attempts, contents, negotiator.build(), is_count=_is_count(contents, negotiator))
         return True
 
@@ -78,12 +78,12 @@ class DelimitedReader:
             block_bytes=self._block_bytes,
         )
 
-    def _plan(self, schema: TupleSchema, negotiator: SchemaNegotiator) -> Plan:
+    def _plan(self, schema: TupleSchema, negotiator: SchemaNegotiator) -> ColumnPlan:
         wanted = [field for field in schema if negotiator.is_projected(field.name)]
         # One column is read also if none is wanted, because pyarrow takes none for all.
         wanted = wanted or [schema.fields[0].with_type(pa.string())]
         is_empty_null = self._options.empty_value is EmptyValue.NULL
-        return Plan(schema.names, pa.schema(wanted), is_empty_null, self._dialect)
+        return ColumnPlan(schema.names, pa.schema(wanted), is_empty_null, self._dialect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class _Open:
 
     rows: RowBlocks
     attempts: Iterator[tuple[PlainRows | ParsedRows, pa.Table | None]]
-    contents: Contents
+    contents: TableBuilder
     loader: ResultSetLoader
     is_count: bool
 
@@ -131,5 +131,5 @@ def _type_of(field: pa.Field, negotiator: SchemaNegotiator) -> pa.DataType:
     return promised if promised is not None and is_direct(promised) else field.type
 
 
-def _is_count(contents: Contents, negotiator: SchemaNegotiator) -> bool:
+def _is_count(contents: TableBuilder, negotiator: SchemaNegotiator) -> bool:
     return negotiator.is_projection_empty or not any(negotiator.is_projected(name) for name in contents.names)

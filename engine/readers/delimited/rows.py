@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from engine.readers.codes import CARRIAGE_RETURN, LINE_FEED, Codes, has, has_pair
+from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, Codes, has, has_pair
 from engine.readers.delimited.options import Dialect
-from engine.readers.lines import Block, LineBlocks, LinePlace
+from engine.readers.lines import Block, LineBlocks, LinePositions
 
-Positions = np.ndarray[Any, np.dtype[np.intp]]
+Offsets = np.ndarray[Any, np.dtype[np.intp]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def plain_bytes(codes: Codes, dialect: Dialect) -> PlainBytes | None:
     return None if whole is None else PlainBytes(whole, True)
 
 
-def _quoted_bytes(codes: Codes, quotes: Positions, delimiter: int) -> int | None:
+def _quoted_bytes(codes: Codes, quotes: Offsets, delimiter: int) -> int | None:
     quote = codes[quotes[0]]
     opening, closing = quotes[0::2], quotes[1::2]
     before = codes[opening - 1]
@@ -152,7 +152,9 @@ def _quoted_bytes(codes: Codes, quotes: Positions, delimiter: int) -> int | None
     return int(outside[-1]) + 1 if len(outside) else 0
 
 
-def parse(block: Block, dialect: Dialect, place: LinePlace, limit_rows: int | None = None) -> tuple[ParsedRows, int]:
+def parse(
+    block: Block, dialect: Dialect, place: LinePositions, limit_rows: int | None = None
+) -> tuple[ParsedRows, int]:
     """Rows by Python's ``csv``, at most so many.
 
     Returns: The rows, and how many bytes they are; a row that is not whole is left.
@@ -204,7 +206,7 @@ class _Lines:
         is_at_end: Whether ``csv`` asked for more lines than there are.
     """
 
-    def __init__(self, block: Block, comment: bytes, place: LinePlace) -> None:
+    def __init__(self, block: Block, comment: bytes, place: LinePositions) -> None:
         self.row_line = block.line
         self.whole_bytes = 0
         self.is_at_end = False

@@ -8,11 +8,11 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from engine.context import ErrorContext
-from engine.readers.json_objects.objects import layout_of, open_objects
+from engine.readers.json_objects.object_blocks import detect_layout, open_objects
+from engine.readers.json_objects.object_parser import ObjectParser
 from engine.readers.json_objects.options import JsonOptions, Layout
-from engine.readers.json_objects.parser import ObjectParser
 from engine.readers.json_objects.reader import JsonReader
-from engine.readers.ranges import byte_ranges
+from engine.readers.splits import byte_ranges
 from engine.readers.stream import codec_of
 from engine.scan.reader import RowBatchReader, SourceFile
 from engine.schema import TupleSchema
@@ -51,6 +51,6 @@ class JsonFormat:
 
     def splits(self, file: SourceFile, options: JsonOptions, target_bytes: int) -> list[SourceFile]:
         """Ranges of about ``target_bytes``; only files of lines that are not compressed are split."""
-        if file.size_bytes <= target_bytes or codec_of(file.path) or layout_of(file, options) is not Layout.LINES:
+        if file.size_bytes <= target_bytes or codec_of(file.path) or detect_layout(file, options) is not Layout.LINES:
             return [file]
         return [replace(file, start=start, end=end) for start, end in byte_ranges(file.size_bytes, target_bytes)]

@@ -5,7 +5,7 @@ from enum import Enum
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.readers.lines import DEFAULT_MAX_LINE_BYTES
-from engine.readers.malformed import Malformed
+from engine.readers.malformed_policy import MalformedPolicy
 
 
 class Layout(Enum):
@@ -17,7 +17,7 @@ class Layout(Enum):
     ARRAY = "array"
 
 
-class TypeConflict(Enum):
+class TypeConflictPolicy(Enum):
     """What becomes of a column whose values have several types in one file."""
 
     ERROR = "error"
@@ -35,14 +35,14 @@ class JsonOptions(BaseModel):
         description="`lines` of objects; `concatenated` objects; an `array` of objects; or `auto`: an array if the "
         "file begins with `[`, concatenated if an object in its first 64 KiB has several lines, else lines.",
     )
-    on_type_conflict: TypeConflict = Field(
-        TypeConflict.WIDEN,
+    on_type_conflict: TypeConflictPolicy = Field(
+        TypeConflictPolicy.WIDEN,
         description="Values of several types in one column of one file: `error`; `widen`, so that integers become "
         "doubles beside doubles and anything else is an error; `text`, so that they become text as it stands there.",
     )
     all_text: bool = Field(False, description="Every number and truth value is text, as it stands in the file.")
-    malformed: Malformed = Field(
-        Malformed.FAIL,
+    malformed: MalformedPolicy = Field(
+        MalformedPolicy.FAIL,
         description="A line that is no JSON object, in a file of lines: `fail`; `skip` it; or a row of `null`. The "
         "last two warn, once a file, with a number.",
     )

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from engine.errors import LoaderStateError, SchemaConflictError
-from engine.readers.ahead import worked_ahead
-from engine.readers.json_objects.objects import Objects, open_objects
+from engine.readers.json_objects.object_blocks import ObjectBlocks, open_objects
+from engine.readers.json_objects.object_parser import Attempt, ObjectParser, RequestedColumns
 from engine.readers.json_objects.options import JsonOptions
-from engine.readers.json_objects.parser import Attempt, Demand, ObjectParser
 from engine.readers.lines import BLOCK_BYTES, Block
+from engine.readers.read_ahead import map_ahead
 from engine.result_set.loader import ResultSetLoader
 from engine.scan.reader import SchemaNegotiator, SourceFile
 
@@ -31,7 +31,7 @@ class JsonReader:
         self._file = file
         self._options = options
         self._block_bytes = block_bytes
-        self._objects: Objects | None = None
+        self._objects: ObjectBlocks | None = None
         self._parser: ObjectParser | None = None
         self._loader: ResultSetLoader | None = None
         self._attempts: Iterator[tuple[Block, Attempt | None]] = iter(())
@@ -44,8 +44,8 @@ class JsonReader:
     def open(self, negotiator: SchemaNegotiator) -> bool:
         self._objects = open_objects(self._file, self._options, self._block_bytes)
         self._promised_type = negotiator.promised_type
-        demand = Demand(negotiator.is_projected, negotiator.promised_type, negotiator.input_schema)
-        self._parser = ObjectParser(self._objects.place, self._options, demand)
+        requested = RequestedColumns(negotiator.is_projected, negotiator.promised_type, negotiator.input_schema)
+        self._parser = ObjectParser(self._objects.place, self._options, requested)
         self._is_count = negotiator.is_projection_empty
         self._loader = negotiator.build()
         self._attempts = self._blocks(self._objects, self._parser)
@@ -66,12 +66,12 @@ class JsonReader:
             self._objects.close()
 
     @staticmethod
-    def _blocks(objects: Objects, parser: ObjectParser) -> Iterator[tuple[Block, Attempt | None]]:
+    def _blocks(objects: ObjectBlocks, parser: ObjectParser) -> Iterator[tuple[Block, Attempt | None]]:
         """The blocks, from the second one on with what was made of them ahead: before that, nothing is known."""
         first = objects.next()
         if first is not None:
             yield first, None
-            yield from worked_ahead(iter(objects.next, None), parser.attempt)
+            yield from map_ahead(iter(objects.next, None), parser.attempt)
 
     def _append(self, table: pa.Table, parser: ObjectParser, loader: ResultSetLoader) -> None:
         """Tells the line of a type that cannot become the promised one."""
@@ -89,7 +89,7 @@ class JsonReader:
             return True
         return False
 
-    def _next_block(self, objects: Objects, parser: ObjectParser, loader: ResultSetLoader) -> bool:
+    def _next_block(self, objects: ObjectBlocks, parser: ObjectParser, loader: ResultSetLoader) -> bool:
         if self._is_count:
             block = objects.next()
             if block is not None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError, SchemaConflictError
-from engine.readers.json_objects.options import TypeConflict
+from engine.readers.json_objects.options import TypeConflictPolicy
 from engine.schema import LATE, TupleSchema, folded
 
 INTEGER: Final = pa.int64()
@@ -32,7 +32,7 @@ TEXT: Final = pa.string()
 _NUMBERS = (INTEGER, LONG_INTEGER, DOUBLE)
 
 
-class Merging:
+class TypeMerger:
     """What becomes of two types of one column.
 
     Args:
@@ -40,7 +40,7 @@ class Merging:
         context: The place at which the second type was found.
     """
 
-    def __init__(self, on_conflict: TypeConflict, context: ErrorContext) -> None:
+    def __init__(self, on_conflict: TypeConflictPolicy, context: ErrorContext) -> None:
         self._on_conflict = on_conflict
         self._context = context
 
@@ -72,9 +72,9 @@ class Merging:
         both = {one, other}
         if both == {INTEGER, LONG_INTEGER}:
             return LONG_INTEGER
-        if both == {INTEGER, DOUBLE} and self._on_conflict is TypeConflict.WIDEN:
+        if both == {INTEGER, DOUBLE} and self._on_conflict is TypeConflictPolicy.WIDEN:
             return DOUBLE
-        if self._on_conflict is TypeConflict.TEXT:
+        if self._on_conflict is TypeConflictPolicy.TEXT:
             return DOUBLE if both == {INTEGER, DOUBLE} else TEXT
         raise SchemaConflictError(path, offered=other, promised=one, context=self._context)
 

@@ -158,7 +158,7 @@ def test_a_filter_on_a_column_of_another_type_than_the_file_has_leaves_nothing_o
     assert {"a": "10"} in rows  # as text it is less than "9", as a number it is not
 
 
-# Guarantees of ``engine.readers.columnar.types``
+# Guarantees of ``engine.readers.columnar.type_mapping``
 
 
 @pytest.mark.parametrize(

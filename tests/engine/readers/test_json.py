@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import DuplicateColumnError, EngineError, SchemaConflictError, ValueConversionError
-from engine.readers.codes import codes_of
+from engine.readers.byte_arrays import codes_of
 from engine.readers.errors import FormatError
-from engine.readers.json_objects.objects import open_objects
+from engine.readers.json_objects.object_blocks import open_objects
+from engine.readers.json_objects.object_parser import ObjectParser, RequestedColumns
 from engine.readers.json_objects.options import JsonOptions
-from engine.readers.json_objects.parser import Demand, ObjectParser
-from engine.readers.json_objects.place import ObjectPlace
+from engine.readers.json_objects.positions import ObjectPositions
 from engine.readers.json_objects.reader import JsonReader
 from engine.readers.lines import Block
 from engine.scan.reader import SourceFile
@@ -318,8 +318,8 @@ def test_an_attempt_while_something_is_learnt_is_by_what_was_known_before_or_aft
         attempts.append(parser.attempt(block_of('{"a": 1, "b": "x"}\n')))
         return name == "a"
 
-    demand = Demand(is_projected, lambda _: None, TupleSchema([pa.field("a", LATE)]))
-    parser = ObjectParser(ObjectPlace(MEMORY), JsonOptions(), demand)
+    requested = RequestedColumns(is_projected, lambda _: None, TupleSchema([pa.field("a", LATE)]))
+    parser = ObjectParser(ObjectPositions(MEMORY), JsonOptions(), requested)
     for text in ('{"a": 1, "b": "y"}\n', '{"a": 1.5, "b": "y"}\n'):
         assert sum(table.num_rows for table in parser.tables(block_of(text))) == 1
     tables = [(one.wanted, one.table) for one in attempts if one.table is not None]

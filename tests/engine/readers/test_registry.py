@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from engine.errors import NoReaderError, ScanOptionError
 from engine.readers.registry import BUILT_IN, READER_GROUP, ReaderPluginError, ReaderRegistry, reader_format
 from engine.scan.reader import SourceFile
-from engine.source import supported_suffixes
+from engine.scan_source import supported_suffixes
 from engine.suffixes import SUFFIXES
 
 

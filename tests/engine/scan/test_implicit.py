@@ -5,8 +5,8 @@ from pyarrow import parquet
 from engine.errors import ProjectionError
 from engine.file_scan import FileScan
 from engine.scan.implicit import FileLocation, implicit_field, partition_fields
+from engine.scan_source import IMPLICIT_NAME, known_schema
 from engine.schema import IMPLICIT_MARK
-from engine.source import IMPLICIT_NAME, known_schema
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,16 @@ import pyarrow as pa
 
 from engine.context import ErrorContext
 from engine.errors import ValueConversionError
-from engine.readers.json_objects.options import TypeConflict
-from engine.readers.json_objects.place import Place
-from engine.readers.json_objects.types import DOUBLE, INTEGER, LONG_INTEGER, TEXT, Merging, join_names
+from engine.readers.json_objects.options import TypeConflictPolicy
+from engine.readers.json_objects.positions import RowPositions
+from engine.readers.json_objects.types import DOUBLE, INTEGER, LONG_INTEGER, TEXT, TypeMerger, join_names
 from engine.readers.json_objects.values import MAX_DEPTH, Number, Row, too_deep
 from engine.schema import LATE, MAX_DECIMAL_DIGITS
 
 _SHORT_DIGITS = 18
 
 
-class Typing:
+class TypeInference:
     """Finds the types of the objects of one file.
 
     Args:
@@ -32,7 +32,7 @@ class Typing:
 
     def __init__(
         self,
-        on_conflict: TypeConflict,
+        on_conflict: TypeConflictPolicy,
         is_projected: Callable[[str], bool],
         is_text: Callable[[str], bool],
         *,
@@ -44,11 +44,11 @@ class Typing:
         self._all_text = all_text
         self._seen: set[Hashable] = set()
 
-    def new_types(self, rows: Sequence[Row], place: Place) -> Iterator[tuple[pa.StructType, int]]:
+    def new_types(self, rows: Sequence[Row], place: RowPositions) -> Iterator[tuple[pa.StructType, int]]:
         """The types of those rows that are not as one before, each with its number in the file.
 
         Raises:
-            EngineError: As in Merging; values are nested too deep; a number has too many digits.
+            EngineError: As in TypeMerger; values are nested too deep; a number has too many digits.
         """
         for row, number in rows:
             shape = _shape_of(row, 0)
@@ -69,7 +69,7 @@ class Typing:
             )
             return pa.struct([pa.field(name, type_) for name, type_ in members])
         if isinstance(value, list):
-            merging = Merging(self._on_conflict, context)
+            merging = TypeMerger(self._on_conflict, context)
             elements = LATE
             for one in value:
                 elements = merging.types(elements, self._type_of(one, path, context, depth + 1), path)

@@ -3,7 +3,7 @@
 from enum import Enum
 
 
-class Malformed(Enum):
+class MalformedPolicy(Enum):
     """What becomes of a row that cannot be read."""
 
     FAIL = "fail"

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from engine.errors import PathNotFoundError, PathRefusedError
 from engine.files import list_files
-from engine.globs import fixed_directory, is_pattern, selects
+from engine.path_patterns import fixed_directory, is_pattern, selects
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import json
 from typing import Protocol
 
 from engine.context import ErrorContext
-from engine.readers.codes import codes_of
+from engine.readers.byte_arrays import codes_of
 from engine.readers.errors import FormatError, RowTooLongError
 from engine.readers.json_objects.options import JsonOptions, Layout
-from engine.readers.json_objects.place import ObjectPlace, Place
+from engine.readers.json_objects.positions import ObjectPositions, RowPositions
 from engine.readers.json_objects.values import skip_white_space, too_deep
 from engine.readers.lines import BLOCK_BYTES, Block, LineBlocks
 from engine.readers.stream import TextStream
@@ -27,26 +27,26 @@ _NEAR_END = 16
 _TOO_LONG = "look for a bracket that is never closed, or raise the option"
 
 
-class Objects(Protocol):
+class ObjectBlocks(Protocol):
     """The objects of a file."""
 
     @property
-    def place(self) -> Place: ...
+    def place(self) -> RowPositions: ...
 
     def next(self) -> Block | None: ...
 
     def close(self) -> None: ...
 
 
-def open_objects(file: SourceFile, options: JsonOptions, block_bytes: int = BLOCK_BYTES) -> Objects:
+def open_objects(file: SourceFile, options: JsonOptions, block_bytes: int = BLOCK_BYTES) -> ObjectBlocks:
     """Raises: FileError."""
-    layout = layout_of(file, options)
+    layout = detect_layout(file, options)
     if layout is Layout.LINES:
         return LineBlocks(file, max_line_bytes=options.max_line_bytes, block_bytes=block_bytes)
-    return SequenceOfObjects(file, options, is_array=layout is Layout.ARRAY, block_bytes=block_bytes)
+    return ObjectSequence(file, options, is_array=layout is Layout.ARRAY, block_bytes=block_bytes)
 
 
-def layout_of(file: SourceFile, options: JsonOptions) -> Layout:
+def detect_layout(file: SourceFile, options: JsonOptions) -> Layout:
     """How the objects of a file stand in it; a range is always of lines.
 
     Raises: FileError.
@@ -92,13 +92,13 @@ def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
 _SCANNER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
-class SequenceOfObjects:
+class ObjectSequence:
     """The objects of an array, or objects that follow each other with any white space. Raises FileError throughout."""
 
     def __init__(
         self, file: SourceFile, options: JsonOptions, *, is_array: bool, block_bytes: int = BLOCK_BYTES
     ) -> None:
-        self.place: Place = ObjectPlace(file)
+        self.place: RowPositions = ObjectPositions(file)
         self._max_bytes = options.max_line_bytes
         self._block_bytes = block_bytes
         self._is_array = is_array

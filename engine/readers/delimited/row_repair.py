@@ -9,19 +9,19 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from engine.errors import ValueConversionError
-from engine.readers.delimited.conversion import Plan, convert_values, failing_values
-from engine.readers.delimited.options import DelimitedOptions, Ragged
+from engine.readers.delimited.conversion import ColumnPlan, convert_values, failing_values
+from engine.readers.delimited.options import DelimitedOptions, RaggedPolicy
 from engine.readers.delimited.rows import ParsedRows
 from engine.readers.errors import FormatError
-from engine.readers.lines import LinePlace
-from engine.readers.malformed import Malformed
+from engine.readers.lines import LinePositions
+from engine.readers.malformed_policy import MalformedPolicy
 
 _log = logging.getLogger(__name__)
 
 _Row = Sequence[str | None]
 
 
-class Repair:
+class RowRepair:
     """Applies the policies to the rows of one file, and counts what it did.
 
     Args:
@@ -30,7 +30,7 @@ class Repair:
         place: For messages.
     """
 
-    def __init__(self, plan: Plan, options: DelimitedOptions, place: LinePlace) -> None:
+    def __init__(self, plan: ColumnPlan, options: DelimitedOptions, place: LinePositions) -> None:
         self._plan = plan
         self._options = options
         self._place = place
@@ -69,15 +69,15 @@ class Repair:
         wanted, found = len(self._plan.names), len(row)
         if found == wanted:
             return row
-        if found < wanted and self._options.ragged is not Ragged.ERROR:
+        if found < wanted and self._options.ragged is not RaggedPolicy.ERROR:
             return [*row, *[None] * (wanted - found)]
-        if found > wanted and self._options.ragged is Ragged.TRUNCATE:
+        if found > wanted and self._options.ragged is RaggedPolicy.TRUNCATE:
             self._cut += 1
             return row[:wanted]
-        if self._options.malformed is Malformed.SKIP:
+        if self._options.malformed is MalformedPolicy.SKIP:
             self._skipped += 1
             return None
-        if self._options.malformed is Malformed.NULL and found < wanted:
+        if self._options.malformed is MalformedPolicy.NULL and found < wanted:
             self._nulled += wanted - found
             return [*row, *[None] * (wanted - found)]
         raise self._ragged(line, found, wanted)
@@ -95,7 +95,7 @@ class Repair:
         bad_rows: set[int] = set()
         for field, values in zip(self._plan.wanted, columns, strict=True):
             bad_rows.update(self._checked(field, values, lines))
-        if bad_rows and self._options.malformed is Malformed.SKIP:
+        if bad_rows and self._options.malformed is MalformedPolicy.SKIP:
             self._skipped += len(bad_rows)
             columns = [[value for index, value in enumerate(values) if index not in bad_rows] for values in columns]
         arrays = [
@@ -109,11 +109,11 @@ class Repair:
     def _checked(self, field: pa.Field, values: list[str | None], lines: list[int]) -> list[int]:
         """Sets what is not of the column's type to null. Returns: Which values those were."""
         failing = failing_values(values, field.type)
-        if failing and self._options.malformed is Malformed.FAIL:
+        if failing and self._options.malformed is MalformedPolicy.FAIL:
             first = failing[0]
             raise ValueConversionError(field.name, values[first], field.type, self._place.at(lines[first]))
         for index in failing:
             values[index] = None
-        if self._options.malformed is Malformed.NULL:
+        if self._options.malformed is MalformedPolicy.NULL:
             self._nulled += len(failing)
         return failing

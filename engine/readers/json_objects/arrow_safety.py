@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 
-from engine.readers.codes import CARRIAGE_RETURN, LINE_FEED, Codes, codes_of, count, has, is_ascii
+from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, Codes, codes_of, count, has, is_ascii
 from engine.readers.json_objects.values import MAX_DEPTH
 
 _OPENING = ord("{")

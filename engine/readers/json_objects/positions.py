@@ -7,7 +7,7 @@ from engine.context import ErrorContext
 from engine.scan.reader import SourceFile
 
 
-class Place(Protocol):
+class RowPositions(Protocol):
     """Where the objects of a block stand."""
 
     def at(self, number: int) -> ErrorContext: ...
@@ -16,7 +16,7 @@ class Place(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectPlace:
+class ObjectPositions:
     """Makes the position of a message out of the number of an object."""
 
     file: SourceFile

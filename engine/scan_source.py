@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Self
 
 from engine.errors import ScanOptionError
-from engine.globs import fixed_directory, is_pattern
+from engine.path_patterns import fixed_directory, is_pattern
 from engine.suffixes import SUFFIXES, TEXT_DELIMITERS, suffix_of
 
 FORMAT = "lodge"

@@ -22,7 +22,7 @@ _Block = TypeVar("_Block")
 _Result = TypeVar("_Result")
 
 
-def worked_ahead(blocks: Iterable[_Block], work: Callable[[_Block], _Result]) -> Iterator[tuple[_Block, _Result]]:
+def map_ahead(blocks: Iterable[_Block], work: Callable[[_Block], _Result]) -> Iterator[tuple[_Block, _Result]]:
     """Each block with what ``work`` makes of it in another thread.
 
     Raises: What the iterator or ``work`` raise.

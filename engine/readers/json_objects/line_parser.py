@@ -7,10 +7,10 @@ from typing import Any
 from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError
 from engine.readers.errors import FormatError
-from engine.readers.json_objects.place import Place
+from engine.readers.json_objects.positions import RowPositions
 from engine.readers.json_objects.values import Row, text_of, values_in
 from engine.readers.lines import Block
-from engine.readers.malformed import Malformed
+from engine.readers.malformed_policy import MalformedPolicy
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class LineParser:
         malformed: What becomes of a line without object.
     """
 
-    def __init__(self, place: Place, malformed: Malformed) -> None:
+    def __init__(self, place: RowPositions, malformed: MalformedPolicy) -> None:
         self._place = place
         self._malformed = malformed
         self._left_out = 0
@@ -41,21 +41,21 @@ class LineParser:
             try:
                 objects = _objects_in(line, self._place, number)
             except (FormatError, DuplicateColumnError):
-                if self._malformed is Malformed.FAIL:
+                if self._malformed is MalformedPolicy.FAIL:
                     raise
                 self._left_out += 1
-                objects = [{}] if self._malformed is Malformed.NULL else []
+                objects = [{}] if self._malformed is MalformedPolicy.NULL else []
             for one in objects:
                 yield one, number
 
     def warn(self, context: ErrorContext) -> None:
         """Says in the log what was left out of the file, if anything was."""
         if self._left_out:
-            what = "rows of null" if self._malformed is Malformed.NULL else "left out"
+            what = "rows of null" if self._malformed is MalformedPolicy.NULL else "left out"
             _log.warning("%s%d malformed lines are %s, as the options say.", context, self._left_out, what)
 
 
-def _objects_in(line: bytes, place: Place, number: int) -> list[dict[str, Any]]:
+def _objects_in(line: bytes, place: RowPositions, number: int) -> list[dict[str, Any]]:
     context = place.at(number)
     try:
         text = line.decode()

@@ -8,19 +8,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.context import ErrorContext
-from engine.readers.codes import CARRIAGE_RETURN, LINE_FEED, Codes, codes_of, has
-from engine.readers.delimited.conversion import Plan, convert_block
+from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, Codes, codes_of, has
+from engine.readers.delimited.conversion import ColumnPlan, convert_block
 from engine.readers.delimited.header import COLUMNS
 from engine.readers.delimited.options import DelimitedOptions, Dialect
-from engine.readers.delimited.repair import Repair
+from engine.readers.delimited.row_repair import RowRepair
 from engine.readers.delimited.rows import ParsedRows, PlainRows, parse
-from engine.readers.lines import LinePlace
-from engine.readers.malformed import Malformed
+from engine.readers.lines import LinePositions
+from engine.readers.malformed_policy import MalformedPolicy
 
 _SCHEMA = pa.schema([COLUMNS])
 
 
-class Contents(Protocol):
+class TableBuilder(Protocol):
     """Turns the rows of one file into columns."""
 
     @property
@@ -47,15 +47,15 @@ class Contents(Protocol):
         ...
 
 
-class NamedContents:
+class HeaderTableBuilder:
     """Rows of a file with header."""
 
-    def __init__(self, plan: Plan, options: DelimitedOptions, place: LinePlace) -> None:
+    def __init__(self, plan: ColumnPlan, options: DelimitedOptions, place: LinePositions) -> None:
         self._plan = plan
         self._place = place
-        self._repair = Repair(plan, options, place)
+        self._repair = RowRepair(plan, options, place)
         # Only then every row counts that has its own line, whatever is in it.
-        self._may_count_lines = options.malformed is not Malformed.SKIP
+        self._may_count_lines = options.malformed is not MalformedPolicy.SKIP
 
     @property
     def names(self) -> Sequence[str]:
@@ -88,12 +88,12 @@ class NamedContents:
         self._repair.warn()
 
 
-class GenericContents:
+class GenericTableBuilder:
     """Rows of a file without header."""
 
     names = (COLUMNS.name,)
 
-    def __init__(self, dialect: Dialect, place: LinePlace) -> None:
+    def __init__(self, dialect: Dialect, place: LinePositions) -> None:
         self._dialect = dialect
         self._place = place
 
@@ -138,7 +138,7 @@ def _count_lines(codes: Codes) -> int:
     return int(np.count_nonzero(ends_row)) + int(not is_end[-1])
 
 
-def _place_of(rows: PlainRows | ParsedRows, place: LinePlace) -> ErrorContext:
+def _place_of(rows: PlainRows | ParsedRows, place: LinePositions) -> ErrorContext:
     if isinstance(rows, PlainRows):
         return place.near(rows.block.line, rows.block.last_line)
     return place.near(rows.lines[0], rows.lines[-1]) if rows.lines else place.file.context

@@ -6,7 +6,7 @@ from typing import ClassVar, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.readers.stream import WatchedFile
+from engine.readers.stream import ArrowFileAdapter
 
 BATCH_ROWS = 65_536
 
@@ -22,7 +22,7 @@ class ColumnarFile(Protocol):
     unit: ClassVar[str]
     """What the units are called in messages: ``row group``."""
 
-    def __init__(self, file: WatchedFile) -> None: ...
+    def __init__(self, file: ArrowFileAdapter) -> None: ...
 
     @property
     def schema(self) -> pa.Schema: ...

@@ -24,27 +24,27 @@ from pyarrow import json
 
 from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError, SchemaConflictError
-from engine.readers.codes import LINE_FEED, Codes, count, find
+from engine.readers.byte_arrays import LINE_FEED, Codes, count, find
 from engine.readers.errors import FormatError
-from engine.readers.json_objects.converting import Converting
-from engine.readers.json_objects.exactness import may_lose_digits
-from engine.readers.json_objects.lines import LineParser
-from engine.readers.json_objects.options import JsonOptions, TypeConflict
-from engine.readers.json_objects.place import Place
-from engine.readers.json_objects.safety import safe_lines
-from engine.readers.json_objects.shapes import Typing
+from engine.readers.json_objects.arrow_safety import safe_lines
+from engine.readers.json_objects.line_parser import LineParser
+from engine.readers.json_objects.options import JsonOptions, TypeConflictPolicy
+from engine.readers.json_objects.positions import RowPositions
+from engine.readers.json_objects.rounding import may_have_rounded
+from engine.readers.json_objects.type_inference import TypeInference
 from engine.readers.json_objects.types import (
     TEXT,
-    Merging,
+    TypeMerger,
     has_double,
     inferred,
     leaf_count,
     needs_python,
     with_promise,
 )
+from engine.readers.json_objects.value_converter import ValueConverter
 from engine.readers.json_objects.values import Row
 from engine.readers.lines import Block
-from engine.readers.malformed import Malformed
+from engine.readers.malformed_policy import MalformedPolicy
 from engine.schema import LATE, TupleSchema, folded
 
 _MAX_CELLS = 8 * 1024 * 1024
@@ -53,7 +53,7 @@ _NO_COLUMNS = pa.struct([])
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class RequestedColumns:
     """What a scan wants of the columns of a file; see ``SchemaNegotiator``."""
 
     is_projected: Callable[[str], bool]
@@ -75,7 +75,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class _Aim:
+class _ParsePlan:
     """How blocks are parsed. Replaced as a whole: attempts in other threads never see one half old and half new.
 
     Attributes:
@@ -91,7 +91,7 @@ class _Aim:
     is_for_python: bool
 
 
-EVERYTHING = Demand(lambda _: True, lambda _: None)
+EVERYTHING = RequestedColumns(lambda _: True, lambda _: None)
 
 
 class ObjectParser:
@@ -100,38 +100,38 @@ class ObjectParser:
     Args:
         place: Of its objects.
         options: The policies.
-        demand: What is wanted of it.
+        requested: What is wanted of it.
     """
 
-    def __init__(self, place: Place, options: JsonOptions, demand: Demand = EVERYTHING) -> None:
+    def __init__(self, place: RowPositions, options: JsonOptions, requested: RequestedColumns = EVERYTHING) -> None:
         self._place = place
         self._options = options
-        self._demand = demand
+        self._requested = requested
         self._lines = LineParser(place, options.malformed)
         self._typing = self._new_typing()
-        self._aim = _Aim(_NO_COLUMNS, _NO_COLUMNS, None, options.all_text)
+        self._plan = _ParsePlan(_NO_COLUMNS, _NO_COLUMNS, None, options.all_text)
 
     @property
     def known(self) -> pa.StructType:
         """The names and types that the file has, as far as it was parsed."""
-        return self._aim.known
+        return self._plan.known
 
     def attempt(self, block: Block) -> Attempt:
         """Parses a block by what is known now. For another thread: it changes nothing."""
-        aim = self._aim
-        if aim.is_for_python or not aim.wanted.num_fields or _has_too_many_cells(block.line_feeds, aim):
-            return Attempt(aim.wanted, None)
+        plan = self._plan
+        if plan.is_for_python or not plan.wanted.num_fields or _has_too_many_cells(block.line_feeds, plan):
+            return Attempt(plan.wanted, None)
         data = safe_lines(block.codes)
         if data is None:
-            return Attempt(aim.wanted, None)
-        if aim.read is not None:
-            table = _parsed(data, aim.read, "ignore")
+            return Attempt(plan.wanted, None)
+        if plan.read is not None:
+            table = _parsed(data, plan.read, "ignore")
             if table is None or any(column.null_count for column in table.columns):
-                return Attempt(aim.wanted, None)
+                return Attempt(plan.wanted, None)
         else:
-            table = _parsed(data, pa.schema(list(aim.wanted)), "error")
-        is_exact = table is not None and not may_lose_digits(table, data)
-        return Attempt(aim.wanted, table if is_exact else None)
+            table = _parsed(data, pa.schema(list(plan.wanted)), "error")
+        is_exact = table is not None and not may_have_rounded(table, data)
+        return Attempt(plan.wanted, table if is_exact else None)
 
     def tables(self, block: Block, attempt: Attempt | None = None) -> Iterator[pa.Table]:
         """The rows of a block, in parts.
@@ -143,32 +143,32 @@ class ObjectParser:
         Raises:
             EngineError.
         """
-        if attempt is not None and attempt.table is not None and attempt.wanted is self._aim.wanted:
+        if attempt is not None and attempt.table is not None and attempt.wanted is self._plan.wanted:
             yield attempt.table
             return
         if attempt is not None and attempt.table is None:
             # A null stood perhaps for a name that was not seen, and may again.
-            self._aim = replace(self._aim, read=None)
-        data = None if self._aim.is_for_python else safe_lines(block.codes)
+            self._plan = replace(self._plan, read=None)
+        data = None if self._plan.is_for_python else safe_lines(block.codes)
         if data is None:
             yield from self._by_python(block)
             return
         self._learn(data[: find(data, LINE_FEED, _LOOK_BYTES) + 1 or len(data)], block)
-        if _has_too_many_cells(count(data, LINE_FEED), self._aim) and block.last_line > block.line:
+        if _has_too_many_cells(count(data, LINE_FEED), self._plan) and block.last_line > block.line:
             for half in block.halves():
                 yield from self.tables(half)
             return
         table = self._by_arrow(data)
         if table is None and self._learn(data, block):
             yield from self.tables(block)
-        elif table is None or may_lose_digits(table, data):
+        elif table is None or may_have_rounded(table, data):
             yield from self._by_python(block)
         else:
             yield table
 
     def count(self, block: Block) -> int:
         """How many rows :meth:`tables` would give. Raises: FormatError."""
-        data = None if self._options.malformed is Malformed.SKIP else safe_lines(block.codes)
+        data = None if self._options.malformed is MalformedPolicy.SKIP else safe_lines(block.codes)
         table = None if data is None else _parsed(data, pa.schema([]), "ignore")
         return sum(1 for _ in self._lines.rows(block)) if table is None else int(table.num_rows)
 
@@ -181,57 +181,59 @@ class ObjectParser:
         """Says in the log what was left out."""
         self._lines.warn(context)
 
-    def _new_typing(self) -> Typing:
+    def _new_typing(self) -> TypeInference:
         options = self._options
-        return Typing(options.on_type_conflict, self._demand.is_projected, self._is_text, all_text=options.all_text)
+        return TypeInference(
+            options.on_type_conflict, self._requested.is_projected, self._is_text, all_text=options.all_text
+        )
 
     def _by_arrow(self, data: Codes) -> pa.Table | None:
         """None if the block has other names or types than the known ones, or is no JSON."""
-        return None if self._aim.is_for_python else _parsed(data, pa.schema(list(self._aim.wanted)), "error")
+        return None if self._plan.is_for_python else _parsed(data, pa.schema(list(self._plan.wanted)), "error")
 
     def _learn(self, data: Codes, block: Block) -> bool:
         """Learns the names and types of lines. Returns: Whether any was new, and none is for Python's parser."""
-        before = self._aim.known
+        before = self._plan.known
         for start, end in _pieces(data):
             piece = data[start:end]
             if self._by_arrow(piece) is not None:
                 continue
             table = _parsed(piece, None, "infer")
-            if table is None or may_lose_digits(table, piece) or self._may_hide_integers(table.schema):
+            if table is None or may_have_rounded(table, piece) or self._may_hide_integers(table.schema):
                 return False
             found = pa.struct([field.with_type(inferred(field.type)) for field in table.schema])
             try:
                 self._merge(found, self._place.near(block.line, block.last_line))
             except (SchemaConflictError, DuplicateColumnError):  # Python's parser tells the line
                 return False
-        return not self._aim.known.equals(before)
+        return not self._plan.known.equals(before)
 
     def _may_hide_integers(self, schema: pa.Schema) -> bool:
         """Whether the policy wants to know of an integer that pyarrow may have made a double."""
-        is_strict = self._options.on_type_conflict is TypeConflict.ERROR
+        is_strict = self._options.on_type_conflict is TypeConflictPolicy.ERROR
         return is_strict and any(has_double(field.type) for field in schema)
 
     def _merge(self, found: pa.StructType, context: ErrorContext) -> None:
         columns = [field.with_type(TEXT) if self._is_text(field.name) else field for field in found]
-        known = Merging(self._options.on_type_conflict, context).objects(self._aim.known, pa.struct(columns))
+        known = TypeMerger(self._options.on_type_conflict, context).objects(self._plan.known, pa.struct(columns))
         if leaf_count(known) > self._options.max_columns:
             problem = f"the file has more than {self._options.max_columns:,} names of columns (option 'max_columns'), "
             raise FormatError(context, problem + "those inside of objects included")
-        if known.equals(self._aim.known):
+        if known.equals(self._plan.known):
             return
         wanted = pa.struct([field.with_type(with_promise(field.type, self._promised(field))) for field in known])
         is_for_python = (
             self._options.all_text
             or needs_python(known, wanted)
-            or (self._options.on_type_conflict is TypeConflict.ERROR and has_double(known))
+            or (self._options.on_type_conflict is TypeConflictPolicy.ERROR and has_double(known))
         )
-        self._aim = _Aim(known, wanted, self._read_alone(wanted), is_for_python)
+        self._plan = _ParsePlan(known, wanted, self._read_alone(wanted), is_for_python)
 
     def _read_alone(self, wanted: pa.StructType) -> pa.Schema | None:
         """The columns that are read, if others need not even be looked at: see guarantee 6."""
-        read = [one for one in wanted if self._demand.is_projected(one.name)]
+        read = [one for one in wanted if self._requested.is_projected(one.name)]
         names = {folded(one.name) for one in read}
-        is_complete = all(folded(name) in names for name in self._demand.input_schema.names)
+        is_complete = all(folded(name) in names for name in self._requested.input_schema.names)
         is_flat = not any(pa.types.is_nested(one.type) or one.type.equals(LATE) for one in read)
         return pa.schema(read) if 0 < len(read) < len(wanted) and is_complete and is_flat else None
 
@@ -240,7 +242,7 @@ class ObjectParser:
         return bool(self._promised(pa.field(name, LATE)) == TEXT)
 
     def _promised(self, field: pa.Field) -> pa.DataType | None:
-        return self._demand.promised_type(field.with_type(LATE))
+        return self._requested.promised_type(field.with_type(LATE))
 
     def _by_python(self, block: Block) -> Iterator[pa.Table]:
         try:
@@ -252,14 +254,14 @@ class ObjectParser:
     def _by_python_rows(self, rows: list[Row]) -> Iterator[pa.Table]:
         for found, line in self._typing.new_types(rows, self._place):
             self._merge(found, self._place.at(line))
-        converting = Converting(self._place)
-        step = max(_MAX_CELLS // max(leaf_count(self._aim.known), 1), 1)
+        converting = ValueConverter(self._place)
+        step = max(_MAX_CELLS // max(leaf_count(self._plan.known), 1), 1)
         for start in range(0, len(rows), step):
-            yield converting.table(rows[start : start + step], self._aim.wanted)
+            yield converting.table(rows[start : start + step], self._plan.wanted)
 
 
-def _has_too_many_cells(rows: int, aim: _Aim) -> bool:
-    return rows * max(leaf_count(aim.known), 1) > _MAX_CELLS
+def _has_too_many_cells(rows: int, plan: _ParsePlan) -> bool:
+    return rows * max(leaf_count(plan.known), 1) > _MAX_CELLS
 
 
 def _parsed(data: Codes, schema: pa.Schema | None, unexpected: str) -> pa.Table | None:

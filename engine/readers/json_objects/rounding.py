@@ -5,13 +5,13 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.readers.codes import Codes
+from engine.readers.byte_arrays import Codes
 
 _EXACT_UP_TO = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
 _LONG_INTEGER = re.compile(rb"[:\[,]\s*-?\d{16,}\s*[,}\]]")
 
 
-def may_lose_digits(table: pa.Table, data: Codes) -> bool:
+def may_have_rounded(table: pa.Table, data: Codes) -> bool:
     """Whether ``data``, from which ``table`` was parsed, may have a number that its column cannot hold.
 
     Never False if there is an integer that is no double in a column of doubles, or likewise of floats, or a number

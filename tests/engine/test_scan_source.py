@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import ScanOptionError
-from engine.source import READER_GROUP, ScanSource, has_reader, supported_suffixes
+from engine.scan_source import READER_GROUP, ScanSource, has_reader, supported_suffixes
 
 paths = st.text().map("/".__add__)
 sources = st.builds(ScanSource, st.text(), paths, st.text(), st.lists(paths, max_size=3).map(tuple))
@@ -69,7 +69,7 @@ def test_every_supported_suffix_has_a_reader():
 
 def test_the_suffix_of_a_package_is_found_in_any_letter_case(monkeypatch):
     brought = EntryPoints([EntryPoint(".Num", "no_such_package:Format", READER_GROUP)])
-    monkeypatch.setattr("engine.source.entry_points", lambda group: brought.select(group=group))
+    monkeypatch.setattr("engine.scan_source.entry_points", lambda group: brought.select(group=group))
     supported_suffixes.cache_clear()
     try:
         assert has_reader("a.NUM")
@@ -78,6 +78,6 @@ def test_the_suffix_of_a_package_is_found_in_any_letter_case(monkeypatch):
 
 
 def test_the_gateway_can_name_a_scan_without_spark_and_arrow():
-    code = "import sys, engine.source, engine.suffixes; print([m for m in ('pyspark', 'pyarrow') if m in sys.modules])"
+    code = "import sys, engine.scan_source; print([m for m in ('pyspark', 'pyarrow') if m in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.strip() == "[]"

@@ -48,73 +48,73 @@ _SIMPLE: Final[dict[pa.DataType, pa.DataType]] = {
 }
 
 
-def plain_schema(schema: pa.Schema) -> TupleSchema:
+def scan_schema(schema: pa.Schema) -> TupleSchema:
     """The columns of a file as a scan has them.
 
     Raises:
         DuplicateColumnError: Two names are the same but for letter case.
     """
-    return TupleSchema(field.with_type(plain_type(field.type)) for field in schema)
+    return TupleSchema(field.with_type(scan_type(field.type)) for field in schema)
 
 
-def plain_type(type_: pa.DataType) -> pa.DataType:
+def scan_type(type_: pa.DataType) -> pa.DataType:
     if type_ in _SIMPLE:
         return _SIMPLE[type_]
-    for applies, plain in _PLAIN:
+    for applies, plain in _MAPPINGS:
         if applies(type_):
             return plain(type_)
     return type_
 
 
-def _plain_list(type_: pa.DataType) -> pa.DataType:
-    return pa.list_(_plain_field(type_.value_field))
+def _scan_list(type_: pa.DataType) -> pa.DataType:
+    return pa.list_(_scan_field(type_.value_field))
 
 
-def _plain_map(type_: pa.DataType) -> pa.DataType:
-    return pa.map_(_plain_field(type_.key_field), _plain_field(type_.item_field))
+def _scan_map(type_: pa.DataType) -> pa.DataType:
+    return pa.map_(_scan_field(type_.key_field), _scan_field(type_.item_field))
 
 
-def _plain_struct(type_: pa.DataType) -> pa.DataType:
-    return TupleSchema(_plain_field(type_.field(index)) for index in range(type_.num_fields)).to_struct()
+def _scan_struct(type_: pa.DataType) -> pa.DataType:
+    return TupleSchema(_scan_field(type_.field(index)) for index in range(type_.num_fields)).to_struct()
 
 
-def _plain_decimal(type_: pa.DataType) -> pa.DataType:
+def _scan_decimal(type_: pa.DataType) -> pa.DataType:
     return pa.decimal128(type_.precision, type_.scale) if type_.precision <= MAX_DECIMAL_DIGITS else type_
 
 
-def _plain_field(field: pa.Field) -> pa.Field:
-    return field.with_type(plain_type(field.type))
+def _scan_field(field: pa.Field) -> pa.Field:
+    return field.with_type(scan_type(field.type))
 
 
-_PLAIN: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], pa.DataType]]]] = [
-    (lambda one: isinstance(one, pa.BaseExtensionType), lambda one: plain_type(one.storage_type)),
-    (pa.types.is_dictionary, lambda one: plain_type(one.value_type)),
-    (pa.types.is_run_end_encoded, lambda one: plain_type(one.value_type)),
+_MAPPINGS: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], pa.DataType]]]] = [
+    (lambda one: isinstance(one, pa.BaseExtensionType), lambda one: scan_type(one.storage_type)),
+    (pa.types.is_dictionary, lambda one: scan_type(one.value_type)),
+    (pa.types.is_run_end_encoded, lambda one: scan_type(one.value_type)),
     (pa.types.is_fixed_size_binary, lambda _: pa.binary()),
     (pa.types.is_timestamp, lambda one: pa.timestamp("us", one.tz)),
-    (pa.types.is_decimal, _plain_decimal),
-    (pa.types.is_map, _plain_map),
-    (pa.types.is_struct, _plain_struct),
-    (is_any_list, _plain_list),
+    (pa.types.is_decimal, _scan_decimal),
+    (pa.types.is_map, _scan_map),
+    (pa.types.is_struct, _scan_struct),
+    (is_any_list, _scan_list),
 ]
 
 
-def plain_batch(batch: pa.RecordBatch, context: ErrorContext) -> pa.RecordBatch:
+def to_scan_types(batch: pa.RecordBatch, context: ErrorContext) -> pa.RecordBatch:
     """The same rows in the types of the scan.
 
     Raises:
         ValueConversionError: See guarantee 1.
     """
-    fields = [_plain_field(field) for field in batch.schema]
-    columns = [_plain_array(column, field, context) for column, field in zip(batch.columns, fields, strict=True)]
+    fields = [_scan_field(field) for field in batch.schema]
+    columns = [_to_scan_type(column, field, context) for column, field in zip(batch.columns, fields, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)) if columns else batch
 
 
-def _plain_array(array: pa.Array, field: pa.Field, context: ErrorContext) -> pa.Array:
+def _to_scan_type(array: pa.Array, field: pa.Field, context: ErrorContext) -> pa.Array:
     if isinstance(array.type, pa.BaseExtensionType):
-        return _plain_array(array.storage, field, context)
+        return _to_scan_type(array.storage, field, context)
     if pa.types.is_run_end_encoded(array.type):
-        return _plain_array(pc.run_end_decode(array), field, context)
+        return _to_scan_type(pc.run_end_decode(array), field, context)
     if array.type.equals(field.type):
         return array
     try:

@@ -16,19 +16,19 @@ import pyarrow as pa
 
 from engine.context import ErrorContext
 from engine.errors import ValueConversionError
-from engine.readers.json_objects.place import Place
+from engine.readers.json_objects.positions import RowPositions
 from engine.readers.json_objects.types import DOUBLE, FLOAT, TEXT, join_names
 from engine.readers.json_objects.values import Number, Row, text_of
 
 
-class Converting:
+class ValueConverter:
     """Makes values those of a type that was found for them, or promised.
 
     Args:
         place: Of the rows.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RowPositions) -> None:
         self._place = place
         self._number = 0
 

@@ -171,11 +171,11 @@ LACKING: dict[str, tuple[Values, str, str]] = {
         "workspaces has [dfs] at [s3://bucket/files]",
         "file:/// URI",
     ),
-    "no time to stop": ({"gateway": {"preStopSeconds": 60}}, "gateway.terminationGracePeriodSeconds", "leave time"),
+    "no time to stop": ({"gateway": {"preStopSeconds": 60}}, "gateway.terminationGracePeriodSeconds", "must be longer"),
     "no service account": (
         {"reaper": {"serviceAccount": {"create": False}}},
         "reaper.serviceAccount.name is empty",
-        "name the service account",
+        "name of an existing service account",
     ),
 }
 

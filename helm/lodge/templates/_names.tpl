@@ -1,12 +1,12 @@
-{{/* The name of all objects, and Lodge's own `instance`: of 40 characters at most, as that setting is. */}}
+{{/* The name of all objects, and Lodge's setting `instance`, which allows 40 characters. */}}
 {{- define "lodge.fullname" -}}
 {{- $name := .Release.Name -}}
 {{- if not (contains .Chart.Name $name) }}{{ $name = printf "%s-%s" $name .Chart.Name }}{{ end -}}
 {{- default $name .Values.fullnameOverride | replace "." "-" | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* What a component's objects, or all, are found by: it never changes. The instance is what Lodge labels its own records
-     and leases with, so that one selector finds everything. Takes a dict: root, and component unless it is of all. */}}
+{{/* Selector labels of a component, or of the whole release. They never change. Lodge labels its session records and
+     leases with the same instance, so one selector finds everything. Takes a dict: root, and optionally component. */}}
 {{- define "lodge.selector" -}}
 app.kubernetes.io/name: {{ .root.Chart.Name }}
 app.kubernetes.io/instance: {{ include "lodge.fullname" .root | quote }}
@@ -15,8 +15,8 @@ app.kubernetes.io/component: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* Labels and annotations of an object; the chart's own win. Takes a dict: root, and optionally component, labels,
-     annotations. */}}
+{{/* Labels and annotations of an object. The chart's own take precedence. Takes a dict: root, and optionally component,
+     labels, annotations. */}}
 {{- define "lodge.metadata" -}}
 {{- $own := include "lodge.selector" . | fromYaml -}}
 {{- $release := dict
@@ -32,7 +32,7 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* Takes a dict: root, component. */}}
+{{/* The service account of a component. Takes a dict: root, component. */}}
 {{- define "lodge.serviceAccountName" -}}
 {{- $given := (get .root.Values .component).serviceAccount -}}
 {{- $own := printf "%s-%s" (include "lodge.fullname" .root) .component -}}
@@ -45,7 +45,7 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{/* The name of the volume's claim; empty without one. */}}
+{{/* The name of the volume's claim, or an empty string. */}}
 {{- define "lodge.claim" -}}
 {{- with .Values.volume -}}
 {{- if .existingClaim }}{{ .existingClaim }}{{ else if .create }}{{ include "lodge.fullname" $ }}-workspace{{ end -}}

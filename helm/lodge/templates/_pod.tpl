@@ -1,6 +1,6 @@
-{{/* What the pods of gateway and reaper have in common. All take a dict: root, component. */}}
+{{/* Parts that the pods of gateway and reaper share. Each takes a dict: root, component. */}}
 
-{{/* Nothing of the chart's version, so that pods are not replaced for its sake. */}}
+{{/* Metadata of a pod. Without the chart's version, so that a new chart version alone does not replace pods. */}}
 {{- define "lodge.podMetadata" -}}
 {{- $own := get .root.Values .component -}}
 {{- $checksum := dict "checksum/config" (include "lodge.config" .root | sha256sum) -}}
@@ -10,7 +10,7 @@ annotations:
   {{- toYaml (merge $checksum $own.podAnnotations .root.Values.annotations) | nindent 2 }}
 {{- end -}}
 
-{{/* The pod's specification beside its container. */}}
+{{/* The specification of a pod, except for its container. */}}
 {{- define "lodge.podSpec" -}}
 {{- $own := get .root.Values .component -}}
 serviceAccountName: {{ include "lodge.serviceAccountName" . | quote }}
@@ -62,7 +62,7 @@ volumes:
   {{- end }}
 {{- end -}}
 
-{{/* The container beside its command, ports and probes. */}}
+{{/* The container of a pod, except for its command, ports and probes. */}}
 {{- define "lodge.container" -}}
 {{- $own := get .root.Values .component -}}
 image: {{ include "lodge.image" .root | quote }}

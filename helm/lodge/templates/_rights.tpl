@@ -1,4 +1,4 @@
-{{/* Binds a component's service account to its role of the same name. Takes a dict: root, component. */}}
+{{/* Binds the service account of a component to the role of the same name. Takes a dict: root, component. */}}
 {{- define "lodge.roleBinding" -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -15,9 +15,9 @@ subjects:
     namespace: {{ .root.Release.Namespace | quote }}
 {{- end -}}
 
-{{/* The ConfigMap that tells which storage is the true one, made by whoever needs it first. */}}
+{{/* Access to the ConfigMap with the identities of the roots. The first component that needs it creates it. */}}
 {{- define "lodge.rootsRules" -}}
-# Which storage is the true one. A right to create cannot be for one name.
+# The identities of the roots. Kubernetes cannot restrict `create` to one name.
 - apiGroups: [""]
   resources: [configmaps]
   resourceNames: [{{ include "lodge.fullname" . }}-roots]

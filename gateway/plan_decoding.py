@@ -10,21 +10,20 @@ Source: Spark: ``base.proto`` (Plan, CompressedOperation), ``commands.proto`` (S
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import TypeVar
 
 import zstandard
 from google.protobuf.message import DecodeError, Message
-from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
+from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import GatewayError
-from gateway.requests import field_spans, message_field
-from gateway.sql.parameters import Parameters
+from gateway.requests import field_spans, fields, message_field
 
 INLINE_BYTES = 1024 * 1024
 """A larger message is looked at in a thread of its own, so that other sessions do not wait for it."""
 
-_PLAN = 3
+_PLAN = base_pb2.ExecutePlanRequest.PLAN_FIELD_NUMBER
+_COMPRESSED_OPERATION = base_pb2.Plan.COMPRESSED_OPERATION_FIELD_NUMBER
 _MAX_PLAN_BYTES = 512 * 1024 * 1024  # Spark: spark.connect.maxPlanSize
 _FIELD_OF_OPERATION = {
     base_pb2.Plan.CompressedOperation.OP_TYPE_RELATION: "root",
@@ -64,14 +63,21 @@ async def plan_of(request: bytes) -> base_pb2.Plan | None:
     return _decoded(data)
 
 
+def may_be_compressed(request: bytes) -> bool:
+    """Return whether the plan of an ``ExecutePlan`` request may be compressed, without decoding it."""
+    plan = message_field(request, _PLAN)
+    return plan is not None and any(number == _COMPRESSED_OPERATION for number, _ in fields(plan))
+
+
 def with_plan(request: bytes, plan: base_pb2.Plan) -> bytes:
     """An ``ExecutePlan`` request with another plan, compressed if the first one was."""
     for number, tag_start, _, start, end in field_spans(memoryview(request), 0, len(request)):
         if number == _PLAN:
-            first = base_pb2.Plan.FromString(request[start:end])
-            if first.HasField("compressed_operation"):
-                compress_again(first, plan)
-                plan = first
+            if may_be_compressed(request):
+                first = base_pb2.Plan.FromString(request[start:end])
+                if first.HasField("compressed_operation"):
+                    compress_again(first, plan)
+                    plan = first
             rest = request[:tag_start] + request[end:]
             return rest + base_pb2.ExecutePlanRequest(plan=plan).SerializeToString()
     raise LookupError("The request has no plan.")
@@ -119,56 +125,6 @@ def decompressed(plan: base_pb2.Plan) -> base_pb2.Plan:
 def compress_again(plan: base_pb2.Plan, changed: base_pb2.Plan) -> None:
     """Puts what was decompressed and changed in the place of a plan's compressed operation."""
     plan.compressed_operation.data = _compressed(changed)
-
-
-def sql_input(plan: base_pb2.Plan) -> relations_pb2.Relation | None:
-    """The relation of a SQL command, with its text and parameters, not to be changed; None if it is no SQL command."""
-    if not plan.HasField("command") or not plan.command.HasField("sql_command"):
-        return None
-    relation = input_of(plan.command.sql_command)
-    return relation if sql_of(relation) is not None else None
-
-
-def input_of(command: commands_pb2.SqlCommand) -> relations_pb2.Relation:
-    """The relation of a SQL command; older clients send the text alone."""
-    if command.HasField("input"):
-        return command.input
-    relation = relations_pb2.Relation()
-    relation.sql.query = command.sql
-    relation.sql.pos_args.extend(command.pos_args)
-    relation.sql.pos_arguments.extend(command.pos_arguments)
-    for name, literal in command.args.items():
-        relation.sql.args[name].CopyFrom(literal)
-    for name, expression in command.named_arguments.items():
-        relation.sql.named_arguments[name].CopyFrom(expression)
-    return relation
-
-
-def sql_of(relation: relations_pb2.Relation) -> relations_pb2.SQL | None:
-    """The text of a relation that is SQL, with or without references to others."""
-    if relation.HasField("with_relations"):
-        relation = relation.with_relations.root
-    return relation.sql if relation.HasField("sql") else None
-
-
-def parameters_of(sql: relations_pb2.SQL) -> Parameters:
-    """The parameters of a text that are strings."""
-    named = {name: _string(expression.literal) for name, expression in sql.named_arguments.items()}
-    named |= {name: _string(literal) for name, literal in sql.args.items()}
-    positional = [_string(expression.literal) for expression in sql.pos_arguments]
-    positional += [_string(literal) for literal in sql.pos_args]
-    return Parameters({name: value for name, value in named.items() if value is not None}, positional)
-
-
-def remove_positions(sql: relations_pb2.SQL, positions: Sequence[int]) -> None:
-    """Takes away the positional parameters whose places the text has no more."""
-    values = sql.pos_arguments or sql.pos_args
-    for position in sorted(positions, reverse=True):
-        del values[position]
-
-
-def _string(literal: expressions_pb2.Expression.Literal) -> str | None:
-    return literal.string if literal.WhichOneof("literal_type") == "string" else None
 
 
 def _decoded(data: bytes) -> base_pb2.Plan:

@@ -27,9 +27,10 @@ from gateway.names.deep_plans import DeepPlan
 from gateway.names.hidden_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_hide_statement
 from gateway.names.plan_messages import command_texts, messages
 from gateway.names.workspace_names import Names
-from gateway.plan_decoding import INLINE_BYTES, UnreadablePlanError, decoded, sql_input, with_plan
+from gateway.plan_decoding import INLINE_BYTES, UnreadablePlanError, decoded, with_plan
 from gateway.requests import fields, message_field
 from gateway.sql.names import parsed
+from gateway.sql_relations import sql_input
 from workspace.workspaces import Workspaces
 
 _Result = TypeVar("_Result")

@@ -32,8 +32,9 @@ from gateway.names.hidden_statements import TextPlace
 from gateway.names.lookup import ONE_PATH, NameLookup
 from gateway.names.plan_messages import command_texts, messages
 from gateway.names.texts import TextNames
-from gateway.plan_decoding import compress_again, decompressed, input_of, parameters_of, remove_positions
+from gateway.plan_decoding import compress_again, decompressed
 from gateway.sql.names import quoted, session_name
+from gateway.sql_relations import input_of, parameters_of, remove_positions
 
 _Expression = expressions_pb2.Expression
 

@@ -18,12 +18,13 @@ from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import Metadata, SyntaxRefusedError
 from gateway.names.workspace_names import Names
 from gateway.operations import Operation, Operations, Work
-from gateway.plan_decoding import sql_input, sql_of, without_plan
+from gateway.plan_decoding import without_plan
 from gateway.responses import Response, Values, row
 from gateway.session_settings import SessionSettings
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.sql.statements import Statement, StatementError, recognise
+from gateway.sql_relations import sql_input, sql_of
 from gateway.storage import Storage
 from gateway.tables.asked import Asked
 from gateway.tables.data_frame_commands import DataFrameCommands, concerns_tables

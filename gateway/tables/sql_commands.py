@@ -13,7 +13,6 @@ from pyspark.sql.connect.proto import relations_pb2
 from gateway.errors import BackendError, GatewayError
 from gateway.names.targets import Target, TargetKind, schema_not_found
 from gateway.operations import Operation, Work
-from gateway.plan_decoding import parameters_of, sql_of
 from gateway.responses import Response, ok, row, sql_rows
 from gateway.sql.identifiers import identifier_name
 from gateway.sql.names import quoted
@@ -38,6 +37,7 @@ from gateway.sql.statements import (
     TruncateTable,
     query_only,
 )
+from gateway.sql_relations import parameters_of, sql_of
 from gateway.stored_tables.listings import temporary_tables, workspace_tables
 from gateway.stored_tables.table_plans import empty_relation, named_table, schema_json
 from gateway.tables.asked import Asked

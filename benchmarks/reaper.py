@@ -39,12 +39,12 @@ from benchmarks.removal import bench_removal
 from tests.cluster.builds import build, missing
 from tests.cluster.cluster import PROGRAMS_OF_A_CLUSTER, Cluster
 from tests.cluster.ports import free_port
-from workspace.file_locations import FileSessionLocations
+from workspace.files.session_locations import FileSessionLocations
+from workspace.kubernetes.api_server import PAGE_OBJECTS
+from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL
 from workspace.kubernetes.connection import Connection, connect
 from workspace.kubernetes.leases import KubernetesLeases, PodIdentity
 from workspace.kubernetes.root_ids import KubernetesRootIds
-from workspace.kubernetes.server import PAGE_OBJECTS
-from workspace.kubernetes.session_objects import API_VERSION, GROUP, PLURAL
 from workspace.kubernetes.session_records import KubernetesSessionRecords
 from workspace.records import (
     ClientSessionId,

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from workspace.file_locations import FileSessionLocations
+from workspace.files.session_locations import FileSessionLocations
 from workspace.records import SessionUuid
 
 AIM = 1.3
@@ -62,7 +62,7 @@ def compared(scratch: Path, build: Build, files: int, number: int) -> tuple[floa
     for place in (beside, locations.create(session)):
         place.mkdir(exist_ok=True)
         build(place, files)
-    locations.set_aside(session)
+    locations.move_to_trash(session)
     subprocess.run(["sync", "-f", scratch], check=True)  # noqa: S607 - so that neither pays for the other's writes
 
     def purge() -> None:

@@ -15,8 +15,8 @@ import structlog
 from gateway.errors import storage_unavailable
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
+from workspace.record_changes import update_record
 from workspace.records import RecordName, RecordsUnavailableError, SessionRecord, SessionRecords, StoredRecord
-from workspace.sessions import update
 
 _STORAGE_THREADS = 4
 
@@ -72,5 +72,5 @@ class Storage:
     async def update(
         self, name: RecordName, change: Callable[[SessionRecord], SessionRecord], *, must_write: bool = False
     ) -> StoredRecord:
-        """See :func:`workspace.sessions.update`."""
-        return await self.run(partial(update, must_write=must_write), self.records, name, change)
+        """See :func:`workspace.record_changes.update_record`."""
+        return await self.run(partial(update_record, must_write=must_write), self.records, name, change)

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from contextlib import suppress
 
-from workspace.layout import Layout
-from workspace.roots import home_of
+from workspace.files.layout import Layout
+from workspace.files.roots import home_of
 from workspace.workspaces import Workspaces
 
 CONFIRMATION_FILE = "confirm-mass-expiry"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from lodge.errors import SettingError, StartError
 from lodge.settings import ServeSettings
-from workspace.layout import Layout
-from workspace.private_files import make_private_directory, opened_directory
+from workspace.files.layout import Layout
+from workspace.files.private_files import make_private_directory, open_directory
 from workspace.workspaces import Workspaces
 
 _OTHER_UID = 65534
@@ -63,7 +63,7 @@ def _try_to_give_away(trash: Path) -> None:
     tried = trash / f"tried.{secrets.token_hex(8)}"
     make_private_directory(tried)
     try:
-        with opened_directory(tried) as descriptor:
+        with open_directory(tried) as descriptor:
             os.fchown(descriptor, _OTHER_UID, _OTHER_UID)
             os.fchmod(descriptor, 0o700)
         (tried / "inside").mkdir()

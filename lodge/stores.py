@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 from lodge.errors import StartError
 from lodge.settings import ReapSettings, ServeSettings
 from lodge.workspace_settings import open_locations
-from workspace.file_locations import FileSessionLocations
-from workspace.lease_files import FileLeases
+from workspace.files.leases import FileLeases
+from workspace.files.roots import home_of
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
-from workspace.record_files import FileSessionRecords
 from workspace.records import RecordsUnavailableError, SessionRecords
 from workspace.root_identities import RootError
-from workspace.roots import home_of
 from workspace.workspaces import Workspace, Workspaces
 
 if TYPE_CHECKING:

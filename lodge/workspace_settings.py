@@ -6,10 +6,10 @@ from pathlib import Path
 
 from lodge.errors import SettingError
 from lodge.settings import ReapSettings, ServeSettings
-from workspace.file_locations import FileSessionLocations
+from workspace.files.roots import home_of
+from workspace.files.session_locations import FileSessionLocations
 from workspace.locations import SessionLocations
 from workspace.root_identities import RootIds
-from workspace.roots import home_of
 from workspace.workspaces import Workspace, Workspaces, WorkspaceSettingError
 
 _ROOT_MODE = 0o700
@@ -53,7 +53,7 @@ def open_locations(workspace: Workspace, root_ids: RootIds | None = None) -> Ses
     if isinstance(workspace.location, Path):
         return FileSessionLocations(workspace.location, home_of(workspace.location), root_ids)
 
-    from workspace.object_locations import ObjectSessionLocations  # noqa: PLC0415 - slow to load, and seldom needed
+    from workspace.object_store.session_locations import ObjectSessionLocations  # noqa: PLC0415 - slow to load, and seldom needed
 
     return ObjectSessionLocations(workspace.location, root_ids)
 

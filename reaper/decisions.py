@@ -52,7 +52,7 @@ from workspace.records import (
     TableUuid,
     Version,
 )
-from workspace.trash import TrashEntry, is_whole_location, session_of
+from workspace.trash_entries import TrashEntry, is_whole_location, session_of
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Nobody: Set[ReplicaId] = frozenset()

@@ -48,8 +48,8 @@ from workspace.records import (
     TableUuid,
 )
 from workspace.root_identities import HomeMovedError, RootError
-from workspace.sessions import EndingSession
-from workspace.trash import TrashEntry
+from workspace.session_end import EndingSession
+from workspace.trash_entries import TrashEntry
 
 _MOST_ASKED_FOR = 5
 """Of how many sessions the records are asked for one by one; of more, all records are read."""

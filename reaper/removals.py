@@ -32,6 +32,7 @@ from reaper.reports import (
 )
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
+from workspace.record_changes import remove_holders, remove_writes
 from workspace.records import (
     RecordConflictError,
     RecordError,
@@ -43,9 +44,9 @@ from workspace.records import (
     StoredRecord,
     TableUuid,
 )
-from workspace.sessions import EndingSession, begin_end, complete_end, left, log_ended, without_writes
+from workspace.session_end import EndingSession, begin_end, complete_end, log_session_end
 from workspace.storage_paths import deletion_message, file_system_of
-from workspace.trash import TrashEntry
+from workspace.trash_entries import TrashEntry
 
 Release = Callable[[SessionRecord], None]
 """Ends a session at its backend, as well as that can be done in short time; raises nothing."""
@@ -108,7 +109,7 @@ class Removals:
         with self._going_on("end_session", stored, session=record.session_uuid) as outcome:
             ended = complete_end(self._records, ending)
             if ended is not None:
-                log_ended(self._log, ended)
+                log_session_end(self._log, ended)
                 self._log.info(
                     "session_reaped",
                     session=record.session_uuid,
@@ -130,8 +131,8 @@ class Removals:
         record = stored.record
         with self._going_on("change_record", stored, session=record.session_uuid) as outcome:
             tables = tuple(t.name for t in record.tables if any(write.replica in undo for write in t.writes))
-            kept = without_writes(record, undo) if undo else record
-            self._records.replace(left(kept, forget), stored.version)
+            kept = remove_writes(record, undo) if undo else record
+            self._records.replace(remove_holders(kept, forget), stored.version)
             if forget:
                 self._log.info("lost_holders_forgotten", session=record.session_uuid, replicas=sorted(forget))
                 self._report(HoldersForgotten(stored, forget))
@@ -147,7 +148,7 @@ class Removals:
 
     def remove_orphan(self, session_uuid: SessionUuid) -> bool:
         with self._going_on("remove_orphan", None, session=session_uuid) as outcome:
-            for location in self._locations.set_aside(session_uuid):
+            for location in self._locations.move_to_trash(session_uuid):
                 self._log.info(
                     "orphan_location_deleted",
                     message=deletion_message(location),

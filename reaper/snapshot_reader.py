@@ -20,7 +20,7 @@ from reaper.table_directories import Known, TableDirectories
 from workspace.leases import LeaseObserver, Leases, RenewalMark
 from workspace.locations import SessionLocations
 from workspace.records import ReplicaId, SessionUuid, StoredRecord, TableUuid
-from workspace.trash import TrashEntry
+from workspace.trash_entries import TrashEntry
 
 STORAGE_SHARE = 0.25
 

@@ -14,7 +14,7 @@ Guarantees:
 from collections.abc import Hashable, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass
 
-from workspace.locations import Inside, RootContents, SessionLocations
+from workspace.locations import LocationContents, RootContents, SessionLocations
 from workspace.records import SessionUuid, TableUuid
 
 SETTLED_SECONDS = 5.0
@@ -70,9 +70,9 @@ class TableDirectories:
 
 
 def _listed(roots: Sequence[RootContents], session_uuid: SessionUuid, known: Known) -> Known:
-    found: list[Inside] = []
+    found: list[LocationContents] = []
     try:
-        found.extend(root.inside(session_uuid) for root in roots)
+        found.extend(root.contents(session_uuid) for root in roots)
     except OSError as error:
         return Known(known.stamps, known.since_seconds, known.listed_seconds, error=error)
     return Known(
@@ -80,5 +80,5 @@ def _listed(roots: Sequence[RootContents], session_uuid: SessionUuid, known: Kno
         known.since_seconds,
         known.listed_seconds,
         frozenset[TableUuid]().union(*(inside.tables for inside in found)),
-        sum(inside.foreign for inside in found),
+        sum(inside.foreign_count for inside in found),
     )

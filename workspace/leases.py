@@ -8,7 +8,7 @@ Guarantees:
 
 1. :class:`LeaseObserver` calls a lease lost only after it saw the lease unchanged, or absent, for the whole lease
    duration on its own clock; a first look never finds a lease lost.
-2. :class:`HeldLease` is valid only while the renewal that was last *begun* and succeeded is younger than the lease
+2. :class:`OwnLease` is valid only while the renewal that was last *begun* and succeeded is younger than the lease
    duration. So a replica that was paused finds out before anyone else could have called its lease lost and acted.
 
 Source: design, "Session records, leases and the reaper".
@@ -80,7 +80,7 @@ class LeaseObserver:
         return min((end for end in ends if end > now_seconds), default=float("inf"))
 
 
-class HeldLease:
+class OwnLease:
     """A replica's own view of its lease: may it still act on what its sessions own?
 
     Args:

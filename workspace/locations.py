@@ -5,8 +5,9 @@ must be safe while a late task still writes, while another process removes the s
 put a link in the way. So nothing is removed in its place: it is set aside by one step that cannot be seen half
 done, and purged afterwards.
 
-There are two implementations: directories of a file system (:mod:`workspace.file_locations`), and prefixes of an object
-store (:mod:`workspace.object_locations`). One suite of tests holds both to what is said here.
+There are two implementations: :mod:`workspace.files.session_locations` for directories of a file system and
+:mod:`workspace.object_store.session_locations` for prefixes of a bucket.
+One suite of tests checks both.
 
 Guarantees of both:
 
@@ -16,9 +17,9 @@ Guarantees of both:
    that was is in no later :meth:`RootContents.inside`, until a late writer makes something there after the purge.
 4. Everything may be repeated, stopped at any instruction, and done by several processes at once: that something is gone
    already is no error, and what one left undone the next one does.
-5. What looks over all roots fails if one of them cannot be read, or is not the one that it was
-   (:mod:`workspace.roots`); no answer ever stands for a root that was not asked. An empty or foreign file system in the
-   place of a root is an error, never a workspace without sessions.
+5. What looks over all roots fails if one of them cannot be read, or is not the one that it was;
+   see :mod:`workspace.files.roots`. No answer ever stands for a root that was not asked. An empty or foreign
+   file system in the place of a root is an error, never a workspace without sessions.
 
 Not guaranteed: that a late writer does not make a location again after it was set aside; the reaper finds it
 as an orphan.
@@ -34,7 +35,7 @@ from typing import Protocol
 
 from workspace.records import SessionUuid, TableUuid
 from workspace.storage_paths import StoragePath
-from workspace.trash import TrashEntry
+from workspace.trash_entries import TrashEntry
 
 
 class OwnerError(PermissionError):
@@ -50,16 +51,16 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class LocationContents:
     """What is in a session location.
 
     Attributes:
         tables: The directories whose names can be those of tables.
-        foreign: How many others there are.
+        foreign_count: How many others there are.
     """
 
     tables: Set[TableUuid]
-    foreign: int
+    foreign_count: int
 
 
 class RootContents(Protocol):
@@ -69,7 +70,7 @@ class RootContents(Protocol):
         """Differs after any change of the names in a location; its owner cannot set it back. None if there is none."""
         ...
 
-    def inside(self, session_uuid: SessionUuid) -> Inside:
+    def contents(self, session_uuid: SessionUuid) -> LocationContents:
         """What is in a location; of very many directories, some. Of none, nothing. Raises: OSError."""
         ...
 
@@ -121,7 +122,7 @@ class SessionLocations(Protocol):
         """The locations of a session that are there."""
         ...
 
-    def set_aside(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
+    def move_to_trash(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
         """Puts the locations of a session into the trash.
 
         Returns: Where they were; nothing if there was nothing.

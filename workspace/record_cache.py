@@ -20,7 +20,6 @@ from typing import Self
 
 import structlog
 
-from workspace.following import follow
 from workspace.records import (
     RecordChanged,
     RecordGone,
@@ -31,6 +30,7 @@ from workspace.records import (
     SessionRecords,
     StoredRecord,
 )
+from workspace.watch_loop import run_watch_loop
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -81,7 +81,7 @@ class RecordCache:
 
     def _follow(self) -> None:
         try:
-            follow(self._records.watch, self._tell, self._failed, self._stop)
+            run_watch_loop(self._records.watch, self._tell, self._failed, self._stop)
         finally:
             with self._lock:
                 self._reason = "the watch has ended"

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from workspace.names import checked_uuid
+from workspace.identifiers import check_uuid
 from workspace.records import SessionRecord
 
 _FORMAT: Literal[2] = 2
@@ -33,33 +33,33 @@ class _Document:
 _DOCUMENT = TypeAdapter(_Document)
 
 
-def encoded(record: SessionRecord) -> bytes:
+def encode_record(record: SessionRecord) -> bytes:
     """Raises: ValueError if the record has parts that cannot be stored, such as half a surrogate pair."""
-    return json.dumps(document_of(record), indent=1, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(to_document(record), indent=1, ensure_ascii=False).encode() + b"\n"
 
 
-def decoded(content: bytes) -> SessionRecord:
+def decode_record(content: bytes) -> SessionRecord:
     """Raises: ValueError saying what is wrong with the content."""
     return _checked(_DOCUMENT.validate_json(content))
 
 
-def document_of(record: SessionRecord) -> Mapping[str, Any]:
+def to_document(record: SessionRecord) -> Mapping[str, Any]:
     """What :func:`encoded` writes, before it becomes bytes: the format, and the record. Raises: ValueError."""
     document: dict[str, Any] = _DOCUMENT.dump_python(_Document(_FORMAT, record), mode="json", warnings=False)
     document["record"]["holders"].sort()
-    if decoded(json.dumps(document, ensure_ascii=False).encode()) != record:
+    if decode_record(json.dumps(document, ensure_ascii=False).encode()) != record:
         raise ValueError(f"A session record that cannot be stored: {record!r}")
     return document
 
 
-def record_in(document: Mapping[str, Any]) -> SessionRecord:
-    """The record in what :func:`document_of` returned. Raises: ValueError saying what is wrong."""
+def from_document(document: Mapping[str, Any]) -> SessionRecord:
+    """The record in what :func:`to_document` returned. Raises: ValueError saying what is wrong."""
     return _checked(_DOCUMENT.validate_python(document))
 
 
 def _checked(document: _Document) -> SessionRecord:
     record = document.record
-    checked_uuid(record.session_uuid)
+    check_uuid(record.session_uuid)
     for name in (*record.directories, *(table.uuid for table in record.tables)):
-        checked_uuid(name)
+        check_uuid(name)
     return record

@@ -2,7 +2,7 @@
 
 Why it exists: replicas of the gateway hold no truth of their own, and a reaper must be able to prove what is dead.
 Both agree through these records and nothing else. This module has the values and the interface; the storage of
-records lies behind :class:`SessionRecords` (files: :mod:`workspace.record_files`).
+records lies behind :class:`SessionRecords` (files: :mod:`workspace.files.session_records`).
 
 Guarantees of every implementation, held by one contract test suite:
 

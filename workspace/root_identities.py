@@ -3,7 +3,7 @@
 Why it exists: a file system that is not mounted looks like an empty directory, and so does an empty bucket. And what no
 record names is an orphan: who asks other records than those of the sessions in a root would take all of them for
 orphans. So each root has a random id, and says whose records name what lives in it. They are judged here,
-for roots in file systems (:mod:`workspace.roots`) and in object stores (:mod:`workspace.object_locations`) alike. Where
+for roots in file systems (:mod:`workspace.files.roots`) and in object stores alike. Where
 session records are not on the roots' own storage, nor are the ids (:class:`RootIds`).
 """
 
@@ -11,8 +11,8 @@ import errno
 from collections.abc import Sequence
 from typing import Protocol
 
-from workspace.layout import OWN_DIRECTORY
 from workspace.records import RecordsUnavailableError
+from workspace.storage_paths import OWN_DIRECTORY
 
 FILES = "files"
 """What a root says whose session records are files in its home."""

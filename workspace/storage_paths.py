@@ -10,6 +10,9 @@ from urllib.parse import urlsplit
 
 StoragePath: TypeAlias = Path | str
 
+OWN_DIRECTORY = ".lodge"
+"""Everything of Lodge's own that is no session location lies below this name."""
+
 
 def file_system_of(place: StoragePath) -> str:
     """The URI of the file system that a place is in: ``file:///``, or the bucket's."""

@@ -20,10 +20,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from workspace.layout import OWN_DIRECTORY
-from workspace.names import is_uuid
-from workspace.object_addresses import ObjectAddress, ObjectAddressError
-from workspace.storage_paths import StoragePath
+from workspace.identifiers import is_uuid
+from workspace.object_store.addresses import ObjectAddress, ObjectAddressError
+from workspace.storage_paths import OWN_DIRECTORY, StoragePath
 
 
 class WorkspaceError(Exception):

@@ -20,7 +20,6 @@ import structlog
 
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
-from workspace.following import follow
 from workspace.records import (
     Phase,
     RecordChanged,
@@ -31,6 +30,7 @@ from workspace.records import (
     SessionRecords,
     StoredRecord,
 )
+from workspace.watch_loop import run_watch_loop
 
 _AT_ONCE = 4
 _RETRY_SECONDS = 5.0
@@ -70,7 +70,7 @@ class RecordWatch:
             tell(RecordsUnreachable(f"The watch of session records failed: {error}"))
 
         watching = (self._records.watch, tell, failed, stop)
-        thread = threading.Thread(target=follow, args=watching, name="record-watch", daemon=True)
+        thread = threading.Thread(target=run_watch_loop, args=watching, name="record-watch", daemon=True)
         thread.start()
         try:
             async with asyncio.TaskGroup() as group:

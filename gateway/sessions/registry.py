@@ -38,8 +38,9 @@ from gateway.errors import GatewayError, fenced, no_backend, not_impersonated, s
 from gateway.requests import SessionKey
 from gateway.sessions.session import Session
 from gateway.storage import Storage
-from workspace.leases import HeldLease
+from workspace.leases import OwnLease
 from workspace.locations import Owner, OwnerError
+from workspace.record_changes import SessionEndingError, add_holder, remove_holders, update_record
 from workspace.records import (
     Phase,
     Principal,
@@ -54,15 +55,7 @@ from workspace.records import (
     StoredRecord,
     record_name,
 )
-from workspace.sessions import (
-    EndedSession,
-    SessionEndingError,
-    end_session,
-    joined,
-    left,
-    log_ended,
-    update,
-)
+from workspace.session_end import EndedSession, end_session, log_session_end
 from workspace.storage_paths import StoragePath
 
 _BACKEND_CALL_SECONDS = 10.0
@@ -120,7 +113,7 @@ class Sessions:
         self._idle_timeout_seconds = idle_timeout_seconds
         self._lease_duration_seconds = lease_duration_seconds
         self._impersonation = impersonation
-        self._lease = HeldLease(lease_duration_seconds)
+        self._lease = OwnLease(lease_duration_seconds)
         self._held: dict[SessionKey, Session] = {}
         self._by_record: dict[RecordName, Session] = {}
         self._locks: WeakValueDictionary[RecordName, asyncio.Lock] = WeakValueDictionary()
@@ -370,7 +363,7 @@ class Sessions:
         return record.holders <= {self._replica}
 
     def _joined(self, record: SessionRecord) -> SessionRecord:
-        return joined(record, self._replica)
+        return add_holder(record, self._replica)
 
     def _is_idle(self, session: Session) -> bool:
         idle_seconds = time.monotonic() - session.last_active_seconds
@@ -411,7 +404,7 @@ class Sessions:
                 return record
             if to_others and record.phase is Phase.ACTIVE and self._is_nobody_elses(record):
                 raise _LastHolderError
-            return left(record, {self._replica})
+            return remove_holders(record, {self._replica})
 
         with suppress(RecordNotFoundError):
             await self._storage.update(name, leave)
@@ -431,7 +424,7 @@ class Sessions:
             return False
         if result is None:
             return False
-        log_ended(log, result)
+        log_session_end(log, result)
         log.info("session_ended", reason=reason)
         return True
 
@@ -491,7 +484,7 @@ class Sessions:
             except RecordExistsError:
                 pass
             with suppress(RecordNotFoundError):
-                return update(records, self._name(key), self._joined, must_write=True), False
+                return update_record(records, self._name(key), self._joined, must_write=True), False
 
     def _new_record(self, key: SessionKey, backend: Backend) -> SessionRecord:
         return SessionRecord(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway.errors import GatewayError, table_not_found
+from workspace.record_changes import find_table, put_table
 from workspace.records import (
     PendingWrite,
     ReplicaId,
@@ -18,7 +19,6 @@ from workspace.records import (
     TemporaryTable,
     WriteKind,
 )
-from workspace.sessions import table_named, with_table
 
 _MOST_PARTS = 1000
 
@@ -36,13 +36,13 @@ def begun(record: SessionRecord, table: TemporaryTable, write: PendingWrite) -> 
             f"Temporary table [{table.name}] has the rows of {_MOST_PARTS:,} insertions, and takes no more. Put them "
             "together: INSERT OVERWRITE it with all of its own rows.",
         )
-    return with_table(record, replace(found, writes=(*found.writes, write)))
+    return put_table(record, replace(found, writes=(*found.writes, write)))
 
 
 def dropping(record: SessionRecord, table: TemporaryTable, write: PendingWrite) -> SessionRecord:
     """A table that is being dropped: it keeps its name, and is read no more. Raises: GatewayError."""
     found = _ready(record, table, "It was dropped meanwhile.")
-    return with_table(record, replace(found, state=TableState.DROPPING, writes=(*found.writes, write)))
+    return put_table(record, replace(found, state=TableState.DROPPING, writes=(*found.writes, write)))
 
 
 def published(
@@ -67,7 +67,7 @@ def published(
         replaced_rows=found.rows,
         replaced_bytes=found.size_bytes,
     )
-    return with_table(
+    return put_table(
         record,
         replace(
             found,
@@ -89,7 +89,7 @@ def taken_over(record: SessionRecord, table: TemporaryTable, write: PendingWrite
     if write not in found.writes:
         raise table_not_found(table.name, "Another gateway completes it, or it was undone. Try again.")
     writes = tuple(replace(each, replica=replica) if each == write else each for each in found.writes)
-    return with_table(record, replace(found, writes=writes))
+    return put_table(record, replace(found, writes=writes))
 
 
 def completed(record: SessionRecord, table: TemporaryTable, write: PendingWrite) -> SessionRecord:
@@ -100,7 +100,7 @@ def completed(record: SessionRecord, table: TemporaryTable, write: PendingWrite)
     if write.kind is WriteKind.DROP:
         return replace(record, tables=tuple(each for each in record.tables if each.uuid != table.uuid))
     writes = tuple(each for each in found.writes if each.directory != write.directory)
-    return with_table(record, replace(found, writes=writes))
+    return put_table(record, replace(found, writes=writes))
 
 
 def undone(record: SessionRecord, table: TemporaryTable, write: PendingWrite) -> SessionRecord:
@@ -116,13 +116,13 @@ def undone(record: SessionRecord, table: TemporaryTable, write: PendingWrite) ->
         return replace(record, tables=tuple(each for each in record.tables if each.uuid != table.uuid))
     writes = tuple(each for each in found.writes if each != own)
     if own.kind is WriteKind.DROP:
-        return with_table(record, replace(found, state=TableState.READY, writes=writes))
+        return put_table(record, replace(found, state=TableState.READY, writes=writes))
     if not own.is_published:
-        return with_table(record, replace(found, writes=writes))
+        return put_table(record, replace(found, writes=writes))
     if own.directory not in found.parts:
-        return with_table(record, replace(found, writes=_handed_on(writes, own)))
+        return put_table(record, replace(found, writes=_handed_on(writes, own)))
     added = own.kind is WriteKind.OVERWRITING
-    return with_table(
+    return put_table(
         record,
         replace(
             found,
@@ -159,7 +159,7 @@ def pending(table: TemporaryTable, write: PendingWrite) -> PendingWrite | None:
 
 def same_table(record: SessionRecord, table: TemporaryTable) -> TemporaryTable | None:
     """The table as the record has it now; another one of its name does not count."""
-    found = table_named(record, table.name)
+    found = find_table(record, table.name)
     return found if found is not None and found.uuid == table.uuid else None
 
 

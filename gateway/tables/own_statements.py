@@ -34,8 +34,8 @@ from gateway.tables.sql_commands import SqlCommands, SqlStatement
 from gateway.tables.temporary_tables import TemporaryTables
 from gateway.tables.writes import Execution, TableWrites, statement_lost
 from workspace.leases import LeaseObserver
+from workspace.record_changes import find_answer
 from workspace.records import Answer, PendingWrite, ReplicaId, SessionRecord, TemporaryTable
-from workspace.sessions import answer_of
 
 _LONGEST_POLL_SECONDS = 1.0
 
@@ -194,7 +194,7 @@ class OwnStatements:
         observer = LeaseObserver(lease_seconds)
         while True:
             record = await self._records.read(execution.session)
-            answer = answer_of(record, execution.operation.id)
+            answer = find_answer(record, execution.operation.id)
             if answer is not None:
                 return row(_values(answer))
             pending = _pending(record, execution.operation.id)
@@ -247,7 +247,7 @@ def _writes(record: SessionRecord) -> Iterator[PendingWrite]:
 
 
 def _knows(record: SessionRecord, operation_id: str) -> bool:
-    return answer_of(record, operation_id) is not None or _pending(record, operation_id) is not None
+    return find_answer(record, operation_id) is not None or _pending(record, operation_id) is not None
 
 
 def _pending(record: SessionRecord, operation_id: str) -> tuple[TemporaryTable | None, PendingWrite] | None:

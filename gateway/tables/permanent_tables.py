@@ -36,11 +36,11 @@ from gateway.stored_tables.table_plans import ROWS_WRITTEN
 from gateway.tables.new_tables import AlreadyExistsError, NewTable, Storing, WritableTable
 from gateway.tables.records import TableRecords
 from gateway.tables.writes import Execution, TableWrites, statement_lost, to_its_end
-from workspace.names import is_uuid
-from workspace.public_files import make_public, write_public_file
+from workspace.files.public_files import make_public, write_public_file
+from workspace.files.table_copies import copy_table
+from workspace.identifiers import is_uuid
+from workspace.record_changes import add_answer
 from workspace.records import Answer, PendingWrite, ReplicaId, SessionRecord
-from workspace.sessions import with_answer
-from workspace.table_copies import copy_table
 from workspace.workspaces import Workspace
 
 log = structlog.get_logger(__name__)
@@ -108,7 +108,7 @@ class PermanentTables:
         values: Values = {"Fragment": "0_0", "Number of records written": rows}
         answer = Answer(execution.operation.id, tuple(values.items()))
         try:
-            await self._records.change(session, lambda record: with_answer(_without(record, write), answer))
+            await self._records.change(session, lambda record: add_answer(_without(record, write), answer))
         except GatewayError as error:  # the table is there; the reaper takes the write out
             log.warning("table_answer_not_kept", table=new.name, reason=str(error))
         log.info("table_created", table=new.name, workspace=workspace.name, rows=rows)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from gateway.errors import GatewayError, session_closed
 from gateway.sessions.session import Session
 from gateway.storage import Storage
+from workspace.record_changes import SessionEndingError
 from workspace.records import (
     Phase,
     Principal,
@@ -16,7 +17,6 @@ from workspace.records import (
     RecordTooLargeError,
     SessionRecord,
 )
-from workspace.sessions import SessionEndingError
 
 
 class TableRecords:

@@ -47,6 +47,7 @@ from gateway.tables.new_tables import AlreadyExistsError, NewTable, Storing, Wri
 from gateway.tables.records import TableRecords
 from gateway.tables.views import views_in
 from gateway.tables.writes import Execution, TableWrites, Written
+from workspace.record_changes import find_table, put_table, remove_table
 from workspace.records import (
     PendingWrite,
     ReplicaId,
@@ -56,7 +57,6 @@ from workspace.records import (
     TemporaryTable,
     WriteKind,
 )
-from workspace.sessions import table_named, with_table, without_table
 from workspace.workspaces import Workspace
 
 _COPY_ATTEMPTS = 5
@@ -258,13 +258,13 @@ class TemporaryTables:
             parts = [(part, self._writes.new_directory()) for part in table.parts]
             writes = tuple(self._write(execution, new, schema, WriteKind.CREATION) for _, new in parts)
             copying = replace(table, uuid=parts[0][1], state=TableState.CREATING, parts=(), writes=writes)
-            await self._records.change(clone, partial(with_table, table=copying))
+            await self._records.change(clone, partial(put_table, table=copying))
             try:
                 await self._storage.run_slow(self._copy_parts, parent, clone, parts)
             except FileNotFoundError:
-                await self._records.change(clone, partial(without_table, name=copying.name))
+                await self._records.change(clone, partial(remove_table, name=copying.name))
                 await self._writes.remove(clone, [new for _, new in parts])
-                now = table_named(await self._records.read(parent), table.name)
+                now = find_table(await self._records.read(parent), table.name)
                 if now is None or now.uuid != table.uuid:
                     await execution.backend.drop_temp_view(table.name)
                     return
@@ -272,7 +272,7 @@ class TemporaryTables:
                 continue
             own = replace(copying, state=TableState.READY, parts=tuple(new for _, new in parts), writes=())
             await self._writes.show(execution, own, schema)
-            await self._records.change(clone, partial(with_table, table=own))
+            await self._records.change(clone, partial(put_table, table=own))
             return
         raise GatewayError(
             "LODGE_SESSION_BUSY",
@@ -289,15 +289,15 @@ class TemporaryTables:
         if await self._storage.run(_is_taken, self._workspaces.now.temporary, name):
             raise self.already_exists(name)
         if self._limits.principal_tables is not None:
-            if table_named(await self._records.read(session), name) is not None:
+            if find_table(await self._records.read(session), name) is not None:
                 raise self.already_exists(name)
             check_principals_tables(self._limits, await self._records.of_principal(session.key.principal))
 
     def _claimed(self, record: SessionRecord, table: TemporaryTable) -> SessionRecord:
-        if table_named(record, table.name) is not None:
+        if find_table(record, table.name) is not None:
             raise self.already_exists(table.name)
         check_tables(self._limits, record)
-        return with_table(record, table)
+        return put_table(record, table)
 
     async def _make_room_for_view(self, execution: Execution, name: str) -> None:
         """Raises: GatewayError if the session has a temporary view of that name that is no remains of a table."""
@@ -326,7 +326,7 @@ class TemporaryTables:
 
     @staticmethod
     def _ready(record: SessionRecord, name: str) -> TemporaryTable:
-        table = table_named(record, name)
+        table = find_table(record, name)
         if table is None or table.state is not TableState.READY:
             raise table_not_found(name, "" if table is None else "It is being created or dropped.")
         return table

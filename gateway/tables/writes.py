@@ -53,6 +53,7 @@ from gateway.stored_tables.storage_formats import storage_format
 from gateway.stored_tables.table_plans import ROWS_WRITTEN, read_relation, spark_path, view_plan
 from gateway.tables.changes import completed, pending, published, same_table, taken_over, undone
 from gateway.tables.records import TableRecords
+from workspace.record_changes import add_answer, find_answer, find_table
 from workspace.records import (
     Answer,
     PendingWrite,
@@ -63,7 +64,6 @@ from workspace.records import (
     TemporaryTable,
     WriteKind,
 )
-from workspace.sessions import answer_of, table_named, with_answer
 
 _UNDO_SECONDS = 60.0
 _VIEW_SECONDS = 120.0
@@ -263,7 +263,7 @@ class TableWrites:
                 found = same_table(record, table)
                 own = None if found is None else pending(found, write)
                 if own is None and not touched:
-                    return answer_of(record, write.operation_id)
+                    return find_answer(record, write.operation_id)
                 self._sessions.require_lease(session)
                 await self._agree(execution, record, table, own or write)
                 touched = True
@@ -272,10 +272,10 @@ class TableWrites:
                 except _ChangedMeanwhileError:
                     continue
                 if own is None or found is None:
-                    return answer_of(record, write.operation_id)
+                    return find_answer(record, write.operation_id)
                 gone = found.directories if own.kind is WriteKind.DROP else own.replaced
                 await self.remove(session, [each for each in gone if each not in record.directories])
-                return answer_of(record, write.operation_id)
+                return find_answer(record, write.operation_id)
 
     async def _agree(
         self, execution: Execution, record: SessionRecord, table: TemporaryTable, write: PendingWrite
@@ -286,7 +286,7 @@ class TableWrites:
             async with asyncio.timeout(_VIEW_SECONDS):
                 if found is not None and found.state is TableState.READY and write.schema:
                     await self._show(execution, found, write)
-                elif table_named(record, table.name) is found:
+                elif find_table(record, table.name) is found:
                     await execution.backend.drop_temp_view(table.name)
         except TimeoutError:
             raise GatewayError(
@@ -306,7 +306,7 @@ class TableWrites:
             if found is None or own is None:
                 return record
             answer = Answer(own.operation_id, tuple(answer_values(found, own).items()))
-            return with_answer(completed(record, found, own), answer)
+            return add_answer(completed(record, found, own), answer)
 
         return change
 
@@ -427,7 +427,7 @@ class TableWrites:
 
         async with asyncio.timeout(_UNDO_SECONDS):
             record = await self._records.change(session, change)
-            answer = answer_of(record, execution.operation.id)
+            answer = find_answer(record, execution.operation.id)
             if answer is not None:
                 return answer
             if before is not None and pending(before, write) is not None:
@@ -460,7 +460,7 @@ class TableWrites:
         names = list(directories)
         locations = self._storage.locations
 
-        def set_aside() -> None:
+        def move_to_trash() -> None:
             for name in names:
                 locations.remove_table(session.uuid, name)
 
@@ -478,7 +478,7 @@ class TableWrites:
         if not names:
             return
         try:
-            await self._storage.run(set_aside)
+            await self._storage.run(move_to_trash)
         except (OSError, GatewayError) as error:
             log.warning("temporary_table_files_left", directories=names, reason=str(error))
             return

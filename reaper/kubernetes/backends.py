@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from reaper.kubernetes.hosts import PodState
-from workspace.kubernetes.server import JsonObject
+from workspace.kubernetes.api_server import JsonObject
 
 SERVICE_LABEL = "kubernetes.io/service-name"
 

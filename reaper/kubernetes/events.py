@@ -34,10 +34,10 @@ from reaper.reports import (
     SessionReaped,
     WritesUndone,
 )
+from workspace.kubernetes.api_server import ApiServer, ApiStatusError, RetryPolicy
+from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, KIND, object_name
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import labels_of
-from workspace.kubernetes.server import Patience, RefusalError, Server
-from workspace.kubernetes.session_objects import API_VERSION, GROUP, KIND, object_name
 from workspace.records import RecordsUnavailableError, StoredRecord
 from workspace.storage_paths import deletion_message
 
@@ -45,7 +45,7 @@ CONTROLLER = "sparklodge.io/reaper"
 
 _LONGEST_NOTE_CHARACTERS = 1024
 _MOST_WAITING = 10_000
-_PATIENCE = Patience(timeout_seconds=(2.0, 5.0), repeat_seconds=2.0)
+_PATIENCE = RetryPolicy(timeout_seconds=(2.0, 5.0), repeat_seconds=2.0)
 _STOP_SECONDS = 2.0
 
 Reference = Mapping[str, str]
@@ -112,7 +112,7 @@ class EventRecorder:
         self._connection = connection
         self._reporter = instance
         self._fallback = fallback
-        self._server = Server(connection, "Events", "events", _PATIENCE)
+        self._server = ApiServer(connection, "Events", "events", _PATIENCE)
         self._api = EventsV1Api(connection.api_client)
         self._waiting: queue.Queue[News | None] = queue.Queue(_MOST_WAITING)
         self._lock = threading.Lock()
@@ -161,7 +161,7 @@ class EventRecorder:
         while (news := self._waiting.get()) is not None:
             try:
                 self._store(news)
-            except (RecordsUnavailableError, RefusalError) as error:
+            except (RecordsUnavailableError, ApiStatusError) as error:
                 self._drop(news, str(error))
             except Exception:  # noqa: BLE001 - a top loop: the next Event must be stored
                 _log.exception("event_failed")
@@ -188,7 +188,7 @@ class EventRecorder:
             "note": news.note[:_LONGEST_NOTE_CHARACTERS],
             "type": "Warning" if news.is_warning else "Normal",
         }
-        self._server.ask(partial(self._api.create_namespaced_event, self._connection.namespace, body))
+        self._server.request(partial(self._api.create_namespaced_event, self._connection.namespace, body))
         with self._lock:
             self._is_dropping = False
 

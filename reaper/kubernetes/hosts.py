@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reaper.snapshot_reader import Hosts
+from workspace.kubernetes.api_server import JsonObject
 from workspace.kubernetes.leases import PodIdentity
-from workspace.kubernetes.server import JsonObject
 from workspace.records import ReplicaId
 
 _OVER = frozenset({"Succeeded", "Failed"})

@@ -26,9 +26,9 @@ import structlog
 from kubernetes.client import CoordinationV1Api
 
 from reaper.kubernetes.candidacy import Candidacy, LeaseState
+from workspace.kubernetes.api_server import ApiServer, ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import labels_of
-from workspace.kubernetes.server import JsonObject, Patience, RefusalError, Server
 from workspace.records import RecordsUnavailableError
 
 COMPONENT = "reaper"
@@ -56,8 +56,8 @@ class LeaderElection:
         self._instance = connection.instance
         self._candidacy = Candidacy(f"{socket.gethostname()}_{secrets.token_hex(4)}", duration_seconds)
         request_seconds = self._candidacy.retry_seconds
-        patience = Patience(timeout_seconds=(request_seconds, request_seconds), repeat_seconds=0.0)
-        self._server = Server(connection, "reapers' lease", "leases", patience)
+        patience = RetryPolicy(timeout_seconds=(request_seconds, request_seconds), repeat_seconds=0.0)
+        self._server = ApiServer(connection, "reapers' lease", "leases", patience)
         self._api = CoordinationV1Api(connection.api_client)
         self._lease: JsonObject | None = None
         self._told_leading = False
@@ -131,7 +131,7 @@ class LeaderElection:
                 self._told_reason = None
             except RecordsUnavailableError as error:
                 self._tell_failure(str(error))
-            except RefusalError as error:
+            except ApiStatusError as error:
                 self._lease = None  # it is not what it was, and must be read again
                 if error.status in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
                     wait_seconds = min(wait_seconds, _SHORT_WAIT_SECONDS)
@@ -163,10 +163,10 @@ class LeaderElection:
 
     def _read(self) -> JsonObject | None:
         try:
-            lease = self._server.ask(
+            lease = self._server.request(
                 partial(self._api.read_namespaced_lease, lease_name(self._instance), self._namespace)
             )
-        except RefusalError as error:
+        except ApiStatusError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
             return None
@@ -181,7 +181,7 @@ class LeaderElection:
             "metadata": metadata,
             "spec": self._spec({}),
         }
-        return self._server.ask(partial(self._api.create_namespaced_lease, self._namespace, body))
+        return self._server.request(partial(self._api.create_namespaced_lease, self._namespace, body))
 
     def _replaced(self, lease: JsonObject) -> JsonObject:
         return self._put({**lease, "spec": self._spec(lease.get("spec") or {})})
@@ -193,13 +193,13 @@ class LeaderElection:
         spec = {key: value for key, value in self._lease["spec"].items() if key != "holderIdentity"}
         try:
             self._lease = self._put({**self._lease, "spec": spec})
-        except (RefusalError, RecordsUnavailableError) as error:
+        except (ApiStatusError, RecordsUnavailableError) as error:
             _log.warning("reaper_lease_not_given_back", reason=str(error))
             self._lease = None
 
     def _put(self, body: Any) -> JsonObject:
         request = partial(self._api.replace_namespaced_lease, lease_name(self._instance), self._namespace, body)
-        return self._server.ask(request)
+        return self._server.request(request)
 
     def _spec(self, before: JsonObject) -> JsonObject:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -17,17 +17,17 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from workspace.following import follow
+from workspace.kubernetes.api_server import ApiServer, JsonObject, RetryPolicy
 from workspace.kubernetes.connection import Connection
-from workspace.kubernetes.server import JsonObject, Patience, Server
-from workspace.kubernetes.watching import (
+from workspace.kubernetes.object_watch import (
     ObjectChanged,
     ObjectGone,
     ObjectsEvent,
     ObjectsListed,
     ObjectsUnreachable,
-    watched,
+    watch_objects,
 )
+from workspace.watch_loop import run_watch_loop
 
 _Kept = TypeVar("_Kept")
 
@@ -52,7 +52,7 @@ class ObjectCache(Generic[_Kept]):
         take: Callable[[JsonObject], _Kept],
     ) -> None:
         self._resource = resource
-        self._server = Server(connection, resource, resource, Patience(repeat_seconds=0.0))
+        self._server = ApiServer(connection, resource, resource, RetryPolicy(repeat_seconds=0.0))
         self._listing = listing
         self._take = take
         self._stop = threading.Event()
@@ -88,7 +88,7 @@ class ObjectCache(Generic[_Kept]):
             _log.exception("object_cache_failed", resource=self._resource)
             take(ObjectsUnreachable(f"The watch of {self._resource} failed: {error}"))
 
-        follow(lambda stop: watched(self._server, self._listing, stop), take, failed, self._stop)
+        run_watch_loop(lambda stop: watch_objects(self._server, self._listing, stop), take, failed, self._stop)
 
     def _after(self, event: ObjectsEvent, before: Mapping[str, _Kept] | None) -> Mapping[str, _Kept] | None:
         match event:

@@ -24,9 +24,9 @@ from reaper.kubernetes.backends import Availability
 from reaper.kubernetes.conditions import Condition, FailedRemoval, conditions_of
 from reaper.reaper import PassResult
 from reaper.reports import ActionFailed, Report
+from workspace.kubernetes.api_server import ApiStatusError, JsonObject, RetryPolicy
+from workspace.kubernetes.connect_session_api import ConnectSessionApi
 from workspace.kubernetes.connection import Connection
-from workspace.kubernetes.server import JsonObject, Patience, RefusalError
-from workspace.kubernetes.session_api import SessionApi
 from workspace.records import RecordsUnavailableError, SessionUuid, StoredRecord
 
 _PAUSE_SECONDS = 0.02
@@ -34,7 +34,7 @@ _PAUSE_AFTER_FAILURE_SECONDS = 5.0
 _FAILING_SECONDS = 150.0
 """What did not fail for so long is over: attempts are less than half as far apart."""
 
-_PATIENCE = Patience(timeout_seconds=(2.0, 5.0), repeat_seconds=0.0)
+_PATIENCE = RetryPolicy(timeout_seconds=(2.0, 5.0), repeat_seconds=0.0)
 _CHANGED_MEANWHILE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY})
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -68,7 +68,7 @@ class Statuses:
     ) -> None:
         self._availability = availability
         self._may_write = may_write
-        self._api = SessionApi(connection, _PATIENCE)
+        self._api = ConnectSessionApi(connection, _PATIENCE)
         self._changed = threading.Condition()
         self._told: dict[SessionUuid, _Status] | None = None
         self._waiting: dict[SessionUuid, StoredRecord] = {}
@@ -149,7 +149,7 @@ class Statuses:
         while not self._stop.is_set():
             try:
                 self._work()
-            except (RecordsUnavailableError, RefusalError) as error:
+            except (RecordsUnavailableError, ApiStatusError) as error:
                 _log.debug("status_not_written", reason=str(error))
                 self._stop.wait(_PAUSE_AFTER_FAILURE_SECONDS)
             except Exception:  # noqa: BLE001 - a top loop: the next status must be written
@@ -178,7 +178,7 @@ class Statuses:
             status = self._told[session_uuid]
         try:
             self._write(stored, status)
-        except RefusalError as error:
+        except ApiStatusError as error:
             if error.status not in _CHANGED_MEANWHILE:
                 raise
         except RecordsUnavailableError:

@@ -15,11 +15,11 @@ from kubernetes.client import CustomObjectsApi
 from tests.chaos import chart
 from tests.chaos.ground import Ground
 from tests.chaos.replicas import Replica, ReplicaEnvironment
+from workspace.files.layout import Layout
+from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, object_name
 from workspace.kubernetes.connection import connect
 from workspace.kubernetes.leases import KubernetesLeases
-from workspace.kubernetes.session_objects import API_VERSION, GROUP, PLURAL, object_name
 from workspace.kubernetes.session_records import KubernetesSessionRecords
-from workspace.layout import Layout
 from workspace.records import SessionUuid, StoredRecord
 
 

@@ -10,12 +10,12 @@ import pytest_asyncio
 
 from gateway.config import GatewayConfig
 from gateway.server import Gateway
-from workspace.file_locations import FileSessionLocations
-from workspace.lease_files import FileLeases
-from workspace.record_files import FileSessionRecords
+from workspace.files.leases import FileLeases
+from workspace.files.roots import home_of
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
 from workspace.records import ReplicaId
 from workspace.root_identities import HomeMovedError, RootTakenError
-from workspace.roots import home_of
 from workspace.workspaces import Workspaces
 
 LEASE_SECONDS = 0.9

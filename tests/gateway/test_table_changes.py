@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import GatewayError
 from gateway.tables.changes import begun, completed, dropping, pending, published, taken_over, undone
+from workspace.record_changes import remove_writes
 from workspace.records import (
     ClientSessionId,
     PendingWrite,
@@ -21,7 +22,6 @@ from workspace.records import (
     TemporaryTable,
     WriteKind,
 )
-from workspace.sessions import without_writes
 
 A, B = ReplicaId("a"), ReplicaId("b")
 
@@ -132,7 +132,7 @@ def test_the_reaper_undoes_what_is_begun_and_leaves_what_is_published_to_a_gatew
     begun_one, done = write(1, WriteKind.INSERTION), write(2, WriteKind.OVERWRITING)
     record = begun(begun(a_record(TABLE), TABLE, begun_one), TABLE, done)
     record = published(record, TABLE, done, rows=5, size_bytes=50)
-    (table,) = without_writes(record, {A}).tables
+    (table,) = remove_writes(record, {A}).tables
     assert [each.directory for each in table.writes] == [directory(2)]
     assert directory(0) in table.directories
 

@@ -11,8 +11,8 @@ from lodge.impersonation import check_impersonation
 from lodge.reaper_process import environment_for
 from lodge.settings import ReapSettings, ServeSettings, SettingsOptions
 from lodge.workspace_settings import open_locations, workspaces_from
-from workspace.file_locations import FileSessionLocations
-from workspace.object_locations import ObjectSessionLocations
+from workspace.files.session_locations import FileSessionLocations
+from workspace.object_store.session_locations import ObjectSessionLocations
 
 S = TypeVar("S", bound=ReapSettings)
 URI = "s3://bucket/lodge?endpoint_override=127.0.0.1%3A9000&scheme=http&region=us-east-1"

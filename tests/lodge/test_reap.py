@@ -15,8 +15,8 @@ import pytest
 from lodge.reap import period_seconds_of
 from lodge.settings import ReapSettings
 from tests.workspace.remembered_root_ids import RememberedRootIds
-from workspace.file_locations import FileSessionLocations
-from workspace.record_files import FileSessionRecords
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
 from workspace.records import ClientSessionId, Phase, Principal, SessionRecord, SessionUuid
 
 Eventually = Callable[[Callable[[], object], str], None]

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from workspace.file_locations import FileSessionLocations
-from workspace.record_files import FileSessionRecords
+from workspace.files.roots import home_of
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
 from workspace.records import ClientSessionId, Phase, Principal, SessionRecord, SessionUuid
-from workspace.roots import home_of
 
 Eventually = Callable[[Callable[[], object], str], None]
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")

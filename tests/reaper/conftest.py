@@ -11,9 +11,9 @@ import pytest
 import structlog
 
 from reaper.reaper import PassSummary, Reaper
-from workspace.file_locations import FileSessionLocations
-from workspace.lease_files import FileLeases
-from workspace.record_files import FileSessionRecords
+from workspace.files.leases import FileLeases
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
 from workspace.records import (
     ClientSessionId,
     Phase,

@@ -24,7 +24,8 @@ from reaper.decisions import (
     named_replicas,
     writes_of,
 )
-from workspace.leases import HeldLease, LeaseObserver, RenewalMark
+from workspace.leases import LeaseObserver, OwnLease, RenewalMark
+from workspace.record_changes import add_holder, mark_ending, put_table, remove_holders, remove_writes
 from workspace.records import (
     ClientSessionId,
     PendingWrite,
@@ -40,8 +41,7 @@ from workspace.records import (
     TemporaryTable,
     Version,
 )
-from workspace.sessions import ended, joined, left, with_table, without_writes
-from workspace.trash import TrashEntry
+from workspace.trash_entries import TrashEntry
 
 PERIOD_SECONDS, LEASE_SECONDS, GRACE_SECONDS = 1.0, 4.0, 3.0
 A, B = ReplicaId("a"), ReplicaId("b")
@@ -313,7 +313,7 @@ def test_what_newer_records_name_after_all_is_no_orphan() -> None:
     unnamed = decisions_after(*(a_snapshot(old, at_seconds=t, tables=tables) for t in (0, 3)))
     assert confirm_orphans(unnamed, [stored]).orphan_tables == ((session_uuid, a_directory(13)),)
     assert confirm_orphans(unnamed, []).orphan_tables == ()
-    assert confirm_orphans(unnamed, [replace(stored, record=ended(stored.record))]).orphan_tables == ()
+    assert confirm_orphans(unnamed, [replace(stored, record=mark_ending(stored.record))]).orphan_tables == ()
 
 
 def test_the_next_grace_period_that_ends_is_known() -> None:
@@ -327,7 +327,7 @@ class Replica:
 
     def __init__(self) -> None:
         self.is_running = True
-        self.lease = HeldLease(LEASE_SECONDS)
+        self.lease = OwnLease(LEASE_SECONDS)
         self.serving: set[RecordName] = set()
 
 
@@ -417,7 +417,9 @@ class Histories(RuleBasedStateMachine):
         record = self.records[data.draw(st.sampled_from(sorted(self.records)))].record
         if record.phase is Phase.ENDING:
             return
-        changed = data.draw(st.sampled_from([joined(record, name), left(record, {name}), ended(record)]))
+        changed = data.draw(
+            st.sampled_from([add_holder(record, name), remove_holders(record, {name}), mark_ending(record)])
+        )
         self.write(changed)
         serving = self.replicas[name].serving
         (serving.add if name in changed.holders else serving.discard)(record.name)
@@ -428,7 +430,7 @@ class Histories(RuleBasedStateMachine):
         name, record = data.draw(st.sampled_from(self.served_by_running()))
         number = 1000 * next(self.numbers)
         table = a_table(number) if finishes else a_table(number, name, state=TableState.CREATING)
-        self.write(with_table(record, table))
+        self.write(put_table(record, table))
         self.directories |= {(record.session_uuid, directory) for directory in table.directories}
 
     def served_by_running(self) -> list[tuple[ReplicaId, SessionRecord]]:
@@ -485,7 +487,7 @@ class Histories(RuleBasedStateMachine):
         for stored, replicas in decisions.undo:
             assert not replicas & self.living_holders(stored.record)
             if stored.record.name in self.records and not any(forgotten == stored for forgotten, _ in decisions.forget):
-                self.write(without_writes(stored.record, replicas))  # else the other change wins
+                self.write(remove_writes(stored.record, replicas))  # else the other change wins
         for session_uuid, table_uuid in decisions.orphan_tables:
             assert table_uuid not in self.named_directories(session_uuid)
             self.directories.discard((session_uuid, table_uuid))
@@ -493,7 +495,7 @@ class Histories(RuleBasedStateMachine):
             assert replicas <= stored.record.holders
             assert not replicas & self.living_holders(stored.record)
             if stored.record.name in self.records:
-                self.write(left(stored.record, replicas))
+                self.write(remove_holders(stored.record, replicas))
         named = {stored.record.session_uuid for stored in self.records.values()}
         for session_uuid in decisions.orphans:
             assert session_uuid not in named

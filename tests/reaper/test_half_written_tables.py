@@ -15,9 +15,9 @@ import pytest
 import structlog
 
 from reaper.table_directories import SETTLED_SECONDS, TableDirectories
+from workspace.files.root_locations import RootLocations
+from workspace.record_changes import find_table, put_table, remove_table, update_record
 from workspace.records import PendingWrite, ReplicaId, StoredRecord, TableState, TableUuid, TemporaryTable
-from workspace.root_locations import RootLocations
-from workspace.sessions import table_named, update, with_table, without_table
 
 LEASE_SECONDS, GRACE_SECONDS = 10, 5
 
@@ -27,7 +27,7 @@ def begin_writing(world: Any, stored: StoredRecord, name: str, writer: str) -> P
     table_uuid = TableUuid(str(uuid.uuid4()))
     write = PendingWrite(table_uuid, "operation", ReplicaId(writer))
     table = TemporaryTable(name, table_uuid, TableState.CREATING, "parquet", writes=(write,))
-    update(world.records, stored.record.name, lambda record: with_table(record, table))
+    update_record(world.records, stored.record.name, lambda record: put_table(record, table))
     return directory_of(world, stored, table_uuid)
 
 
@@ -75,7 +75,7 @@ def test_what_a_dead_replica_was_writing_is_undone_and_its_files_are_removed(wor
 def test_an_insertion_that_a_dead_replica_was_making_leaves_the_table_as_it_was(world: Any) -> None:
     stored = world.start_session("alive")
     part = TableUuid(str(uuid.uuid4()))
-    table = table_named(stored.record, "t")
+    table = find_table(stored.record, "t")
     assert table is not None
     writing = TemporaryTable(
         table.name,
@@ -85,7 +85,7 @@ def test_an_insertion_that_a_dead_replica_was_making_leaves_the_table_as_it_was(
         table.parts,
         writes=(PendingWrite(part, "operation", ReplicaId("dead")),),
     )
-    update(world.records, stored.record.name, lambda record: with_table(record, writing))
+    update_record(world.records, stored.record.name, lambda record: put_table(record, writing))
     directory = directory_of(world, stored, part)
     world.passes(LEASE_SECONDS + GRACE_SECONDS + 3 + GRACE_SECONDS + 2, "alive")
     assert world.records.read(stored.record.name).record.tables == (table,)
@@ -114,7 +114,7 @@ def test_a_writer_that_holds_no_session_is_watched_as_holders_are(world: Any) ->
 def test_files_that_a_dropped_table_left_are_removed(world: Any) -> None:
     stored = world.start_session("alive")
     world.passes(SETTLED_SECONDS + 2, "alive")
-    update(world.records, stored.record.name, lambda record: without_table(record, "t"))
+    update_record(world.records, stored.record.name, lambda record: remove_table(record, "t"))
     location = world.locations.path(stored.record.session_uuid)
     world.passes(GRACE_SECONDS, "alive")
     assert list(location.iterdir())

@@ -121,7 +121,7 @@ def test_what_takes_long_holds_up_nothing_else(world: Any, wait_until: WaitUntil
     """One thread purges, and the purge of one location does not end before all else is done."""
     operator = an_operator(world, grace_period_seconds=0.1)
     world.make_location(ORPHAN)
-    world.locations.set_aside(ORPHAN)
+    world.locations.move_to_trash(ORPHAN)
     go_on, purge = threading.Event(), world.locations.purge
 
     def slow(entry: str, should_stop: Callable[[], bool]) -> bool:

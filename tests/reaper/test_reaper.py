@@ -15,8 +15,8 @@ import pytest
 import structlog
 
 from tests.forked import forked
+from workspace.record_changes import add_holder, mark_ending, remove_holders, update_record
 from workspace.records import Phase, RecordsUnavailableError, ReplicaId, SessionUuid
-from workspace.sessions import ended, joined, left, update
 
 LEASE_SECONDS, GRACE_SECONDS = 10, 5
 ORPHAN = SessionUuid("00000000-0000-4000-8000-000000000001")
@@ -73,10 +73,10 @@ def test_the_end_of_a_session_is_logged_with_its_location_and_principal(world: A
 def test_a_session_without_holders_may_be_adopted_within_the_grace_period(world: Any) -> None:
     stored = world.start_session()
     world.passes(GRACE_SECONDS)
-    update(world.records, stored.record.name, lambda record: joined(record, ReplicaId("b")))
+    update_record(world.records, stored.record.name, lambda record: add_holder(record, ReplicaId("b")))
     world.passes(30, "b")
     assert world.is_there(stored)
-    update(world.records, stored.record.name, lambda record: left(record, {ReplicaId("b")}))
+    update_record(world.records, stored.record.name, lambda record: remove_holders(record, {ReplicaId("b")}))
     world.passes(GRACE_SECONDS, "b")
     assert world.is_there(stored)
     world.passes(2, "b")
@@ -94,7 +94,7 @@ def test_a_lost_replica_is_taken_out_of_a_session_that_another_holds(world: Any)
 
 def test_an_ending_session_is_left_to_its_living_holder_for_the_grace_period(world: Any) -> None:
     stored = world.start_session("alive")
-    update(world.records, stored.record.name, ended)
+    update_record(world.records, stored.record.name, mark_ending)
     world.passes(GRACE_SECONDS, "alive")
     assert world.is_there(stored)
     world.passes(2, "alive")
@@ -110,7 +110,7 @@ def test_an_ending_session_without_a_living_holder_is_finished_at_once(world: An
 
 def test_an_end_that_died_after_the_location_was_set_aside_is_finished_and_logged(world: Any) -> None:
     stored = world.start_session("alive", phase=Phase.ENDING)
-    world.locations.set_aside(stored.record.session_uuid)
+    world.locations.move_to_trash(stored.record.session_uuid)
     with structlog.testing.capture_logs() as logs:
         world.passes(GRACE_SECONDS + 2, "alive")
     assert [log["event"] for log in logs] == ["session_location_deleted", "session_reaped"]
@@ -249,16 +249,16 @@ def test_a_reaper_that_was_paused_in_the_middle_of_a_look_takes_nobody_for_dead(
 def test_guarantee_3_a_location_that_cannot_be_removed_does_not_stop_the_others(world: Any) -> None:
     stuck, other = world.start_session("dead"), world.start_session("dead")
     stuck_uuid = stuck.record.session_uuid
-    set_aside = world.locations.set_aside
+    move_to_trash = world.locations.move_to_trash
 
     def fail_for_one(session_uuid: SessionUuid) -> Any:
         if session_uuid == stuck_uuid:
             raise PermissionError(13, "Permission denied")
-        return set_aside(session_uuid)
+        return move_to_trash(session_uuid)
 
     with (
         structlog.testing.capture_logs() as logs,
-        mock.patch.object(world.locations, "set_aside", side_effect=fail_for_one),
+        mock.patch.object(world.locations, "move_to_trash", side_effect=fail_for_one),
     ):
         world.passes(LEASE_SECONDS + GRACE_SECONDS + 4)
     assert not world.is_there(other)
@@ -274,7 +274,7 @@ def test_guarantee_3_a_location_that_cannot_be_removed_does_not_stop_the_others(
 def test_guarantee_3_trash_that_cannot_be_purged_does_not_stop_the_others(world: Any) -> None:
     for _ in range(2):
         world.make_location(ORPHAN)
-        world.locations.set_aside(ORPHAN)
+        world.locations.move_to_trash(ORPHAN)
     first, second = world.locations.trash()
     purge = world.locations.purge
 
@@ -296,7 +296,7 @@ def test_guarantee_2_a_session_adopted_after_the_look_is_not_ended(world: Any) -
     trash = world.locations.trash
 
     def adopt_and_look() -> Any:
-        update(world.records, stored.record.name, lambda record: joined(record, ReplicaId("b")))
+        update_record(world.records, stored.record.name, lambda record: add_holder(record, ReplicaId("b")))
         return trash()
 
     with mock.patch.object(world.locations, "trash", side_effect=adopt_and_look):

@@ -17,6 +17,7 @@ from reaper.mass_expiry import MassExpiryRule
 from reaper.reaper import ReaperDependencies
 from reaper.reports import ActionFailed, HoldBegan, HoldEnded, Report, SessionReaped
 from reaper.snapshot_reader import Hosts
+from workspace.record_changes import put_table, update_record
 from workspace.records import (
     Phase,
     RecordsUnavailableError,
@@ -28,7 +29,6 @@ from workspace.records import (
     TableUuid,
 )
 from workspace.root_identities import RootUnavailableError
-from workspace.sessions import update, with_table
 
 LEASE_SECONDS, GRACE_SECONDS = 10, 5
 ORPHAN = SessionUuid("00000000-0000-4000-8000-000000000001")
@@ -72,7 +72,7 @@ def test_guarantee_2_a_table_that_old_records_do_not_show_keeps_its_directory(wo
     old.remember()
     new = TableUuid("00000000-0000-4000-8000-0000000000bb")
     table = replace(stored.record.tables[0], name="new", uuid=new, parts=(new,), state=TableState.READY)
-    update(world.records, stored.record.name, lambda record: with_table(record, table))
+    update_record(world.records, stored.record.name, lambda record: put_table(record, table))
     directory = world.locations.path(stored.record.session_uuid) / new
     directory.mkdir()
     world.passes(GRACE_SECONDS + 20, "alive")
@@ -287,7 +287,7 @@ def test_a_location_that_cannot_be_removed_is_tried_again_less_and_less_often_an
     reports = list[Report]()
     world.reaper = world.new_reaper(dependencies=ReaperDependencies(report=reports.append))
     stored = world.start_session("dead")
-    with mock.patch.object(world.locations, "set_aside", side_effect=PermissionError(13, "Permission denied")):
+    with mock.patch.object(world.locations, "move_to_trash", side_effect=PermissionError(13, "Permission denied")):
         world.passes(LEASE_SECONDS + GRACE_SECONDS + 200)
     failures = [report for report in reports if isinstance(report, ActionFailed)]
     assert 8 <= len(failures) <= 12
@@ -312,7 +312,7 @@ def test_locations_are_listed_no_more_often_than_the_storage_period_says(world: 
 def test_what_was_done_since_the_locations_were_listed_is_not_done_again(world: Any) -> None:
     world.reaper = world.new_reaper(storage_period_seconds=10.0)
     world.make_location(ORPHAN)
-    with mock.patch.object(world.locations, "set_aside", wraps=world.locations.set_aside) as setting_aside:
+    with mock.patch.object(world.locations, "move_to_trash", wraps=world.locations.move_to_trash) as setting_aside:
         summaries = world.passes(60)
     assert [session for summary in summaries for session in summary.orphans] == [ORPHAN]
     assert setting_aside.call_count == 1
@@ -337,7 +337,7 @@ def test_a_purge_leaves_off_when_the_reaper_is_told_to_stop(
     world: Any, purging: Callable[..., Any], tmp_path: Path
 ) -> None:
     world.make_location(ORPHAN)
-    world.locations.set_aside(ORPHAN)
+    world.locations.move_to_trash(ORPHAN)
     with mock.patch.object(world.locations, "purge", side_effect=purging):
         world.reaper.make_pass()
         thread = threading.Thread(target=world.reaper.purges.run_waiting)

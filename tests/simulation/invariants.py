@@ -37,6 +37,7 @@ from tests.simulation.api_server import ApiServer, Stored
 from tests.simulation.gateways import GatewayProcess
 from tests.simulation.schedule import Schedule
 from tests.simulation.storage import Storage
+from workspace.record_changes import find_answer
 from workspace.records import (
     ClientSessionId,
     Phase,
@@ -50,7 +51,6 @@ from workspace.records import (
     TableUuid,
     record_name,
 )
-from workspace.sessions import answer_of
 
 ViewsOf = Callable[[str, str], Mapping[str, tuple[str, ...]] | None]
 """The paths that each temporary view of a client's session reads; None if its backend has no such session."""
@@ -242,7 +242,7 @@ class Ledger:
         named = statement.record, statement.table
         if self._dropping[named] or self._dropped.get(named, float("-inf")) >= statement.begun_seconds:
             return  # by another thread of the client, before or after
-        if answer_of(found.spec, statement.operation_id) is not None:
+        if find_answer(found.spec, statement.operation_id) is not None:
             self._there[key] = None
         elif session_uuid == statement.session_uuid:
             text = f"a client was told that table [{statement.table}] of {session_uuid} was created"

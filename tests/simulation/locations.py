@@ -1,6 +1,6 @@
 """Session locations of one process, kept by the model's storage.
 
-Why it exists: this is to the model what :mod:`workspace.file_locations` is to a file system.
+Why it exists: this is to the model what :mod:`workspace.files.session_locations` is to a file system.
 
 Held by the contract suite of session locations, as far as that is not about files.
 """
@@ -13,11 +13,11 @@ from typing import TypeVar
 from tests.simulation.schedule import Process
 from tests.simulation.storage import FILE_BYTES, Storage
 from tests.simulation.wires import Wires
-from workspace.locations import Inside, Owner
-from workspace.names import checked_uuid
+from workspace.identifiers import check_uuid
+from workspace.locations import LocationContents, Owner
 from workspace.records import SessionUuid, TableUuid
 from workspace.storage_paths import StoragePath
-from workspace.trash import TrashEntry, session_of
+from workspace.trash_entries import TrashEntry, session_of
 
 _Result = TypeVar("_Result")
 
@@ -62,7 +62,7 @@ class ModelLocations:
         return [self]
 
     def path(self, session_uuid: SessionUuid) -> Path:
-        return self._storage.root / checked_uuid(session_uuid)
+        return self._storage.root / check_uuid(session_uuid)
 
     def create(self, session_uuid: SessionUuid, owner: Owner | None = None) -> StoragePath:
         path = self.path(session_uuid)
@@ -78,7 +78,7 @@ class ModelLocations:
         return self._call("list locations", lambda: set(self._storage.locations))
 
     def paths(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
-        checked_uuid(session_uuid)
+        check_uuid(session_uuid)
         return self._call("look for location", lambda: list(self._storage.paths_of(session_uuid)))
 
     def stamp(self, session_uuid: SessionUuid) -> Hashable:
@@ -88,24 +88,24 @@ class ModelLocations:
 
         return snapshot()  # one request with the list that it follows: a step more would show nothing new
 
-    def inside(self, session_uuid: SessionUuid) -> Inside:
-        def snapshot() -> Inside:
+    def contents(self, session_uuid: SessionUuid) -> LocationContents:
+        def snapshot() -> LocationContents:
             location = self._storage.locations.get(session_uuid)
-            return Inside(frozenset(location.tables if location is not None else ()), 0)
+            return LocationContents(frozenset(location.tables if location is not None else ()), 0)
 
         return self._call("look into location", snapshot)
 
-    def set_aside(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
+    def move_to_trash(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
         path = self.path(session_uuid)
 
-        def set_aside() -> bool:
+        def move_to_trash() -> bool:
             self._may_touch("set aside", session_uuid)
-            return self._storage.set_aside(session_uuid)
+            return self._storage.move_to_trash(session_uuid)
 
-        return [path] if self._call("set location aside", set_aside) else []
+        return [path] if self._call("set location aside", move_to_trash) else []
 
     def remove_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
-        checked_uuid(session_uuid), checked_uuid(table_uuid)
+        check_uuid(session_uuid), check_uuid(table_uuid)
         return self._call("remove table", lambda: self._storage.remove_table(session_uuid, table_uuid))
 
     def directory(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> StoragePath:
@@ -113,10 +113,10 @@ class ModelLocations:
 
     def directories(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[StoragePath]:
         location = self.path(session_uuid)
-        return self._call("look for directories", lambda: [location / checked_uuid(table) for table in tables])
+        return self._call("look for directories", lambda: [location / check_uuid(table) for table in tables])
 
     def size_bytes(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> int:
-        checked_uuid(session_uuid), checked_uuid(table_uuid)
+        check_uuid(session_uuid), check_uuid(table_uuid)
         found = self._call("measure table", lambda: self._storage.table(session_uuid, table_uuid))
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "No such directory in the model's storage", table_uuid)
@@ -129,7 +129,7 @@ class ModelLocations:
         return self._call("list trash", lambda: list(self._storage.trash))
 
     def trash_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
-        checked_uuid(session_uuid)
+        check_uuid(session_uuid)
         return [entry for entry in self.trash() if session_of(entry) == session_uuid]
 
     def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] | None = None) -> bool:

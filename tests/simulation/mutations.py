@@ -16,22 +16,17 @@ import reaper.decisions
 import reaper.reaper
 import reaper.removals
 import reaper.snapshot_reader
-import workspace.sessions
+import workspace.record_changes
+import workspace.session_end
 from gateway.sessions.registry import Sessions
 from gateway.tables.writes import TableWrites
 from reaper.decisions import Snapshot
 from reaper.removals import Removals
 from tests.simulation.records import ModelSessionRecords
 from workspace.leases import LeaseObserver
+from workspace.record_changes import mark_ending, update_record
 from workspace.records import Phase, SessionRecord, StoredRecord, TableState, Version
-from workspace.sessions import (
-    EndedSession,
-    EndingSession,
-    begin_end,
-    complete_end,
-    ended,
-    update,
-)
+from workspace.session_end import EndedSession, EndingSession, begin_end, complete_end
 
 Made = Callable[[], AbstractContextManager[Any]]
 
@@ -73,14 +68,14 @@ def _a_lease_is_lost_at_once() -> AbstractContextManager[None]:
 def _ended_by(
     begin: Callable[..., EndingSession | None] = begin_end, complete: Callable[..., EndedSession | None] = complete_end
 ) -> AbstractContextManager[None]:
-    modules = (workspace.sessions, reaper.removals)
+    modules = (workspace.session_end, reaper.removals)
     steps = (("begin_end", begin), ("complete_end", complete))
     return _instead(*((module, name, step) for module in modules for name, step in steps))
 
 
 def _set_aside_before_marked() -> AbstractContextManager[None]:
     def begin(records: Any, locations: Any, stored: StoredRecord, *release: Any) -> EndingSession | None:
-        locations.set_aside(stored.record.session_uuid)
+        locations.move_to_trash(stored.record.session_uuid)
         return begin_end(records, locations, stored, *release)
 
     return _ended_by(begin)
@@ -90,9 +85,9 @@ def _deleted_before_set_aside() -> AbstractContextManager[None]:
     def begin(records: Any, locations: Any, stored: StoredRecord, *_: Any) -> EndingSession | None:
         ending = stored
         if stored.record.phase is Phase.ACTIVE:
-            ending = records.replace(ended(stored.record), stored.version)
+            ending = records.replace(mark_ending(stored.record), stored.version)
         records.delete(ending.record.name, ending.version)
-        return EndingSession(ending, tuple(locations.set_aside(ending.record.session_uuid)))
+        return EndingSession(ending, tuple(locations.move_to_trash(ending.record.session_uuid)))
 
     def complete(_: Any, ending: EndingSession) -> EndedSession | None:
         return EndedSession(ending.stored.record, ending.locations)
@@ -116,9 +111,9 @@ def _marked_whatever_changed() -> AbstractContextManager[None]:
     def marked(records: Any, stored: StoredRecord) -> StoredRecord:
         now: StoredRecord = records.read(stored.record.name)
         is_ending = now.record.phase is Phase.ENDING
-        return now if is_ending else records.replace(ended(now.record), now.version)
+        return now if is_ending else records.replace(mark_ending(now.record), now.version)
 
-    return _instead((workspace.sessions, "_marked_ending", marked))
+    return _instead((workspace.session_end, "_mark_ending", marked))
 
 
 def _records_listed_first_and_one_snapshot() -> AbstractContextManager[None]:
@@ -153,7 +148,7 @@ def _last_writer_wins() -> AbstractContextManager[None]:
 
 def _rejoined_without_writing() -> AbstractContextManager[None]:
     def without(records: Any, name: Any, change: Any, **_: Any) -> StoredRecord:
-        return update(records, name, change)
+        return update_record(records, name, change)
 
     return _instead((gateway.storage, "update", without), (gateway.sessions.registry, "update", without))
 
@@ -252,7 +247,7 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation("an orphan is one by the cache alone", _confirmed_by_the_cache, frozenset({1})),
     Mutation(
         "an ending session may be joined",
-        lambda: _instead((workspace.sessions, "_active", lambda record: record)),
+        lambda: _instead((workspace.record_changes, "_require_active", lambda record: record)),
         frozenset({4}),
     ),
     Mutation("everyone who tried tells of the end", _told_by_all_who_tried, frozenset({4})),

@@ -16,8 +16,8 @@ from tests.simulation.api_server import AlreadyExistsError, ApiServer, ConflictE
 from tests.simulation.schedule import Action, Process, Schedule
 from tests.simulation.threads import ModelEvent
 from tests.simulation.wires import Wires
+from workspace.identifiers import check_record_name, check_replica_id, check_uuid
 from workspace.leases import RenewalMark
-from workspace.names import checked_record_name, checked_replica_id, checked_uuid
 from workspace.records import (
     RecordChanged,
     RecordConflictError,
@@ -65,7 +65,7 @@ class ModelSessionRecords:
             raise RecordExistsError(record.name, "There is such a record.") from None
 
     def read(self, name: RecordName) -> StoredRecord:
-        return _stored(self._read(checked_record_name(name)))
+        return _stored(self._read(check_record_name(name)))
 
     def list(self) -> Sequence[StoredRecord]:
         if not self._is_torn:
@@ -92,7 +92,7 @@ class ModelSessionRecords:
             raise _not_found(name) from None
 
     def delete(self, name: RecordName, version: Version) -> None:
-        found = self._read(checked_record_name(name))
+        found = self._read(check_record_name(name))
         if _version(found) != version:
             raise _changed(name)
         while True:
@@ -185,7 +185,7 @@ class ModelLeases:
         self._wires = wires
 
     def renew(self, replica: ReplicaId) -> None:
-        checked_replica_id(replica)
+        check_replica_id(replica)
         self._wires.call(self._process, self._api, "renew lease", lambda: self._api.renew(replica))
 
     def list(self) -> Mapping[ReplicaId, RenewalMark]:
@@ -193,13 +193,13 @@ class ModelLeases:
         return {replica: RenewalMark(str(mark)) for replica, mark in marks.items()}
 
     def delete(self, replica: ReplicaId) -> None:
-        checked_replica_id(replica)
+        check_replica_id(replica)
         self._wires.call(self._process, self._api, "delete lease", lambda: self._api.forget(replica))
 
 
 def _check(record: SessionRecord) -> None:
     """Raises: ValueError if it could not be read again."""
-    checked_uuid(record.session_uuid)
+    check_uuid(record.session_uuid)
     record.principal.encode()
 
 

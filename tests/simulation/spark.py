@@ -25,7 +25,7 @@ from gateway.errors import STATUS_DETAILS_KEY
 from gateway.stored_tables.table_plans import ROWS_WRITTEN
 from tests.simulation.schedule import Schedule
 from tests.simulation.storage import Storage
-from workspace.names import is_uuid
+from workspace.identifiers import is_uuid
 from workspace.records import SessionUuid, TableUuid
 
 Reply = Callable[[Sequence[bytes] | Exception], object]

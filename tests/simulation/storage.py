@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from workspace.records import SessionUuid, TableUuid
-from workspace.trash import TrashEntry
+from workspace.trash_entries import TrashEntry
 
 FILE_BYTES = 100
 
@@ -81,7 +81,7 @@ class Storage:
         location = self.locations.get(session_uuid)
         return None if location is None else location.tables.get(table)
 
-    def set_aside(self, session_uuid: SessionUuid) -> bool:
+    def move_to_trash(self, session_uuid: SessionUuid) -> bool:
         location = self.locations.get(session_uuid)
         if location is None:
             return False

@@ -18,10 +18,10 @@ from unittest import mock
 import pytest
 
 from tests.forked import forked
-from workspace.file_locations import FileSessionLocations
-from workspace.lease_files import FileLeases
+from workspace.files.leases import FileLeases
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
 from workspace.leases import Leases
-from workspace.record_files import FileSessionRecords
 from workspace.records import (
     ClientSessionId,
     Phase,

@@ -1,6 +1,6 @@
 """Leases as files, and how leases are judged.
 
-Guarantees are those of workspace.lease_files, or where said of workspace.leases.
+Guarantees are those of workspace.files.leases, or where said of workspace.leases.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from workspace.lease_files import FileLeases
-from workspace.leases import HeldLease, LeaseObserver, RenewalMark
+from workspace.files.leases import FileLeases
+from workspace.leases import LeaseObserver, OwnLease, RenewalMark
 from workspace.records import RecordsUnavailableError, ReplicaId
 
 A = ReplicaId("a")
@@ -93,7 +93,7 @@ def test_leases_guarantee_1_a_lease_is_lost_only_after_it_stood_still_for_its_wh
 
 
 def test_leases_guarantee_2_a_held_lease_counts_from_the_beginning_of_its_renewal() -> None:
-    held = HeldLease(lease_duration_seconds=10)
+    held = OwnLease(lease_duration_seconds=10)
     assert not held.is_valid(0.0)
     held.renewed(begun_seconds=100.0)
     assert held.is_valid(109.9)

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from workspace.file_locations import FileSessionLocations
-from workspace.layout import Layout
+from workspace.files.layout import Layout
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.trash import Trash
 from workspace.records import SessionUuid, TableUuid
 from workspace.root_identities import RootUnavailableError
-from workspace.trash import Trash, TrashEntry
+from workspace.trash_entries import TrashEntry
 
 BAD_UUIDS = [
     "",
@@ -89,7 +90,7 @@ def test_guarantee_1_only_uuids_become_paths(locations: FileSessionLocations, ta
     for operation in (
         lambda: locations.path(SessionUuid(bad)),
         lambda: locations.create(SessionUuid(bad)),
-        lambda: locations.set_aside(SessionUuid(bad)),
+        lambda: locations.move_to_trash(SessionUuid(bad)),
         lambda: locations.trash_of(SessionUuid(bad)),
         lambda: locations.remove_table(SessionUuid(bad), table_uuid),
         lambda: locations.remove_table(good, TableUuid(bad)),
@@ -149,9 +150,9 @@ def test_guarantee_3_a_location_set_aside_is_gone_and_can_be_purged(
     location = locations.create(session_uuid)
     (location / "table" / "part=1").mkdir(parents=True)
     (location / "table" / "part=1" / "data").write_text("data")
-    assert locations.set_aside(session_uuid)
+    assert locations.move_to_trash(session_uuid)
     assert not location.exists()
-    assert not locations.set_aside(session_uuid)
+    assert not locations.move_to_trash(session_uuid)
     (entry,) = locations.trash_of(session_uuid)
     locations.purge(entry)
     locations.purge(entry)
@@ -164,7 +165,7 @@ def test_a_location_that_comes_back_can_be_set_aside_again(
 ) -> None:
     for _ in range(3):
         locations.create(session_uuid)
-        assert locations.set_aside(session_uuid)
+        assert locations.move_to_trash(session_uuid)
     assert len(locations.trash_of(session_uuid)) == 3
 
 
@@ -174,7 +175,7 @@ def test_a_missing_trash_does_not_look_like_a_missing_location(
     (locations.create(session_uuid) / table_uuid).mkdir()
     (root / ".lodge" / "trash").rmdir()
     with pytest.raises(FileNotFoundError):
-        locations.set_aside(session_uuid)
+        locations.move_to_trash(session_uuid)
     with pytest.raises(FileNotFoundError):
         locations.remove_table(session_uuid, table_uuid)
     assert locations.list() == {session_uuid}
@@ -205,7 +206,7 @@ def test_guarantee_2_a_link_in_the_place_of_a_location_is_refused_or_removed_but
         locations.create(session_uuid)
     with pytest.raises(NotADirectoryError):
         locations.remove_table(session_uuid, table_uuid)
-    assert locations.set_aside(session_uuid)
+    assert locations.move_to_trash(session_uuid)
     assert not link.is_symlink()
     assert not locations.trash()
     assert {path.name for path in outside.iterdir()} == {"precious", table_uuid}
@@ -230,7 +231,7 @@ def test_guarantee_2_links_inside_a_location_are_purged_and_not_followed(
     (location / "table").mkdir()
     (location / "table" / "up").symlink_to("..")
     os.link(outside / "precious", location / "hard")
-    locations.set_aside(session_uuid)
+    locations.move_to_trash(session_uuid)
     purge_all(locations)
     assert not locations.trash()
     assert (outside / "precious").read_text() == "precious"
@@ -241,7 +242,7 @@ def test_guarantee_2_a_link_put_in_the_place_of_a_directory_while_it_is_purged_i
 ) -> None:
     for step in itertools.count(1):
         (locations.create(session_uuid) / "table" / "part").mkdir(parents=True)
-        locations.set_aside(session_uuid)
+        locations.move_to_trash(session_uuid)
         (entry,) = locations.trash()
         trash = locations.path(session_uuid).parent / ".lodge" / "trash"
 
@@ -290,7 +291,7 @@ def test_the_trash_of_one_session_is_found_among_very_many_others_without_taking
 ) -> None:
     (locations.create(session_uuid) / table_uuid).mkdir()
     locations.remove_table(session_uuid, table_uuid)
-    locations.set_aside(session_uuid)
+    locations.move_to_trash(session_uuid)
     expected = locations.trash()
     for number in range(3000):
         (root / ".lodge" / "trash" / f"{uuid.UUID(int=number)}.{number:016x}").mkdir()
@@ -315,7 +316,7 @@ def test_a_purge_gets_to_the_bottom_of_a_tree_deeper_than_any_path_or_stack(
         os.close(descriptor)
         descriptor = deeper
     os.close(descriptor)
-    locations.set_aside(session_uuid)
+    locations.move_to_trash(session_uuid)
     purge_all(locations)
     assert not locations.trash()
 
@@ -330,7 +331,7 @@ def test_guarantee_5_many_processes_may_purge_the_same_at_once(
         (location / str(n) / "part").mkdir(parents=True)
         for m in range(10):
             (location / str(n) / "part" / str(m)).write_text("data")
-    locations.set_aside(session_uuid)
+    locations.move_to_trash(session_uuid)
     assert in_processes([lambda: purge_all(locations)] * 4) == [None] * 4
     purge_all(locations)
     assert not locations.trash()
@@ -342,7 +343,7 @@ def test_guarantee_5_of_many_processes_that_set_one_location_aside_one_does(
     in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]],
 ) -> None:
     locations.create(session_uuid)
-    results = in_processes([lambda: locations.set_aside(session_uuid)] * 4)
+    results = in_processes([lambda: locations.move_to_trash(session_uuid)] * 4)
     assert sorted(results) == [[], [], [], [locations.path(session_uuid)]]
 
 
@@ -356,7 +357,7 @@ def test_a_purge_killed_at_any_step_is_finished_by_the_next(
         location = locations.create(session_uuid)
         (location / "a" / "b").mkdir(parents=True)
         (location / "a" / "data").write_text("data")
-        locations.set_aside(session_uuid)
+        locations.move_to_trash(session_uuid)
         was_killed = killed_at(step, partial(purge_all, locations))
         purge_all(locations)
         assert not locations.trash()

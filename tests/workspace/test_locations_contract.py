@@ -17,14 +17,14 @@ import pytest
 from reaper.table_directories import TableDirectories
 from tests.workspace.objects.storages import Files, Storage
 from tests.workspace.remembered_root_ids import RememberedRootIds
-from workspace.file_locations import FileSessionLocations
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
 from workspace.locations import SessionLocations
-from workspace.record_files import FileSessionRecords
 from workspace.records import SessionRecord, SessionUuid, TableUuid
 from workspace.root_identities import RootError, RootIds, RootTakenError, RootUnavailableError
-from workspace.sessions import end_session
+from workspace.session_end import end_session
 from workspace.storage_paths import file_system_of
-from workspace.trash import TrashEntry, is_whole_location, location_of, session_of
+from workspace.trash_entries import TrashEntry, is_whole_location, location_of, session_of
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 OTHER = SessionUuid("00000000-0000-4000-8000-000000000002")
@@ -73,10 +73,10 @@ def test_a_location_is_there_from_its_creation_to_its_purge(storage: Storage, lo
     assert locations.paths(SESSION) == [place]
     assert str(locations.directory(SESSION, TABLE)) == f"{place}/{TABLE}"
     storage.write(f"{SESSION}/{TABLE}/part-0")
-    assert locations.set_aside(SESSION) == [place]
+    assert locations.move_to_trash(SESSION) == [place]
     assert locations.list() == set()
     assert locations.paths(SESSION) == []
-    assert locations.set_aside(SESSION) == []
+    assert locations.move_to_trash(SESSION) == []
     (entry,) = locations.trash_of(SESSION)
     assert locations.trash() == [entry]
     assert (session_of(entry), is_whole_location(entry), location_of(entry)) == (SESSION, True, place)
@@ -92,7 +92,7 @@ def test_guarantee_1_only_uuids_become_places(locations: SessionLocations, bad: 
     for operation in (
         lambda: locations.create(SessionUuid(bad)),
         lambda: locations.paths(SessionUuid(bad)),
-        lambda: locations.set_aside(SessionUuid(bad)),
+        lambda: locations.move_to_trash(SessionUuid(bad)),
         lambda: locations.trash_of(SessionUuid(bad)),
         lambda: locations.remove_table(SessionUuid(bad), TABLE),
         lambda: locations.remove_table(SESSION, TableUuid(bad)),
@@ -100,7 +100,7 @@ def test_guarantee_1_only_uuids_become_places(locations: SessionLocations, bad: 
         lambda: locations.size_bytes(SessionUuid(bad), TABLE),
         lambda: locations.copy_table((SESSION, TABLE), (OTHER, TableUuid(bad))),
         lambda: locations.roots()[0].stamp(SessionUuid(bad)),
-        lambda: locations.roots()[0].inside(SessionUuid(bad)),
+        lambda: locations.roots()[0].contents(SessionUuid(bad)),
     ):
         with pytest.raises(ValueError, match="Not a UUID"):
             operation()
@@ -113,7 +113,7 @@ def test_guarantee_2_only_what_was_set_aside_is_purged(storage: Storage, locatio
     place = locations.create(SESSION)
     locations.create(OTHER)
     storage.write(f"{SESSION}/{TABLE}/part-0")
-    locations.set_aside(OTHER)
+    locations.move_to_trash(OTHER)
     (entry,) = locations.trash()
     root = str(place).rsplit("/", 1)[0]
     wrong = TrashEntry(bad.format(entry=entry, root=root, session=SESSION))
@@ -137,7 +137,7 @@ def test_guarantee_2_neighbours_stay(storage: Storage, locations: SessionLocatio
         storage.write(name)
     locations.remove_table(SESSION, TABLE)
     purge_all(locations)
-    locations.set_aside(SESSION)
+    locations.move_to_trash(SESSION)
     purge_all(locations)
     assert sorted(storage.files()) == sorted(kept)
     assert locations.list() == {OTHER}
@@ -158,7 +158,7 @@ def test_guarantee_3_what_a_late_writer_makes_again_is_found_and_goes_too(
     for _ in range(3):
         storage.write(f"{SESSION}/{TABLE}/part-0")
         assert locations.list() == {SESSION}
-        assert locations.set_aside(SESSION)
+        assert locations.move_to_trash(SESSION)
         purge_all(locations)
         assert locations.list() == set()
     assert not storage.files()
@@ -173,20 +173,20 @@ def test_guarantee_3_a_table_that_was_removed_is_gone_and_the_others_stay(
         storage.write(f"{SESSION}/{table}/p=1/part-0", b"12345")
         storage.write(f"{SESSION}/{table}/part-1", b"123")
     storage.write(f"{SESSION}/_temporary/x")
-    inside = locations.roots()[0].inside(SESSION)
-    assert (inside.tables, inside.foreign) == ({TABLE, SECOND}, 1)
+    inside = locations.roots()[0].contents(SESSION)
+    assert (inside.tables, inside.foreign_count) == ({TABLE, SECOND}, 1)
     stamp = locations.roots()[0].stamp(SESSION)
     assert locations.size_bytes(SESSION, TABLE) == 8
     assert locations.remove_table(SESSION, TABLE)
     assert not locations.remove_table(SESSION, TABLE)
-    assert locations.roots()[0].inside(SESSION).tables == {SECOND}
+    assert locations.roots()[0].contents(SESSION).tables == {SECOND}
     assert locations.roots()[0].stamp(SESSION) != stamp
     with pytest.raises(FileNotFoundError):
         locations.size_bytes(SESSION, TABLE)
     (entry,) = locations.trash_of(SESSION)
     assert (session_of(entry), is_whole_location(entry)) == (SESSION, False)
     purge_all(locations)
-    assert locations.roots()[0].inside(SESSION).tables == {SECOND}
+    assert locations.roots()[0].contents(SESSION).tables == {SECOND}
     assert set(storage.files()) == {
         f"{SESSION}/{SECOND}/p=1/part-0",
         f"{SESSION}/{SECOND}/part-1",
@@ -198,10 +198,10 @@ def test_guarantee_3_a_table_that_was_removed_is_gone_and_the_others_stay(
 def test_of_no_location_there_is_no_stamp_and_nothing_inside(locations: SessionLocations) -> None:
     (root,) = locations.roots()
     assert root.stamp(SESSION) is None
-    assert (root.inside(SESSION).tables, root.inside(SESSION).foreign) == (set(), 0)
+    assert (root.contents(SESSION).tables, root.contents(SESSION).foreign_count) == (set(), 0)
     locations.create(SESSION)
     assert locations.roots()[0].stamp(SESSION) is not None
-    locations.set_aside(SESSION)
+    locations.move_to_trash(SESSION)
     assert locations.roots()[0].stamp(SESSION) is None
 
 
@@ -222,7 +222,7 @@ def test_a_copy_of_a_table_is_its_own(storage: Storage, locations: SessionLocati
     for name in ("_SUCCESS", "p=1/part-0", "p=a b%20ü+/part-1"):
         storage.write(f"{SESSION}/{TABLE}/{name}", name.encode())
     locations.copy_table((SESSION, TABLE), (OTHER, SECOND))
-    locations.set_aside(SESSION)
+    locations.move_to_trash(SESSION)
     purge_all(locations)
     copied = {name.removeprefix(f"{OTHER}/{SECOND}/"): content for name, content in storage.files().items()}
     assert copied == {name: name.encode() for name in ("_SUCCESS", "p=1/part-0", "p=a b%20ü+/part-1")}
@@ -237,7 +237,7 @@ def test_guarantee_4_a_purge_that_stops_is_finished_by_another_process(
     locations.create(SESSION)
     for n in range(30):
         storage.write(f"{SESSION}/{TABLE}/part-{n}")
-    locations.set_aside(SESSION)
+    locations.move_to_trash(SESSION)
     (entry,) = locations.trash()
     assert not locations.purge(entry, lambda: True)
     assert storage.opened().trash() == [entry]
@@ -251,7 +251,7 @@ def test_guarantee_4_of_many_that_set_aside_at_once_one_does_and_all_may_purge(s
     opened[0].create(SESSION)
     for n in range(50):
         storage.write(f"{SESSION}/{TABLE}/p={n % 5}/part-{n}")
-    results = at_once([lambda each=each: each.set_aside(SESSION) for each in opened])
+    results = at_once([lambda each=each: each.move_to_trash(SESSION) for each in opened])
     assert sorted(map(len, results)) == [0, 0, 0, 1]
     at_once([lambda each=each: [each.purge(entry) for entry in each.trash()] for each in opened])
     purge_all(opened[0])
@@ -263,7 +263,7 @@ def test_guarantee_5_what_is_not_the_root_is_an_error_and_stays_as_it_is(storage
     locations = storage.opened(root_ids)
     locations.create(SESSION)
     storage.write(f"{SESSION}/{TABLE}/part-0")
-    locations.set_aside(OTHER)
+    locations.move_to_trash(OTHER)
     storage.unmount()
     for is_foreign in (False, True):
         if is_foreign:
@@ -277,7 +277,7 @@ def test_guarantee_5_what_is_not_the_root_is_an_error_and_stays_as_it_is(storage
             locations.trash,
             lambda: locations.create(SESSION),
             lambda: locations.paths(SESSION),
-            lambda: locations.set_aside(OTHER),
+            lambda: locations.move_to_trash(OTHER),
             lambda: locations.remove_table(OTHER, TABLE),
             lambda: locations.directory(SESSION, TABLE),
             lambda: locations.size_bytes(OTHER, TABLE),
@@ -371,7 +371,7 @@ def test_guarantee_6_a_root_of_before_with_sessions_goes_to_those_who_know_it_on
 def test_guarantee_6_a_root_of_before_that_is_empty_goes_to_the_first(storage: Storage) -> None:
     root_ids = RememberedRootIds()
     root = str(storage.opened().create(SESSION)).removesuffix(f"/{SESSION}")
-    storage.opened().set_aside(SESSION)
+    storage.opened().move_to_trash(SESSION)
     storage.remove(f"{root}/.lodge/records")
     assert storage.opened(root_ids).list() == set()
     refused_for_its_records(storage, None)

@@ -15,10 +15,10 @@ from unittest import mock
 import pytest
 
 from tests.forked import forked
-from workspace.file_locations import FileSessionLocations
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.sizes import DEEPEST
 from workspace.locations import Owner, OwnerError
 from workspace.records import SessionUuid, TableUuid
-from workspace.sizes import DEEPEST
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 TABLE = TableUuid("00000000-0000-4000-8000-000000000002")
@@ -203,7 +203,7 @@ def test_what_an_owner_exchanges_at_any_step_is_not_followed(
     kind: str,
 ) -> None:
     def set_aside_and_purge(locations: FileSessionLocations) -> None:
-        anyway(lambda: locations.set_aside(SESSION))
+        anyway(lambda: locations.move_to_trash(SESSION))
         remove_and_purge(locations)
 
     def size(locations: FileSessionLocations) -> Any:
@@ -219,7 +219,7 @@ def test_what_an_owner_exchanges_at_any_step_is_not_followed(
             was_interrupted, result = interrupted_at(step, partial(run, locations), hostile)
         assert is_whole(outside)
         assert task != "size" or result is None or result <= 1000, "a link was counted"
-        anyway(lambda locations=locations: locations.set_aside(SESSION))
+        anyway(lambda locations=locations: locations.move_to_trash(SESSION))
         for entry in locations.trash():
             locations.purge(entry)
         assert not locations.trash()
@@ -268,14 +268,14 @@ def test_an_owner_who_exchanges_directories_for_links_all_the_time_reaches_nothi
                 size = anyway(lambda: locations.size_bytes(SESSION, TABLE))
                 assert size is None or size < 1000
             anyway(lambda: locations.remove_table(SESSION, TABLE))
-            anyway(lambda: locations.set_aside(SESSION))
+            anyway(lambda: locations.move_to_trash(SESSION))
             for _ in range(3):
                 remove_and_purge(locations)
             assert process.is_alive()
             process.kill()
             process.join()
         assert is_whole(outside)
-        anyway(lambda: locations.set_aside(SESSION))
+        anyway(lambda: locations.move_to_trash(SESSION))
         for entry in locations.trash():
             locations.purge(entry)
         assert not locations.trash()

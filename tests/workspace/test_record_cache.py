@@ -8,8 +8,8 @@ from unittest import mock
 import structlog
 
 from workspace.record_cache import RecordCache, RecordsView
+from workspace.record_changes import add_holder
 from workspace.records import ClientSessionId, RecordsEvent, RecordsListed, ReplicaId, SessionRecord, SessionRecords
-from workspace.sessions import joined
 
 Builder = Callable[..., SessionRecord]
 Opener = Callable[[], SessionRecords]
@@ -23,7 +23,7 @@ def test_a_view_follows_the_records(records: SessionRecords, a_record: Builder, 
         wait_until(lambda: cache.view().is_current, "the cache is current")
         assert cache.view().records == {first.record.name: first}
         second = records.create(a_record(client_session_id=ClientSessionId("2")))
-        first = records.replace(joined(first.record, ReplicaId("a")), first.version)
+        first = records.replace(add_holder(first.record, ReplicaId("a")), first.version)
         wait_until(
             lambda: cache.view().records == {first.record.name: first, second.record.name: second}, "both changes"
         )
@@ -75,7 +75,7 @@ def test_guarantee_3_a_watch_that_fails_unexpectedly_is_begun_anew(
 
     watches = iter([fails, watch])
     with (
-        mock.patch("workspace.following._PAUSE_SECONDS", 0.05),
+        mock.patch("workspace.watch_loop._PAUSE_SECONDS", 0.05),
         mock.patch.object(records, "watch", lambda stop: next(watches)(stop)),
         structlog.testing.capture_logs() as logs,
         (cache := RecordCache(records, lambda: views.append(cache.view()))),

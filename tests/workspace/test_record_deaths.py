@@ -1,6 +1,6 @@
 """Records as files when processes are killed: at every step of every change, and at random.
 
-Guarantees are those of workspace.version_directory ("directory") and workspace.versioned_files ("files").
+Guarantees are those of workspace.files.record_versions ("directory") and workspace.files.record_directories ("files").
 """
 
 import itertools
@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from tests.forked import forked
-from workspace.file_locations import FileSessionLocations
-from workspace.record_files import FileSessionRecords
+from workspace.files.record_directories import LEFTOVER_SECONDS
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
+from workspace.record_changes import add_holder, update_record
 from workspace.records import (
     RecordExistsError,
     RecordNotFoundError,
@@ -24,8 +26,6 @@ from workspace.records import (
     SessionRecord,
     StoredRecord,
 )
-from workspace.sessions import joined, update
-from workspace.versioned_files import LEFTOVER_SECONDS
 
 Builder = Callable[..., SessionRecord]
 KilledAt = Callable[[int, Callable[[], Any]], bool]
@@ -87,13 +87,13 @@ def test_directory_guarantee_4_a_killed_replace_is_done_or_not_and_can_be_done_a
         root = new_root()
         records = FileSessionRecords(root)
         first = records.create(a_record())
-        changed = joined(first.record, A)
+        changed = add_holder(first.record, A)
         was_killed = killed_at(step, partial(FileSessionRecords(root).replace, changed, first.version))
         now = records.read(first.record.name)
         assert now.record in (first.record, changed)
         assert (now.version == first.version) == (now.record == first.record)
         outcomes.add(now.record == changed)
-        again = update(records, first.record.name, lambda record: joined(record, B))
+        again = update_record(records, first.record.name, lambda record: add_holder(record, B))
         records.delete(first.record.name, again.version)
         assert_empty(root)
         if not was_killed:
@@ -111,7 +111,7 @@ def test_files_guarantee_2_a_killed_delete_is_done_or_not_and_the_next_visitor_c
         records = FileSessionRecords(root)
         first = records.create(a_record())
         name = first.record.name
-        stored = records.replace(joined(first.record, A), first.version)
+        stored = records.replace(add_holder(first.record, A), first.version)
         was_killed = killed_at(step, partial(FileSessionRecords(root).delete, name, stored.version))
         try:
             assert records.read(name) == stored
@@ -145,7 +145,7 @@ def test_directory_guarantee_4_no_confirmed_change_is_lost_when_processes_are_ki
         records = FileSessionRecords(root)
         with confirmed.open("ab", buffering=0) as file:
             while True:
-                update(records, name, lambda r: replace(r, created_at=str(int(r.created_at) + 1)))
+                update_record(records, name, lambda r: replace(r, created_at=str(int(r.created_at) + 1)))
                 file.write(b"+")
 
     kills = 0

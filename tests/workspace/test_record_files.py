@@ -1,6 +1,6 @@
 """Records as files: what lies where, lost replies, damage, faults of the storage, and modes.
 
-Guarantees are those of workspace.version_directory ("directory") and workspace.record_files ("records").
+Guarantees are those of workspace.files.record_versions ("directory") and workspace.files.session_records ("records").
 """
 
 import os
@@ -12,9 +12,11 @@ from unittest import mock
 
 import pytest
 
-from workspace.file_locations import FileSessionLocations
-from workspace.lease_files import FileLeases
-from workspace.record_files import FileSessionRecords
+from workspace.files.leases import FileLeases
+from workspace.files.record_directories import LEFTOVER_SECONDS
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
+from workspace.record_changes import add_holder
 from workspace.records import (
     ClientSessionId,
     RecordExistsError,
@@ -22,8 +24,6 @@ from workspace.records import (
     ReplicaId,
     SessionRecord,
 )
-from workspace.sessions import joined
-from workspace.versioned_files import LEFTOVER_SECONDS
 
 Builder = Callable[..., SessionRecord]
 A = ReplicaId("a")
@@ -41,7 +41,7 @@ def test_directory_guarantee_1_names_stay_and_old_contents_go(root: Path, a_reco
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     for n in range(3):
-        stored = records.replace(joined(stored.record, ReplicaId(str(n))), stored.version)
+        stored = records.replace(add_holder(stored.record, ReplicaId(str(n))), stored.version)
     assert [path.stat().st_size > 0 for path in versions_of(root, stored.record)] == [
         False,
         False,
@@ -55,7 +55,7 @@ def test_deleting_a_record_leaves_nothing_behind(root: Path, a_record: Builder) 
     before = everything(root)
     records = FileSessionRecords(root)
     stored = records.create(a_record())
-    stored = records.replace(joined(stored.record, A), stored.version)
+    stored = records.replace(add_holder(stored.record, A), stored.version)
     records.delete(stored.record.name, stored.version)
     assert everything(root) == before
 
@@ -70,7 +70,7 @@ def test_a_link_that_was_made_although_the_reply_was_lost_counts_as_made(root: P
         original(*args, **kwargs)
 
     with mock.patch("os.link", link_and_lose_the_reply):
-        changed = records.replace(joined(stored.record, A), stored.version)
+        changed = records.replace(add_holder(stored.record, A), stored.version)
     assert records.read(stored.record.name) == changed
 
 
@@ -184,7 +184,7 @@ def test_files_and_directories_are_for_their_owner_only_whatever_the_umask(
         FileLeases(tmp_path).renew(A)
         records = FileSessionRecords(tmp_path)
         stored = records.create(a_record())
-        records.replace(joined(stored.record, A), stored.version)
+        records.replace(add_holder(stored.record, A), stored.version)
     finally:
         os.umask(before)
     own = tmp_path / ".lodge"
@@ -196,7 +196,7 @@ def test_files_guarantee_3_a_list_leaves_alone_what_may_still_be_worked_on(root:
     now_seconds = 0.0
     records = FileSessionRecords(root, lambda: now_seconds)
     stored = records.create(a_record())
-    with mock.patch("workspace.version_directory.VersionDirectory.clear"):
+    with mock.patch("workspace.files.record_versions.VersionDirectory.clear"):
         records.delete(stored.record.name, stored.version)
     dead = root / ".lodge" / "sessions" / stored.record.name
     staged = root / ".lodge" / "staging" / "0123456789abcdef"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workspace.record_json import decoded, encoded
+from workspace.record_json import decode_record, encode_record
 from workspace.records import (
     ClientSessionId,
     Phase,
@@ -38,14 +38,14 @@ RECORDS = st.builds(
 @given(RECORDS)
 @settings(max_examples=100, deadline=None)
 def test_guarantee_1_every_record_decodes_to_itself(record: SessionRecord) -> None:
-    assert decoded(encoded(record)) == record
+    assert decode_record(encode_record(record)) == record
 
 
 @given(st.binary(max_size=200))
 @settings(max_examples=100, deadline=None)
 def test_guarantee_2_no_bytes_are_more_than_a_value_error(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        decoded(content)
+        decode_record(content)
 
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | TEXT, lambda inner: st.lists(inner, max_size=3))
@@ -56,11 +56,11 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | TEXT, lambda inn
 def test_guarantee_2_a_record_with_any_part_changed_is_refused_or_has_the_right_types(
     a_record: Callable[..., SessionRecord], data: st.DataObject, value: Any
 ) -> None:
-    document = json.loads(encoded(a_record()))
+    document = json.loads(encode_record(a_record()))
     part = data.draw(st.sampled_from(sorted(document["record"])))
     document["record"][part] = value
     try:
-        record = decoded(json.dumps(document).encode())
+        record = decode_record(json.dumps(document).encode())
     except ValueError:
         return
-    assert encoded(record)
+    assert encode_record(record)

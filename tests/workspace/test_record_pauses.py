@@ -1,6 +1,6 @@
 """Records as files when a process is paused at any step, while another does something whole.
 
-Guarantees are those of workspace.version_directory ("directory") and workspace.versioned_files ("files").
+Guarantees are those of workspace.files.record_versions ("directory") and workspace.files.record_directories ("files").
 """
 
 import itertools
@@ -13,7 +13,9 @@ from unittest import mock
 
 import pytest
 
-from workspace.record_files import FileSessionRecords
+from workspace.files.record_directories import LEFTOVER_SECONDS
+from workspace.files.session_records import FileSessionRecords
+from workspace.record_changes import add_holder
 from workspace.records import (
     RecordConflictError,
     RecordError,
@@ -23,8 +25,6 @@ from workspace.records import (
     SessionRecord,
     StoredRecord,
 )
-from workspace.sessions import joined
-from workspace.versioned_files import LEFTOVER_SECONDS
 
 Builder = Callable[..., SessionRecord]
 InterruptedAt = Callable[[int, Callable[[], Any], Callable[[], Any]], tuple[bool, Any]]
@@ -57,7 +57,7 @@ class Intruder:
 
     def changes(self) -> None:
         if self.left is not None:
-            changed = joined(self.left.record, ReplicaId(f"intruder-{len(self.left.record.holders)}"))
+            changed = add_holder(self.left.record, ReplicaId(f"intruder-{len(self.left.record.holders)}"))
             self.left = self.records.replace(changed, self.left.version)
 
     def changes_often(self) -> None:
@@ -74,7 +74,7 @@ class Intruder:
         self.deletes()
 
     def deletes_and_dies_before_it_clears(self) -> None:
-        with mock.patch("workspace.version_directory.VersionDirectory.clear"):
+        with mock.patch("workspace.files.record_versions.VersionDirectory.clear"):
             self.deletes()
 
     def deletes_and_dies_before_it_removes_the_directory(self) -> None:
@@ -104,7 +104,7 @@ class Scene:
         self.records = FileSessionRecords(root)
         stored = self.records.create(a_record())
         for holder in changes:
-            stored = self.records.replace(joined(stored.record, ReplicaId(holder)), stored.version)
+            stored = self.records.replace(add_holder(stored.record, ReplicaId(holder)), stored.version)
         self.stored = stored
         self.name = stored.record.name
         self.root = root
@@ -124,7 +124,7 @@ class Scene:
         if leftover == "nothing":
             self.records.delete(self.name, self.stored.version)
             return
-        with mock.patch("workspace.version_directory.VersionDirectory.clear"):
+        with mock.patch("workspace.files.record_versions.VersionDirectory.clear"):
             self.records.delete(self.name, self.stored.version)
         files = self._files()
         for path in {"tombstone": [], "no anchor": files[:1]}.get(leftover, files):
@@ -161,7 +161,7 @@ def test_directory_guarantees_1_and_2_a_paused_replace_wins_or_loses_but_never_r
 ) -> None:
     for step in itertools.count(1):
         scene = Scene(new_root(), a_record, intrusion, changes)
-        changed = joined(scene.stored.record, MINE)
+        changed = add_holder(scene.stored.record, MINE)
         replacing = partial(attempted, partial(scene.records.replace, changed, scene.stored.version))
         was_interrupted, loss = interrupted_at(step, replacing, scene.intruder)
         if not was_interrupted:

@@ -1,4 +1,4 @@
-"""Removing what was set aside, whatever its owner or the disk does (guarantees: workspace.removal, workspace.trash)."""
+"""Purging the trash despite its owner or a failing disk (workspace.files.removal, workspace.files.trash)."""
 
 import ctypes
 import errno
@@ -17,9 +17,9 @@ from weakref import WeakSet
 import pytest
 
 from tests.forked import forked
-from workspace.file_locations import FileSessionLocations
+from workspace.files.removal import DEEPEST, FILES_BETWEEN_LOOKS, THREADS
+from workspace.files.session_locations import FileSessionLocations
 from workspace.records import SessionUuid, TableUuid
-from workspace.removal import DEEPEST, FILES_BETWEEN_LOOKS, THREADS
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 TABLE = TableUuid("00000000-0000-4000-8000-000000000002")
@@ -106,7 +106,7 @@ def test_guarantee_2_a_directory_whose_mode_forbids_to_enter_or_change_it_is_rem
         purge_all(locations)
         (location / "beside").chmod(mode)
         location.chmod(mode)
-        assert locations.set_aside(SESSION)
+        assert locations.move_to_trash(SESSION)
         purge_all(locations)
         return "ok"
 
@@ -126,7 +126,7 @@ def test_guarantee_2_a_link_in_the_place_of_a_forbidden_directory_gets_no_other_
         location = locations.create(SESSION)
         fill(location / TABLE / "forbidden", 1)
         (location / TABLE / "forbidden").chmod(0o000)
-        locations.set_aside(SESSION)
+        locations.move_to_trash(SESSION)
         (entry,) = locations.trash()
         opening, is_done = os.open, False
 
@@ -163,7 +163,7 @@ def test_guarantee_3_what_cannot_be_removed_keeps_nothing_else_and_goes_when_it_
 
     def task() -> tuple[str, int]:
         locations = FileSessionLocations(others_root)
-        locations.set_aside(SESSION)
+        locations.move_to_trash(SESSION)
         (entry,) = locations.trash()
         with pytest.raises(PermissionError) as failed:
             locations.purge(entry)
@@ -179,7 +179,7 @@ def test_guarantee_3_what_cannot_be_removed_keeps_nothing_else_and_goes_when_it_
 
 def test_of_very_many_files_that_cannot_be_removed_one_failure_is_kept(locations: FileSessionLocations) -> None:
     fill(locations.create(SESSION) / TABLE, 1000)
-    locations.set_aside(SESSION)
+    locations.move_to_trash(SESSION)
     (entry,) = locations.trash()
     most = 0
 
@@ -204,7 +204,7 @@ def test_guarantee_1_a_file_system_that_is_mounted_inside_is_not_entered(root: P
         fill(locations.path(SESSION) / "beside", 10)
         run("mount", "-t", "tmpfs", "tmpfs", inside)
         fill(inside, 3)
-        locations.set_aside(SESSION)
+        locations.move_to_trash(SESSION)
         (entry,) = locations.trash()
         with pytest.raises(OSError, match="mounted") as failed:
             locations.purge(entry)
@@ -224,7 +224,7 @@ def test_guarantee_4_a_deep_tree_takes_few_descriptors(locations: FileSessionLoc
         fill(deep, 1)
         if n % 20 == 0:
             fill(deep / "beside", 1)
-    locations.set_aside(SESSION)
+    locations.move_to_trash(SESSION)
     opened, most = os.open, 0
 
     def counting(*args: Any, **kwargs: Any) -> int:
@@ -254,7 +254,7 @@ def test_guarantee_5_a_purge_stops_soon_when_told_and_another_one_does_the_rest(
         for _ in range(2 * DEEPEST):
             deep = deep / "d"
             fill(deep, files // (2 * DEEPEST))
-    locations.set_aside(SESSION)
+    locations.move_to_trash(SESSION)
     (entry,) = locations.trash()
     allowed = threading.Semaphore(looks)
     assert not locations.purge(entry, lambda: not allowed.acquire(blocking=False))
@@ -277,7 +277,7 @@ def test_a_purge_that_is_killed_in_the_middle_is_finished_by_the_next(
 
     for n in range(4):
         fill(locations.create(SESSION) / f"t{n}", files // 4)
-    locations.set_aside(SESSION)
+    locations.move_to_trash(SESSION)
     (entry,) = locations.trash()
     while True:
         before = count(locations)
@@ -296,7 +296,7 @@ def test_who_goes_on_writing_is_an_error_and_the_files_go_once_that_ends(locatio
     table = locations.create(SESSION) / TABLE
     fill(table, 100)
     directory = os.open(table, os.O_RDONLY)
-    locations.set_aside(SESSION)
+    locations.move_to_trash(SESSION)
     (entry,) = locations.trash()
     stop, begun = threading.Event(), threading.Event()
 
@@ -349,7 +349,7 @@ def test_a_full_disk_keeps_nothing_from_being_removed(tmp_path: Path, in_process
         assert full.value.errno == errno.ENOSPC
         assert locations.list() == {SESSION}
         assert locations.remove_table(SESSION, TABLE)
-        assert locations.set_aside(SESSION)
+        assert locations.move_to_trash(SESSION)
         purge_all(locations)
         locations.create(SESSION)
         return "ok"
@@ -371,12 +371,12 @@ def test_a_read_only_disk_is_an_error_that_changes_nothing_and_passes(
         other = SessionUuid("00000000-0000-4000-8000-00000000000f")
         for session in (SESSION, other):
             fill(locations.create(session) / TABLE, 10)
-        locations.set_aside(other)
+        locations.move_to_trash(other)
         (entry,) = locations.trash()
         run("mount", "-o", "remount,ro", root)
         for change in (
             lambda: locations.create(SessionUuid("00000000-0000-4000-8000-00000000000e")),
-            lambda: locations.set_aside(SESSION),
+            lambda: locations.move_to_trash(SESSION),
             lambda: locations.remove_table(SESSION, TABLE),
             lambda: locations.purge(entry),
         ):
@@ -387,7 +387,7 @@ def test_a_read_only_disk_is_an_error_that_changes_nothing_and_passes(
         assert locations.size_bytes(SESSION, TABLE) == 40
         assert count(locations) == 10
         run("mount", "-o", "remount,rw", root)
-        locations.set_aside(SESSION)
+        locations.move_to_trash(SESSION)
         purge_all(locations)
         return "ok"
 
@@ -399,7 +399,7 @@ def test_a_location_with_very_many_files_does_not_hold_up_another_one(locations:
     fill(locations.create(SESSION) / TABLE, 20_000)
     fill(locations.create(other) / TABLE, 1)
     for session in (SESSION, other):
-        locations.set_aside(session)
+        locations.move_to_trash(session)
     (large,), (small,) = locations.trash_of(SESSION), locations.trash_of(other)
     begun = threading.Event()
 
@@ -423,7 +423,7 @@ def test_a_location_with_very_many_files_does_not_hold_up_another_one(locations:
 def test_tables_are_removed_side_by_side_but_not_more_than_the_limit(locations: FileSessionLocations) -> None:
     for n in range(3 * THREADS):
         fill(locations.create(SESSION) / f"t{n}", 3)
-    locations.set_aside(SESSION)
+    locations.move_to_trash(SESSION)
     removing, lock, now, most = os.unlink, threading.Lock(), 0, 0
     all_there = threading.Barrier(THREADS)
 

@@ -1,4 +1,4 @@
-"""A root is told from whatever else may be mounted in its place (workspace.roots, guarantees 3 and 5)."""
+"""A root is told from whatever else may be mounted in its place (workspace.files.roots, guarantees 3 and 5)."""
 
 import ctypes
 import itertools
@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from tests.workspace.remembered_root_ids import RememberedRootIds
-from workspace.file_locations import FileSessionLocations
-from workspace.record_files import FileSessionRecords
+from workspace.files.roots import home_of
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
 from workspace.records import SessionRecord, SessionUuid, TableUuid
 from workspace.root_identities import RootUnavailableError
-from workspace.roots import home_of
-from workspace.sessions import end_session
+from workspace.session_end import end_session
 
 _CLONE_NEWNS = 0x20000
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
@@ -61,7 +61,7 @@ def everything_that_looks(locations: FileSessionLocations) -> Sequence[Callable[
         locations.trash,
         lambda: locations.paths(SESSION),
         lambda: locations.create(SESSION),
-        lambda: locations.set_aside(SESSION),
+        lambda: locations.move_to_trash(SESSION),
         lambda: locations.remove_table(SESSION, TABLE),
         lambda: locations.directory(SESSION, TABLE),
         lambda: locations.size_bytes(SESSION, TABLE),

@@ -1,4 +1,4 @@
-"""A root of files tells whose session records name what lives in it (workspace.roots, guarantee 6)."""
+"""A root of files tells whose session records name what lives in it (workspace.files.roots, guarantee 6)."""
 
 import itertools
 from collections.abc import Callable
@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.workspace.remembered_root_ids import RememberedRootIds
-from workspace.file_locations import FileSessionLocations
-from workspace.lease_files import FileLeases
-from workspace.record_files import FileSessionRecords
+from workspace.files.leases import FileLeases
+from workspace.files.roots import home_of
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
 from workspace.records import ReplicaId, SessionRecord, SessionUuid
 from workspace.root_identities import RootTakenError
-from workspace.roots import home_of
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 

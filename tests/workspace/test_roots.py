@@ -1,4 +1,4 @@
-"""The default temporary workspace moves while sessions live (guarantees: workspace.roots; seed 001, 5.1.5 and 5.14)."""
+"""The default temporary workspace moves during sessions (workspace.files.roots; [temporary-tables §5.1.5])."""
 
 import itertools
 import shutil
@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import structlog
 
-from workspace.file_locations import FileSessionLocations
-from workspace.lease_files import FileLeases
-from workspace.record_files import FileSessionRecords
+from workspace.files.leases import FileLeases
+from workspace.files.roots import Roots, home_of
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
 from workspace.records import ReplicaId, SessionRecord, SessionUuid, TableUuid
 from workspace.root_identities import HomeMovedError, RootError, RootTakenError, RootUnavailableError
-from workspace.roots import Roots, home_of
-from workspace.sessions import end_session, log_ended
-from workspace.trash import is_whole_location, location_of
+from workspace.session_end import end_session, log_session_end
+from workspace.trash_entries import is_whole_location, location_of
 
 Builder = Callable[..., SessionRecord]
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
@@ -118,7 +118,7 @@ def test_the_end_of_a_session_deletes_and_logs_both_locations_whoever_ends_it(
     assert done is not None
     assert done.locations == (home / SESSION, moved / SESSION)
     with structlog.testing.capture_logs() as logs:
-        log_ended(structlog.get_logger(), done)
+        log_session_end(structlog.get_logger(), done)
     assert [log["message"] for log in logs] == [
         f"Deleted session temporary location [{path}] from file system [file:///]" for path in done.locations
     ]
@@ -156,7 +156,7 @@ def test_an_entry_of_the_trash_tells_where_it_was(home: Path, moved: Path, locat
     a_table(locations)
     locations.use(moved)
     a_table(locations)
-    assert sorted(locations.set_aside(SESSION)) == [home / SESSION, moved / SESSION]
+    assert sorted(locations.move_to_trash(SESSION)) == [home / SESSION, moved / SESSION]
     entries = locations.trash_of(SESSION)
     assert all(is_whole_location(entry) for entry in entries)
     assert sorted(location_of(entry) for entry in entries) == [home / SESSION, moved / SESSION]
@@ -253,7 +253,7 @@ def test_guarantee_3_a_root_that_is_not_there_is_an_error_that_names_it_and_the_
     for ask in (
         locations.list,
         locations.trash,
-        lambda: locations.set_aside(SESSION),
+        lambda: locations.move_to_trash(SESSION),
         lambda: locations.remove_table(SESSION, table),
         lambda: locations.directory(SESSION, table),
         lambda: end_session(FileSessionRecords(home), locations, stored),
@@ -294,7 +294,7 @@ def test_guarantee_4_who_used_a_root_as_its_home_finds_out(
     stale = opened(moved)
     locations.use(moved)
     locations.create(SESSION)
-    for ask in (stale.list, stale.known_roots, lambda: stale.create(SESSION), lambda: stale.set_aside(SESSION)):
+    for ask in (stale.list, stale.known_roots, lambda: stale.create(SESSION), lambda: stale.move_to_trash(SESSION)):
         with pytest.raises(HomeMovedError, match=str(home)):
             ask()
 

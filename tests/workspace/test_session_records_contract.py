@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from workspace.record_changes import add_holder, mark_ending, remove_holders, update_record
 from workspace.records import (
     ClientSessionId,
     Phase,
@@ -37,7 +38,6 @@ from workspace.records import (
     Version,
     record_name,
 )
-from workspace.sessions import ended, joined, left, update
 
 Builder = Callable[..., SessionRecord]
 Opener = Callable[[], SessionRecords]
@@ -65,7 +65,7 @@ def test_a_created_record_reads_back_whole(open_records: Opener, a_record: Build
 
 def test_a_replaced_record_has_a_new_version_and_the_new_parts(records: SessionRecords, a_record: Builder) -> None:
     first = records.create(a_record())
-    second = records.replace(joined(first.record, ReplicaId("a")), first.version)
+    second = records.replace(add_holder(first.record, ReplicaId("a")), first.version)
     assert second.version != first.version
     assert records.read(first.record.name) == second
     assert second.record.holders == {"a"}
@@ -147,8 +147,8 @@ def test_a_record_that_could_not_be_read_again_is_not_stored(records: SessionRec
 def test_the_list_has_every_record_and_no_deleted_one(records: SessionRecords, a_record: Builder) -> None:
     stored = [records.create(a_record(client_session_id=ClientSessionId(str(n)))) for n in range(5)]
     records.delete(stored[2].record.name, stored[2].version)
-    ended = records.replace(replace(stored[3].record, phase=Phase.ENDING), stored[3].version)
-    expected = {s.record.name: s for s in (stored[0], stored[1], ended, stored[4])}
+    ending = records.replace(replace(stored[3].record, phase=Phase.ENDING), stored[3].version)
+    expected = {s.record.name: s for s in (stored[0], stored[1], ending, stored[4])}
     assert {s.record.name: s for s in records.list()} == expected
 
 
@@ -191,7 +191,7 @@ def test_guarantee_2_no_increment_of_many_processes_is_lost(
 
     def increment() -> None:
         for _ in range(20):
-            update(open_records(), name, counted)
+            update_record(open_records(), name, counted)
 
     assert in_processes([increment] * 5) == [None] * 5
     assert open_records().read(name).record.created_at == "100"
@@ -211,7 +211,7 @@ def test_guarantee_3_readers_see_whole_records_while_others_change_create_and_de
     def change() -> None:
         records = open_records()
         for _ in range(40):
-            update(records, changing.name, counted)
+            update_record(records, changing.name, counted)
             stored = records.create(passing)
             records.delete(passing.name, stored.version)
 
@@ -249,10 +249,10 @@ def test_replicas_of_many_threads_claim_and_leave_one_session(open_records: Open
     replicas = [ReplicaId(f"gateway-{number}") for number in range(12)]
 
     def claim(replica: ReplicaId) -> None:
-        update(records, name, partial(joined, replica=replica))
+        update_record(records, name, partial(add_holder, replica=replica))
 
     def release(replica: ReplicaId) -> None:
-        update(records, name, partial(left, replicas={replica}))
+        update_record(records, name, partial(remove_holders, replicas={replica}))
 
     with ThreadPoolExecutor(len(replicas)) as threads:
         list(threads.map(claim, replicas))
@@ -266,8 +266,8 @@ def test_guarantee_2_of_threads_that_adopt_and_reap_an_orphan_one_wins(open_reco
     with ThreadPoolExecutor(8) as threads:
         for round_number in range(5):
             orphan = records.create(a_record(client_session_id=ClientSessionId(str(round_number))))
-            outcomes = [joined(orphan.record, ReplicaId(f"gateway-{number}")) for number in range(4)]
-            outcomes += [ended(orphan.record)] * 4
+            outcomes = [add_holder(orphan.record, ReplicaId(f"gateway-{number}")) for number in range(4)]
+            outcomes += [mark_ending(orphan.record)] * 4
             results = list(threads.map(partial(_outcome_of_replacing, records, orphan.version), outcomes))
             winners = [result for result in results if isinstance(result, StoredRecord)]
             assert len(winners) == 1, results

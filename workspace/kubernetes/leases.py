@@ -24,11 +24,11 @@ from typing import Any
 
 from kubernetes.client import CoordinationV1Api
 
+from workspace.identifiers import check_replica_id, is_replica_id
+from workspace.kubernetes.api_server import ApiServer, ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import labels_of, selector_of
-from workspace.kubernetes.server import JsonObject, Patience, RefusalError, Server
 from workspace.leases import RenewalMark
-from workspace.names import checked_replica_id, is_replica_id
 from workspace.records import ReplicaId
 
 COMPONENT = "gateway"
@@ -39,7 +39,7 @@ _POD_UID = "sparklodge.io/pod-uid"
 _NODE = "sparklodge.io/node"
 _OWNER = "lodge"
 _APPLY = "application/apply-patch+yaml"
-_PATIENCE = Patience(timeout_seconds=(2.0, 4.0), repeat_seconds=2.0)
+_PATIENCE = RetryPolicy(timeout_seconds=(2.0, 4.0), repeat_seconds=2.0)
 _RESERVED = frozenset({"reaper"})
 
 
@@ -73,13 +73,13 @@ class KubernetesLeases:
         connection: Connection,
         pod: PodIdentity | None = None,
         lease_duration_seconds: float = 15.0,
-        patience: Patience = _PATIENCE,
+        patience: RetryPolicy = _PATIENCE,
     ) -> None:
         self._namespace = connection.namespace
         self._instance = connection.instance
         self._pod = pod
         self._lease_duration_seconds = max(1, ceil(lease_duration_seconds))
-        self._server = Server(connection, "gateways' leases", "leases", patience)
+        self._server = ApiServer(connection, "gateways' leases", "leases", patience)
         self._api = CoordinationV1Api(connection.api_client)
         self._acquired: dict[ReplicaId, str] = {}
         self._pods: Mapping[ReplicaId, PodIdentity] = {}
@@ -87,7 +87,7 @@ class KubernetesLeases:
     def renew(self, replica: ReplicaId) -> None:
         body = self._lease(replica)
         try:
-            self._server.ask(
+            self._server.request(
                 partial(
                     self._api.patch_namespaced_lease,
                     body["metadata"]["name"],
@@ -98,7 +98,7 @@ class KubernetesLeases:
                     _content_type=_APPLY,
                 )
             )
-        except RefusalError as error:
+        except ApiStatusError as error:
             raise self._server.unavailable(error.message, "Look after the API server.") from error
 
     def list(self) -> Mapping[ReplicaId, RenewalMark]:
@@ -124,8 +124,8 @@ class KubernetesLeases:
 
     def delete(self, replica: ReplicaId) -> None:
         try:
-            self._server.ask(partial(self._api.delete_namespaced_lease, self._name(replica), self._namespace))
-        except RefusalError as error:
+            self._server.request(partial(self._api.delete_namespaced_lease, self._name(replica), self._namespace))
+        except ApiStatusError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise self._server.unavailable(error.message, "Look after the API server.") from error
 
@@ -153,7 +153,7 @@ class KubernetesLeases:
     def _name(self, replica: ReplicaId) -> str:
         if replica in _RESERVED:
             raise ValueError(f"Not a replica id: {replica!r} is the name of another lease")
-        return f"{self._instance}-{checked_replica_id(replica)}"
+        return f"{self._instance}-{check_replica_id(replica)}"
 
     def _by_replica(self, found: Iterable[JsonObject]) -> Mapping[ReplicaId, JsonObject]:
         return {replica: lease for lease in found if (replica := self._replica(lease)) is not None}

@@ -9,8 +9,8 @@ Source: RFC 6902.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workspace.kubernetes.server import JsonObject
-from workspace.kubernetes.session_objects import FINALIZER
+from workspace.kubernetes.api_server import JsonObject
+from workspace.kubernetes.connect_session_objects import FINALIZER
 from workspace.records import Version
 
 CONTENT_TYPE = "application/json-patch+json"

@@ -20,9 +20,9 @@ from typing import Any
 import tenacity
 from kubernetes.client import CoreV1Api
 
+from workspace.kubernetes.api_server import ApiServer, ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import labels_of
-from workspace.kubernetes.server import JsonObject, Patience, RefusalError, Server
 from workspace.records import RecordsUnavailableError
 
 _ATTEMPTS = 20
@@ -37,12 +37,12 @@ class KubernetesRootIds:
         patience: How long a request may take.
     """
 
-    def __init__(self, connection: Connection, patience: Patience | None = None) -> None:
+    def __init__(self, connection: Connection, patience: RetryPolicy | None = None) -> None:
         self._namespace = connection.namespace
         self._instance = connection.instance
         self._name = f"{connection.instance}-roots"
         self._labels = labels_of(connection.instance)
-        self._server = Server(connection, "ids of roots", "configmaps", patience)
+        self._server = ApiServer(connection, "ids of roots", "configmaps", patience)
         self._api = CoreV1Api(connection.api_client)
 
     def records_id(self) -> str:
@@ -73,11 +73,13 @@ class KubernetesRootIds:
         try:
             if found is None:
                 body: Any = {"metadata": {"name": self._name, "labels": self._labels}, "data": {key: entry}}
-                self._server.ask(partial(self._api.create_namespaced_config_map, self._namespace, body))
+                self._server.request(partial(self._api.create_namespaced_config_map, self._namespace, body))
             else:
                 body = dict(found) | {"data": dict(found.get("data") or {}) | {key: entry}}
-                self._server.ask(partial(self._api.replace_namespaced_config_map, self._name, self._namespace, body))
-        except RefusalError as error:
+                self._server.request(
+                    partial(self._api.replace_namespaced_config_map, self._name, self._namespace, body)
+                )
+        except ApiStatusError as error:
             if error.status not in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
                 raise self._server.unavailable(error.message, "Look after the API server.") from error
             raise _ContendedError(None, f"Others write to the ConfigMap {self._name} all the time.") from error
@@ -85,8 +87,8 @@ class KubernetesRootIds:
 
     def _read(self) -> JsonObject | None:
         try:
-            return self._server.ask(partial(self._api.read_namespaced_config_map, self._name, self._namespace))
-        except RefusalError as error:
+            return self._server.request(partial(self._api.read_namespaced_config_map, self._name, self._namespace))
+        except ApiStatusError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise self._server.unavailable(error.message, "Look after the API server.") from error
             return None

@@ -26,11 +26,11 @@ from typing import TypeVar
 
 import tenacity
 
+from workspace.identifiers import is_uuid
 from workspace.kubernetes import patches
-from workspace.kubernetes.connection import Connection
-from workspace.kubernetes.server import JsonObject, Patience, RefusalError
-from workspace.kubernetes.session_api import SessionApi
-from workspace.kubernetes.session_objects import (
+from workspace.kubernetes.api_server import ApiStatusError, JsonObject, RetryPolicy
+from workspace.kubernetes.connect_session_api import ConnectSessionApi
+from workspace.kubernetes.connect_session_objects import (
     KIND,
     is_deletion_requested,
     is_gone,
@@ -41,8 +41,8 @@ from workspace.kubernetes.session_objects import (
     stored_record,
     version_of,
 )
-from workspace.kubernetes.watching import ObjectChanged, ObjectGone, ObjectsEvent, ObjectsListed, ObjectsUnreachable
-from workspace.names import is_uuid
+from workspace.kubernetes.connection import Connection
+from workspace.kubernetes.object_watch import ObjectChanged, ObjectGone, ObjectsEvent, ObjectsListed, ObjectsUnreachable
 from workspace.records import (
     RecordChanged,
     RecordConflictError,
@@ -79,9 +79,9 @@ class KubernetesSessionRecords:
         patience: How long a request may take.
     """
 
-    def __init__(self, connection: Connection, patience: Patience | None = None) -> None:
+    def __init__(self, connection: Connection, patience: RetryPolicy | None = None) -> None:
         self._instance = connection.instance
-        self._api = SessionApi(connection, patience)
+        self._api = ConnectSessionApi(connection, patience)
 
     def create(self, record: SessionRecord) -> StoredRecord:
         revision = secrets.token_hex(8)
@@ -89,7 +89,7 @@ class KubernetesSessionRecords:
         _check_size(record, body["spec"])
         try:
             return self._stored(self._api.create(body))
-        except RefusalError as error:
+        except ApiStatusError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise self._not_taken(record, error) from error
             return self._created_before(record.name, revision, error)
@@ -123,34 +123,34 @@ class KubernetesSessionRecords:
         _check_size(record, spec)
         try:
             return self._stored(self._changed_once(record.name, version, revision, "/spec", spec))
-        except RefusalError as error:
+        except ApiStatusError as error:
             raise self._not_taken(record, error) from error
 
     def delete(self, name: RecordName, version: Version) -> None:
         revision = secrets.token_hex(8)
         try:
             mine = self._changed_once(name, version, revision, "/spec/revision", revision)
-        except RefusalError as error:
+        except ApiStatusError as error:
             raise self._api.unavailable(error.message, _CHECK_DEFINITION) from error
 
         def attempt() -> None:
             nonlocal mine
             try:
                 self._remove(name, mine)
-            except RefusalError as error:
+            except ApiStatusError as error:
                 mine = self._still_mine(name, revision, error)
                 raise _contended(name) from error
 
         _while_contended(attempt)
 
     def _remove(self, name: RecordName, found: JsonObject) -> None:
-        """Raises: RefusalError if the object is not as it was found."""
+        """Raises: ApiStatusError if the object is not as it was found."""
         if not is_deletion_requested(found):
             found = self._api.delete(name, found)
         if found["kind"] == KIND and not is_gone(found):  # otherwise somebody had taken the finalizer off
             self._api.patch(name, patches.removal_of_finalizer(found))
 
-    def _still_mine(self, name: RecordName, revision: str, error: RefusalError) -> JsonObject:
+    def _still_mine(self, name: RecordName, revision: str, error: ApiStatusError) -> JsonObject:
         """The object as it is now, if no one changed the record since it got the revision.
 
         Raises: RecordConflictError, RecordNotFoundError, RecordsUnavailableError
@@ -165,7 +165,7 @@ class KubernetesSessionRecords:
     def _changed_once(self, name: RecordName, version: Version, revision: str, path: str, value: object) -> JsonObject:
         """Makes a change of a version that writes a revision. Returns: The object with it.
 
-        Raises: RecordError; RefusalError if the object is at that version and the change is not taken.
+        Raises: RecordError; ApiStatusError if the object is at that version and the change is not taken.
         """
         patch = patches.at_version(version, path, value)
         if patch is None:
@@ -175,7 +175,7 @@ class KubernetesSessionRecords:
         def attempt() -> JsonObject:
             try:
                 return self._api.patch(name, patch)
-            except RefusalError as error:
+            except ApiStatusError as error:
                 if error.status == HTTPStatus.NOT_FOUND:
                     raise _not_found(name) from error
                 found = self._live(name)
@@ -189,7 +189,7 @@ class KubernetesSessionRecords:
 
         return _while_contended(attempt)
 
-    def _created_before(self, name: RecordName, revision: str, error: RefusalError) -> StoredRecord:
+    def _created_before(self, name: RecordName, revision: str, error: ApiStatusError) -> StoredRecord:
         """The record, if an earlier attempt created it.
 
         Raises: RecordExistsError, RecordsUnavailableError
@@ -208,7 +208,7 @@ class KubernetesSessionRecords:
             raise exists from error
         return self._stored(found)
 
-    def _not_taken(self, record: SessionRecord, error: RefusalError) -> Exception:
+    def _not_taken(self, record: SessionRecord, error: ApiStatusError) -> Exception:
         if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             return _too_large(record, f"more than the API server takes ({error.message})")
         return self._api.unavailable(error.message, _CHECK_DEFINITION)
@@ -221,7 +221,7 @@ class KubernetesSessionRecords:
     def _read(self, name: RecordName) -> JsonObject:
         try:
             return self._api.read(name)
-        except RefusalError as error:
+        except ApiStatusError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise self._api.unavailable(error.message, "Look after the API server.") from error
             raise _not_found(name) from error

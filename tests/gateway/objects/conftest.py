@@ -24,7 +24,7 @@ from tests.workspace.objects.storages import Objects, give_credentials
 from workspace.kubernetes.connection import connect as connect_to_kubernetes
 from workspace.kubernetes.root_ids import KubernetesRootIds
 from workspace.kubernetes.session_records import KubernetesSessionRecords
-from workspace.object_locations import ObjectSessionLocations
+from workspace.object_store.session_locations import ObjectSessionLocations
 
 LEASE_SECONDS, GRACE_SECONDS = 5, 5
 

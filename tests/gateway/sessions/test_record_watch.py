@@ -23,11 +23,12 @@ from gateway.sessions.record_watch import RecordWatch
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.storage import Storage
-from workspace.file_locations import FileSessionLocations
-from workspace.lease_files import FileLeases
-from workspace.record_files import FileSessionRecords
+from workspace.files.leases import FileLeases
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
+from workspace.record_changes import add_holder, mark_ending, remove_holders, update_record
 from workspace.records import ClientSessionId, Principal, RecordsEvent, ReplicaId
-from workspace.sessions import end_session, ended, joined, left, update
+from workspace.session_end import end_session
 
 DEADLINE_SECONDS = 20.0
 
@@ -109,7 +110,7 @@ async def opened(replica: Replica) -> Session:
 async def looked_again(replica: Replica) -> None:
     """Returns after a look at the records as they are now: one that finds a session over that has just begun."""
     marker = await opened(replica)
-    update(replica.records, marker.record_name, ended)
+    update_record(replica.records, marker.record_name, mark_ending)
     await until(lambda: replica.sessions.find(marker.key) is None, "the watch looks")
 
 
@@ -128,7 +129,7 @@ async def test_a_session_whose_record_says_ending_is_ended_at_its_backend_and_it
     session = await opened(replica)
     other = await opened(replica)
     await replica.sessions.create_location(session)
-    update(replica.records, session.record_name, ended)
+    update_record(replica.records, session.record_name, mark_ending)
     await until(lambda: replica.sessions.find(session.key) is None, "the session is given up")
     await until(lambda: not replica.locations.list(), "its location is gone")
     await until(lambda: len(replica.records.list()) == 1, "its record is gone")
@@ -152,8 +153,8 @@ async def test_a_session_that_was_ended_elsewhere_is_forgotten_and_its_backend_l
 async def test_a_session_that_only_changes_goes_on(replica: Replica) -> None:
     session = await opened(replica)
     await looked_again(replica)
-    update(replica.records, session.record_name, lambda record: joined(record, ReplicaId("r2")))
-    update(replica.records, session.record_name, lambda record: left(record, {ReplicaId("r2")}))
+    update_record(replica.records, session.record_name, lambda record: add_holder(record, ReplicaId("r2")))
+    update_record(replica.records, session.record_name, lambda record: remove_holders(record, {ReplicaId("r2")}))
     await looked_again(replica)
     assert replica.sessions.find(session.key) is session
     assert session not in replica.operations_ended
@@ -161,11 +162,11 @@ async def test_a_session_that_only_changes_goes_on(replica: Replica) -> None:
 
 async def test_a_session_that_its_replica_left_is_taken_up_and_goes_on_where_it_was(replica: Replica) -> None:
     session = await opened(replica)
-    update(replica.records, session.record_name, lambda record: joined(record, ReplicaId("r2")))
+    update_record(replica.records, session.record_name, lambda record: add_holder(record, ReplicaId("r2")))
     await replica.sessions.leave_all(end=False)
     await replica.sessions.renew_lease()
     assert replica.sessions.find(session.key) is None
-    update(replica.records, session.record_name, lambda record: left(record, {ReplicaId("r2")}))
+    update_record(replica.records, session.record_name, lambda record: remove_holders(record, {ReplicaId("r2")}))
     await until(lambda: replica.sessions.find(session.key) is not None, "the session is taken up")
     adopted = replica.sessions.find(session.key)
     assert adopted is not None
@@ -175,7 +176,7 @@ async def test_a_session_that_its_replica_left_is_taken_up_and_goes_on_where_it_
 
 async def test_a_session_of_another_replica_is_left_alone(replica: Replica) -> None:
     session = await opened(replica)
-    update(replica.records, session.record_name, lambda record: joined(record, ReplicaId("r2")))
+    update_record(replica.records, session.record_name, lambda record: add_holder(record, ReplicaId("r2")))
     await replica.sessions.leave_all(end=False)
     await replica.sessions.renew_lease()
     await looked_again(replica)
@@ -185,8 +186,10 @@ async def test_a_session_of_another_replica_is_left_alone(replica: Replica) -> N
 
 async def test_of_two_that_would_take_a_session_up_one_does(replica: Replica) -> None:
     session = await opened(replica)
-    stored = update(replica.records, session.record_name, lambda record: left(record, {ReplicaId("r1")}))
-    update(replica.records, session.record_name, lambda record: joined(record, ReplicaId("r2")))
+    stored = update_record(
+        replica.records, session.record_name, lambda record: remove_holders(record, {ReplicaId("r1")})
+    )
+    update_record(replica.records, session.record_name, lambda record: add_holder(record, ReplicaId("r2")))
     await replica.sessions.leave_all(end=False)
     await replica.sessions.renew_lease()
     await replica.sessions.adopt(stored)
@@ -197,7 +200,7 @@ async def test_of_two_that_would_take_a_session_up_one_does(replica: Replica) ->
 async def test_guarantee_2_a_watch_that_fails_unexpectedly_is_begun_anew(
     unaware: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workspace.following._PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr("workspace.watch_loop._PAUSE_SECONDS", 0.05)
     watch, failures = unaware.records.watch, iter([KeyError("items"), AttributeError("metadata")])
 
     def watch_at_last(stop: threading.Event) -> Iterator[RecordsEvent]:
@@ -209,7 +212,7 @@ async def test_guarantee_2_a_watch_that_fails_unexpectedly_is_begun_anew(
     session = await opened(unaware)
     with structlog.testing.capture_logs() as logs:
         async with following(unaware):
-            update(unaware.records, session.record_name, ended)
+            update_record(unaware.records, session.record_name, mark_ending)
             await until(lambda: unaware.sessions.find(session.key) is None, "the session is given up")
     events = [line["event"] for line in logs]
     assert events.count("record_watch_failed") == 2

@@ -16,9 +16,10 @@ from gateway.errors import GatewayError
 from gateway.requests import SessionKey
 from gateway.sessions.registry import Sessions
 from gateway.storage import Storage
-from workspace.file_locations import FileSessionLocations
-from workspace.lease_files import FileLeases
-from workspace.record_files import FileSessionRecords
+from workspace.files.leases import FileLeases
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
+from workspace.record_changes import add_holder, mark_ending, remove_holders, update_record
 from workspace.records import (
     ClientSessionId,
     Principal,
@@ -27,7 +28,7 @@ from workspace.records import (
     ReplicaId,
     SessionUuid,
 )
-from workspace.sessions import end_session, ended, joined, left, update
+from workspace.session_end import end_session
 
 LEASE_SECONDS = 1.0
 DEADLINE_SECONDS = 20.0
@@ -163,7 +164,7 @@ async def test_a_lapse_while_the_lease_is_renewed_is_noticed(replica: Replica, m
 
     monkeypatch.setattr(FileLeases, "renew", renew_slowly)
     await replica.sessions.renew_lease()
-    update(replica.records, session.record_name, lambda record: left(record, {OWN}))
+    update_record(replica.records, session.record_name, lambda record: remove_holders(record, {OWN}))
     monkeypatch.setattr(FileLeases, "renew", renew)
     await settled(replica, lambda: replica.holders() == [{OWN}], "the session is joined anew")
 
@@ -194,10 +195,10 @@ async def test_an_idle_session_that_could_not_be_left_is_left_later(replica: Rep
 
 async def test_a_session_that_is_ending_is_closed_for_its_client_whoever_ends_it(replica: Replica) -> None:
     session = await replica.sessions.open(a_key())
-    update(replica.records, session.record_name, lambda record: left(record, {OWN}))
+    update_record(replica.records, session.record_name, lambda record: remove_holders(record, {OWN}))
     await replica.sessions.leave_all(end=False)
     await replica.sessions.renew_lease()
-    ending = update(replica.records, session.record_name, ended)
+    ending = update_record(replica.records, session.record_name, mark_ending)
     with pytest.raises(GatewayError, match="SESSION_CLOSED"):
         await replica.sessions.open(session.key)
     assert replica.records.list() == [ending], "its location goes once it has ended at its backend"
@@ -221,7 +222,7 @@ async def test_an_end_that_comes_too_late_leaves_a_session_alone_that_others_too
         await replica.sessions.end(session, reason="closed at the backend")
     replica.records.is_away = False
     other = ReplicaId("r2")
-    update(replica.records, session.record_name, lambda record: joined(record, other))
+    update_record(replica.records, session.record_name, lambda record: add_holder(record, other))
     await settled(replica, lambda: replica.holders() == [{other}], "this replica leaves it")
 
 

@@ -16,11 +16,11 @@ from gateway.errors import GatewayError
 from gateway.requests import SessionKey
 from gateway.sessions.registry import Sessions
 from gateway.storage import Storage
-from workspace.file_locations import FileSessionLocations
-from workspace.lease_files import FileLeases
-from workspace.record_files import FileSessionRecords
+from workspace.files.leases import FileLeases
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
 from workspace.records import ClientSessionId, Phase, Principal, ReplicaId
-from workspace.sessions import end_session
+from workspace.session_end import end_session
 
 as_root = pytest.mark.needs_root
 OTHER = pwd.getpwuid(65534)

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.connect.session import SparkSession
 
-from workspace.record_files import FileSessionRecords
+from workspace.files.session_records import FileSessionRecords
 
 
 class Client:

@@ -22,11 +22,11 @@ from kubernetes.client import CoordinationV1Api, CustomObjectsApi, EventsV1Api
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import DIES_WITH_PARENT
-from workspace.file_locations import FileSessionLocations
+from workspace.files.session_locations import FileSessionLocations
+from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, object_name
 from workspace.kubernetes.connection import Connection, connect
 from workspace.kubernetes.leases import KubernetesLeases, PodIdentity
 from workspace.kubernetes.root_ids import KubernetesRootIds
-from workspace.kubernetes.session_objects import API_VERSION, GROUP, PLURAL, object_name
 from workspace.kubernetes.session_records import KubernetesSessionRecords
 from workspace.records import (
     ClientSessionId,

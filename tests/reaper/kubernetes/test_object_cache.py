@@ -8,7 +8,7 @@ from unittest import mock
 import structlog
 
 from reaper.kubernetes.object_cache import ObjectCache
-from workspace.kubernetes.watching import ObjectChanged, ObjectsEvent, ObjectsListed
+from workspace.kubernetes.object_watch import ObjectChanged, ObjectsEvent, ObjectsListed
 
 MODULE = "reaper.kubernetes.object_cache"
 
@@ -17,15 +17,15 @@ def test_guarantee_4_a_watch_that_fails_unexpectedly_is_begun_anew(wait_until: C
     first, damaged, second = an_object("a", size=1), an_object("a"), an_object("b", size=2)
     watches = iter([[ObjectsListed((first,)), ObjectChanged(damaged)], [ObjectsListed((second,))]])
 
-    def watched(_server: object, _listing: object, stop: threading.Event) -> Iterator[ObjectsEvent]:
+    def watch_objects(_server: object, _listing: object, stop: threading.Event) -> Iterator[ObjectsEvent]:
         yield from next(watches)
         stop.wait()
 
     known = list[Any]()
     cache = ObjectCache(mock.Mock(), "things", mock.Mock(), lambda content: content["size"])
     with (
-        mock.patch(f"{MODULE}.watched", watched),
-        mock.patch("workspace.following._PAUSE_SECONDS", 0.05),
+        mock.patch(f"{MODULE}.watch_objects", watch_objects),
+        mock.patch("workspace.watch_loop._PAUSE_SECONDS", 0.05),
         structlog.testing.capture_logs() as logs,
         cache.watch(lambda: known.append(cache.objects())),
     ):

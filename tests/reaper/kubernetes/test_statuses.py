@@ -20,11 +20,11 @@ from reaper.metrics import Metrics
 from reaper.operator import Operator, Pace
 from reaper.reaper import Reaper, ReaperDependencies
 from reaper.reports import ReportHandler
-from workspace.file_locations import FileSessionLocations
+from workspace.files.session_locations import FileSessionLocations
+from workspace.record_changes import mark_ending, update_record
 from workspace.records import Phase, SessionUuid
-from workspace.sessions import ended, update
 from workspace.storage_paths import StoragePath
-from workspace.trash import TrashEntry
+from workspace.trash_entries import TrashEntry
 
 WaitUntil = Callable[..., None]
 
@@ -34,10 +34,10 @@ class LocationsThatRefuseToMove(FileSessionLocations):
 
     is_right = False
 
-    def set_aside(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
+    def move_to_trash(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
         if not self.is_right:
             raise PermissionError(13, "Permission denied")
-        return super().set_aside(session_uuid)
+        return super().move_to_trash(session_uuid)
 
 
 class LocationsWhoseTrashStays(FileSessionLocations):
@@ -126,7 +126,7 @@ def test_a_location_that_cannot_be_removed_is_seen_in_status_and_events_and_stop
     gateway = world.start_gateway("alive")
     kept = world.start_session("alive")
     stored = world.start_session()
-    update(world.records, stored.record.name, ended)
+    update_record(world.records, stored.record.name, mark_ending)
     with operating(world, locations):
         wait_until(
             lambda: world.conditions(stored).get("LocationRemoved") == ("False", "RemovalFailed"),
@@ -151,7 +151,7 @@ def test_trash_that_cannot_be_removed_is_seen_in_events_and_numbers_though_its_r
     locations = LocationsWhoseTrashStays(world.root, root_ids=world.root_ids)
     registry = CollectorRegistry()
     stored = world.start_session()
-    update(world.records, stored.record.name, ended)
+    update_record(world.records, stored.record.name, mark_ending)
 
     def failures() -> float:
         return registry.get_sample_value("lodge_reaper_failures_total", {"action": "purge_trash"}) or 0.0

@@ -14,13 +14,13 @@ from tests.cluster.accounts import REVOKED_SECONDS, ServiceAccount
 from tests.cluster.cluster import Cluster
 from tests.workspace.kubernetes.conftest import RULES
 from workspace.kubernetes import connection as connections
+from workspace.kubernetes.api_server import RetryPolicy
 from workspace.kubernetes.connection import Connection, KubernetesConfigError, connect
-from workspace.kubernetes.server import Patience
 from workspace.kubernetes.session_records import KubernetesSessionRecords
 from workspace.records import RecordsUnavailableError, SessionRecord
 
 Builder = Callable[..., SessionRecord]
-IMPATIENT = Patience(repeat_seconds=0.0)
+IMPATIENT = RetryPolicy(repeat_seconds=0.0)
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ import yaml
 from kubernetes.client import ApiException, ApiextensionsV1Api, CustomObjectsApi
 
 from tests.workspace.kubernetes.conftest import DEFINITION
+from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, new_object
 from workspace.kubernetes.connection import Connection
-from workspace.kubernetes.session_objects import API_VERSION, GROUP, PLURAL, new_object
+from workspace.record_changes import add_holder
 from workspace.records import (
     PendingWrite,
     Phase,
@@ -26,7 +27,6 @@ from workspace.records import (
     TableUuid,
     TemporaryTable,
 )
-from workspace.sessions import joined
 
 Builder = Callable[..., SessionRecord]
 REFERENCE = DEFINITION.parents[3] / "docs" / "reference" / "connect-sessions.md"
@@ -230,7 +230,7 @@ def test_a_status_and_labels_make_no_version_old(
     sessions.change_status(name, {"observedGeneration": 1, "conditions": [condition]})
     sessions.change(name, {"metadata": {"labels": {"team": "red"}, "annotations": {"note": "mine"}}})
     assert records.read(stored.record.name) == stored
-    after = records.replace(joined(stored.record, ReplicaId("a")), stored.version)
+    after = records.replace(add_holder(stored.record, ReplicaId("a")), stored.version)
     found = sessions.read(name)
     assert found["status"]["conditions"] == [condition], "a change of the record leaves the status alone"
     assert found["metadata"]["labels"]["team"] == "red"

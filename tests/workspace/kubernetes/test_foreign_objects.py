@@ -6,8 +6,8 @@ from typing import Any
 
 from kubernetes.client import CustomObjectsApi
 
+from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, new_object
 from workspace.kubernetes.connection import Connection
-from workspace.kubernetes.session_objects import API_VERSION, GROUP, PLURAL, new_object
 from workspace.records import RecordChanged, RecordsEvent, RecordsListed, SessionRecord, SessionRecords
 
 Builder = Callable[..., SessionRecord]

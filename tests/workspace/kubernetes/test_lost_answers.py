@@ -11,6 +11,7 @@ from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.leases import KubernetesLeases
 from workspace.kubernetes.root_ids import KubernetesRootIds
 from workspace.kubernetes.session_records import KubernetesSessionRecords
+from workspace.record_changes import add_holder
 from workspace.records import (
     RecordConflictError,
     RecordExistsError,
@@ -20,7 +21,6 @@ from workspace.records import (
     SessionRecord,
     SessionRecords,
 )
-from workspace.sessions import joined
 
 Builder = Callable[..., SessionRecord]
 A = ReplicaId("a")
@@ -73,7 +73,7 @@ def test_a_replacement_is_recognised_as_ones_own(
 ) -> None:
     stored = lossy.create(a_record())
     proxy.lose_answer()
-    replaced = lossy.replace(joined(stored.record, A), stored.version)
+    replaced = lossy.replace(add_holder(stored.record, A), stored.version)
     assert records.read(stored.record.name) == replaced
     assert replaced.record.holders == {A}
 
@@ -89,17 +89,17 @@ def test_a_replacement_that_others_changed_since_is_not_told_to_have_failed(
 
     proxy.lose_answer(change)
     with pytest.raises(RecordsUnavailableError, match="may have been made"):
-        lossy.replace(joined(stored.record, A), stored.version)
-    assert records.read(stored.record.name).record == replace(joined(stored.record, A), created_at="later")
+        lossy.replace(add_holder(stored.record, A), stored.version)
+    assert records.read(stored.record.name).record == replace(add_holder(stored.record, A), created_at="later")
 
 
 def test_a_replacement_that_came_too_late_is_a_conflict_all_the_same(
     lossy: SessionRecords, records: SessionRecords, a_record: Builder
 ) -> None:
     stored = lossy.create(a_record())
-    records.replace(joined(stored.record, A), stored.version)
+    records.replace(add_holder(stored.record, A), stored.version)
     with pytest.raises(RecordConflictError):
-        lossy.replace(joined(stored.record, ReplicaId("b")), stored.version)
+        lossy.replace(add_holder(stored.record, ReplicaId("b")), stored.version)
 
 
 @pytest.mark.parametrize("answers", [0, 1, 2])

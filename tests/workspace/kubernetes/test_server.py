@@ -1,4 +1,4 @@
-"""What becomes of answers that do not come or do not please (guarantees: workspace.kubernetes.server)."""
+"""What becomes of answers that do not come or do not please (guarantees: workspace.kubernetes.api_server)."""
 
 import http.client
 import http.server
@@ -21,15 +21,16 @@ from kubernetes.client import FlowcontrolApiserverV1Api
 
 from tests.cluster.accounts import ServiceAccount
 from tests.cluster.cluster import Cluster
-from tests.cluster.kubeconfig import Server as ServerFile
+from tests.cluster.kubeconfig import ApiServer as ServerFile
 from tests.cluster.processes import wait_until
 from tests.workspace.kubernetes.conftest import RULES
+from workspace.kubernetes.api_server import RetryPolicy
+from workspace.kubernetes.connect_session_objects import new_object
 from workspace.kubernetes.connection import Connection, connect
 from workspace.kubernetes.leases import KubernetesLeases
 from workspace.kubernetes.root_ids import KubernetesRootIds
-from workspace.kubernetes.server import Patience
-from workspace.kubernetes.session_objects import new_object
 from workspace.kubernetes.session_records import KubernetesSessionRecords
+from workspace.record_changes import add_holder
 from workspace.records import (
     ClientSessionId,
     RecordsUnavailableError,
@@ -42,11 +43,10 @@ from workspace.records import (
     TableUuid,
     TemporaryTable,
 )
-from workspace.sessions import joined
 
 Builder = Callable[..., SessionRecord]
 A = ReplicaId("a")
-HASTE = Patience(timeout_seconds=(2.0, 4.0), repeat_seconds=0.0)
+HASTE = RetryPolicy(timeout_seconds=(2.0, 4.0), repeat_seconds=0.0)
 
 
 def questions(connection: Connection, record: SessionRecord) -> list[Callable[[], object]]:
@@ -97,7 +97,7 @@ def test_a_server_whose_certificate_does_not_fit_is_not_asked(
 def test_a_definition_that_is_not_installed_is_not_taken_for_no_records(
     account: ServiceAccount, monkeypatch: pytest.MonkeyPatch, a_record: Builder
 ) -> None:
-    monkeypatch.setattr("workspace.kubernetes.session_api.API_VERSION", "v0")
+    monkeypatch.setattr("workspace.kubernetes.connect_session_api.API_VERSION", "v0")
     record = a_record()
     asked = questions(connect(account.kubeconfig, None, "lodge"), record)[:4]
     assert_unavailable(asked, r"404 .*connectsessions.sparklodge.io is installed")
@@ -176,11 +176,11 @@ def test_a_server_without_its_storage_is_not_taken_for_an_empty_one(
 def test_guarantee_2_a_short_absence_of_the_server_is_waited_for(
     session_cluster: Cluster, connection: Connection, a_record: Builder
 ) -> None:
-    records = KubernetesSessionRecords(connection, Patience(repeat_seconds=60.0))
+    records = KubernetesSessionRecords(connection, RetryPolicy(repeat_seconds=60.0))
     stored = records.create(a_record())
     with ThreadPoolExecutor(1) as thread:
         with session_cluster.api_server.stopped():
-            change = thread.submit(records.replace, joined(stored.record, A), stored.version)
+            change = thread.submit(records.replace, add_holder(stored.record, A), stored.version)
             with pytest.raises(TimeoutError):
                 change.result(0.5)
         changed = change.result(60)
@@ -198,12 +198,14 @@ def test_guarantee_2_a_server_that_throttles_is_asked_again_when_it_says_and_not
     with _throttled(session_cluster, account):
         asked_at.clear()
         with pytest.raises(RecordsUnavailableError, match="429 Too Many Requests"):
-            KubernetesSessionRecords(connection, Patience(repeat_seconds=3.0)).list()
+            KubernetesSessionRecords(connection, RetryPolicy(repeat_seconds=3.0)).list()
         pauses = [later - earlier for earlier, later in pairwise(asked_at)]
         assert pauses, "it was asked once more at least"
         assert min(pauses) >= 1, "the server asks for one second"
         assert asked_at[-1] - asked_at[0] < 5
-        waiting = ThreadPoolExecutor(1).submit(KubernetesSessionRecords(connection, Patience(repeat_seconds=60.0)).list)
+        waiting = ThreadPoolExecutor(1).submit(
+            KubernetesSessionRecords(connection, RetryPolicy(repeat_seconds=60.0)).list
+        )
     assert waiting.result() == [stored]
 
 
@@ -225,7 +227,7 @@ def test_a_list_that_grew_too_old_between_two_pages_is_read_anew(tmp_path: Path,
 def test_a_list_of_many_pages_is_what_there_was_at_one_time(
     records: SessionRecords, connection: Connection, a_record: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workspace.kubernetes.server.PAGE_OBJECTS", 4)
+    monkeypatch.setattr("workspace.kubernetes.api_server.PAGE_OBJECTS", 4)
     made = {records.create(a_record(client_session_id=ClientSessionId(str(number)))) for number in range(10)}
     asked_at = _times_of_requests(connection)
     assert set(KubernetesSessionRecords(connection).list()) == made

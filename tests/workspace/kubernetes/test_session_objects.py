@@ -1,4 +1,4 @@
-"""Records as objects (guarantees: workspace.kubernetes.session_objects)."""
+"""Records as objects (guarantees: workspace.kubernetes.connect_session_objects)."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workspace.kubernetes.session_objects import new_object, spec_of, stored_record
+from workspace.kubernetes.connect_session_objects import new_object, spec_of, stored_record
 from workspace.records import (
     Answer,
     ClientSessionId,

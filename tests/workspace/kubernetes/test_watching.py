@@ -1,4 +1,4 @@
-"""Watches that break, fall silent or are forgotten (guarantees: workspace.kubernetes.watching)."""
+"""Watches that break, fall silent or are forgotten (guarantees: workspace.kubernetes.object_watch)."""
 
 import threading
 import time
@@ -13,11 +13,17 @@ from kubernetes.watch import Watch
 
 from tests.cluster.cluster import Cluster
 from tests.workspace.kubernetes.tcp_proxy import TcpProxy
-from workspace.kubernetes import watching
+from workspace.kubernetes import object_watch
+from workspace.kubernetes.api_server import ApiServer, RetryPolicy
+from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL
 from workspace.kubernetes.connection import Connection
-from workspace.kubernetes.server import Patience, Server
-from workspace.kubernetes.session_objects import API_VERSION, GROUP, PLURAL
-from workspace.kubernetes.watching import ObjectChanged, ObjectsEvent, ObjectsListed, ObjectsUnreachable, watched
+from workspace.kubernetes.object_watch import (
+    ObjectChanged,
+    ObjectsEvent,
+    ObjectsListed,
+    ObjectsUnreachable,
+    watch_objects,
+)
 from workspace.records import SessionRecord, SessionRecords
 
 Builder = Callable[..., SessionRecord]
@@ -43,8 +49,8 @@ class Followed:
         return sum(isinstance(event, kind) for event in self.events)
 
     def _follow(self, connection: Connection, listing: Callable[..., Any] | None) -> None:
-        server = Server(connection, "session records", PLURAL, Patience(repeat_seconds=0.0))
-        self.events.extend(watched(server, listing or listing_of(connection), self.stop))
+        server = ApiServer(connection, "session records", PLURAL, RetryPolicy(repeat_seconds=0.0))
+        self.events.extend(watch_objects(server, listing or listing_of(connection), self.stop))
 
 
 def listing_of(connection: Connection) -> Callable[..., Any]:
@@ -77,7 +83,7 @@ def following(connection: Connection, listing: Callable[..., Any] | None = None)
 def test_guarantee_1_a_watch_that_the_server_ends_in_order_is_taken_up_without_a_list(
     connection: Connection, records: SessionRecords, a_record: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "WATCH_SECONDS", 2)
+    monkeypatch.setattr(object_watch, "WATCH_SECONDS", 2)
     watches: list[str] = []
     real = listing_of(connection)
 
@@ -147,7 +153,7 @@ def test_guarantee_2_a_silence_of_the_server_is_noticed(
     a_record: Builder,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watching, "SILENCE_SECONDS", 2.0)
+    monkeypatch.setattr(object_watch, "SILENCE_SECONDS", 2.0)
     with following(proxied) as followed:
         proxy.is_silent = True
         begun_seconds = time.monotonic()
@@ -168,7 +174,7 @@ def test_guarantee_3_a_stopped_watch_ends_at_once(
         followed.until(lambda: followed.count(ObjectChanged) >= 1, "it is in the watch")
         proxy.is_silent = is_silent
         followed.stop.set()
-        followed.thread.join(watching.WATCH_SECONDS / 2)
+        followed.thread.join(object_watch.WATCH_SECONDS / 2)
         assert not followed.thread.is_alive()
 
 

@@ -10,13 +10,13 @@ from typing import Protocol
 from pyarrow import fs
 
 from tests.workspace.objects.raw_s3 import RawS3
-from workspace.file_locations import FileSessionLocations
+from workspace.files.roots import home_of
+from workspace.files.session_locations import FileSessionLocations
 from workspace.locations import SessionLocations
-from workspace.object_addresses import ObjectAddress
-from workspace.object_locations import ObjectSessionLocations
-from workspace.object_store import ObjectStore
+from workspace.object_store.addresses import ObjectAddress
+from workspace.object_store.bucket import ObjectStore
+from workspace.object_store.session_locations import ObjectSessionLocations
 from workspace.root_identities import RootIds
-from workspace.roots import home_of
 
 
 class Storage(Protocol):

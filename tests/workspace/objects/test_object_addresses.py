@@ -1,10 +1,10 @@
-"""What the URI of a workspace in an object store may be (workspace.object_addresses, workspace.workspaces)."""
+"""What the URI of a workspace in an object store may be (workspace.object_store.addresses, workspace.workspaces)."""
 
 from pathlib import Path
 
 import pytest
 
-from workspace.object_addresses import ObjectAddress, ObjectAddressError
+from workspace.object_store.addresses import ObjectAddress, ObjectAddressError
 from workspace.workspaces import NotFileBasedError, Workspaces, WorkspaceSettingError
 
 

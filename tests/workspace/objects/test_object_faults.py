@@ -1,4 +1,4 @@
-"""Session locations in an object store while server, clients or network fail (workspace.object_locations)."""
+"""Session locations in an object store when requests fail (workspace.object_store.session_locations)."""
 
 import errno
 import itertools
@@ -19,13 +19,13 @@ from tests.workspace.objects.raw_s3 import RawS3
 from tests.workspace.objects.servers import BUCKET, Server, read_only
 from tests.workspace.objects.storages import Objects, give_credentials
 from tests.workspace.remembered_root_ids import RememberedRootIds
-from workspace.file_locations import FileSessionLocations
-from workspace.object_locations import LISTING_SECONDS, ObjectSessionLocations
-from workspace.object_store import ATTEMPTS, ObjectStore, ObjectStoreError
-from workspace.record_files import FileSessionRecords
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
+from workspace.object_store.bucket import ATTEMPTS, ObjectStore, ObjectStoreError
+from workspace.object_store.session_locations import LISTING_SECONDS, ObjectSessionLocations
 from workspace.records import SessionRecord, SessionUuid, TableUuid
 from workspace.root_identities import RootUnavailableError
-from workspace.sessions import end_session
+from workspace.session_end import end_session
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 OTHER = SessionUuid("00000000-0000-4000-8000-000000000002")
@@ -195,7 +195,7 @@ def test_a_location_that_was_set_aside_is_never_listed_again_wherever_its_purge_
         locations = storage.opened()
         locations.create(SESSION)
         storage.write(f"{SESSION}/{TABLE}/part-0")
-        locations.set_aside(SESSION)
+        locations.move_to_trash(SESSION)
         (entry,) = locations.trash()
         dying = ObjectSessionLocations(storage.address, store=StoreOfADyingProcess(storage, step, is_sent=True))
         was_dead = False
@@ -213,7 +213,7 @@ def test_a_location_that_was_set_aside_is_never_listed_again_wherever_its_purge_
 
 
 def test_answers_that_are_lost_change_nothing(storage: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workspace.object_store._LONGEST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("workspace.object_store.bucket._LONGEST_PAUSE_SECONDS", 0.01)
     storage.opened()
     store = StoreWithABadNetwork(storage)
     locations = ObjectSessionLocations(storage.address, store=store, relist_seconds=0)
@@ -225,7 +225,7 @@ def test_answers_that_are_lost_change_nothing(storage: Objects, monkeypatch: pyt
     assert locations.size_bytes(SESSION, TABLE) == 4
     locations.copy_table((SESSION, TABLE), (OTHER, TABLE))
     assert locations.remove_table(SESSION, SECOND)
-    assert locations.set_aside(SESSION) == [place]
+    assert locations.move_to_trash(SESSION) == [place]
     assert locations.list() == {OTHER}
     assert len(locations.trash_of(SESSION)) == 2
     purge_all(locations)
@@ -294,7 +294,7 @@ def test_a_server_that_fails_in_the_middle_of_a_purge_holds_it_up_and_no_more(
     storage.write(f"{OTHER}/{TABLE}/part-0")
     location = many(tmp_path, storage, SESSION, SOME)
     assert locations.list() == {SESSION, OTHER}
-    locations.set_aside(SESSION)
+    locations.move_to_trash(SESSION)
     (entry,) = locations.trash()
     with ThreadPoolExecutor(1) as executor:
         purging = executor.submit(locations.purge, entry)
@@ -307,7 +307,7 @@ def test_a_server_that_fails_in_the_middle_of_a_purge_holds_it_up_and_no_more(
             server.process.pause()
         with pytest.raises(OSError, match="cannot be reached"):
             purging.result(60)
-    for look in (locations.list, lambda: locations.set_aside(OTHER)):
+    for look in (locations.list, lambda: locations.move_to_trash(OTHER)):
         with pytest.raises(ObjectStoreError, match="cannot be reached"):
             look()
     assert time.monotonic() - begun_seconds < 3 * ATTEMPTS * (READ_SECONDS + 2)
@@ -334,16 +334,16 @@ def test_a_server_that_is_killed_around_setting_aside_leaves_a_whole_location_or
         many(tmp_path, storage, session, 200)
         begun = threading.Event()
 
-        def set_aside(
+        def move_to_trash(
             locations: ObjectSessionLocations = locations,
             session: SessionUuid = session,
             begun: threading.Event = begun,
         ) -> Any:
             begun.set()
-            return locations.set_aside(session)
+            return locations.move_to_trash(session)
 
         with ThreadPoolExecutor(1) as executor:
-            setting_aside = executor.submit(set_aside)
+            setting_aside = executor.submit(move_to_trash)
             begun.wait(10)
             time.sleep(0.002 * round_number)
             server.process.kill()
@@ -355,7 +355,7 @@ def test_a_server_that_is_killed_around_setting_aside_leaves_a_whole_location_or
         else:
             assert isinstance(error, OSError)
             assert (session in locations.list()) == (not locations.trash_of(session))
-        locations.set_aside(session)
+        locations.move_to_trash(session)
         purge_all(locations)
         assert not storage.files()
 
@@ -364,7 +364,7 @@ def test_a_mark_that_a_killed_server_only_believes_to_have_is_written(server: Se
     locations, storage = opened(server.raw), Objects(server.raw, BUCKET)
     locations.create(SESSION)
     storage.write(f"{SESSION}/{TABLE}/part-0")
-    locations.set_aside(SESSION)
+    locations.move_to_trash(SESSION)
     (entry,) = locations.trash()
     written = set(_attributes_of(tmp_path, entry))
     assert written
@@ -374,7 +374,7 @@ def test_a_mark_that_a_killed_server_only_believes_to_have_is_written(server: Se
         attribute.parent.mkdir(parents=True, exist_ok=True)
         attribute.write_bytes(content)
     assert locations.list() == {SESSION}
-    assert locations.set_aside(SESSION)
+    assert locations.move_to_trash(SESSION)
     assert locations.list() == set()
     purge_all(locations)
     assert not storage.files()
@@ -392,7 +392,7 @@ def test_credentials_that_may_only_read_are_an_error_that_changes_nothing(server
     for session in (SESSION, OTHER):
         locations.create(session)
         storage.write(f"{session}/{TABLE}/part-0")
-    locations.set_aside(OTHER)
+    locations.move_to_trash(OTHER)
     (entry,) = locations.trash()
     before = storage.keys()
     with read_only(server, tmp_path) as other:
@@ -402,7 +402,7 @@ def test_credentials_that_may_only_read_are_an_error_that_changes_nothing(server
         assert reading.size_bytes(SESSION, TABLE) == 4
         for change in (
             lambda: reading.create(SESSION),
-            lambda: reading.set_aside(SESSION),
+            lambda: reading.move_to_trash(SESSION),
             lambda: reading.remove_table(SESSION, TABLE),
             lambda: reading.purge(entry),
             lambda: reading.copy_table((SESSION, TABLE), (SESSION, SECOND)),
@@ -431,7 +431,7 @@ def test_wrong_credentials_are_an_error_that_tells_none_of_them(
         os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
         os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
     locations = ObjectSessionLocations(storage.address)
-    for look in (locations.initialise, locations.list, lambda: locations.set_aside(SESSION)):
+    for look in (locations.initialise, locations.list, lambda: locations.move_to_trash(SESSION)):
         with pytest.raises(ObjectStoreError, match=r"refused|no credentials") as failed:
             look()
         told = f"{failed.value!s} {failed.value!r} {failed.value.__cause__!r}"
@@ -447,7 +447,7 @@ def test_twenty_thousand_objects_are_purged_and_hold_up_no_other_location(server
     storage.write(f"{OTHER}/{TABLE}/part-0")
     assert locations.size_bytes(SESSION, TABLE) == 4 * MANY
     for session in (SESSION, OTHER):
-        locations.set_aside(session)
+        locations.move_to_trash(session)
     (large,), (small,) = locations.trash_of(SESSION), locations.trash_of(OTHER)
     looks = itertools.count()
     assert not locations.purge(large, lambda: next(looks) >= 3)
@@ -478,7 +478,7 @@ def test_a_writer_that_goes_on_during_the_purge_is_found_again(storage: Objects)
         writing = executor.submit(write)
         assert begun.wait(30)
         for _ in range(5):
-            locations.set_aside(SESSION)
+            locations.move_to_trash(SESSION)
             for entry in locations.trash():
                 try:
                     locations.purge(entry)
@@ -488,7 +488,7 @@ def test_a_writer_that_goes_on_during_the_purge_is_found_again(storage: Objects)
         stop.set()
         writing.result()
     for _ in range(2):
-        locations.set_aside(SESSION)
+        locations.move_to_trash(SESSION)
         purge_all(locations)
     assert locations.list() == set()
     assert not storage.files()
@@ -511,7 +511,7 @@ def test_a_table_that_goes_while_it_is_copied_is_not_taken_for_copied(
         elif meanwhile == "table removed":
             other.remove_table(SESSION, TABLE)
         else:
-            other.set_aside(SESSION)
+            other.move_to_trash(SESSION)
         if meanwhile == "both purged":
             purge_all(other)
 
@@ -532,7 +532,7 @@ def test_uploads_in_parts_are_given_up_with_their_location(storage: Objects) -> 
         return storage.raw.request("GET", f"/{storage.bucket}", query={"uploads": ""})[1]
 
     assert uploads().count(b"<UploadId>") == 2
-    locations.set_aside(SESSION)
+    locations.move_to_trash(SESSION)
     purge_all(locations)
     assert uploads().count(b"<UploadId>") == 1
     assert OTHER.encode() in uploads()
@@ -548,7 +548,7 @@ def test_what_is_inside_of_a_location_is_asked_for_once_in_a_while(storage: Obje
     def look() -> Mapping[str, Any]:
         before = store.requests
         (root,) = locations.roots()
-        stamp, inside = root.stamp(SESSION), root.inside(SESSION)
+        stamp, inside = root.stamp(SESSION), root.contents(SESSION)
         return {"requests": store.requests - before, "tables": inside.tables, "stamp": stamp}
 
     first = look()
@@ -587,7 +587,7 @@ def test_many_locations_are_listed_at_once(storage: Objects) -> None:
     locations = ObjectSessionLocations(storage.address, store=store)
     locations.initialise()
     (root,) = locations.roots()
-    assert all(root.inside(SessionUuid(each)).tables == {TABLE} for each in store.sessions)
+    assert all(root.contents(SessionUuid(each)).tables == {TABLE} for each in store.sessions)
 
 
 def test_of_more_locations_than_there_is_time_for_the_others_are_listed_next(storage: Objects) -> None:
@@ -604,7 +604,7 @@ def test_of_more_locations_than_there_is_time_for_the_others_are_listed_next(sto
     def listed() -> int:
         (root,) = locations.roots()
         assert locations.list() == set(store.sessions)
-        return sum(root.inside(SessionUuid(each)).tables == {TABLE} for each in store.sessions)
+        return sum(root.contents(SessionUuid(each)).tables == {TABLE} for each in store.sessions)
 
     first = listed()
     assert 40 <= first < 100
@@ -626,7 +626,7 @@ def test_a_location_that_cannot_be_listed_keeps_no_other_from_it_and_is_tried_ag
     assert sorted(len(known.tables) for known in found.values()) == [0] + 99 * [1]
     assert [str(known.error) for known in found.values() if known.error] == ["the server is busy"]
     (root,) = locations.roots()
-    assert all(root.inside(SessionUuid(each)).tables == {TABLE} for each in store.sessions)
+    assert all(root.contents(SessionUuid(each)).tables == {TABLE} for each in store.sessions)
 
 
 def test_locations_that_cannot_be_listed_and_take_all_the_time_leave_the_others_their_turn(storage: Objects) -> None:

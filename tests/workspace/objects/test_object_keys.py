@@ -1,4 +1,4 @@
-"""Keys that no path could be: only those of a location go with it, and all of them do (workspace.object_store, 1)."""
+"""Object keys that are not valid paths (workspace.object_store.bucket, 1)."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 from tests.workspace.objects.servers import BUCKET, Server, over_files, with_exact_keys
 from tests.workspace.objects.storages import Objects, give_credentials
 from workspace.locations import Owner, OwnerError
-from workspace.object_store import ObjectStore
+from workspace.object_store.bucket import ObjectStore
 from workspace.records import SessionUuid, TableUuid
 from workspace.root_identities import RootError
 
@@ -70,11 +70,11 @@ def test_all_keys_of_a_location_go_and_no_others(storage: Objects) -> None:
         storage.raw.put(storage.bucket, f"{storage.prefix}/{SESSION}/{odd}", b"" if odd.endswith("/") else b"data")
     kept = outside(storage)  # afterwards, for where keys are paths, ".." wrote there
     assert locations.list() == {SESSION, OTHER}
-    inside = locations.roots()[0].inside(SESSION)
+    inside = locations.roots()[0].contents(SESSION)
     assert inside.tables == {TABLE}
     assert locations.size_bytes(SESSION, TABLE) > 0
     assert locations.remove_table(SESSION, TABLE)
-    locations.set_aside(SESSION)
+    locations.move_to_trash(SESSION)
     for entry in locations.trash():
         assert locations.purge(entry)
     assert locations.list() == {OTHER}
@@ -116,7 +116,7 @@ def test_marks_that_are_none_are_left_alone(storage: Objects) -> None:
 def test_a_location_that_was_set_aside_is_not_made_again_before_it_is_purged(storage: Objects) -> None:
     locations = storage.opened()
     locations.create(SESSION)
-    locations.set_aside(SESSION)
+    locations.move_to_trash(SESSION)
     with pytest.raises(FileNotFoundError, match="set aside"):
         locations.create(SESSION)
     for entry in locations.trash():

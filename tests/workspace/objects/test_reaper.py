@@ -8,8 +8,8 @@ from tests.reaper.conftest import GRACE_SECONDS, LEASE_SECONDS, TABLE, World
 from tests.workspace.objects.servers import BUCKET, Server
 from tests.workspace.objects.storages import Objects
 from tests.workspace.remembered_root_ids import RememberedRootIds
-from workspace.object_locations import ObjectSessionLocations
-from workspace.object_store import ObjectStore
+from workspace.object_store.bucket import ObjectStore
+from workspace.object_store.session_locations import ObjectSessionLocations
 from workspace.records import SessionUuid, StoredRecord
 
 ORPHAN = SessionUuid("00000000-0000-4000-8000-00000000000f")

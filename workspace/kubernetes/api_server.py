@@ -5,7 +5,7 @@ which failure means what, is decided here once for session records, leases and r
 
 Guarantees:
 
-1. What comes back is the server's answer, or a :class:`RefusalError` that it made for the object asked for, or
+1. What comes back is the server's answer, or a :class:`ApiStatusError` that it made for the object asked for, or
    RecordsUnavailableError. So "not found" is only what the server says of the object itself: never a definition that is
    not installed, nor the answer of something in between.
 2. A request that got neither is repeated with back-off for a bounded time, and not before the time that a throttling
@@ -52,7 +52,7 @@ _LIST_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How long a request may take.
 
     Attributes:
@@ -64,7 +64,7 @@ class Patience:
     repeat_seconds: float = 5.0
 
 
-class RefusalError(Exception):
+class ApiStatusError(Exception):
     """The server will not do this to the object.
 
     Attributes:
@@ -79,7 +79,7 @@ class RefusalError(Exception):
         self.was_lost = was_lost
 
 
-class Server:
+class ApiServer:
     """The API server behind a connection.
 
     Args:
@@ -89,19 +89,19 @@ class Server:
         patience: How long a request may take.
     """
 
-    def __init__(self, connection: Connection, what: str, resource: str, patience: Patience | None = None) -> None:
+    def __init__(self, connection: Connection, what: str, resource: str, patience: RetryPolicy | None = None) -> None:
         self._connection = connection
         self._what = what
         self._resource = resource
-        self._patience = patience or Patience()
+        self._patience = patience or RetryPolicy()
 
-    def ask(self, request: Callable[..., Any]) -> JsonObject:
+    def request(self, request: Callable[..., Any]) -> JsonObject:
         """Makes a request.
 
         Args:
             request: A function of the Kubernetes client, with all it needs.
 
-        Raises: RefusalError, RecordsUnavailableError
+        Raises: ApiStatusError, RecordsUnavailableError
         """
         was_lost = False
 
@@ -123,8 +123,8 @@ class Server:
             return retrying(attempt)
         except _UnansweredError as error:
             raise self.unavailable(error.reason, error.way_out) from error
-        except RefusalError as error:
-            raise RefusalError(error.status, error.message, was_lost=was_lost) from error
+        except ApiStatusError as error:
+            raise ApiStatusError(error.status, error.message, was_lost=was_lost) from error
 
     def list_all(self, request: Callable[..., Any]) -> tuple[list[JsonObject], str]:
         """Lists objects page by page, as they were at one point in time that is not before the call.
@@ -139,7 +139,7 @@ class Server:
         for _ in range(_LIST_ATTEMPTS):
             try:
                 return self._list(request)
-            except RefusalError as error:
+            except ApiStatusError as error:
                 if error.status != http.HTTPStatus.GONE:
                     raise self.unavailable(error.message, "Look after the API server.") from error
         raise self.unavailable("the list grew too old while it was read", "It may be tried again.")
@@ -152,7 +152,7 @@ class Server:
         found: list[JsonObject] = []
         more: dict[str, str] = {}
         while True:
-            page = self.ask(partial(request, limit=PAGE_OBJECTS, **more))
+            page = self.request(partial(request, limit=PAGE_OBJECTS, **more))
             items, version = page.get("items"), page["metadata"].get("resourceVersion")
             if not isinstance(version, str) or not isinstance(items, list) or not all(map(is_object, items)):
                 raise self.unavailable(_NO_API_SERVER, _CORRECT_ADDRESS)
@@ -162,7 +162,7 @@ class Server:
             more = {"_continue": page["metadata"]["continue"]}
 
     def _asked_once(self, request: Callable[..., Any]) -> JsonObject:
-        """Raises: RefusalError, _UnansweredError."""
+        """Raises: ApiStatusError, _UnansweredError."""
         try:
             response = request(_preload_content=False, _request_timeout=self._patience.timeout_seconds)
             answer = json.loads(response.data)
@@ -184,9 +184,9 @@ class Server:
         said = _Said.by(error)
         status = error.status or 0
         if any(phrase in said.text for phrase in _TOO_LARGE):
-            return RefusalError(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, said.text)
+            return ApiStatusError(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, said.text)
         if status in _REFUSALS and (status != http.HTTPStatus.NOT_FOUND or said.resource == self._resource):
-            return RefusalError(status, said.text)
+            return ApiStatusError(status, said.text)
         return _UnansweredError(
             said.text,
             _WAYS_OUT.get(status, _LOOK_AFTER_SERVER),

@@ -6,7 +6,7 @@ There are no directories and no renames, so what a rename says on a file system,
     <prefix>/<session uuid>/<table uuid>/...                   tables, as the backend writes them
     <prefix>/.lodge/trash/<session uuid>.location              the location was set aside
     <prefix>/.lodge/trash/<session uuid>.<table uuid>.table    the table was set aside
-    <prefix>/.lodge/root                                       the id of this root (:mod:`workspace.roots`)
+    <prefix>/.lodge/root                                       the id of this root (:mod:`workspace.files.roots`)
     <prefix>/.lodge/records                                    whose session records say what lives in this root
 
 Setting aside writes the mark; purging deletes the objects, and the mark last. Whoever looks asks for marks first, and
@@ -43,14 +43,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
-from workspace.locations import Inside, Owner, OwnerError
-from workspace.names import checked_uuid, is_uuid
-from workspace.object_addresses import ObjectAddress
-from workspace.object_store import ObjectStore, ObjectStoreError
+from workspace.identifiers import check_uuid, is_uuid
+from workspace.locations import LocationContents, Owner, OwnerError
+from workspace.object_store.addresses import ObjectAddress
+from workspace.object_store.bucket import ObjectStore, ObjectStoreError
 from workspace.records import SessionUuid, TableUuid
 from workspace.root_identities import RootError, RootIdentities, RootIds
 from workspace.storage_paths import StoragePath
-from workspace.trash import TrashEntry
+from workspace.trash_entries import TrashEntry
 
 RELIST_SECONDS = 300.0
 LISTING_SECONDS = 20.0
@@ -66,7 +66,7 @@ _MARK = re.compile(rf"({_UUID})\.(?:location|({_UUID})\.table)")
 class _Listed:
     """What was in a location when it was last listed; None if it was none. Or why it could not be listed."""
 
-    inside: Inside | OSError | None
+    inside: LocationContents | OSError | None
     at_seconds: float
 
     @property
@@ -181,7 +181,7 @@ class ObjectSessionLocations:
         self._check()
         return [place] if self._is_there(session_uuid, None) else []
 
-    def set_aside(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
+    def move_to_trash(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
         """Marks the location of a session as trash.
 
         Returns: Where it is; nothing if there is none, or it was set aside already.
@@ -192,7 +192,7 @@ class ObjectSessionLocations:
 
     def remove_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
         """Marks one table as trash. Returns: False if there is none, or it was set aside already."""
-        checked_uuid(session_uuid), checked_uuid(table_uuid)
+        check_uuid(session_uuid), check_uuid(table_uuid)
         self._check()
         is_removed = self._set_aside(session_uuid, table_uuid)
         self._forget(session_uuid)
@@ -204,13 +204,13 @@ class ObjectSessionLocations:
 
     def directories(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[StoragePath]:
         """Where several tables are, or would be."""
-        places = [f"{self._place(session_uuid)}/{checked_uuid(table_uuid)}" for table_uuid in tables]
+        places = [f"{self._place(session_uuid)}/{check_uuid(table_uuid)}" for table_uuid in tables]
         self._check()
         return places
 
     def size_bytes(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> int:
         """The sizes of all objects of a table. Raises: FileNotFoundError if there are none, or it was set aside."""
-        checked_uuid(session_uuid), checked_uuid(table_uuid)
+        check_uuid(session_uuid), check_uuid(table_uuid)
         self._check()
         return sum(self._objects(session_uuid, table_uuid).values())
 
@@ -235,7 +235,7 @@ class ObjectSessionLocations:
 
     def trash_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
         """What was set aside of one session, and not purged yet."""
-        checked_uuid(session_uuid)
+        check_uuid(session_uuid)
         self._check()
         return [self._entry(*mark) for mark in sorted(self._marks(session_uuid), key=str)]
 
@@ -330,7 +330,7 @@ class ObjectSessionLocations:
             now_seconds = self._monotonic()
             if now_seconds - begun_seconds >= LISTING_SECONDS:
                 return
-            found: Inside | OSError | None
+            found: LocationContents | OSError | None
             try:
                 found = self._inside(session_uuid)
             except OSError as error:
@@ -345,7 +345,7 @@ class ObjectSessionLocations:
             for _ in executor.map(relist, due):
                 pass
 
-    def _inside(self, session_uuid: SessionUuid) -> Inside | None:
+    def _inside(self, session_uuid: SessionUuid) -> LocationContents | None:
         tables, foreign, is_there = set[TableUuid](), set[str](), False
         for name in self._store.names(self._prefix(session_uuid)):
             is_there = True
@@ -356,7 +356,7 @@ class ObjectSessionLocations:
                 tables.add(TableUuid(directory))
             else:
                 foreign.add(directory)
-        return Inside(frozenset(tables), len(foreign)) if is_there else None
+        return LocationContents(frozenset(tables), len(foreign)) if is_there else None
 
     def _forget(self, session_uuid: SessionUuid) -> None:
         with self._lock:
@@ -386,7 +386,7 @@ class ObjectSessionLocations:
         return f"{self._address.prefix}/.lodge/trash/"
 
     def _mark_key(self, session_uuid: SessionUuid, table_uuid: TableUuid | None) -> str:
-        return f"{self._trash}{checked_uuid(session_uuid)}.{_kind(table_uuid)}"
+        return f"{self._trash}{check_uuid(session_uuid)}.{_kind(table_uuid)}"
 
     def _entry(self, session_uuid: SessionUuid, table_uuid: TableUuid | None) -> TrashEntry:
         return TrashEntry(f"s3://{self._address.bucket}/{self._mark_key(session_uuid, table_uuid)}")
@@ -400,11 +400,11 @@ class ObjectSessionLocations:
         raise ValueError(f"Not an entry of the trash: {entry!r}")
 
     def _prefix(self, session_uuid: SessionUuid, table_uuid: TableUuid | None = None) -> str:
-        location = f"{self._address.prefix}/{checked_uuid(session_uuid)}/"
-        return location if table_uuid is None else f"{location}{checked_uuid(table_uuid)}/"
+        location = f"{self._address.prefix}/{check_uuid(session_uuid)}/"
+        return location if table_uuid is None else f"{location}{check_uuid(table_uuid)}/"
 
     def _place(self, session_uuid: SessionUuid) -> str:
-        return f"{self._address.place}/{checked_uuid(session_uuid)}"
+        return f"{self._address.place}/{check_uuid(session_uuid)}"
 
 
 class ObjectRoot:
@@ -418,7 +418,7 @@ class ObjectRoot:
     def __init__(
         self,
         trash: Set[tuple[SessionUuid, TableUuid | None]],
-        known: Mapping[SessionUuid, Inside | OSError | None],
+        known: Mapping[SessionUuid, LocationContents | OSError | None],
     ) -> None:
         self._trash = trash
         self._known = known
@@ -428,20 +428,20 @@ class ObjectRoot:
         found = self._found(session_uuid)
         return str(found) if isinstance(found, OSError) else found
 
-    def inside(self, session_uuid: SessionUuid) -> Inside:
+    def contents(self, session_uuid: SessionUuid) -> LocationContents:
         found = self._found(session_uuid)
         if isinstance(found, OSError):
             raise found
-        return found or Inside(frozenset(), 0)
+        return found or LocationContents(frozenset(), 0)
 
-    def _found(self, session_uuid: SessionUuid) -> Inside | OSError | None:
-        checked_uuid(session_uuid)
+    def _found(self, session_uuid: SessionUuid) -> LocationContents | OSError | None:
+        check_uuid(session_uuid)
         found = self._known.get(session_uuid)
         if found is None or isinstance(found, OSError):
             return found
         gone = {table_uuid for table_uuid in found.tables if (session_uuid, table_uuid) in self._trash}
-        return Inside(frozenset(found.tables - gone), found.foreign)
+        return LocationContents(frozenset(found.tables - gone), found.foreign_count)
 
 
 def _kind(table_uuid: TableUuid | None) -> str:
-    return "location" if table_uuid is None else f"{checked_uuid(table_uuid)}.table"
+    return "location" if table_uuid is None else f"{check_uuid(table_uuid)}.table"

@@ -41,11 +41,11 @@ import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 
-from workspace.private_files import (
+from workspace.files.private_files import (
     file_exists,
     read_private_file,
     remove_file,
-    scanned,
+    scan_directory,
     write_private_file,
 )
 from workspace.records import RecordConflictError, RecordName, RecordNotFoundError, Version
@@ -55,7 +55,7 @@ _VERSION = re.compile(r"(\d{10})\.([0-9a-f]{16})")
 _SUFFIX = ".json"
 
 
-class ChangedMeanwhileError(OSError):
+class ConcurrentChangeError(OSError):
     """Another process changed the directory while it was looked at; look again."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class VersionDirectory:
     def head(self) -> tuple[Version, bytes] | None:
         """The highest version and its content; None if the directory is dead.
 
-        Raises: ChangedMeanwhileError.
+        Raises: ConcurrentChangeError.
         """
         versions = self._versions()
         if not versions:
@@ -90,7 +90,7 @@ class VersionDirectory:
         except FileNotFoundError:  # names vanish from dead directories only
             return None
         if self._has(_following(head)):
-            raise ChangedMeanwhileError
+            raise ConcurrentChangeError
         if content == _TOMBSTONE or not self._has(_anchor(head)):
             return None
         return head, content
@@ -112,7 +112,7 @@ class VersionDirectory:
         for version in self._versions()[:1]:
             remove_file(file_name(version), self._descriptor)
         os.fsync(self._descriptor)
-        for entry in scanned(self._descriptor):
+        for entry in scan_directory(self._descriptor):
             remove_file(entry.name, self._descriptor)
 
     def not_found(self) -> RecordNotFoundError:
@@ -155,7 +155,7 @@ class VersionDirectory:
     def _refusal(self) -> RecordConflictError | RecordNotFoundError:
         try:
             is_dead = self.head() is None
-        except ChangedMeanwhileError:
+        except ConcurrentChangeError:
             is_dead = False
         if is_dead:
             return self.not_found()
@@ -168,7 +168,7 @@ class VersionDirectory:
 
     def _versions(self) -> Sequence[Version]:
         """All versions, spent ones included, in ascending order."""
-        names = (entry.name for entry in scanned(self._descriptor))
+        names = (entry.name for entry in scan_directory(self._descriptor))
         stems = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
         return sorted(Version(stem) for stem in stems if _VERSION.fullmatch(stem))
 

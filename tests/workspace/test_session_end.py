@@ -10,8 +10,18 @@ from unittest import mock
 import pytest
 import structlog
 
-from workspace.file_locations import FileSessionLocations
-from workspace.record_files import FileSessionRecords
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
+from workspace.record_changes import (
+    SessionEndingError,
+    add_holder,
+    find_table,
+    mark_ending,
+    put_table,
+    remove_holders,
+    remove_table,
+    update_record,
+)
 from workspace.records import (
     Phase,
     Principal,
@@ -27,20 +37,7 @@ from workspace.records import (
     TemporaryTable,
     Version,
 )
-from workspace.sessions import (
-    EndedSession,
-    SessionEndingError,
-    begin_end,
-    end_session,
-    ended,
-    joined,
-    left,
-    log_ended,
-    table_named,
-    update,
-    with_table,
-    without_table,
-)
+from workspace.session_end import EndedSession, begin_end, end_session, log_session_end
 
 Builder = Callable[..., SessionRecord]
 A, B = ReplicaId("a"), ReplicaId("b")
@@ -51,33 +48,33 @@ def a_table(name: str, number: int = 1, state: TableState = TableState.READY) ->
 
 
 def test_replicas_join_and_leave(a_record: Builder) -> None:
-    both = joined(joined(a_record(), A), B)
+    both = add_holder(add_holder(a_record(), A), B)
     assert both.holders == {A, B}
-    assert joined(both, A) == both
-    assert left(both, {A}).holders == {B}
-    assert left(both, {A, B, ReplicaId("c")}).holders == set()
+    assert add_holder(both, A) == both
+    assert remove_holders(both, {A}).holders == {B}
+    assert remove_holders(both, {A, B, ReplicaId("c")}).holders == set()
 
 
 def test_tables_are_named_without_regard_to_letter_case(a_record: Builder) -> None:
-    record = with_table(with_table(a_record(), a_table("Sales", 1)), a_table("STRASSE", 2))
-    assert table_named(record, "sALES") == a_table("Sales", 1)
-    assert table_named(record, "straße") is None  # as for Spark
-    assert table_named(record, "other") is None
-    replaced = with_table(record, a_table("SALES", 3))
+    record = put_table(put_table(a_record(), a_table("Sales", 1)), a_table("STRASSE", 2))
+    assert find_table(record, "sALES") == a_table("Sales", 1)
+    assert find_table(record, "straße") is None  # as for Spark
+    assert find_table(record, "other") is None
+    replaced = put_table(record, a_table("SALES", 3))
     assert replaced.tables == (a_table("SALES", 3), a_table("STRASSE", 2))
-    assert without_table(replaced, "sales").tables == (a_table("STRASSE", 2),)
-    assert without_table(replaced, "other") == replaced
+    assert remove_table(replaced, "sales").tables == (a_table("STRASSE", 2),)
+    assert remove_table(replaced, "other") == replaced
 
 
 def test_guarantee_1_an_ending_session_takes_no_change(a_record: Builder) -> None:
-    ending = ended(a_record(holders=frozenset({A})))
+    ending = mark_ending(a_record(holders=frozenset({A})))
     assert ending.phase is Phase.ENDING
-    assert ended(ending) == ending
-    assert left(ending, {A}) == ending
+    assert mark_ending(ending) == ending
+    assert remove_holders(ending, {A}) == ending
     for change in (
-        lambda: joined(ending, B),
-        lambda: with_table(ending, a_table("t")),
-        lambda: without_table(ending, "t"),
+        lambda: add_holder(ending, B),
+        lambda: put_table(ending, a_table("t")),
+        lambda: remove_table(ending, "t"),
     ):
         with pytest.raises(SessionEndingError, match=ending.session_uuid):
             change()
@@ -90,10 +87,10 @@ def test_an_update_is_tried_again_while_others_change_the_record(records: Sessio
     def change(record: SessionRecord) -> SessionRecord:
         rival = next(rivals, None)
         if rival is not None:
-            update(records, name, lambda other: joined(other, ReplicaId(rival)))
-        return joined(record, A)
+            update_record(records, name, lambda other: add_holder(other, ReplicaId(rival)))
+        return add_holder(record, A)
 
-    assert update(records, name, change).record.holders == set("abcd")
+    assert update_record(records, name, change).record.holders == set("abcd")
 
 
 def test_an_update_that_is_always_late_raises_the_conflict(records: SessionRecords, a_record: Builder) -> None:
@@ -103,12 +100,12 @@ def test_an_update_that_is_always_late_raises_the_conflict(records: SessionRecor
         mock.patch("tenacity.nap.time.sleep"),
         pytest.raises(RecordConflictError),
     ):
-        update(records, stored.record.name, lambda record: joined(record, A))
+        update_record(records, stored.record.name, lambda record: add_holder(record, A))
 
 
 def test_an_update_that_changes_nothing_writes_nothing(records: SessionRecords, a_record: Builder) -> None:
     stored = records.create(a_record(holders=frozenset({A})))
-    assert update(records, stored.record.name, lambda record: joined(record, A)) == stored
+    assert update_record(records, stored.record.name, lambda record: add_holder(record, A)) == stored
 
 
 def test_an_update_passes_on_what_the_change_raises_and_writes_nothing(
@@ -116,7 +113,7 @@ def test_an_update_passes_on_what_the_change_raises_and_writes_nothing(
 ) -> None:
     stored = records.create(a_record(phase=Phase.ENDING))
     with pytest.raises(SessionEndingError):
-        update(records, stored.record.name, lambda record: joined(record, A))
+        update_record(records, stored.record.name, lambda record: add_holder(record, A))
     assert records.read(stored.record.name) == stored
 
 
@@ -130,7 +127,7 @@ def test_ending_a_session_removes_its_record_its_location_and_its_trash(
     locations.remove_table(stored.record.session_uuid, table)
     (location / table).mkdir()
     done = end_session(records, locations, stored)
-    assert done == EndedSession(ended(stored.record), (location,), None)
+    assert done == EndedSession(mark_ending(stored.record), (location,), None)
     assert not records.list()
     assert not locations.trash()
     assert [path.name for path in root.iterdir()] == [".lodge"]
@@ -140,7 +137,7 @@ def test_ending_a_session_without_a_location_says_so(
     records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     stored = records.create(a_record())
-    assert end_session(records, locations, stored) == EndedSession(ended(stored.record), (), None)
+    assert end_session(records, locations, stored) == EndedSession(mark_ending(stored.record), (), None)
 
 
 def test_guarantee_4_a_session_that_was_changed_meanwhile_is_not_touched(
@@ -148,7 +145,7 @@ def test_guarantee_4_a_session_that_was_changed_meanwhile_is_not_touched(
 ) -> None:
     stored = records.create(a_record())
     locations.create(stored.record.session_uuid)
-    changed = update(records, stored.record.name, lambda record: joined(record, A))
+    changed = update_record(records, stored.record.name, lambda record: add_holder(record, A))
     with pytest.raises(RecordConflictError):
         end_session(records, locations, stored)
     assert records.read(stored.record.name) == changed
@@ -159,7 +156,7 @@ def test_ending_a_session_that_another_ended_does_nothing_even_if_its_name_lives
     records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     first = records.create(a_record())
-    marked = update(records, first.record.name, ended)
+    marked = update_record(records, first.record.name, mark_ending)
     end_session(records, locations, marked)
     assert end_session(records, locations, first) is None
     assert end_session(records, locations, marked) is None
@@ -205,7 +202,7 @@ def test_guarantee_2_a_location_that_cannot_be_set_aside_keeps_its_record(
     (root / ".lodge" / "trash").rmdir()
     with pytest.raises(OSError, match="trash"):
         end_session(records, locations, stored)
-    assert records.read(stored.record.name).record == ended(stored.record)
+    assert records.read(stored.record.name).record == mark_ending(stored.record)
     locations.initialise()
     assert end_session(records, locations, records.read(stored.record.name)) is not None
 
@@ -254,7 +251,7 @@ def test_guarantee_3_of_many_processes_that_end_one_session_at_most_one_is_told_
     records, locations = FileSessionRecords(root), FileSessionLocations(root)
     for _ in range(5):
         records.create(a_record())
-        stored = update(records, a_record().name, ended)
+        stored = update_record(records, a_record().name, mark_ending)
         (locations.create(stored.record.session_uuid) / "table").mkdir()
 
         def end(stored: StoredRecord = stored) -> EndedSession | None:
@@ -316,9 +313,9 @@ def test_the_deletion_of_a_location_is_logged_in_the_words_users_know(
     done = end_session(records, locations, stored)
     assert done is not None
     with structlog.testing.capture_logs() as logs:
-        log_ended(structlog.get_logger(), done)
-        log_ended(structlog.get_logger(), EndedSession(stored.record, (), None))
-        log_ended(structlog.get_logger(), EndedSession(stored.record, (), OSError(39, "Directory not empty")))
+        log_session_end(structlog.get_logger(), done)
+        log_session_end(structlog.get_logger(), EndedSession(stored.record, (), None))
+        log_session_end(structlog.get_logger(), EndedSession(stored.record, (), OSError(39, "Directory not empty")))
     assert logs == [
         {
             "event": "session_location_deleted",

@@ -1,7 +1,7 @@
 """What was set aside below one root, and its removal for good.
 
 Why it exists: nothing is removed in its place. One atomic rename brings it into the trash, which only Lodge may enter;
-there it is taken apart at leisure (:mod:`workspace.removal`), so that neither a deep tree nor links nor an owner who
+there it is taken apart (:mod:`workspace.files.removal`), so that neither a deep tree nor links nor an owner who
 still works in it can lead the removal anywhere else.
 
 Guarantees:
@@ -23,17 +23,12 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NewType
 
-from workspace.layout import Layout
-from workspace.private_files import opened_directory
+from workspace.files.layout import Layout
+from workspace.files.private_files import open_directory
+from workspace.files.removal import Removal, allow
 from workspace.records import SessionUuid
-from workspace.removal import Removal, allow
-from workspace.storage_paths import StoragePath
-
-TrashEntry = NewType("TrashEntry", str)
-"""The absolute path, or the URI, of something that was set aside; what follows its last slash begins with the UUID of
-the session whose thing it was."""
+from workspace.trash_entries import TrashEntry, session_of
 
 _MADE = ".made"
 
@@ -97,7 +92,7 @@ class Trash:
         """
         if not self.has(entry):
             raise ValueError(f"Not an entry of the trash: {entry!r}")
-        with opened_directory(self._path) as trash:
+        with open_directory(self._path) as trash:
             if _MADE in Path(entry).suffixes:
                 with suppress(FileNotFoundError):
                     os.rmdir(Path(entry).name, dir_fd=trash)
@@ -118,24 +113,3 @@ def _rename(path: Path, target: Path, directory: int | None) -> None:
         with suppress(NotADirectoryError):
             allow(path, directory)  # a directory gets another parent only if it may be changed itself
         os.rename(path, target, src_dir_fd=directory)
-
-
-def session_of(entry: TrashEntry) -> SessionUuid:
-    """The session whose thing was set aside; of anything else, no UUID."""
-    return SessionUuid(_name(entry).partition(".")[0])
-
-
-def is_whole_location(entry: TrashEntry) -> bool:
-    """Whether something that was set aside of a session is its location, not a single table."""
-    return _name(entry).count(".") == 1
-
-
-def location_of(entry: TrashEntry) -> StoragePath:
-    """Where a whole location was before it was set aside."""
-    if entry.startswith("/"):
-        return Path(entry).parents[2] / session_of(entry)
-    return f"{entry.rsplit('/', 3)[0]}/{session_of(entry)}"
-
-
-def _name(entry: TrashEntry) -> str:
-    return entry.rpartition("/")[2]

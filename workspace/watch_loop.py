@@ -9,7 +9,7 @@ _Event = TypeVar("_Event")
 _PAUSE_SECONDS = 5.0
 
 
-def follow(
+def run_watch_loop(
     watch: Callable[[threading.Event], Iterable[_Event]],
     take: Callable[[_Event], None],
     failed: Callable[[Exception], None],

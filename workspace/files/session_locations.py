@@ -13,22 +13,22 @@ Guarantees, beside those of all session locations:
    comes back.
 3. A session location has mode 0700, whatever the umask.
 
-Not guaranteed: what :mod:`workspace.trash` does not guarantee.
+Not guaranteed: what :mod:`workspace.files.trash` does not guarantee.
 """
 
 from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 
-from workspace.layout import Layout
+from workspace.files.layout import Layout
+from workspace.files.root_locations import RootLocations
+from workspace.files.roots import Roots
+from workspace.files.table_copies import copy_table
+from workspace.identifiers import check_uuid
 from workspace.locations import Owner
-from workspace.names import checked_uuid
 from workspace.records import SessionUuid, TableUuid
 from workspace.root_identities import RootError, RootIds
-from workspace.root_locations import RootLocations
-from workspace.roots import Roots
 from workspace.storage_paths import StoragePath
-from workspace.table_copies import copy_table
-from workspace.trash import TrashEntry
+from workspace.trash_entries import TrashEntry
 
 
 class FileSessionLocations:
@@ -36,7 +36,7 @@ class FileSessionLocations:
 
     Args:
         root: The workspace's root now; shared by all replicas and reapers.
-        home: Where session records and leases are (:func:`workspace.roots.home_of`); None if that is the root.
+        home: Where session records and leases are (:func:`workspace.files.roots.home_of`); None if that is the root.
         root_ids: Where ids of roots are recorded; None if they are on the roots' own storage only.
     """
 
@@ -105,12 +105,12 @@ class FileSessionLocations:
         """The locations of a session that are there."""
         return [root.path(session_uuid) for root in self.roots() if root.stamp(session_uuid) is not None]
 
-    def set_aside(self, session_uuid: SessionUuid) -> Sequence[Path]:
+    def move_to_trash(self, session_uuid: SessionUuid) -> Sequence[Path]:
         """Moves the locations of a session into the trash of their roots.
 
         Returns: Where they were; nothing if nothing bore the session's name.
         """
-        return [root.path(session_uuid) for root in self.roots() if root.set_aside(session_uuid)]
+        return [root.path(session_uuid) for root in self.roots() if root.move_to_trash(session_uuid)]
 
     def remove_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
         """Moves one table's directory into the trash.
@@ -146,7 +146,7 @@ class FileSessionLocations:
         Raises: FileNotFoundError if the table is gone, or went meanwhile; OSError.
         """
         session_uuid, table_uuid = target
-        copy_table(self.directory(*source), self.path(session_uuid) / checked_uuid(table_uuid))
+        copy_table(self.directory(*source), self.path(session_uuid) / check_uuid(table_uuid))
 
     def trash(self) -> Sequence[TrashEntry]:
         """All that was set aside and not purged yet."""
@@ -154,7 +154,7 @@ class FileSessionLocations:
 
     def trash_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
         """What was set aside of one session, and not purged yet."""
-        checked_uuid(session_uuid)
+        check_uuid(session_uuid)
         return [entry for root in self.roots() for entry in root.trash.entries_of(session_uuid)]
 
     def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] | None = None) -> bool:

@@ -19,10 +19,10 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel, to_snake
 
+from workspace.identifiers import check_record_name
+from workspace.kubernetes.api_server import JsonObject
 from workspace.kubernetes.labels import labels_of
-from workspace.kubernetes.server import JsonObject
-from workspace.names import checked_record_name
-from workspace.record_json import document_of, record_in
+from workspace.record_json import from_document, to_document
 from workspace.records import RecordName, SessionRecord, StoredRecord, Version
 
 GROUP = "sparklodge.io"
@@ -40,12 +40,12 @@ _OWN_KEYS = frozenset({"format", "instance", "revision", "summary"})
 
 def object_name(instance: str, name: RecordName) -> str:
     """Raises: ValueError if it is no name of a session record."""
-    return f"{instance}-{checked_record_name(name)}"
+    return f"{instance}-{check_record_name(name)}"
 
 
 def record_name_of(found: JsonObject, instance: str) -> RecordName:
     """The name of the record that the object is, or was. Raises: ValueError if it is not of this Lodge."""
-    return checked_record_name(RecordName(str(found["metadata"]["name"]).removeprefix(f"{instance}-")))
+    return check_record_name(RecordName(str(found["metadata"]["name"]).removeprefix(f"{instance}-")))
 
 
 def new_object(record: SessionRecord, instance: str, revision: str) -> JsonObject:
@@ -64,7 +64,7 @@ def new_object(record: SessionRecord, instance: str, revision: str) -> JsonObjec
 
 def spec_of(record: SessionRecord, instance: str, revision: str) -> JsonObject:
     """Raises: ValueError if the API cannot hold the record."""
-    document = document_of(record)
+    document = to_document(record)
     summary = {
         "gateway": ",".join(sorted(record.holders)),
         "tables": len(record.tables),
@@ -84,7 +84,7 @@ def stored_record(found: JsonObject, instance: str) -> StoredRecord:
     try:
         metadata, spec = found["metadata"], found["spec"]
         parts = {key: value for key, value in spec.items() if key not in _OWN_KEYS}
-        record = record_in({"format": spec["format"], "record": _spelled(parts, _snake)})
+        record = from_document({"format": spec["format"], "record": _spelled(parts, _snake)})
     except (KeyError, AttributeError, TypeError) as error:
         raise ValueError(f"it is no session record ({type(error).__name__}: {error})") from error
     if metadata["name"] != object_name(instance, record.name):

@@ -1,6 +1,6 @@
 """Named contents on a file system: created once, changed by compare-and-swap, deleted for good.
 
-Why it exists: :mod:`workspace.version_directory` says how one directory of versions is changed without locks.
+Why it exists: :mod:`workspace.files.record_versions` says how one directory of versions is changed without locks.
 This module is how such directories come and go, at ``.lodge/sessions/<name>/``, with no lock either.
 
 - *Create*: a directory with its first version is staged, and renamed to its place. The rename fails on a
@@ -20,7 +20,7 @@ Guarantees:
    one: a change that was overtaken by the clearing of its directory may report that the record is not found,
    which is true by then. A list leaves what died just now alone, so that this is rare.
 
-Needs of the storage: as in :mod:`workspace.version_directory`; also, rename is atomic. A rename that was made
+Needs of the storage: as in :mod:`workspace.files.record_versions`; also, rename is atomic. A rename that was made
 although the answer says that its source is missing, as NFS can do after a lost reply, is recognised.
 """
 
@@ -37,14 +37,15 @@ from typing import TypeVar
 
 import tenacity
 
-from workspace.layout import Layout
-from workspace.names import checked_record_name, is_record_name
-from workspace.private_files import (
+from workspace.files.layout import Layout
+from workspace.files.private_files import (
     make_private_directory,
-    opened_directory,
+    open_directory,
     sync_directory,
     write_private_file,
 )
+from workspace.files.record_versions import ConcurrentChangeError, VersionDirectory, file_name, first_version
+from workspace.identifiers import check_record_name, is_record_name
 from workspace.records import (
     RecordExistsError,
     RecordName,
@@ -52,7 +53,6 @@ from workspace.records import (
     RecordsUnavailableError,
     Version,
 )
-from workspace.version_directory import ChangedMeanwhileError, VersionDirectory, file_name, first_version
 
 LEFTOVER_SECONDS = 600.0
 """How long lists must have seen something unfinished before they take the process that began it for dead."""
@@ -72,7 +72,7 @@ class Content:
     file: Path
 
 
-class VersionedFiles:
+class RecordDirectories:
     """The named contents below one root.
 
     Every method raises RecordsUnavailableError when the storage cannot answer.
@@ -95,7 +95,7 @@ class VersionedFiles:
         with self._answering(name):
             try:
                 make_private_directory(staged)
-                with opened_directory(staged) as descriptor:
+                with open_directory(staged) as descriptor:
                     write_private_file(file_name(version), content, descriptor)
                     os.fsync(descriptor)
                 _retrying(lambda: self._publish(staged, name, version))
@@ -136,7 +136,7 @@ class VersionedFiles:
             self._remove(name, directory)
 
     def _path(self, name: RecordName) -> Path:
-        return self._layout.sessions / checked_record_name(name)
+        return self._layout.sessions / check_record_name(name)
 
     @contextmanager
     def _answering(self, name: RecordName | None) -> Iterator[None]:
@@ -152,7 +152,7 @@ class VersionedFiles:
     def _opened(self, name: RecordName) -> Iterator[VersionDirectory]:
         with ExitStack() as stack:
             try:
-                descriptor = stack.enter_context(opened_directory(self._path(name)))
+                descriptor = stack.enter_context(open_directory(self._path(name)))
             except FileNotFoundError:
                 self._layout.sessions.lstat()  # if that is missing too, the storage is, not the record
                 raise RecordNotFoundError(name, f"There is no session record {name}.") from None
@@ -178,7 +178,7 @@ class VersionedFiles:
                 raise
             with suppress(RecordNotFoundError):
                 self._remove_if_dead(name)
-            raise ChangedMeanwhileError from error
+            raise ConcurrentChangeError from error
 
     def _remove_if_dead(self, name: RecordName) -> None:
         with self._opened(name) as directory:

@@ -30,8 +30,8 @@ from kubernetes.client import ApiException
 from kubernetes.config import ConfigException
 from kubernetes.watch import Watch
 
+from workspace.kubernetes.api_server import ApiServer, JsonObject, is_object
 from workspace.kubernetes.connection import REQUEST_TIMEOUT_SECONDS
-from workspace.kubernetes.server import JsonObject, Server, is_object
 from workspace.records import RecordsUnavailableError
 
 WATCH_SECONDS = 20
@@ -78,7 +78,7 @@ class ObjectsUnreachable:
 ObjectsEvent = ObjectsListed | ObjectChanged | ObjectGone | ObjectsUnreachable
 
 
-def watched(server: Server, listing: Callable[..., Any], stop: threading.Event) -> Iterator[ObjectsEvent]:
+def watch_objects(server: ApiServer, listing: Callable[..., Any], stop: threading.Event) -> Iterator[ObjectsEvent]:
     """Tells of objects until it is stopped.
 
     Args:

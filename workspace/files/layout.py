@@ -7,7 +7,7 @@
     <root>/.lodge/leases/                 leases of gateway replicas
     <root>/.lodge/staging/                records and leases that are being written
     <root>/.lodge/trash/                  what was set aside, and never comes back; locations that are being made
-    <root>/.lodge/roots/                  the other roots of this home (:mod:`workspace.roots`)
+    <root>/.lodge/roots/                  the other roots of this home (:mod:`workspace.files.roots`)
     <root>/.lodge/home                    the home of this root, if it is not its own
     <root>/.lodge/root                    the id of this root
     <root>/.lodge/records                 whose session records say what lives in this root
@@ -18,10 +18,8 @@ All of it must be on one file system, so that renaming is atomic. Each root has 
 from dataclasses import dataclass
 from pathlib import Path
 
-from workspace.private_files import make_private_directory
-
-OWN_DIRECTORY = ".lodge"
-"""Everything of Lodge's own that is no session location lies below this name."""
+from workspace.files.private_files import make_private_directory
+from workspace.storage_paths import OWN_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from workspace.layout import Layout
+from workspace.files.layout import Layout
+from workspace.files.private_files import open_directory, read_private_file, write_private_file
+from workspace.identifiers import check_replica_id, is_replica_id
 from workspace.leases import RenewalMark
-from workspace.names import checked_replica_id, is_replica_id
-from workspace.private_files import opened_directory, read_private_file, write_private_file
 from workspace.records import RecordsUnavailableError, ReplicaId
 
 
@@ -34,11 +34,11 @@ class FileLeases:
         self._layout = Layout.below(root)
 
     def renew(self, replica: ReplicaId) -> None:
-        lease = self._layout.leases / checked_replica_id(replica)
+        lease = self._layout.leases / check_replica_id(replica)
         mark = secrets.token_hex(16)
         staged = self._layout.staging / mark
         with self._answering():
-            with opened_directory(self._layout.staging) as staging:
+            with open_directory(self._layout.staging) as staging:
                 write_private_file(mark, mark.encode("ascii"), staging)
             try:
                 staged.replace(lease)
@@ -48,7 +48,7 @@ class FileLeases:
 
     def list(self) -> Mapping[ReplicaId, RenewalMark]:
         marks: dict[ReplicaId, RenewalMark] = {}
-        with self._answering(), opened_directory(self._layout.leases) as leases:
+        with self._answering(), open_directory(self._layout.leases) as leases:
             for path in self._layout.leases.iterdir():
                 if is_replica_id(path.name):
                     with suppress(FileNotFoundError):
@@ -57,7 +57,7 @@ class FileLeases:
         return marks
 
     def delete(self, replica: ReplicaId) -> None:
-        lease = self._layout.leases / checked_replica_id(replica)
+        lease = self._layout.leases / check_replica_id(replica)
         with self._answering():
             lease.unlink(missing_ok=True)
             self._layout.leases.lstat()

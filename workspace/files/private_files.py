@@ -19,7 +19,7 @@ _FILE_MODE = 0o600
 
 
 @contextmanager
-def opened_directory(path: Path, parent: int | None = None) -> Iterator[int]:
+def open_directory(path: Path, parent: int | None = None) -> Iterator[int]:
     """The descriptor of a real directory; of one below an open directory, if that is given.
 
     Raises: FileNotFoundError; NotADirectoryError for a link or a file in its place.
@@ -38,7 +38,7 @@ def make_private_directory(path: Path) -> None:
     """
     with suppress(FileExistsError):
         path.mkdir(mode=_DIRECTORY_MODE)
-    with opened_directory(path) as descriptor:
+    with open_directory(path) as descriptor:
         if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o777 != _DIRECTORY_MODE:
             os.fchmod(descriptor, _DIRECTORY_MODE)
 
@@ -77,7 +77,7 @@ def remove_file(name: str, directory: int) -> None:
         os.unlink(name, dir_fd=directory)
 
 
-def scanned(directory: int) -> Sequence[os.DirEntry[str]]:
+def scan_directory(directory: int) -> Sequence[os.DirEntry[str]]:
     """What is in an open directory; nothing, if the directory itself was removed meanwhile."""
     with os.scandir(directory) as entries:
         return list(entries)

@@ -13,8 +13,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from workspace.private_files import opened_directory, scanned
-from workspace.sizes import DEEPEST
+from workspace.files.private_files import open_directory, scan_directory
+from workspace.files.sizes import DEEPEST
 
 
 def copy_table(source: Path, target: Path) -> None:
@@ -22,7 +22,7 @@ def copy_table(source: Path, target: Path) -> None:
 
     Raises: FileNotFoundError if the source is gone; FileExistsError; OSError.
     """
-    with opened_directory(source) as original, opened_directory(target.parent) as parent:
+    with open_directory(source) as original, open_directory(target.parent) as parent:
         _copy(original, target.name, parent, 0)
 
 
@@ -31,10 +31,10 @@ def _copy(source: int, name: str, parent: int, depth: int) -> None:
         raise OSError(errno.ELOOP, f"A table's directory is deeper than {DEEPEST} levels")
     about = os.fstat(source)
     os.mkdir(name, mode=0o700, dir_fd=parent)
-    with opened_directory(Path(name), parent) as target:
-        for entry in scanned(source):
+    with open_directory(Path(name), parent) as target:
+        for entry in scan_directory(source):
             if entry.is_dir(follow_symlinks=False):
-                with opened_directory(Path(entry.name), source) as below:
+                with open_directory(Path(entry.name), source) as below:
                     _copy(below, entry.name, target, depth + 1)
             elif entry.is_file(follow_symlinks=False):
                 _copy_file(entry.name, source, target)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from workspace.layout import Layout
-from workspace.locations import Inside, Owner, OwnerError
-from workspace.names import checked_uuid, is_uuid
-from workspace.private_files import make_private_directory, opened_directory, sync_directory
+from workspace.files.layout import Layout
+from workspace.files.private_files import make_private_directory, open_directory, sync_directory
+from workspace.files.sizes import size_below
+from workspace.files.trash import Trash
+from workspace.identifiers import check_uuid, is_uuid
+from workspace.locations import LocationContents, Owner, OwnerError
 from workspace.records import SessionUuid, TableUuid
-from workspace.sizes import size_below
-from workspace.trash import Trash
 
 _ATTEMPTS = 10
 _MOST_DIRECTORIES = 10_000
@@ -37,7 +37,7 @@ class RootLocations:
         self.trash = Trash(layout)
 
     def path(self, session_uuid: SessionUuid) -> Path:
-        return self._layout.root / checked_uuid(session_uuid)
+        return self._layout.root / check_uuid(session_uuid)
 
     def create(self, session_uuid: SessionUuid, owner: Owner | None) -> Path:
         path = self.path(session_uuid)
@@ -64,7 +64,7 @@ class RootLocations:
         name."""
         made = Path(self.trash.new_location(path.name))
         make_private_directory(made)
-        with opened_directory(made) as descriptor:
+        with open_directory(made) as descriptor:
             os.fchown(descriptor, owner.uid, owner.gid)
             os.fchmod(descriptor, 0o700)
         made.rename(path)
@@ -85,7 +85,7 @@ class RootLocations:
             return None
         return Stamp(status.st_ino, status.st_ctime_ns) if stat.S_ISDIR(status.st_mode) else None
 
-    def inside(self, session_uuid: SessionUuid) -> Inside:
+    def contents(self, session_uuid: SessionUuid) -> LocationContents:
         """What is in a location; of very many directories, some. Of none, nothing."""
         tables, foreign = set[TableUuid](), 0
         for name in islice(self._directories(session_uuid), _MOST_DIRECTORIES):
@@ -93,25 +93,25 @@ class RootLocations:
                 tables.add(TableUuid(name))
             else:
                 foreign += 1
-        return Inside(tables, foreign)
+        return LocationContents(tables, foreign)
 
-    def set_aside(self, session_uuid: SessionUuid) -> bool:
+    def move_to_trash(self, session_uuid: SessionUuid) -> bool:
         moved = self.trash.take(self.path(session_uuid), None, session_uuid)
         if moved:
             sync_directory(self._layout.root)
         return moved
 
     def remove_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
-        table = Path(checked_uuid(table_uuid))
+        table = Path(check_uuid(table_uuid))
         try:
-            with opened_directory(self.path(session_uuid)) as location:
+            with open_directory(self.path(session_uuid)) as location:
                 return self.trash.take(table, location, f"{session_uuid}.{table_uuid}")
         except FileNotFoundError:
             self.trash.require()
             return False
 
     def table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> Path:
-        return self.path(session_uuid) / checked_uuid(table_uuid)
+        return self.path(session_uuid) / check_uuid(table_uuid)
 
     def has_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
         try:
@@ -121,14 +121,14 @@ class RootLocations:
 
     def size_bytes(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> int:
         with (
-            opened_directory(self.path(session_uuid)) as location,
-            opened_directory(Path(checked_uuid(table_uuid)), location) as table,
+            open_directory(self.path(session_uuid)) as location,
+            open_directory(Path(check_uuid(table_uuid)), location) as table,
         ):
             return size_below(table)
 
     def _directories(self, session_uuid: SessionUuid) -> Iterator[str]:
         try:
-            with opened_directory(self.path(session_uuid)) as location, os.scandir(location) as entries:
+            with open_directory(self.path(session_uuid)) as location, os.scandir(location) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         yield entry.name
@@ -138,7 +138,7 @@ class RootLocations:
 
 def _require_owner(path: Path, owner: Owner) -> None:
     """Gives a location its mode. Raises: FileNotFoundError; NotADirectoryError; OwnerError."""
-    with opened_directory(path) as descriptor:
+    with open_directory(path) as descriptor:
         found = os.fstat(descriptor).st_uid
         if found != owner.uid:
             raise OwnerError(errno.EPERM, f"The session location belongs to uid {found}, not {owner.uid}", str(path))

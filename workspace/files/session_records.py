@@ -1,7 +1,7 @@
 """Session records as files on the workspace's storage: the default where there is no Kubernetes.
 
 Why it exists: Lodge must run, and be proved, with nothing but a shared directory. How files are changed by
-compare-and-swap, and what holds after a crash, is :mod:`workspace.versioned_files`; this module is what
+compare-and-swap, and what holds after a crash, is :mod:`workspace.files.record_directories`; this module is what
 stands in them.
 
 Guarantees beside those of :mod:`workspace.records`:
@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from workspace.layout import Layout
-from workspace.record_json import decoded, encoded
+from workspace.files.layout import Layout
+from workspace.files.record_directories import Content, RecordDirectories
+from workspace.record_json import decode_record, encode_record
 from workspace.records import (
     RecordChanged,
     RecordGone,
@@ -31,7 +32,6 @@ from workspace.records import (
     StoredRecord,
     Version,
 )
-from workspace.versioned_files import Content, VersionedFiles
 
 _POLL_SECONDS = 1.0
 _WAIT_PER_LOOK = 9
@@ -50,11 +50,11 @@ class FileSessionRecords:
     def __init__(
         self, root: Path, monotonic: Callable[[], float] = time.monotonic, poll_seconds: float = _POLL_SECONDS
     ) -> None:
-        self._files = VersionedFiles(Layout.below(root), monotonic)
+        self._files = RecordDirectories(Layout.below(root), monotonic)
         self._poll_seconds = poll_seconds
 
     def create(self, record: SessionRecord) -> StoredRecord:
-        return StoredRecord(record, self._files.create(record.name, encoded(record)))
+        return StoredRecord(record, self._files.create(record.name, encode_record(record)))
 
     def read(self, name: RecordName) -> StoredRecord:
         return _stored(name, self._files.read(name))
@@ -81,7 +81,7 @@ class FileSessionRecords:
             stop.wait(max(self._poll_seconds, took_seconds * _WAIT_PER_LOOK))
 
     def replace(self, record: SessionRecord, version: Version) -> StoredRecord:
-        return StoredRecord(record, self._files.replace(record.name, encoded(record), version))
+        return StoredRecord(record, self._files.replace(record.name, encode_record(record), version))
 
     def delete(self, name: RecordName, version: Version) -> None:
         self._files.delete(name, version)
@@ -102,7 +102,7 @@ def _events(
 
 def _stored(name: RecordName, content: Content) -> StoredRecord:
     try:
-        record = decoded(content.content)
+        record = decode_record(content.content)
         if record.name != name:
             raise ValueError("it is the record of another session")
     except ValueError as error:

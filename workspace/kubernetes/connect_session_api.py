@@ -9,28 +9,28 @@ from typing import Any
 
 from kubernetes.client import CustomObjectsApi
 
+from workspace.kubernetes.api_server import ApiServer, JsonObject, RetryPolicy
+from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, object_name
 from workspace.kubernetes.connection import Connection
+from workspace.kubernetes.object_watch import ObjectsEvent, watch_objects
 from workspace.kubernetes.patches import CONTENT_TYPE, Patch
-from workspace.kubernetes.server import JsonObject, Patience, Server
-from workspace.kubernetes.session_objects import API_VERSION, GROUP, PLURAL, object_name
-from workspace.kubernetes.watching import ObjectsEvent, watched
 from workspace.records import RecordName, RecordsUnavailableError
 
 _WHAT = "session records"
 
 
-class SessionApi:
-    """Every method raises what :meth:`workspace.kubernetes.server.Server.ask` raises.
+class ConnectSessionApi:
+    """Every method raises what :meth:`workspace.kubernetes.api_server.Server.ask` raises.
 
     Args:
         connection: To the API server.
         patience: How long a request may take.
     """
 
-    def __init__(self, connection: Connection, patience: Patience | None) -> None:
+    def __init__(self, connection: Connection, patience: RetryPolicy | None) -> None:
         self._instance = connection.instance
-        self._server = Server(connection, _WHAT, PLURAL, patience)
-        self._watch_server = Server(connection, _WHAT, PLURAL, Patience(repeat_seconds=0.0))
+        self._server = ApiServer(connection, _WHAT, PLURAL, patience)
+        self._watch_server = ApiServer(connection, _WHAT, PLURAL, RetryPolicy(repeat_seconds=0.0))
         self._api = CustomObjectsApi(connection.api_client)
         self._place: Mapping[str, Any] = {
             "group": GROUP,
@@ -67,7 +67,7 @@ class SessionApi:
         return found
 
     def watch(self, stop: threading.Event) -> Iterator[ObjectsEvent]:
-        return watched(self._watch_server, self._listing(), stop)
+        return watch_objects(self._watch_server, self._listing(), stop)
 
     def unavailable(self, reason: str, way_out: str) -> RecordsUnavailableError:
         return self._server.unavailable(reason, way_out)
@@ -93,4 +93,4 @@ class SessionApi:
         def asked(**patience: Any) -> Any:
             return request(**self._place, **arguments, **patience)
 
-        return self._server.ask(asked)
+        return self._server.request(asked)

@@ -35,9 +35,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from workspace.layout import Layout
-from workspace.names import is_uuid
-from workspace.private_files import opened_directory, read_private_file, sync_directory, write_private_file
+from workspace.files.layout import Layout
+from workspace.files.private_files import open_directory, read_private_file, sync_directory, write_private_file
+from workspace.identifiers import is_uuid
 from workspace.root_identities import (
     HomeMovedError,
     RootIdentities,
@@ -96,7 +96,7 @@ class Roots:
         """The home and the roots that are registered."""
         roots = [self._home.root]
         try:
-            with opened_directory(self._home.roots) as register:
+            with open_directory(self._home.roots) as register:
                 for entry in sorted(self._home.roots.iterdir()):
                     root = Path(os.fsdecode(read_private_file(entry.name, register)))
                     if self._entry(root) == entry:
@@ -195,7 +195,7 @@ class Roots:
     def _place(path: Path, content: bytes, layout: Layout) -> bool:
         """Writes a whole file under a name. Returns: False if it is there already."""
         staged = layout.staging / secrets.token_hex(16)
-        with opened_directory(layout.staging) as staging:
+        with open_directory(layout.staging) as staging:
             write_private_file(staged.name, content, staging)
         try:
             path.hardlink_to(staged)
@@ -224,7 +224,7 @@ def _records_id(layout: Layout) -> str | None:
 
 def _read(layout: Layout, file: Path) -> bytes | None:
     try:
-        with opened_directory(layout.own) as own:
+        with open_directory(layout.own) as own:
             return read_private_file(file.name, own)
     except FileNotFoundError:
         return None

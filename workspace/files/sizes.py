@@ -12,7 +12,7 @@ import stat
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from workspace.private_files import opened_directory, scanned
+from workspace.files.private_files import open_directory, scan_directory
 
 DEEPEST = 64
 
@@ -25,7 +25,7 @@ def size_below(directory: int, depth: int = 0) -> int:
     if depth > DEEPEST:
         raise OSError(errno.ELOOP, f"A table's directory is deeper than {DEEPEST} levels")
     size_bytes = 0
-    for item in scanned(directory):
+    for item in scan_directory(directory):
         with suppress(FileNotFoundError):
             status = item.stat(follow_symlinks=False)
             if stat.S_ISREG(status.st_mode):
@@ -38,7 +38,7 @@ def size_below(directory: int, depth: int = 0) -> int:
 def _size_of(name: str, parent: int, depth: int) -> int:
     with ExitStack() as stack:
         try:
-            directory = stack.enter_context(opened_directory(Path(name), parent))
+            directory = stack.enter_context(open_directory(Path(name), parent))
         except NotADirectoryError:  # exchanged for something else meanwhile
             return 0
         return size_below(directory, depth)

@@ -36,7 +36,7 @@ import urllib3
 from awscrt import auth
 from awscrt.http import HttpHeaders, HttpRequest
 
-from workspace.object_addresses import ObjectAddress
+from workspace.object_store.addresses import ObjectAddress
 
 ATTEMPTS = 3
 CONNECT_SECONDS = 5.0

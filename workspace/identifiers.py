@@ -35,19 +35,19 @@ def is_replica_id(text: str) -> bool:
     return _REPLICA_ID.fullmatch(text) is not None
 
 
-def checked_uuid(uuid: str) -> str:
+def check_uuid(uuid: str) -> str:
     if not is_uuid(uuid):
         raise ValueError(f"Not a UUID in lower case with hyphens: {uuid!r}")
     return uuid
 
 
-def checked_record_name(name: RecordName) -> RecordName:
+def check_record_name(name: RecordName) -> RecordName:
     if not is_record_name(name):
         raise ValueError(f"Not the name of a session record: {name!r}")
     return name
 
 
-def checked_replica_id(replica: ReplicaId) -> ReplicaId:
+def check_replica_id(replica: ReplicaId) -> ReplicaId:
     if not is_replica_id(replica):
         raise ValueError(f"Not a replica id (lower case letters, digits, '-' and '.' inside): {replica!r}")
     return replica

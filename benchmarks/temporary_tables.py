@@ -22,7 +22,7 @@ from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.connect.session import SparkSession
 
 from gateway.current_workspaces import CurrentWorkspaces
-from gateway.names.resolution import NameResolution
+from gateway.names.request_resolver import RequestResolver
 from gateway.plan_decoding import plan_of
 from gateway.tables.own_statements import OwnStatements
 from lodge.embedded_spark import embedded_spark
@@ -95,7 +95,7 @@ def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
     select_1 = percentile(statements([direct], 3.0), 0.5)
     current = CurrentWorkspaces(workspaces)
     own = OwnStatements.__new__(OwnStatements)  # an ordinary statement asks nothing of what it is made of
-    resolution = NameResolution(current)
+    resolution = RequestResolver(current)
     for size, text in ((1_000, "1 kB"), (100_000, "100 kB")):
         sql = "select " + ", ".join(f"a{n} + 1 b{n}" for n in range(size))[:size] + " from t"
         request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()))
@@ -106,7 +106,7 @@ def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
             plan = await plan_of(data)
             if plan is None or await own.start(None, data, plan, ()) is not None:  # type: ignore[arg-type]
                 raise AssertionError("an ordinary statement is Spark's")
-            if await resolution.executed(data, plan, _not_asked) is not data:
+            if await resolution.resolve_execution(data, plan, _not_asked) is not data:
                 raise AssertionError("an ordinary statement is not changed")
 
         found = asyncio.run(_times(look))

@@ -36,8 +36,8 @@ from gateway.forwarding import (
     forward_unary,
     forward_upload,
 )
-from gateway.names.resolution import NameResolution
-from gateway.names.workspace_names import Names
+from gateway.names.plan_resolver import PlanResolver
+from gateway.names.request_resolver import RequestResolver
 from gateway.operations import Operation, Operations
 from gateway.plan_decoding import UnreadablePlanError, plan_of
 from gateway.requests import SessionKey, head, message_field
@@ -72,7 +72,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         self._operations = operations
         self._releases = ResponseReleases()
         self._statements = statements
-        self._resolution = NameResolution(workspaces)
+        self._resolution = RequestResolver(workspaces)
         own: dict[str, Handler] = {
             "AnalyzePlan": self._analyze_plan,
             "Interrupt": self._interrupt,
@@ -192,7 +192,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return await forward_unary(call.backend, call.method, request, context)
 
     async def _execute_plan(self, call: "_Call", request: bytes, context: Context) -> None:
-        def ask() -> Awaitable[Names]:
+        def ask() -> Awaitable[PlanResolver]:
             return self._names(call.existing, request, context)
 
         try:
@@ -203,12 +203,12 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 if operation is not None:
                     await self._send(operation, "", context)
                     return
-                request = await self._resolution.executed(request, plan, ask)
+                request = await self._resolution.resolve_execution(request, plan, ask)
         except UnreadablePlanError as error:
-            request = await self._resolution.deep(request, base_pb2.ExecutePlanRequest, error, ask)
+            request = await self._resolution.resolve_deep_plan(request, base_pb2.ExecutePlanRequest, error, ask)
         await forward_responses(call.backend, call.method, request, context)
 
-    async def _names(self, session: Session, request: bytes, context: Context) -> Names:
+    async def _names(self, session: Session, request: bytes, context: Context) -> PlanResolver:
         """What names mean in the session now, for one request with a plan."""
         client = base_pb2.ExecutePlanRequest(session_id=session.key.client_session_id)
         client.user_context.ParseFromString(bytes(message_field(request, _USER_CONTEXT) or b""))
@@ -221,13 +221,13 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 await context.write(response)
 
     async def _analyze_plan(self, call: "_Call", request: bytes, context: Context) -> bytes:
-        def ask() -> Awaitable[Names]:
+        def ask() -> Awaitable[PlanResolver]:
             return self._names(call.existing, request, context)
 
         try:
-            request = await self._resolution.analyzed(request, ask)
+            request = await self._resolution.resolve_analysis(request, ask)
         except UnreadablePlanError as error:
-            request = await self._resolution.deep(request, base_pb2.AnalyzePlanRequest, error, ask)
+            request = await self._resolution.resolve_deep_plan(request, base_pb2.AnalyzePlanRequest, error, ask)
         return await self._pass_unary(call, request, context)
 
     async def _reattach_execute(self, call: "_Call", request: bytes, context: Context) -> None:

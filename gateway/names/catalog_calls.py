@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyspark.sql.connect.proto import catalog_pb2, relations_pb2
 
 from gateway.errors import GatewayError
-from gateway.names.lookup import NameLookup
+from gateway.names.name_lookup import NameLookup
 from gateway.names.targets import schema_not_found
 from gateway.responses import arrow_stream
-from gateway.sql.names import parsed, quoted
+from gateway.sql.name_syntax import parse_name, quote_name
 from gateway.stored_tables.listings import workspace_tables
 from gateway.stored_tables.table_descriptions import permanent_names
 from workspace.workspaces import Workspace
@@ -37,7 +37,7 @@ _OF_A_TABLE = frozenset(
 _OF_A_NAMESPACE = frozenset({"list_tables", "list_views", "database_exists"})
 
 
-def resolve_call(lookup: NameLookup, relation: relations_pb2.Relation) -> bool:
+def resolve_catalog_call(lookup: NameLookup, relation: relations_pb2.Relation) -> bool:
     """Makes a call about a workspace one about Spark's names, or the answer itself.
 
     Returns: Whether anything was changed.
@@ -61,11 +61,11 @@ def _resolve_table(lookup: NameLookup, relation: relations_pb2.Relation, kind: s
     rest = parts[count:]
     table = lookup.temporary_table(workspace, rest[0]) if len(rest) == 1 else None
     if table is not None:
-        call.table_name = quoted(table.name)
+        call.table_name = quote_name(table.name)
         if "db_name" in call.DESCRIPTOR.fields_by_name:
             call.ClearField("db_name")
         return True
-    name = f"{workspace.name}.{'.'.join(map(quoted, rest))}"
+    name = f"{workspace.name}.{'.'.join(map(quote_name, rest))}"
     try:
         lookup.scan(workspace, rest)
     except GatewayError as error:
@@ -88,14 +88,14 @@ def _resolve_table(lookup: NameLookup, relation: relations_pb2.Relation, kind: s
 def _table_parts(call: catalog_pb2.TableExists) -> Sequence[str]:
     """The parts of the name that a call is about; the database may stand apart from it."""
     if "db_name" in call.DESCRIPTOR.fields_by_name and call.HasField("db_name"):
-        name = parsed(call.table_name)
-        return [*parsed(call.db_name), name[0] if len(name) == 1 else call.table_name]
-    return parsed(call.table_name)
+        name = parse_name(call.table_name)
+        return [*parse_name(call.db_name), name[0] if len(name) == 1 else call.table_name]
+    return parse_name(call.table_name)
 
 
 def _resolve_namespace(lookup: NameLookup, relation: relations_pb2.Relation, kind: str) -> bool:
     call = getattr(relation.catalog, kind)
-    parts = parsed(call.db_name)
+    parts = parse_name(call.db_name)
     match = lookup.workspaces.match(parts)
     if match is None:
         return False

@@ -22,7 +22,7 @@ from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql.connect.proto import commands_pb2, relations_pb2
 
 from gateway.errors import GatewayError
-from gateway.names.plan_messages import fields_that_hold_names
+from gateway.names.plan_messages import fields_with_names
 from gateway.plan_decoding import INLINE_BYTES, UnreadablePlanError
 from gateway.requests import field_spans, varint
 
@@ -97,7 +97,7 @@ class DeepPlan:
         operation = next((node for node in self._nodes if index is not None and node.parent == index), None)
         if operation is None:
             return None
-        held = fields_that_hold_names(operation.kind)
+        held = fields_with_names(operation.kind)
         spans = field_spans(self._view, operation.start, operation.end)
         left_out = [(tag_start, end) for number, tag_start, _, _, end in spans if number in held]
         pieces, position = [], operation.start
@@ -137,7 +137,7 @@ class DeepPlan:
             return
         if node.kind is _WITH_RELATIONS:
             raise UnreadablePlanError(self._data)
-        held = fields_that_hold_names(node.kind)
+        held = fields_with_names(node.kind)
         before = len(self._nodes)
         for number, tag_start, length_start, start, end in field_spans(self._view, node.start, node.end):
             kind = node.kind.fields_by_number[number].message_type if number in held else None

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
 
 _Expression = expressions_pb2.Expression
-HOLDS_NAMES: frozenset[str] = frozenset(
+KINDS_WITH_NAMES: frozenset[str] = frozenset(
     kind.DESCRIPTOR.full_name
     for kind in (
         base_pb2.Plan,
@@ -29,20 +29,20 @@ HOLDS_NAMES: frozenset[str] = frozenset(
 )
 
 
-def messages(root: Message) -> Sequence[Message]:
-    """The root and all below it whose kind is in ``HOLDS_NAMES``, each after what is below it."""
+def find_messages_with_names(root: Message) -> Sequence[Message]:
+    """The root and all below it whose kind is in ``KINDS_WITH_NAMES``, each after what is below it."""
     found: list[Message] = []
     pending = [root]
     while pending:
         message = pending.pop()
-        if message.DESCRIPTOR.full_name in HOLDS_NAMES:
+        if message.DESCRIPTOR.full_name in KINDS_WITH_NAMES:
             found.append(message)
         pending.extend(_children(message))
     found.reverse()
     return found
 
 
-def command_texts(command: commands_pb2.SqlCommand) -> Iterator[relations_pb2.Relation]:
+def command_relations(command: commands_pb2.SqlCommand) -> Iterator[relations_pb2.Relation]:
     """The relations that are the text of the command itself."""
     if command.HasField("input"):
         yield command.input
@@ -51,7 +51,7 @@ def command_texts(command: commands_pb2.SqlCommand) -> Iterator[relations_pb2.Re
 
 
 def _children(message: Message) -> Iterator[Message]:
-    followed = fields_that_hold_names(message.DESCRIPTOR)
+    followed = fields_with_names(message.DESCRIPTOR)
     for field, value in message.ListFields():
         if field.number not in followed:
             continue
@@ -64,7 +64,7 @@ def _children(message: Message) -> Iterator[Message]:
 
 
 @lru_cache(maxsize=1024)
-def fields_that_hold_names(kind: Descriptor) -> frozenset[int]:
+def fields_with_names(kind: Descriptor) -> frozenset[int]:
     """The numbers of the fields below which a name may stand."""
     return frozenset(
         field.number
@@ -79,7 +79,7 @@ def _reaches(kind: Descriptor) -> bool:
     seen, pending = {kind.full_name}, [kind]
     while pending:
         current = pending.pop()
-        if current.full_name in HOLDS_NAMES:
+        if current.full_name in KINDS_WITH_NAMES:
             return True
         for field in current.fields:
             if field.message_type is not None and field.message_type.full_name not in seen:

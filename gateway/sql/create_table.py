@@ -16,10 +16,10 @@ from itertools import pairwise
 
 from gateway.sql.cursor import Cursor, strings_value
 from gateway.sql.lexer import Token
-from gateway.sql.query_text import begins_query, data_change
-from gateway.sql.recognised import CreateTable, CreateTemporaryTable, Name, Span, TableName
+from gateway.sql.read_only_query import find_data_change, is_query_start
 from gateway.sql.statement_error import StatementError
-from gateway.sql.table_options import TableOptionsError, property_list
+from gateway.sql.statements import CreateTable, CreateTemporaryTable, Name, Span, TableName
+from gateway.sql.table_options import TableOptionsError, parse_property_list
 
 DEFINABLE_FORMATS = frozenset({"parquet", "json", "csv", "orc"})
 _PATH_OPTIONS = frozenset({"path", "location"})
@@ -57,7 +57,7 @@ class _Body:
     like: TableName | None = None
 
 
-def create_temporary_table(cursor: Cursor) -> CreateTemporaryTable | None:
+def parse_create_temporary_table(cursor: Cursor) -> CreateTemporaryTable | None:
     """What comes after ``CREATE TEMPORARY TABLE``.
 
     Raises: StatementError.
@@ -84,7 +84,7 @@ def create_temporary_table(cursor: Cursor) -> CreateTemporaryTable | None:
     )
 
 
-def create_table(cursor: Cursor, *, has_other_clauses: bool) -> CreateTable | None:
+def parse_create_table(cursor: Cursor, *, has_other_clauses: bool) -> CreateTable | None:
     """What comes after ``CREATE TABLE``; None if the name has one part.
 
     Args:
@@ -233,7 +233,7 @@ def _options(cursor: Cursor) -> dict[str, str]:
     if not cursor.is_symbol("("):
         raise cursor.expected("'('")
     try:
-        read = property_list(cursor.all_tokens(), cursor.position)
+        read = parse_property_list(cursor.all_tokens(), cursor.position)
     except TableOptionsError as error:
         raise cursor.error_at(str(error), error.start) from None
     cursor.take_brackets()
@@ -244,9 +244,9 @@ def _read_query(cursor: Cursor, body: _Body) -> None:
     if not cursor.take("AS"):
         raise cursor.expected("AS and a query, or one each of USING, PARTITION BY and OPTIONS before it,")
     start = cursor.previous_end
-    if not begins_query(cursor):
+    if not is_query_start(cursor):
         raise cursor.expected("a query")
-    change = data_change(cursor)
+    change = find_data_change(cursor)
     if change is not None:
         raise cursor.error(f"{cursor.statement} takes a query, not a change of data.", change)
     body.query_span = (start, cursor.end)

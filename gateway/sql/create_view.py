@@ -6,11 +6,11 @@ Source: Spark: SqlBaseParser.g4 (createView, createTempViewUsing, cacheTable).
 """
 
 from gateway.sql.cursor import Cursor
-from gateway.sql.query_text import begins_query, data_change
-from gateway.sql.recognised import CacheTableAs, CreateView, Span
+from gateway.sql.read_only_query import find_data_change, is_query_start
+from gateway.sql.statements import CacheTableAs, CreateView, Span
 
 
-def create_view(cursor: Cursor, *, is_temporary: bool, is_global: bool, or_replace: bool) -> CreateView | None:
+def parse_create_view(cursor: Cursor, *, is_temporary: bool, is_global: bool, or_replace: bool) -> CreateView | None:
     """What comes after ``CREATE … VIEW``; None if no name does."""
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     name = cursor.maybe_name()
@@ -26,7 +26,7 @@ def create_view(cursor: Cursor, *, is_temporary: bool, is_global: bool, or_repla
     )
 
 
-def cache_table(cursor: Cursor) -> CacheTableAs | None:
+def parse_cache_table(cursor: Cursor) -> CacheTableAs | None:
     """What begins with ``CACHE``; None without a query."""
     cursor.take("CACHE")
     cursor.take("LAZY")
@@ -52,5 +52,5 @@ def _query_after_as(cursor: Cursor) -> Span | None:
 
 
 def _query(cursor: Cursor, start: int) -> Span | None:
-    is_query = begins_query(cursor) and data_change(cursor) is None
+    is_query = is_query_start(cursor) and find_data_change(cursor) is None
     return (start, cursor.end) if is_query else None

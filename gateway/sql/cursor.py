@@ -8,10 +8,10 @@ Guarantees:
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gateway.sql.lexer import Kind, Token, closing_brackets, iterate_tokens
-from gateway.sql.names import parsed
-from gateway.sql.recognised import IdentifierClause, Name, TableName
+from gateway.sql.lexer import Token, TokenKind, iterate_tokens, match_brackets
+from gateway.sql.name_syntax import parse_name
 from gateway.sql.statement_error import StatementError, error_at
+from gateway.sql.statements import IdentifierClause, Name, TableName
 from gateway.sql.table_options import literal_value
 
 _SHOWN_CHARACTERS = 40
@@ -111,7 +111,7 @@ class Cursor:
     def take_strings(self) -> str | None:
         """Steps over the strings that come next, which are one. Returns: its value; None if it has none."""
         strings: list[Token] = []
-        while (token := self.current) is not None and token.kind is Kind.STRING:
+        while (token := self.current) is not None and token.kind is TokenKind.STRING:
             strings.append(token)
             self.position += 1
         return strings_value(strings)
@@ -238,7 +238,7 @@ class Cursor:
                 return parts
 
     def _parts_of(self, text: str) -> tuple[str, ...] | None:
-        return parsed(text, double_quoted_identifiers=self._double_quoted_identifiers) or None
+        return parse_name(text, double_quoted_identifiers=self._double_quoted_identifiers) or None
 
     def _is_part_of_more(self, before: Sequence[object]) -> bool:
         """Whether ``IDENTIFIER(…)`` here is a part of a name: there is another part before or after it."""
@@ -268,13 +268,13 @@ class Cursor:
     def _closing_brackets(self) -> dict[int, int]:
         """For each opening bracket that has an end: where."""
         if self._closing is None:
-            self._closing = closing_brackets(self.all_tokens())
+            self._closing = match_brackets(self.all_tokens())
         return self._closing
 
 
 def strings_value(strings: Sequence[Token]) -> str | None:
     """The text that strings beside each other mean; None if these are none, or have an escape of no character."""
-    if not strings or any(token.kind is not Kind.STRING for token in strings):
+    if not strings or any(token.kind is not TokenKind.STRING for token in strings):
         return None
     values = [literal_value(token) for token in strings]
     return None if None in values else "".join(value for value in values if value is not None)

@@ -9,28 +9,34 @@ Source: Spark: SqlBaseParser.g4 (dmlStatementNoWith, insertInto).
 """
 
 from gateway.sql.cursor import Cursor
-from gateway.sql.lexer import Kind
-from gateway.sql.query_text import BEGINS_QUERY, after_common_tables, begins_query, data_change, inserts_after_from
-from gateway.sql.recognised import Insert, TableName
+from gateway.sql.lexer import TokenKind
+from gateway.sql.read_only_query import (
+    QUERY_KEYWORDS,
+    find_data_change,
+    find_end_of_common_tables,
+    find_inserts_after_from,
+    is_query_start,
+)
 from gateway.sql.statement_error import StatementError
+from gateway.sql.statements import Insert, TableName
 
 
-def insert_after_with(cursor: Cursor) -> Insert | None:
+def parse_insert_after_with(cursor: Cursor) -> Insert | None:
     """What begins with ``WITH``; None if it is no ``INSERT``."""
-    after = after_common_tables(cursor)
+    after = find_end_of_common_tables(cursor)
     if after is None:
         return None
     cursor.position = after
     if cursor.keyword() == "FROM":
-        return insert_after_from(cursor)
-    return insert(cursor, is_after_with=True) if cursor.keyword() == "INSERT" else None
+        return parse_insert_after_from(cursor)
+    return parse_insert(cursor, is_after_with=True) if cursor.keyword() == "INSERT" else None
 
 
-def insert_after_from(cursor: Cursor) -> Insert | None:
+def parse_insert_after_from(cursor: Cursor) -> Insert | None:
     """What begins with ``FROM``; None if no ``INSERT`` follows."""
     names: list[TableName] = []
     overwrite, clause_span = False, (0, 0)
-    for index, token in inserts_after_from(cursor, cursor.position):
+    for index, token in find_inserts_after_from(cursor, cursor.position):
         cursor.position = index
         is_overwrite = take_insert(cursor)
         name = None if is_overwrite is None else cursor.maybe_name()
@@ -53,7 +59,7 @@ def insert_after_from(cursor: Cursor) -> Insert | None:
     )
 
 
-def insert(cursor: Cursor, *, is_after_with: bool = False) -> Insert | None:
+def parse_insert(cursor: Cursor, *, is_after_with: bool = False) -> Insert | None:
     """What begins with ``INSERT``; None if no table is named, or nothing comes after it."""
     start = 0 if cursor.current is None else cursor.current.start
     evolves = cursor.keyword(1) == "WITH"
@@ -94,7 +100,7 @@ def take_insert(cursor: Cursor) -> bool | None:
 def _is_directory(cursor: Cursor) -> bool:
     ahead = 1 if cursor.keyword() == "LOCAL" else 0
     after = cursor.ahead(ahead + 1)
-    is_path = after is not None and (after.kind is Kind.STRING or after.keyword == "USING")
+    is_path = after is not None and (after.kind is TokenKind.STRING or after.keyword == "USING")
     return cursor.keyword(ahead) == "DIRECTORY" and is_path
 
 
@@ -103,7 +109,7 @@ def _is_followed_by_name(cursor: Cursor) -> bool:
     after = cursor.ahead(1)
     if after is None or not after.is_name:
         return False
-    return after.keyword not in BEGINS_QUERY or cursor.keyword(2) in BEGINS_QUERY
+    return after.keyword not in QUERY_KEYWORDS or cursor.keyword(2) in QUERY_KEYWORDS
 
 
 def _unsupported_clause(cursor: Cursor) -> str | None:
@@ -128,7 +134,7 @@ def _columns(cursor: Cursor) -> tuple[str, ...] | None:
         columns = cursor.column_list()
     except StatementError:
         columns = None
-    if columns is None or not (begins_query(cursor) or cursor.keyword() == "BY"):
+    if columns is None or not (is_query_start(cursor) or cursor.keyword() == "BY"):
         cursor.position = at
         return None
     return columns
@@ -139,9 +145,9 @@ def _unsupported_query(cursor: Cursor, *, is_after_with: bool) -> str | None:
     current = cursor.current
     if current is None:
         return "no query"
-    if not begins_query(cursor):
+    if not is_query_start(cursor):
         return current.keyword or "no query"
     if is_after_with and current.keyword == "WITH":
         return "WITH ... INSERT ... WITH"
-    change = data_change(cursor)
+    change = find_data_change(cursor)
     return None if change is None else change.keyword

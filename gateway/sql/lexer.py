@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 
-class Kind(enum.Enum):
+class TokenKind(enum.Enum):
     """What a token is.
 
     ``SYMBOL`` is one character; a parameter is the symbol ``?``, or ``:`` and a word. ``URI`` is a path that Spark
@@ -49,7 +49,7 @@ class Token:
         value: A quoted name without its quotes; else the token as it stands.
     """
 
-    kind: Kind
+    kind: TokenKind
     start: int
     end: int
     value: str
@@ -57,15 +57,15 @@ class Token:
     @property
     def is_name(self) -> bool:
         """Whether it can be a part of a name; an empty name, which Spark refuses, cannot."""
-        return (self.kind is Kind.WORD or self.kind is Kind.QUOTED) and self.value != ""
+        return (self.kind is TokenKind.WORD or self.kind is TokenKind.QUOTED) and self.value != ""
 
     @property
     def keyword(self) -> str:
         """The bare word in upper case, as Spark compares keywords; empty for all else."""
-        return self.value.upper() if self.kind is Kind.WORD else ""
+        return self.value.upper() if self.kind is TokenKind.WORD else ""
 
     def is_symbol(self, symbol: str) -> bool:
-        return self.kind is Kind.SYMBOL and self.value == symbol
+        return self.kind is TokenKind.SYMBOL and self.value == symbol
 
 
 # Repetitions are possessive (``*+``), so that none is tried again in another way. Only what may hold doubled quotes
@@ -97,11 +97,11 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
 _COMMENT_EDGE = re.compile(r"/\*(?!\+)|\*/")
-_KINDS = {kind.name: kind for kind in Kind} | {"DOUBLE": Kind.STRING}
+_KINDS = {kind.name: kind for kind in TokenKind} | {"DOUBLE": TokenKind.STRING}
 _NOT_LINE_END = re.compile(r"[^\r\n]")
 
 
-def tokens(sql: str, *, double_quoted_identifiers: bool = False) -> list[Token]:
+def tokenize(sql: str, *, double_quoted_identifiers: bool = False) -> list[Token]:
     """All tokens of a text.
 
     Args:
@@ -117,14 +117,14 @@ def iterate_tokens(sql: str, *, double_quoted_identifiers: bool = False) -> Iter
     position, length = skip_blank(sql, 0), len(sql)
     while position < length:
         if _opens_comment(sql, position):
-            token = Token(Kind.UNKNOWN, position, length, sql[position:])
+            token = Token(TokenKind.UNKNOWN, position, length, sql[position:])
         else:
             token = _token(sql, position, double_quoted_identifiers)
         yield token
         position = skip_blank(sql, token.end)
 
 
-def closing_brackets(found: Sequence[Token]) -> dict[int, int]:
+def match_brackets(found: Sequence[Token]) -> dict[int, int]:
     """For each opening bracket among tokens that has an end: where. Indices of tokens."""
     closing: dict[int, int] = {}
     opened: list[int] = []
@@ -152,7 +152,7 @@ def skip_blank(sql: str, position: int) -> int:
         position = end
 
 
-def blanked(text: str) -> str:
+def blank_out(text: str) -> str:
     """As many blanks as the text is long, with its line ends kept: positions after it stay as they are."""
     return _NOT_LINE_END.sub(" ", text)
 
@@ -165,14 +165,14 @@ def _token(sql: str, position: int, double_quoted_identifiers: bool) -> Token:
     if group == "DOLLAR":
         return _dollar_quoted(sql, position, text)
     if group == "QUOTED" or (group == "DOUBLE" and double_quoted_identifiers):
-        return Token(Kind.QUOTED, position, match.end(), text[1:-1].replace(text[0] * 2, text[0]))
+        return Token(TokenKind.QUOTED, position, match.end(), text[1:-1].replace(text[0] * 2, text[0]))
     return Token(_KINDS[group], position, match.end(), text)
 
 
 def _dollar_quoted(sql: str, position: int, tag: str) -> Token:
     """A string between two tags, ``$$`` or ``$name$``."""
     closing = sql.find(tag, position + len(tag))
-    kind, end = (Kind.UNKNOWN, len(sql)) if closing < 0 else (Kind.STRING, closing + len(tag))
+    kind, end = (TokenKind.UNKNOWN, len(sql)) if closing < 0 else (TokenKind.STRING, closing + len(tag))
     return Token(kind, position, end, sql[position:end])
 
 

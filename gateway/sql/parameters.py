@@ -6,7 +6,7 @@ Source: Spark: SqlBaseParser.g4 (stringLit, parameterMarker, singleStringLit), `
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gateway.sql.lexer import Kind, Token
+from gateway.sql.lexer import Token, TokenKind
 from gateway.sql.table_options import literal_value
 
 
@@ -30,7 +30,7 @@ class Parameters:
 NO_PARAMETERS = Parameters()
 
 
-class KnownStrings:
+class StringEvaluator:
     """The values of expressions in one text.
 
     Args:
@@ -71,7 +71,7 @@ class KnownStrings:
     def _operand(self, expression: Sequence[Token], position: int) -> tuple[str, int] | None:
         """The value of a literal or parameter, and the position after it."""
         token = expression[position]
-        if token.kind is Kind.STRING:
+        if token.kind is TokenKind.STRING:
             value = literal_value(token)
             return None if value is None else (value, position + 1)
         if token.is_symbol("?"):
@@ -79,7 +79,7 @@ class KnownStrings:
             values = self._parameters.positional
             value = values[ordinal] if ordinal < len(values) else None
             return None if value is None else (value, position + 1)
-        if token.is_symbol(":") and position + 1 < len(expression) and expression[position + 1].kind is Kind.WORD:
+        if token.is_symbol(":") and position + 1 < len(expression) and expression[position + 1].kind is TokenKind.WORD:
             value = self._parameters.named.get(expression[position + 1].value)
             return None if value is None else (value, position + 2)
         return None

@@ -17,8 +17,8 @@ Source: seed 001, 5.1.10; Spark: SqlBaseParser.g4 (fromClause, relation, multipa
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from gateway.sql.identifiers import with_known_names
-from gateway.sql.lexer import Kind, Token, blanked, tokens
+from gateway.sql.identifier_clauses import resolve_identifier_clauses
+from gateway.sql.lexer import Token, TokenKind, blank_out, tokenize
 from gateway.sql.parameters import NO_PARAMETERS, Parameters
 
 _OPENS_TABLE = frozenset({"FROM", "JOIN", "INTO", "TABLE", "OVERWRITE", "UPDATE", "DESCRIBE", "DESC", "USING"})
@@ -70,11 +70,11 @@ def find_references(
         double_quoted_identifiers: Whether the session reads ``"a"`` as a name.
         parameters: What the parameters of the text stand for.
     """
-    found = tokens(sql, double_quoted_identifiers=double_quoted_identifiers)
-    return references_among(with_known_names(found, parameters)[0], is_workspace)
+    found = tokenize(sql, double_quoted_identifiers=double_quoted_identifiers)
+    return find_references_in_tokens(resolve_identifier_clauses(found, parameters)[0], is_workspace)
 
 
-def references_among(found: Sequence[Token], is_workspace: Callable[[Sequence[str]], int]) -> list[Reference]:
+def find_references_in_tokens(found: Sequence[Token], is_workspace: Callable[[Sequence[str]], int]) -> list[Reference]:
     """The same, of the tokens of a text."""
     return _Finder(found, is_workspace).references()
 
@@ -90,7 +90,7 @@ def replace_spans(sql: str, spans: Sequence[tuple[int, int, str]]) -> str:
     """
     pieces, position = [], 0
     for start, end, replacement in spans:
-        pieces += [sql[position:start], replacement, blanked(sql[start + len(replacement) : end])]
+        pieces += [sql[position:start], replacement, blank_out(sql[start + len(replacement) : end])]
         position = end
     return "".join([*pieces, sql[position:]])
 
@@ -138,8 +138,8 @@ class _Finder:
             following = self._chain_end(position) if token.is_name else position + 1
             if token.is_name:
                 self._collect(position, following)
-            if token.kind in (Kind.HINT_OPEN, Kind.HINT_CLOSE):
-                self._in_hint = token.kind is Kind.HINT_OPEN
+            if token.kind in (TokenKind.HINT_OPEN, TokenKind.HINT_CLOSE):
+                self._in_hint = token.kind is TokenKind.HINT_OPEN
             elif not self._in_hint:
                 self._step(position, following)
             position = following
@@ -160,7 +160,7 @@ class _Finder:
 
     def _is_symbol(self, position: int, symbols: str) -> bool:
         token = self._at(position)
-        return token is not None and token.kind is Kind.SYMBOL and token.value in symbols
+        return token is not None and token.kind is TokenKind.SYMBOL and token.value in symbols
 
     def _chain_end(self, position: int) -> int:
         """The position after the names that are joined by dots from here on."""

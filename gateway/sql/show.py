@@ -4,10 +4,10 @@ Source: seed 001, 5.1; Spark: SqlBaseParser.g4 (showTables, showCreateTable).
 """
 
 from gateway.sql.cursor import Cursor
-from gateway.sql.recognised import ShowCreateTable, ShowTables, ShowTemporaryTables
+from gateway.sql.statements import ShowCreateTable, ShowTables, ShowTemporaryTables
 
 
-def show(cursor: Cursor) -> ShowTemporaryTables | ShowTables | ShowCreateTable | None:
+def parse_show(cursor: Cursor) -> ShowTemporaryTables | ShowTables | ShowCreateTable | None:
     """What begins with ``SHOW``.
 
     Raises: StatementError, for ``SHOW TEMPORARY TABLES``.

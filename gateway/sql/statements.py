@@ -1,194 +1,308 @@
-"""The statements that may concern a temporary table, found in SQL text without parsing all of it.
+"""The statements that Lodge recognises, as values: names, options and the places of what matters in the text.
 
-Why it exists: each statement of each client passes by here, so an ordinary one costs a look at its first word, and only
-what may be about a temporary table is read further. What is not for Lodge is left to Spark, with Spark's own errors.
+A span is the offset of its first character and that after its last. Spans of queries end with the statement: semicolons
+at the end of the text are in none.
 
-Guarantees:
-
-1. What is Spark's own is never recognised as Lodge's (``create_table``), and raises no error.
-2. A query that a statement has changes nothing (``query_text``): to analyse it is not to run anything.
-3. The time is linear in the length of the text; for one that begins with another word than these statements, it does
-   not depend on it.
-4. Nothing but ``StatementError`` is raised, whatever the text, and all spans are within it.
-
-Not guaranteed: that Spark takes what is recognised; nor that ``recognise`` sees a ``MERGE``, ``UPDATE`` or ``DELETE``
-after ``WITH`` (``changes`` does): Spark refuses these for whatever a temporary table can be.
-
-Source: seed 001, 5.1.1 and 5.1.8; Spark: SqlBaseParser.g4.
+Source: seed 001, 5.1; Spark: SqlBaseParser.g4.
 """
 
-import re
-from collections.abc import Callable
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from gateway.sql.changes import changes
-from gateway.sql.create_table import create_table, create_temporary_table
-from gateway.sql.create_view import cache_table, create_view
-from gateway.sql.cursor import Cursor
-from gateway.sql.insert import insert, insert_after_from, insert_after_with
-from gateway.sql.lexer import blanked, skip_blank
-from gateway.sql.modification import alter, drop, merge_or_update, truncate
-from gateway.sql.recognised import (
-    AlterRelation,
-    CacheTableAs,
-    Change,
-    ChangeKind,
-    CreateTable,
-    CreateTemporaryTable,
-    CreateView,
-    DropTable,
-    DropView,
-    Explain,
-    HasQuery,
-    IdentifierClause,
-    Insert,
-    MergeOrUpdate,
-    ModificationKind,
-    Name,
-    RelationKind,
-    ShowCreateTable,
-    ShowTables,
-    ShowTemporaryTables,
-    Span,
-    Statement,
-    TableName,
-    TruncateTable,
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """The name of a table or view.
+
+    Attributes:
+        parts: Its parts, without quotes; at least one.
+        start: Offset of its first character.
+        end: Offset after its last character.
+    """
+
+    parts: tuple[str, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class IdentifierClause:
+    """A name that Spark computes: ``IDENTIFIER(argument)``.
+
+    A name of which only a part is computed, from more than a literal, is one too; then the argument is all of it.
+
+    Attributes:
+        start: Offset of its first character.
+        end: Offset after its last character.
+        argument_start: Offset of the argument's first character.
+        argument_end: Offset after the argument's last character.
+        literal: The argument's value if it is a string, or strings beside each other; else None.
+    """
+
+    start: int
+    end: int
+    argument_start: int
+    argument_end: int
+    literal: str | None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """None: only Spark knows them."""
+        return ()
+
+
+TableName = Name | IdentifierClause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTemporaryTable:
+    """``CREATE TEMPORARY TABLE [IF NOT EXISTS] name``, with what it is made of: exactly one of the last three is set.
+
+    - ``[(columns)] [USING format] [PARTITION BY (columns)] [OPTIONS (…)] AS query``
+    - ``(columns with types) [USING format] [PARTITION BY (columns)] [OPTIONS (…)]``
+    - ``LIKE source [USING format]``
+
+    Attributes:
+        name: Of the table.
+        if_not_exists: Whether a table of that name may exist.
+        columns: The columns it names without types; None if it names none.
+        storage_format: The format it names, as written; None if it names none.
+        partition_columns: The columns it is partitioned by.
+        options: By key, as written.
+        query_span: From right after ``AS`` to the end of the query.
+        definition_span: What stands between the brackets of columns with types.
+        like: The table or view whose columns it gets.
+    """
+
+    name: TableName
+    if_not_exists: bool
+    columns: tuple[str, ...] | None = None
+    storage_format: str | None = None
+    partition_columns: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    query_span: Span | None = None
+    definition_span: Span | None = None
+    like: TableName | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable:
+    """``CREATE TABLE [IF NOT EXISTS] name …`` of a name of two or more parts, or ``IDENTIFIER(…)``.
+
+    Attributes:
+        name: Of the table.
+        if_not_exists: Whether a table of that name may exist.
+        columns: The columns it names without types; None if it names none.
+        storage_format: The format it names, as written; None if it names none.
+        partition_columns: The columns it is partitioned by.
+        options: By key, as written.
+        query_span: From right after ``AS`` to the end of the query; None if it has none.
+        has_other_clauses: Whether it says something else: ``OR REPLACE``, ``EXTERNAL``, types, ``LIKE``, no ``AS``, any
+            other clause, or what is malformed. The other attributes may then lack what comes after.
+    """
+
+    name: TableName
+    if_not_exists: bool
+    columns: tuple[str, ...] | None = None
+    storage_format: str | None = None
+    partition_columns: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    query_span: Span | None = None
+    has_other_clauses: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTable:
+    """``DROP TABLE [IF EXISTS] name [PURGE]``."""
+
+    name: TableName
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropView:
+    """``DROP VIEW [IF EXISTS] name``."""
+
+    name: TableName
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insert:
+    """``[WITH …] INSERT INTO|OVERWRITE [TABLE] name [(columns)|BY NAME] query``.
+
+    Attributes:
+        name: Of the table that gets the rows.
+        overwrite: Whether they replace what is there.
+        columns: The columns it names; None if it names none.
+        by_name: Whether columns are matched by name.
+        clause_span: From ``INSERT`` to right before the query: without it, the text is a query (``extract_query``).
+        end: Offset after the last token.
+        unsupported: The words of the first clause that only Spark's tables know, such as ``PARTITION``, or what was not
+            understood; else None. Other attributes than the names may then lack what comes after, and there is no
+            query.
+        other_names: The further tables of ``FROM … INSERT … INSERT …``.
+    """
+
+    name: TableName
+    overwrite: bool
+    columns: tuple[str, ...] | None
+    by_name: bool
+    clause_span: Span
+    end: int
+    unsupported: str | None
+    other_names: tuple[TableName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncateTable:
+    """``TRUNCATE TABLE name``.
+
+    Attributes:
+        name: Of the table.
+        unsupported: ``PARTITION`` if it has such a clause, or the word that was not understood; else None.
+    """
+
+    name: TableName
+    unsupported: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowTemporaryTables:
+    """``SHOW TEMPORARY TABLES [FROM|IN namespace] [[LIKE] 'pattern']``: Lodge's own.
+
+    Attributes:
+        namespace: Where; None if not told.
+        pattern: Of the names, as Spark's ``SHOW TABLES`` takes it; None if not told.
+    """
+
+    namespace: TableName | None
+    pattern: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowTables:
+    """``SHOW TABLES FROM|IN namespace [[LIKE] 'pattern']``; as above."""
+
+    namespace: TableName
+    pattern: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCreateTable:
+    """``SHOW CREATE TABLE name [AS SERDE]``."""
+
+    name: TableName
+    as_serde: bool
+
+
+class RelationKind(enum.Enum):
+    """What a statement says that a name is."""
+
+    TABLE = "TABLE"
+    VIEW = "VIEW"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterRelation:
+    """``ALTER TABLE|VIEW name action …``.
+
+    Attributes:
+        kind: What it says that the name is.
+        name: Of the table or view.
+        action: The word or two that tell what it does, in upper case, such as ``RENAME TO``; empty if there are none.
+        renamed_to: The new name, after ``RENAME TO``; else None.
+    """
+
+    kind: RelationKind
+    name: TableName
+    action: str
+    renamed_to: TableName | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateView:
+    """``CREATE [OR REPLACE] [[GLOBAL] TEMPORARY] VIEW [IF NOT EXISTS] name … [AS query]``.
+
+    Attributes:
+        name: Of the view.
+        is_temporary: Whether it says ``TEMPORARY``, be it global or not.
+        is_global: Whether it says ``GLOBAL``.
+        or_replace: Whether it takes the place of a view of that name.
+        if_not_exists: Whether a view of that name may exist.
+        query_span: From right after ``AS`` to the end of the query; None for ``USING`` and what is malformed.
+    """
+
+    name: TableName
+    is_temporary: bool
+    is_global: bool
+    or_replace: bool
+    if_not_exists: bool
+    query_span: Span | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explain:
+    """``EXPLAIN [mode] CREATE TEMPORARY TABLE … AS query``.
+
+    Attributes:
+        table: What is explained; its ``query_span`` is set.
+        prefix_span: From ``CREATE`` to right after ``AS``: without it, the text explains the query (``extract_query``).
+        end: Offset after the last token.
+    """
+
+    table: CreateTemporaryTable
+    prefix_span: Span
+    end: int
+
+
+class ModificationKind(enum.Enum):
+    """A statement that changes rows, and that no temporary table takes."""
+
+    MERGE = "MERGE INTO"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE FROM"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeOrUpdate:
+    """``MERGE INTO``, ``UPDATE`` or ``DELETE FROM``, with the name of the table that it changes."""
+
+    kind: ModificationKind
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheTableAs:
+    """``CACHE [LAZY] TABLE name … [AS] query``, which makes a temporary view.
+
+    Attributes:
+        name: Of the view.
+        query_span: From right after ``AS``, or else from the query's first token, to the end of the query.
+    """
+
+    name: TableName
+    query_span: Span
+
+
+Statement = (
+    CreateTemporaryTable
+    | CreateTable
+    | DropTable
+    | DropView
+    | Insert
+    | TruncateTable
+    | ShowTemporaryTables
+    | ShowTables
+    | ShowCreateTable
+    | AlterRelation
+    | CreateView
+    | Explain
+    | MergeOrUpdate
+    | CacheTableAs
 )
-from gateway.sql.show import show
-from gateway.sql.statement_error import Position, StatementError
 
-__all__ = [
-    "AlterRelation",
-    "CacheTableAs",
-    "Change",
-    "ChangeKind",
-    "CreateTable",
-    "CreateTemporaryTable",
-    "CreateView",
-    "DropTable",
-    "DropView",
-    "Explain",
-    "HasQuery",
-    "IdentifierClause",
-    "Insert",
-    "MergeOrUpdate",
-    "ModificationKind",
-    "Name",
-    "Position",
-    "RelationKind",
-    "ShowCreateTable",
-    "ShowTables",
-    "ShowTemporaryTables",
-    "Span",
-    "Statement",
-    "StatementError",
-    "TableName",
-    "TruncateTable",
-    "changes",
-    "query_only",
-    "recognise",
-]
-
-
-def recognise(sql: str, *, double_quoted_identifiers: bool = False) -> Statement | None:
-    """The statement if it may concern a temporary table; None if it is for Spark.
-
-    Args:
-        sql: The text.
-        double_quoted_identifiers: Whether the session reads ``"a"`` as a name.
-
-    Raises:
-        StatementError: It is about a temporary table, but a clause is malformed or not supported.
-    """
-    start = skip_blank(sql, 0)
-    reader = _reader(sql, start)
-    return None if reader is None else reader(Cursor(sql, double_quoted_identifiers=double_quoted_identifiers))
-
-
-def query_only(sql: str, statement: HasQuery) -> str:
-    """The query alone (after ``EXPLAIN``: what explains it), at its own place.
-
-    All else is blank, so that positions in Spark's messages stay right; after the query's end is nothing.
-
-    Raises:
-        ValueError: The statement has no query.
-    """
-    if isinstance(statement, Insert):
-        is_query = statement.unsupported is None
-        (start, end), kept_end = statement.clause_span, statement.end
-    elif isinstance(statement, Explain):
-        is_query = True
-        (start, end), kept_end = statement.prefix_span, statement.end
-    else:
-        is_query = statement.query_span is not None
-        start, (end, kept_end) = 0, statement.query_span or (0, 0)
-    if not is_query:
-        raise ValueError(f"{type(statement).__name__} has no query")
-    return sql[:start] + blanked(sql[start:end]) + sql[end:kept_end]
-
-
-def _reader(sql: str, start: int) -> Callable[[Cursor], Statement | None] | None:
-    """What reads the statement, if its first word says that it may be one."""
-    first = _WORD.match(sql, start)
-    if first is None:
-        return None
-    word = first.group().upper()
-    if word in _AFTER_QUERY_PARTS:
-        return _AFTER_QUERY_PARTS[word] if "INSERT" in sql.upper() else None
-    return _READERS.get(word)
-
-
-def _create(cursor: Cursor) -> CreateTemporaryTable | CreateTable | CreateView | None:
-    cursor.take("CREATE")
-    begin = cursor.current
-    or_replace = cursor.take("OR", "REPLACE")
-    is_global = cursor.take("GLOBAL")
-    is_temporary = cursor.take_any("TEMPORARY", "TEMP") != ""
-    is_external = cursor.take("EXTERNAL")
-    kind = cursor.take_any("TABLE", "VIEW")
-    if kind == "VIEW" and (is_temporary or not is_global) and not is_external:
-        return create_view(cursor, is_temporary=is_temporary, is_global=is_global, or_replace=or_replace)
-    if kind != "TABLE" or is_global or (is_temporary and is_external):
-        return None
-    if not is_temporary:
-        return create_table(cursor, has_other_clauses=or_replace or is_external)
-    if or_replace:
-        raise cursor.error(
-            "OR REPLACE is not supported in CREATE TEMPORARY TABLE: use DROP TABLE IF EXISTS first.", begin
-        )
-    return create_temporary_table(cursor)
-
-
-def _replace(cursor: Cursor) -> CreateTable | None:
-    return create_table(cursor, has_other_clauses=True) if cursor.take("REPLACE", "TABLE") else None
-
-
-def _explain(cursor: Cursor) -> Explain | None:
-    cursor.take("EXPLAIN")
-    cursor.take_any("LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST")
-    first = cursor.current
-    table = _create(cursor) if first is not None and cursor.keyword() == "CREATE" else None
-    if first is None or not isinstance(table, CreateTemporaryTable) or table.query_span is None:
-        return None
-    start, end = table.query_span
-    return Explain(table=table, prefix_span=(first.start, start), end=end)
-
-
-_WORD = re.compile(r"\w++")
-_AFTER_QUERY_PARTS: dict[str, Callable[[Cursor], Statement | None]] = {
-    "WITH": insert_after_with,
-    "FROM": insert_after_from,
-}
-_READERS: dict[str, Callable[[Cursor], Statement | None]] = {
-    "ALTER": alter,
-    "CACHE": cache_table,
-    "CREATE": _create,
-    "DELETE": merge_or_update,
-    "DROP": drop,
-    "EXPLAIN": _explain,
-    "INSERT": insert,
-    "MERGE": merge_or_update,
-    "REPLACE": _replace,
-    "SHOW": show,
-    "TRUNCATE": truncate,
-    "UPDATE": merge_or_update,
-}
+HasQuery = CreateTemporaryTable | CreateTable | Insert | CreateView | Explain | CacheTableAs

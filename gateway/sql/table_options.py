@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.sql.lexer import Kind, Token
+from gateway.sql.lexer import Token, TokenKind
 
 _BACKSLASH = r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))"
 _ESCAPE = {quote: re.compile(f"{_BACKSLASH}|({quote}{quote})", re.DOTALL) for quote in "'\""}
@@ -40,7 +40,7 @@ class TableOptions:
     end: int
 
 
-def table_options(tokens: Sequence[Token], position: int) -> TableOptions | None:
+def parse_table_options(tokens: Sequence[Token], position: int) -> TableOptions | None:
     """The clause that begins at this token; None if none does.
 
     Raises:
@@ -48,10 +48,10 @@ def table_options(tokens: Sequence[Token], position: int) -> TableOptions | None
     """
     if not (position + 1 < len(tokens) and tokens[position].keyword == "WITH" and tokens[position + 1].is_symbol("(")):
         return None
-    return property_list(tokens, position + 1)
+    return parse_property_list(tokens, position + 1)
 
 
-def property_list(tokens: Sequence[Token], position: int) -> TableOptions:
+def parse_property_list(tokens: Sequence[Token], position: int) -> TableOptions:
     """What stands in brackets, the first of which is this token.
 
     Raises:
@@ -101,10 +101,10 @@ class _Reader:
     def value(self) -> str:
         sign = self.take("-").value if self.has("-") else ""
         token = self._token()
-        if token is not None and token.kind is Kind.NUMBER:
+        if token is not None and token.kind is TokenKind.NUMBER:
             self._position += 1
             return sign + token.value
-        if token is not None and not sign and token.kind is Kind.STRING:
+        if token is not None and not sign and token.kind is TokenKind.STRING:
             return self._strings()
         if token is not None and not sign and token.keyword in ("TRUE", "FALSE"):
             self._position += 1
@@ -113,7 +113,7 @@ class _Reader:
 
     def _key_part(self) -> str:
         token = self._token()
-        if token is None or not (token.is_name or token.kind is Kind.STRING):
+        if token is None or not (token.is_name or token.kind is TokenKind.STRING):
             raise self._error("a key")
         self._position += 1
         return token.value if token.is_name else self._text(token)
@@ -121,7 +121,7 @@ class _Reader:
     def _strings(self) -> str:
         """Strings that stand beside each other are one."""
         text = ""
-        while (token := self._token()) is not None and token.kind is Kind.STRING:
+        while (token := self._token()) is not None and token.kind is TokenKind.STRING:
             text += self._text(token)
             self._position += 1
         return text

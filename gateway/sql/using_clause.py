@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gateway.sql.lexer import Token
 from gateway.sql.parameters import string_literal
-from gateway.sql.table_options import property_list
+from gateway.sql.table_options import parse_property_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class UsingClause:
     end: int
 
 
-def using_clauses(tokens: Sequence[Token], source: str) -> Sequence[UsingClause]:
+def find_using_clauses(tokens: Sequence[Token], source: str) -> Sequence[UsingClause]:
     """All clauses of that source, named in any letter case, that have options.
 
     Raises:
@@ -37,11 +37,11 @@ def using_clauses(tokens: Sequence[Token], source: str) -> Sequence[UsingClause]
         name, options, bracket = tokens[index + 1 : index + 4]
         is_source = token.keyword == "USING" and name.is_name and name.value.lower() == source
         if is_source and options.keyword == "OPTIONS" and bracket.is_symbol("("):
-            values = property_list(tokens, index + 3)
+            values = parse_property_list(tokens, index + 3)
             found.append(UsingClause(values.values, bracket.start, values.end))
     return found
 
 
-def written_options(values: Mapping[str, str]) -> str:
+def write_options(values: Mapping[str, str]) -> str:
     """The options in brackets, as Spark reads them back."""
     return f"({', '.join(f'{string_literal(key)} {string_literal(value)}' for key, value in values.items())})"

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from gateway.sql.names import quoted
+from gateway.sql.name_syntax import quote_name
 from workspace.records import TableState, TemporaryTable
 
 
@@ -48,9 +48,12 @@ def workspace_tables(
 def create_statement(table: TemporaryTable, schema: StructType, workspace: str) -> str:
     """A statement that makes an empty table of the same columns."""
     columns = ",\n".join(f"  {_column(field)}" for field in schema.fields)
-    lines = [f"CREATE TEMPORARY TABLE {workspace}.{quoted(table.name)} (\n{columns})", f"USING {table.storage_format}"]
+    lines = [
+        f"CREATE TEMPORARY TABLE {workspace}.{quote_name(table.name)} (\n{columns})",
+        f"USING {table.storage_format}",
+    ]
     if table.partition_columns:
-        lines.append(f"PARTITIONED BY ({', '.join(map(quoted, table.partition_columns))})")
+        lines.append(f"PARTITIONED BY ({', '.join(map(quote_name, table.partition_columns))})")
     if table.options:
         options = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in table.options)
         lines.append(f"OPTIONS ({options})")
@@ -59,7 +62,7 @@ def create_statement(table: TemporaryTable, schema: StructType, workspace: str) 
 
 def _column(field: StructField) -> str:
     comment = str(field.metadata.get("comment", ""))
-    return f"{quoted(field.name)} {_type(field.dataType)}" + (f" COMMENT {_text(comment)}" if comment else "")
+    return f"{quote_name(field.name)} {_type(field.dataType)}" + (f" COMMENT {_text(comment)}" if comment else "")
 
 
 def _text(value: str) -> str:
@@ -70,7 +73,7 @@ def _text(value: str) -> str:
 def _type(kind: DataType) -> str:
     """A type as Spark parses it, with the names in it as they are."""
     if isinstance(kind, StructType):
-        return f"STRUCT<{', '.join(f'{quoted(field.name)}: {_type(field.dataType)}' for field in kind.fields)}>"
+        return f"STRUCT<{', '.join(f'{quote_name(field.name)}: {_type(field.dataType)}' for field in kind.fields)}>"
     if isinstance(kind, ArrayType):
         return f"ARRAY<{_type(kind.elementType)}>"
     if isinstance(kind, MapType):

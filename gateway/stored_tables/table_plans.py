@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
 from pyspark.sql.types import StructType
 
-from gateway.sql.names import quoted, session_name
+from gateway.sql.name_syntax import qualify_with_session, quote_name
 from workspace.storage_paths import StoragePath
 
 ROWS_WRITTEN = "lodge_rows_written"
@@ -84,12 +84,14 @@ def read_relation(
     projection = relations_pb2.Relation()
     projection.project.input.CopyFrom(scan)
     for name in schema.names:
-        projection.project.expressions.add().unresolved_attribute.unparsed_identifier = quoted(name)
+        projection.project.expressions.add().unresolved_attribute.unparsed_identifier = quote_name(name)
     return projection
 
 
 def view_plan(name: str, relation: relations_pb2.Relation, *, replace: bool) -> base_pb2.Plan:
-    view = commands_pb2.CreateDataFrameViewCommand(input=relation, name=quoted(name), is_global=False, replace=replace)
+    view = commands_pb2.CreateDataFrameViewCommand(
+        input=relation, name=quote_name(name), is_global=False, replace=replace
+    )
     return base_pb2.Plan(command=commands_pb2.Command(create_dataframe_view=view))
 
 
@@ -109,7 +111,7 @@ def named_table(name: str) -> relations_pb2.Relation:
 
 def session_table(name: str) -> relations_pb2.Relation:
     """A temporary view of the session, whatever else has its name."""
-    return named_table(session_name(name))
+    return named_table(qualify_with_session(name))
 
 
 def with_columns_named(query: relations_pb2.Relation, names: Sequence[str]) -> relations_pb2.Relation:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
 from gateway.backend_session import BackendSession
+from gateway.names.plan_resolver import PlanResolver
 from gateway.names.targets import Target, target_of, temporary_table
-from gateway.names.workspace_names import Names
 from gateway.session_settings import SessionSettings
 from gateway.tables.writes import Execution
 from workspace.records import SessionRecord, TemporaryTable
@@ -27,7 +27,7 @@ class Asked:
 
     execution: Execution
     record: SessionRecord
-    names: Names
+    names: PlanResolver
 
     @property
     def backend(self) -> BackendSession:

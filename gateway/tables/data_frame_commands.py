@@ -13,7 +13,7 @@ from gateway.errors import GatewayError
 from gateway.names.targets import Target, TargetKind, schema_not_found
 from gateway.operations import Operation, Work
 from gateway.responses import NOTHING, Response, batch
-from gateway.sql.names import parsed
+from gateway.sql.name_syntax import parse_name
 from gateway.tables.asked import Asked
 from gateway.tables.errors import not_a_view, not_found, not_supported
 from gateway.tables.insertions import Insertion
@@ -196,7 +196,7 @@ class DataFrameCommands:
 
     @staticmethod
     def _target(asked: Asked, name: str) -> Target | None:
-        parts = parsed(name)
+        parts = parse_name(name)
         return asked.target(parts) if parts else None
 
 

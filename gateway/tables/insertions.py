@@ -12,7 +12,7 @@ from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.types import StructField, StructType
 
 from gateway.errors import GatewayError
-from gateway.sql.names import quoted
+from gateway.sql.name_syntax import quote_name
 from gateway.stored_tables.table_plans import with_columns_named
 
 
@@ -61,7 +61,7 @@ def fitted(insertion: Insertion, query: StructType, table: StructType) -> relati
             raise GatewayError(
                 "UNRESOLVED_COLUMN.WITH_SUGGESTION",
                 "42703",
-                f"Table [{insertion.table}] has no column {quoted(name)}. It has: {_listed(table.names)}.",
+                f"Table [{insertion.table}] has no column {quote_name(name)}. It has: {_listed(table.names)}.",
             )
     own = [known[name.casefold()] for name in names]
     if len(set(own)) < len(own):
@@ -80,4 +80,4 @@ def _converted(relation: relations_pb2.Relation, table: StructType) -> relations
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(quoted, names))
+    return ", ".join(map(quote_name, names))

@@ -16,14 +16,16 @@ from gateway.backend_session import BackendSession
 from gateway.config import GatewayConfig
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import Metadata, SyntaxRefusedError
-from gateway.names.workspace_names import Names
+from gateway.names.plan_resolver import PlanResolver
 from gateway.operations import Operation, Operations, Work
 from gateway.plan_decoding import without_plan
 from gateway.responses import Response, Values, row
 from gateway.session_settings import SessionSettings
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
-from gateway.sql.statements import Statement, StatementError, recognise
+from gateway.sql.statement_error import StatementError
+from gateway.sql.statement_parser import parse_statement
+from gateway.sql.statements import Statement
 from gateway.sql_relations import sql_input, sql_of
 from gateway.storage import Storage
 from gateway.tables.asked import Asked
@@ -87,10 +89,10 @@ class OwnStatements:
         """Waits for what goes on in the background."""
         await self._writes.stop()
 
-    async def names(self, session: Session, backend: BackendSession) -> Names:
+    async def names(self, session: Session, backend: BackendSession) -> PlanResolver:
         """What names mean in the session now."""
         record = await self._records.read(session)
-        return Names(self._workspaces.now, record.tables, await backend.settings())
+        return PlanResolver(self._workspaces.now, record.tables, await backend.settings())
 
     async def start(
         self, session: Session, request: bytes, plan: base_pb2.Plan, metadata: Metadata
@@ -121,7 +123,7 @@ class OwnStatements:
             return operation
         if await self._tables.settle(execution, record):
             record = await self._records.read(session)
-        asked = Asked(execution, record, Names(self._workspaces.now, record.tables, settings))
+        asked = Asked(execution, record, PlanResolver(self._workspaces.now, record.tables, settings))
         work: Work | None
         if relation is not None and statement is not None:
             work = await self._sql.work(statement, SqlStatement(asked, relation))
@@ -228,14 +230,16 @@ def _operation(request: bytes) -> Operation:
 def _is_readable(sql: str) -> bool:
     """Whether a text is a statement that may be Lodge's, however the session reads quotes."""
     try:
-        return recognise(sql) is not None or ('"' in sql and recognise(sql, double_quoted_identifiers=True) is not None)
+        return parse_statement(sql) is not None or (
+            '"' in sql and parse_statement(sql, double_quoted_identifiers=True) is not None
+        )
     except StatementError:
         return True
 
 
 def _recognised(sql: str, settings: SessionSettings) -> Statement | None:
     try:
-        return recognise(sql, double_quoted_identifiers=settings.double_quoted_identifiers)
+        return parse_statement(sql, double_quoted_identifiers=settings.double_quoted_identifiers)
     except StatementError as error:
         raise SyntaxRefusedError("PARSE_SYNTAX_ERROR", "42601", str(error)) from error
 

@@ -14,8 +14,9 @@ from gateway.errors import BackendError, GatewayError
 from gateway.names.targets import Target, TargetKind, schema_not_found
 from gateway.operations import Operation, Work
 from gateway.responses import Response, ok, row, sql_rows
-from gateway.sql.identifiers import identifier_name
-from gateway.sql.names import quoted
+from gateway.sql.identifier_clauses import evaluate_identifier_clause
+from gateway.sql.name_syntax import quote_name
+from gateway.sql.statement_parser import extract_query
 from gateway.sql.statements import (
     AlterRelation,
     CacheTableAs,
@@ -35,7 +36,6 @@ from gateway.sql.statements import (
     Statement,
     TableName,
     TruncateTable,
-    query_only,
 )
 from gateway.sql_relations import parameters_of, sql_of
 from gateway.stored_tables.listings import temporary_tables, workspace_tables
@@ -96,7 +96,7 @@ class SqlStatement:
         parts = None
         if sql is not None:
             quotes = self.asked.settings.double_quoted_identifiers
-            parts = identifier_name(sql.query, name, parameters_of(sql), double_quoted_identifiers=quotes)
+            parts = evaluate_identifier_clause(sql.query, name, parameters_of(sql), double_quoted_identifiers=quotes)
         if not parts:
             raise unreadable_name(operation)
         return parts
@@ -108,7 +108,7 @@ class SqlStatement:
         sql = sql_of(query)
         if sql is None:
             raise TypeError("The relation is not SQL.")
-        sql.query = query_only(sql.query, statement)
+        sql.query = extract_query(sql.query, statement)
         return await self.asked.resolved(query)
 
 
@@ -217,7 +217,7 @@ class SqlCommands:
         if target.workspace is not None and not target.workspace.is_writable:
             raise immutable_schema(target.workspace.name)
         is_sparks = target.kind in {TargetKind.SPARK, TargetKind.SESSION} or (
-            target.kind is TargetKind.UNQUALIFIED and await asked.backend.table_exists(quoted(target.name))
+            target.kind is TargetKind.UNQUALIFIED and await asked.backend.table_exists(quote_name(target.name))
         )
         if is_sparks and table is None:
             return None

@@ -30,7 +30,7 @@ from gateway.errors import BackendError, GatewayError, table_not_found
 from gateway.responses import Response, ok
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
-from gateway.sql.names import session_name
+from gateway.sql.name_syntax import qualify_with_session
 from gateway.storage import Storage
 from gateway.stored_tables.listings import create_statement
 from gateway.stored_tables.storage_formats import storage_format
@@ -302,7 +302,7 @@ class TemporaryTables:
     async def _make_room_for_view(self, execution: Execution, name: str) -> None:
         """Raises: GatewayError if the session has a temporary view of that name that is no remains of a table."""
         backend = execution.backend
-        if not await backend.table_exists(session_name(name)):
+        if not await backend.table_exists(qualify_with_session(name)):
             return
         files = await backend.input_files(session_table(name))
         is_tables = any(f"/{execution.session.uuid}/" in file for file in files)

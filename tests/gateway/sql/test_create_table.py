@@ -4,26 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.sql.statements import (
-    CreateTable,
-    CreateTemporaryTable,
-    Explain,
-    Position,
-    Span,
-    StatementError,
-    query_only,
-    recognise,
-)
+from gateway.sql.statement_error import Position, StatementError
+from gateway.sql.statement_parser import extract_query, parse_statement
+from gateway.sql.statements import CreateTable, CreateTemporaryTable, Explain, Span
 
 
 def created(sql: str, **settings: bool) -> CreateTemporaryTable:
-    statement = recognise(sql, **settings)
+    statement = parse_statement(sql, **settings)
     assert isinstance(statement, CreateTemporaryTable), sql
     return statement
 
 
 def created_permanent(sql: str) -> CreateTable:
-    statement = recognise(sql)
+    statement = parse_statement(sql)
     assert isinstance(statement, CreateTable), sql
     return statement
 
@@ -169,7 +162,7 @@ def test_a_table_like_another_is_recognised() -> None:
 )
 def test_a_temporary_table_without_a_query_may_be_sparks_own(sql: str) -> None:
     """Create table, guarantee 1."""
-    assert recognise(sql) is None
+    assert parse_statement(sql) is None
 
 
 @pytest.mark.parametrize(
@@ -224,7 +217,7 @@ def test_a_temporary_table_without_a_query_may_be_sparks_own(sql: str) -> None:
 def test_a_malformed_clause_is_named_with_its_place(sql: str, expected: str, line: int, column: int) -> None:
     """The place as Spark tells it: line from 1, column from 0."""
     with pytest.raises(StatementError) as raised:
-        recognise(sql)
+        parse_statement(sql)
     assert expected in raised.value.message
     assert raised.value.position == Position(line, column)
     assert str(raised.value).endswith(f"(line {line}, pos {column})")
@@ -234,10 +227,10 @@ def test_a_malformed_clause_is_named_with_its_place(sql: str, expected: str, lin
 def test_what_explains_a_table_of_a_query_explains_the_query(mode: str) -> None:
     begin, clause = f"explain {mode}", "create temp table t (a) using csv as"
     sql = f"{begin}{clause} select 1;"
-    statement = recognise(sql)
+    statement = parse_statement(sql)
     assert isinstance(statement, Explain)
     assert sql[slice(*statement.prefix_span)] == clause
-    assert query_only(sql, statement) == f"{begin}{' ' * len(clause)} select 1"
+    assert extract_query(sql, statement) == f"{begin}{' ' * len(clause)} select 1"
     assert (statement.table.name.parts, statement.table.columns) == (("t",), ("a",))
 
 
@@ -286,7 +279,7 @@ def test_the_clauses_of_a_table_with_a_namespace_are_told() -> None:
     ["create table t as select 1", "create or replace table t as select 1", "create table t (a int)", "replace t"],
 )
 def test_a_table_without_a_namespace_is_sparks_own(sql: str) -> None:
-    assert recognise(sql) is None
+    assert parse_statement(sql) is None
 
 
 PARTS = st.text("abAB_é`. -1'\"", min_size=1, max_size=6)
@@ -343,7 +336,7 @@ def test_whatever_was_written_is_recognised(case: tuple[str, dict[str, object]])
     statement = created(sql)
     seen = {field: getattr(statement, field) for field in expected} | {"name": statement.name.parts}
     assert seen == expected
-    alone = query_only(sql, statement)
+    alone = extract_query(sql, statement)
     assert alone.endswith("select 1 as x")
     assert alone == alone.rstrip()
     assert alone.count("\n") == sql[: len(alone)].count("\n")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gateway.sql.statements import CacheTableAs, CreateView, recognise
+from gateway.sql.statement_parser import parse_statement
+from gateway.sql.statements import CacheTableAs, CreateView
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ from gateway.sql.statements import CacheTableAs, CreateView, recognise
 def test_what_a_view_is_is_told(
     sql: str, is_temporary: bool, is_global: bool, or_replace: bool, if_not_exists: bool
 ) -> None:
-    statement = recognise(sql)
+    statement = parse_statement(sql)
     assert isinstance(statement, CreateView)
     assert statement.name.parts == ("v",)
     assert (statement.is_temporary, statement.is_global) == (is_temporary, is_global)
@@ -45,7 +46,7 @@ def test_what_a_view_is_is_told(
 )
 def test_the_query_of_a_view_begins_after_the_first_as_of_its_own(clauses: str, query: str) -> None:
     sql = f"create temp view as {clauses}as {query}"
-    statement = recognise(f"{sql} ;")
+    statement = parse_statement(f"{sql} ;")
     assert isinstance(statement, CreateView)
     assert statement.query_span is not None
     assert sql[slice(*statement.query_span)] == f" {query}"
@@ -66,14 +67,14 @@ def test_the_query_of_a_view_begins_after_the_first_as_of_its_own(clauses: str, 
     ],
 )
 def test_a_view_may_have_no_query(sql: str) -> None:
-    statement = recognise(sql)
+    statement = parse_statement(sql)
     assert isinstance(statement, CreateView)
     assert statement.query_span is None
 
 
 @pytest.mark.parametrize("sql", ["create view 'v' as select 1", "create global view v as select 1", "create view"])
 def test_what_is_no_view_is_sparks_own(sql: str) -> None:
-    assert recognise(sql) is None
+    assert parse_statement(sql) is None
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_what_is_no_view_is_sparks_own(sql: str) -> None:
     ],
 )
 def test_caching_a_query_makes_a_view(sql: str, query: str) -> None:
-    statement = recognise(sql)
+    statement = parse_statement(sql)
     assert isinstance(statement, CacheTableAs)
     assert statement.name.parts == ("v",)
     assert sql[slice(*statement.query_span)] == query

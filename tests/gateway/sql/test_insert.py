@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.sql.lexer import Kind, tokens
-from gateway.sql.statements import Insert, query_only, recognise
+from gateway.sql.lexer import TokenKind, tokenize
+from gateway.sql.statement_parser import extract_query, parse_statement
+from gateway.sql.statements import Insert
 
 
 def inserted(sql: str) -> Insert:
-    statement = recognise(sql)
+    statement = parse_statement(sql)
     assert isinstance(statement, Insert), sql
     return statement
 
@@ -49,7 +50,7 @@ def test_the_clause_is_told_from_the_query(sql: str, clause: str, name: str, col
     assert (statement.columns, statement.by_name, statement.unsupported) == (columns, False, None)
     assert statement.overwrite == ("overwrite" in sql)
     assert statement.end == len(sql)
-    assert query_only(sql, statement) == sql.replace(clause, " " * len(clause))
+    assert extract_query(sql, statement) == sql.replace(clause, " " * len(clause))
 
 
 def test_columns_may_be_matched_by_name() -> None:
@@ -111,7 +112,7 @@ def test_all_tables_of_several_inserts_are_told() -> None:
 )
 def test_what_inserts_into_no_table_is_sparks_own(sql: str) -> None:
     """Insert, guarantee 2."""
-    assert recognise(sql) is None
+    assert parse_statement(sql) is None
 
 
 @given(
@@ -123,5 +124,5 @@ def test_what_inserts_into_no_table_is_sparks_own(sql: str) -> None:
 def test_the_end_is_after_the_last_token(pieces: list[str]) -> None:
     """But for what has no end of its own."""
     sql = "insert into t select " + "".join(pieces)
-    found = [token for token in tokens(sql) if not token.is_symbol(";")]
-    assert inserted(sql).end == found[-1].end or found[-1].kind is Kind.UNKNOWN
+    found = [token for token in tokenize(sql) if not token.is_symbol(";")]
+    assert inserted(sql).end == found[-1].end or found[-1].kind is TokenKind.UNKNOWN

@@ -6,13 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.sql.lexer import Kind, blanked, skip_blank, tokens
+from gateway.sql.lexer import TokenKind, blank_out, skip_blank, tokenize
 
-W, Q, S, N, Y, U = Kind.WORD, Kind.QUOTED, Kind.STRING, Kind.NUMBER, Kind.SYMBOL, Kind.UNKNOWN
+W, Q, S, N, Y, U = (
+    TokenKind.WORD,
+    TokenKind.QUOTED,
+    TokenKind.STRING,
+    TokenKind.NUMBER,
+    TokenKind.SYMBOL,
+    TokenKind.UNKNOWN,
+)
 
 
-def seen(sql: str, **settings: bool) -> list[tuple[Kind, str]]:
-    return [(token.kind, token.value) for token in tokens(sql, **settings)]
+def seen(sql: str, **settings: bool) -> list[tuple[TokenKind, str]]:
+    return [(token.kind, token.value) for token in tokenize(sql, **settings)]
 
 
 @pytest.mark.parametrize(
@@ -34,8 +41,8 @@ def seen(sql: str, **settings: bool) -> list[tuple[Kind, str]]:
         ("a /* b /* c */ d */ e", [(W, "a"), (W, "e")]),
         ("a /* /*+ */ b", [(W, "a"), (W, "b")]),
         ("a /*/ b */ c", [(W, "a"), (W, "c")]),
-        ("/*+ b */", [(Kind.HINT_OPEN, "/*+"), (W, "b"), (Kind.HINT_CLOSE, "*/")]),
-        ("file://a--b/c d", [(Kind.URI, "file://a--b/c"), (W, "d")]),
+        ("/*+ b */", [(TokenKind.HINT_OPEN, "/*+"), (W, "b"), (TokenKind.HINT_CLOSE, "*/")]),
+        ("file://a--b/c d", [(TokenKind.URI, "file://a--b/c"), (W, "d")]),
         ("a\u00a0b\u3000c", [(W, "a"), (W, "b"), (W, "c")]),
         ("a 'b", [(W, "a"), (U, "'b")]),
         ("a `b", [(W, "a"), (U, "`b")]),
@@ -45,7 +52,7 @@ def seen(sql: str, **settings: bool) -> list[tuple[Kind, str]]:
         ("", []),
     ],
 )
-def test_a_text_becomes_the_tokens_that_spark_sees(sql: str, expected: list[tuple[Kind, str]]) -> None:
+def test_a_text_becomes_the_tokens_that_spark_sees(sql: str, expected: list[tuple[TokenKind, str]]) -> None:
     """Spark: SqlBaseLexer.g4."""
     assert seen(sql) == expected
 
@@ -55,22 +62,22 @@ def test_double_quotes_hold_a_name_where_the_session_says_so() -> None:
 
 
 def test_a_keyword_is_bare() -> None:
-    assert [token.keyword for token in tokens("Select `select` 'select'")] == ["SELECT", "", ""]
+    assert [token.keyword for token in tokenize("Select `select` 'select'")] == ["SELECT", "", ""]
 
 
 def test_an_empty_name_is_none() -> None:
-    assert not tokens("``")[0].is_name
+    assert not tokenize("``")[0].is_name
 
 
 def test_blanks_keep_the_line_ends() -> None:
-    assert blanked("ab\r\nc") == "  \r\n "
+    assert blank_out("ab\r\nc") == "  \r\n "
 
 
 @given(st.text("'\"`\\\n\r-/*+$ab1.e:r;() \u2029", max_size=60))
 def test_tokens_cover_all_but_blanks_and_comments(sql: str) -> None:
     """Lexer, guarantee 1."""
     position = 0
-    for token in tokens(sql):
+    for token in tokenize(sql):
         assert skip_blank(sql, position) == token.start < token.end
         position = token.end
     assert skip_blank(sql, position) == len(sql)
@@ -112,5 +119,5 @@ def test_the_time_is_linear_in_the_length(first: str, piece: str) -> None:
 
 def _seconds(sql: str) -> float:
     began = time.perf_counter()
-    tokens(sql)
+    tokenize(sql)
     return time.perf_counter() - began

@@ -2,7 +2,9 @@
 
 import pytest
 
-from gateway.sql.statements import Position, ShowCreateTable, ShowTables, ShowTemporaryTables, StatementError, recognise
+from gateway.sql.statement_error import Position, StatementError
+from gateway.sql.statement_parser import parse_statement
+from gateway.sql.statements import ShowCreateTable, ShowTables, ShowTemporaryTables
 
 
 @pytest.mark.parametrize(
@@ -22,7 +24,7 @@ from gateway.sql.statements import Position, ShowCreateTable, ShowTables, ShowTe
 def test_show_temporary_tables_is_recognised(
     word: str, clauses: str, namespace: tuple[str, ...] | None, pattern: str | None
 ) -> None:
-    statement = recognise(f"show {word} tables {clauses}")
+    statement = parse_statement(f"show {word} tables {clauses}")
     assert isinstance(statement, ShowTemporaryTables)
     assert (None if statement.namespace is None else statement.namespace.parts) == namespace
     assert statement.pattern == pattern
@@ -40,7 +42,7 @@ def test_show_temporary_tables_is_recognised(
 )
 def test_a_malformed_show_temporary_tables_is_named(clauses: str, column: int, expected: str) -> None:
     with pytest.raises(StatementError, match="in SHOW TEMPORARY TABLES") as raised:
-        recognise(f"show temporary tables {clauses}")
+        parse_statement(f"show temporary tables {clauses}")
     assert expected in raised.value.message
     assert raised.value.position == Position(1, column)
 
@@ -57,13 +59,13 @@ def test_a_malformed_show_temporary_tables_is_named(clauses: str, column: int, e
 def test_show_tables_of_a_long_namespace_is_recognised(
     clauses: str, namespace: tuple[str, ...], pattern: str | None
 ) -> None:
-    statement = recognise(f"show tables {clauses}")
+    statement = parse_statement(f"show tables {clauses}")
     assert isinstance(statement, ShowTables)
     assert (statement.namespace.parts, statement.pattern) == (namespace, pattern)
 
 
 def test_show_create_table_is_recognised() -> None:
-    plain, as_serde = recognise("show create table a.t"), recognise("show create table a.t as serde;")
+    plain, as_serde = parse_statement("show create table a.t"), parse_statement("show create table a.t as serde;")
     assert isinstance(plain, ShowCreateTable)
     assert isinstance(as_serde, ShowCreateTable)
     assert plain.name.parts == as_serde.name.parts == ("a", "t")

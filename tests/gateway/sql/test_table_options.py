@@ -1,11 +1,11 @@
 import pytest
 
-from gateway.sql.lexer import tokens
-from gateway.sql.table_options import TableOptionsError, string_value, table_options
+from gateway.sql.lexer import tokenize
+from gateway.sql.table_options import TableOptionsError, parse_table_options, string_value
 
 
 def parse(text):
-    return table_options(tokens(text), 0)
+    return parse_table_options(tokenize(text), 0)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gateway.sql.lexer import Token
-from gateway.sql.parameters import KnownStrings, Parameters
+from gateway.sql.parameters import Parameters, StringEvaluator
 
 _ENDS_TEXT = frozenset({"INTO", "USING"})
 
 
 @dataclass(frozen=True, slots=True)
-class Immediate:
+class ExecuteImmediate:
     """One ``EXECUTE IMMEDIATE``.
 
     Attributes:
@@ -29,7 +29,7 @@ class Immediate:
     parameters: Parameters
 
 
-def immediates(found: Sequence[Token], parameters: Parameters) -> Sequence[Immediate]:
+def find_execute_immediate(found: Sequence[Token], parameters: Parameters) -> Sequence[ExecuteImmediate]:
     """All in a text, in order.
 
     Args:
@@ -39,7 +39,7 @@ def immediates(found: Sequence[Token], parameters: Parameters) -> Sequence[Immed
     begins = [i + 2 for i, token in enumerate(found) if token.keyword == "EXECUTE" and _keyword(found, i + 1)]
     if not begins:
         return ()
-    strings = KnownStrings(found, parameters)
+    strings = StringEvaluator(found, parameters)
     return [_immediate(found, position, strings) for position in begins]
 
 
@@ -47,7 +47,7 @@ def _keyword(found: Sequence[Token], position: int) -> bool:
     return position < len(found) and found[position].keyword == "IMMEDIATE"
 
 
-def _immediate(found: Sequence[Token], begin: int, strings: KnownStrings) -> Immediate:
+def _immediate(found: Sequence[Token], begin: int, strings: StringEvaluator) -> ExecuteImmediate:
     outside = list(_outside_brackets(found, begin))
     statement_end = outside[-1] + 1 if outside else begin
     end = next((i for i in outside if found[i].keyword in _ENDS_TEXT), statement_end)
@@ -55,8 +55,8 @@ def _immediate(found: Sequence[Token], begin: int, strings: KnownStrings) -> Imm
     expression = found[begin:end]
     if not expression:
         place = found[begin - 1].end
-        return Immediate(place, place, None, Parameters())
-    return Immediate(
+        return ExecuteImmediate(place, place, None, Parameters())
+    return ExecuteImmediate(
         expression[0].start,
         expression[-1].end,
         strings.value(expression),
@@ -77,7 +77,7 @@ def _outside_brackets(found: Sequence[Token], begin: int) -> Iterator[int]:
         depth += token.is_symbol("(")
 
 
-def _using(found: Sequence[Token], strings: KnownStrings) -> Parameters:
+def _using(found: Sequence[Token], strings: StringEvaluator) -> Parameters:
     if found and found[0].is_symbol("(") and found[-1].is_symbol(")"):
         found = found[1:-1]
     named: dict[str, str] = {}

@@ -2,25 +2,25 @@
 
 from collections.abc import Sequence
 
-from gateway.sql.lexer import Token, tokens
+from gateway.sql.lexer import Token, tokenize
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """An identifier in backquotes, whatever it holds."""
     return "`" + name.replace("`", "``") + "`"
 
 
-def session_name(name: str) -> str:
+def qualify_with_session(name: str) -> str:
     """What means a temporary view of the session, whatever else is called so."""
-    return f"system.session.{quoted(name)}"
+    return f"system.session.{quote_name(name)}"
 
 
-def parsed(text: str, *, double_quoted_identifiers: bool = False) -> tuple[str, ...]:
+def parse_name(text: str, *, double_quoted_identifiers: bool = False) -> tuple[str, ...]:
     """The parts of a name that is a whole text; none if it is no name."""
-    return name_of(tokens(text, double_quoted_identifiers=double_quoted_identifiers))
+    return read_name(tokenize(text, double_quoted_identifiers=double_quoted_identifiers))
 
 
-def name_of(found: Sequence[Token]) -> tuple[str, ...]:
+def read_name(found: Sequence[Token]) -> tuple[str, ...]:
     """The parts of a name that tokens are, joined by dots; none if they are no name."""
     names, dots = found[::2], found[1::2]
     is_name = len(names) == len(dots) + 1 and all(token.is_name for token in names)

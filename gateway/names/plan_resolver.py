@@ -27,19 +27,19 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, r
 from engine.errors import ScanOptionError
 from engine.scan_source import FORMAT, SOURCE_OPTIONS, ScanSource
 from gateway.errors import GatewayError
-from gateway.names.catalog_calls import resolve_call
-from gateway.names.hidden_statements import TextPlace
-from gateway.names.lookup import ONE_PATH, NameLookup
-from gateway.names.plan_messages import command_texts, messages
-from gateway.names.texts import TextNames
+from gateway.names.catalog_calls import resolve_catalog_call
+from gateway.names.embedded_statements import TextPlace
+from gateway.names.name_lookup import ONE_PATH, NameLookup
+from gateway.names.plan_messages import command_relations, find_messages_with_names
+from gateway.names.sql_text_resolver import SqlTextResolver
 from gateway.plan_decoding import compress_again, decompressed
-from gateway.sql.names import quoted, session_name
+from gateway.sql.name_syntax import qualify_with_session, quote_name
 from gateway.sql_relations import input_of, parameters_of, remove_positions
 
 _Expression = expressions_pb2.Expression
 
 
-class Names(NameLookup):
+class PlanResolver(NameLookup):
     """What the names in a session's statements mean, singly and in whole plans."""
 
     __slots__ = ()
@@ -49,7 +49,7 @@ class Names(NameLookup):
 
         Args:
             message: The request, the plan or a part of it.
-            aliases: Names that the rest of the plan defines.
+            aliases: PlanResolver that the rest of the plan defines.
 
         Returns: Whether anything was changed.
         Raises: GatewayError, UnreadablePlanError.
@@ -62,7 +62,7 @@ class _Resolver:
 
     def __init__(self, lookup: NameLookup) -> None:
         self._lookup = lookup
-        self._texts = TextNames(lookup)
+        self._texts = SqlTextResolver(lookup)
         self._aliases = frozenset[str]()
         self._commands = set[int]()
         self._by_kind: dict[str, Callable[..., bool]] = {
@@ -77,9 +77,9 @@ class _Resolver:
         }
 
     def resolve(self, root: Message, aliases: Iterable[str] = ()) -> bool:
-        found = messages(root)
+        found = find_messages_with_names(root)
         commands = (message for message in found if isinstance(message, commands_pb2.SqlCommand))
-        self._commands = {id(text) for command in commands for text in command_texts(command)}
+        self._commands = {id(text) for command in commands for text in command_relations(command)}
         relations = (message for message in found if isinstance(message, relations_pb2.Relation))
         own = (relation.subquery_alias.alias for relation in relations if relation.HasField("subquery_alias"))
         self._aliases = frozenset(alias.casefold() for alias in (*own, *aliases))
@@ -131,7 +131,7 @@ class _Resolver:
             return self._resolve_data_source(relation)
         if kind == "relation_changes":
             return self._resolve_changes(relation.relation_changes)
-        return kind == "catalog" and resolve_call(self._lookup, relation)
+        return kind == "catalog" and resolve_catalog_call(self._lookup, relation)
 
     def _resolve_text(self, relation: relations_pb2.Relation, place: TextPlace) -> bool:
         sql = relation.sql
@@ -166,7 +166,7 @@ class _Resolver:
         workspace, rest = self._lookup.split(reference)
         table = self._lookup.temporary_table(workspace, rest[0]) if len(rest) == 1 else None
         if table is not None:
-            relation.read.named_table.unparsed_identifier = session_name(table.name)
+            relation.read.named_table.unparsed_identifier = qualify_with_session(table.name)
             return True
         if relation.read.is_streaming:
             raise GatewayError("LODGE_STREAMING_SCAN", "0A000", f"[{text}] is a file and cannot be read as a stream.")
@@ -234,7 +234,7 @@ class _Resolver:
         name = self._column(attribute.unparsed_identifier)
         if name is None:
             return False
-        attribute.unparsed_identifier = ".".join(map(quoted, name))
+        attribute.unparsed_identifier = ".".join(map(quote_name, name))
         return True
 
     def _resolve_star(self, star: expressions_pb2.Expression.UnresolvedStar) -> bool:
@@ -242,15 +242,15 @@ class _Resolver:
         name = self._column(star.unparsed_target.removesuffix(".*"))
         if name is None or not star.unparsed_target.endswith(".*"):
             return False
-        star.unparsed_target = ".".join([*map(quoted, name), "*"])
+        star.unparsed_target = ".".join([*map(quote_name, name), "*"])
         return True
 
     def _resolve_regex(self, regex: expressions_pb2.Expression.UnresolvedRegex) -> bool:
-        """``t.`a.*` ``; Spark takes what stands before the last quoted part as it is."""
+        """``t.`a.*` ``; Spark takes what stands before the last quote_name part as it is."""
         name = self._column(regex.col_name)
         if name is None or len(name) != 2:
             return False
-        regex.col_name = f"{name[0]}.{quoted(name[1])}"
+        regex.col_name = f"{name[0]}.{quote_name(name[1])}"
         return True
 
     def _column(self, text: str) -> Sequence[str] | None:

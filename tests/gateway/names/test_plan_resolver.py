@@ -5,9 +5,9 @@ import zstandard
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
 from gateway.errors import GatewayError
-from gateway.names.byte_look import ByteLook
-from gateway.names.hidden_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_hide_statement
-from gateway.names.workspace_names import Names
+from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_embed_statement
+from gateway.names.plan_resolver import PlanResolver
+from gateway.names.word_search import WordSearch
 from gateway.plan_decoding import plan_of, with_plan, without_plan
 from gateway.session_settings import SessionSettings
 from workspace.records import TableState, TableUuid, TemporaryTable
@@ -30,7 +30,7 @@ def resolved(workspaces):
 
     def resolve(message, *tables, **settings):
         known = [TemporaryTable(name, TableUuid(name), TableState.READY, "parquet") for name in tables or ("t",)]
-        return Names(workspaces, known, SessionSettings(**settings)).resolve(message)
+        return PlanResolver(workspaces, known, SessionSettings(**settings)).resolve(message)
 
     return resolve
 
@@ -196,27 +196,27 @@ def test_a_statement_about_anothers_name_is_not_refused(resolved, text):
 def test_a_table_that_is_not_ready_is_not_found(workspaces):
     table = TemporaryTable("t", TableUuid("t"), TableState.CREATING, "parquet")
     with pytest.raises(GatewayError, match="still being created"):
-        Names(workspaces, [table], SessionSettings()).resolve(root("table dfs.tmp.t"))
+        PlanResolver(workspaces, [table], SessionSettings()).resolve(root("table dfs.tmp.t"))
 
 
 @pytest.mark.parametrize("text", ["begin x", "BEGIN x", "x; EXECUTE IMMEDIATE y", "beg\u0131n x", "${x}"])
 def test_no_look_misses_what_runs_other_statements(text):
-    assert may_hide_statement(text, TextPlace.COMMAND)
-    assert ByteLook(RUNNING_WORDS).is_in(text.encode())
+    assert may_embed_statement(text, TextPlace.COMMAND)
+    assert WordSearch(RUNNING_WORDS).is_in(text.encode())
 
 
 @pytest.mark.parametrize(
     "text", ["select beginning, immediately", "update t set a = 1", "drop view t", "select '\u0131'"]
 )
 def test_an_ordinary_command_is_not_looked_at_further(text):
-    assert not may_hide_statement(text, TextPlace.COMMAND)
+    assert not may_embed_statement(text, TextPlace.COMMAND)
 
 
 @pytest.mark.parametrize("text", ["drop view t", "ALTER view t", "\u0131n\u017fert into t", "x${"])
 def test_no_look_misses_what_changes_something(text):
-    assert may_hide_statement(text, TextPlace.PLAN)
-    assert ByteLook(CHANGING_WORDS).is_in(text.encode())
+    assert may_embed_statement(text, TextPlace.PLAN)
+    assert WordSearch(CHANGING_WORDS).is_in(text.encode())
 
 
 def test_a_word_inside_of_another_is_no_reason_to_look_further():
-    assert not may_hide_statement("select created_at, updated, dropped from x", TextPlace.PLAN)
+    assert not may_embed_statement("select created_at, updated, dropped from x", TextPlace.PLAN)

@@ -22,19 +22,19 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 from engine.scan_source import FORMAT
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError
-from gateway.names.byte_look import ByteLook
 from gateway.names.deep_plans import DeepPlan
-from gateway.names.hidden_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_hide_statement
-from gateway.names.plan_messages import command_texts, messages
-from gateway.names.workspace_names import Names
+from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_embed_statement
+from gateway.names.plan_messages import command_relations, find_messages_with_names
+from gateway.names.plan_resolver import PlanResolver
+from gateway.names.word_search import WordSearch
 from gateway.plan_decoding import INLINE_BYTES, UnreadablePlanError, decoded, with_plan
 from gateway.requests import fields, message_field
-from gateway.sql.names import parsed
+from gateway.sql.name_syntax import parse_name
 from gateway.sql_relations import sql_input
 from workspace.workspaces import Workspaces
 
 _Result = TypeVar("_Result")
-AskNames = Callable[[], Awaitable[Names]]
+AskNames = Callable[[], Awaitable[PlanResolver]]
 """Asks the session's record and its backend what names mean."""
 
 _TARGETS: Mapping[str, Callable[[commands_pb2.Command], str]] = {
@@ -46,12 +46,12 @@ _TARGETS: Mapping[str, Callable[[commands_pb2.Command], str]] = {
 }
 _PLAN = base_pb2.ExecutePlanRequest.PLAN_FIELD_NUMBER
 _COMPRESSED_OPERATION = base_pb2.Plan.COMPRESSED_OPERATION_FIELD_NUMBER
-_COMPRESSED = ByteLook([zstandard.FRAME_HEADER])
-_CHANGING = ByteLook(CHANGING_WORDS)
-_RUNNING = ByteLook(RUNNING_WORDS)
+_COMPRESSED = WordSearch([zstandard.FRAME_HEADER])
+_CHANGING = WordSearch(CHANGING_WORDS)
+_RUNNING = WordSearch(RUNNING_WORDS)
 
 
-class NameResolution:
+class RequestResolver:
     """Resolves the names in requests.
 
     Args:
@@ -60,9 +60,9 @@ class NameResolution:
 
     def __init__(self, workspaces: CurrentWorkspaces) -> None:
         self._workspaces = workspaces
-        self._looked_for: tuple[Workspaces, ByteLook] | None = None
+        self._looked_for: tuple[Workspaces, WordSearch] | None = None
 
-    async def executed(self, request: bytes, plan: base_pb2.Plan, ask: AskNames) -> bytes:
+    async def resolve_execution(self, request: bytes, plan: base_pb2.Plan, ask: AskNames) -> bytes:
         """An ``ExecutePlan`` request with the names in its plan resolved.
 
         Args:
@@ -78,7 +78,7 @@ class NameResolution:
             return request
         return await _in_thread_if_large(len(request), lambda: with_plan(request, plan))
 
-    async def analyzed(self, request: bytes, ask: AskNames) -> bytes:
+    async def resolve_analysis(self, request: bytes, ask: AskNames) -> bytes:
         """An ``AnalyzePlan`` request with the names in its plans resolved.
 
         Raises: GatewayError, UnreadablePlanError.
@@ -92,7 +92,9 @@ class NameResolution:
             return request
         return await _in_thread_if_large(len(request), message.SerializeToString)
 
-    async def deep(self, request: bytes, kind: type[Message], error: UnreadablePlanError, ask: AskNames) -> bytes:
+    async def resolve_deep_plan(
+        self, request: bytes, kind: type[Message], error: UnreadablePlanError, ask: AskNames
+    ) -> bytes:
         """A request whose plan is deeper than the decoder follows, with the names in it resolved.
 
         Args:
@@ -125,7 +127,9 @@ class NameResolution:
         if await _CHANGING.finds_any(error.data) and (await ask()).tables:
             raise _too_deep("may change a temporary table of this session")
 
-    async def _names(self, request: bytes, message: Message, ask: AskNames, *, is_looked_at: bool) -> Names | None:
+    async def _names(
+        self, request: bytes, message: Message, ask: AskNames, *, is_looked_at: bool
+    ) -> PlanResolver | None:
         """What names mean, if that matters to the message; None if it does not."""
         if is_looked_at or await self._look().finds_any(request):
             return await ask()
@@ -140,12 +144,12 @@ class NameResolution:
     async def _is_looked_at(self, request: bytes) -> bool:
         return await self._look().finds_any(request) or await _CHANGING.finds_any(request)
 
-    def _look(self) -> ByteLook:
+    def _look(self) -> WordSearch:
         """The look for workspaces, and for Lodge's own data source."""
         now = self._workspaces.now
         if self._looked_for is None or self._looked_for[0] is not now:
             roots = {name.partition(".")[0] for name in now.by_name}
-            self._looked_for = now, ByteLook((*roots, FORMAT))
+            self._looked_for = now, WordSearch((*roots, FORMAT))
         return self._looked_for[1]
 
 
@@ -164,17 +168,19 @@ def _is_lone_command(message: Message) -> bool:
 
 def _hidden(message: Message) -> Iterator[bool]:
     """Of each text in a plan, whether it must be looked at."""
-    found = messages(message)
-    commands = {id(each) for one in found if isinstance(one, commands_pb2.SqlCommand) for each in command_texts(one)}
+    found = find_messages_with_names(message)
+    commands = {
+        id(each) for one in found if isinstance(one, commands_pb2.SqlCommand) for each in command_relations(one)
+    }
     for each in found:
         if isinstance(each, relations_pb2.Relation) and each.HasField("sql"):
             place = TextPlace.COMMAND if id(each) in commands else TextPlace.PLAN
-            yield may_hide_statement(each.sql.query, place)
+            yield may_embed_statement(each.sql.query, place)
         elif isinstance(each, commands_pb2.SqlCommand) and each.sql:
-            yield may_hide_statement(each.sql, TextPlace.COMMAND)
+            yield may_embed_statement(each.sql, TextPlace.COMMAND)
 
 
-def _resolved_parts(plan: DeepPlan, names: Names) -> bytes | None:
+def _resolved_parts(plan: DeepPlan, names: PlanResolver) -> bytes | None:
     """The request with its names resolved; None if nothing was changed."""
     changed = False
     for part in plan.parts:
@@ -182,13 +188,13 @@ def _resolved_parts(plan: DeepPlan, names: Names) -> bytes | None:
     return plan.encoded() if changed else None
 
 
-def _refuse_command(command: commands_pb2.Command, names: Names) -> None:
+def _refuse_command(command: commands_pb2.Command, names: PlanResolver) -> None:
     """Lodge answers commands about temporary tables and workspaces, and needs their plans whole."""
     kind = command.WhichOneof("command_type")
     name = _TARGETS[kind](command) if kind is not None and kind in _TARGETS else ""
     if kind == "create_dataframe_view" and command.create_dataframe_view.is_global and names.tables:
         raise _too_deep("makes a view for other sessions while this one has temporary tables")
-    if name and names.is_own(parsed(name)):
+    if name and names.concerns_lodge(parse_name(name)):
         raise _too_deep(f"is a command about [{name}]")
 
 

@@ -17,17 +17,17 @@ from pyspark.sql.connect.proto import relations_pb2
 
 from engine.scan_source import FORMAT
 from gateway.errors import GatewayError, SyntaxRefusedError
-from gateway.names.hidden_statements import HiddenStatements, TextPlace
-from gateway.names.lookup import ONE_PATH, NameLookup
-from gateway.names.scans import NamedScan, Statement, scan_alias
-from gateway.sql.identifiers import ComputedName, with_known_names
-from gateway.sql.immediate import immediates
-from gateway.sql.lexer import Token, tokens
-from gateway.sql.names import quoted, session_name
-from gateway.sql.parameters import NO_PARAMETERS, KnownStrings, Parameters, string_literal
-from gateway.sql.references import Reference, references_among, replace_spans
+from gateway.names.embedded_statements import EmbeddedStatements, TextPlace
+from gateway.names.name_lookup import ONE_PATH, NameLookup
+from gateway.names.scan_relations import NamedScan, StatementScans, generate_alias
+from gateway.sql.execute_immediate import find_execute_immediate
+from gateway.sql.identifier_clauses import UnknownName, resolve_identifier_clauses
+from gateway.sql.lexer import Token, tokenize
+from gateway.sql.name_syntax import qualify_with_session, quote_name
+from gateway.sql.parameters import NO_PARAMETERS, Parameters, StringEvaluator, string_literal
+from gateway.sql.references import Reference, find_references_in_tokens, replace_spans
 from gateway.sql.table_options import TableOptionsError
-from gateway.sql.using_clause import using_clauses, written_options
+from gateway.sql.using_clause import find_using_clauses, write_options
 
 _BEGINS_STATEMENT = frozenset({"BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT"})
 
@@ -62,7 +62,7 @@ class _Replacements:
     inner_scans: list[relations_pb2.Relation] = field(default_factory=list)
 
 
-class TextNames:
+class SqlTextResolver:
     """Resolves SQL texts.
 
     Args:
@@ -71,7 +71,7 @@ class TextNames:
 
     def __init__(self, lookup: NameLookup) -> None:
         self._lookup = lookup
-        self._hidden = HiddenStatements(lookup)
+        self._hidden = EmbeddedStatements(lookup)
 
     def resolved(
         self, text: str, place: TextPlace = TextPlace.PLAN, parameters: Parameters = NO_PARAMETERS
@@ -83,12 +83,12 @@ class TextNames:
         text = self._with_sources(text)
         found = self._tokens(text)
         self._hidden.check(text, found, place, parameters)
-        strings = KnownStrings(found, parameters)
+        strings = StringEvaluator(found, parameters)
         replacements = _Replacements()
         self._resolve_immediates(text, found, parameters, replacements)
-        known, computed = with_known_names(found, parameters)
+        known, computed = resolve_identifier_clauses(found, parameters)
         self._refuse_computed(computed, text)
-        references = references_among(known, self._lookup.workspace_parts)
+        references = find_references_in_tokens(known, self._lookup.workspace_parts)
         if references:
             self._resolve_references(found, references, replacements)
         if replacements.scans or replacements.inner_scans:
@@ -99,12 +99,12 @@ class TextNames:
         return ResolvedText(replace_spans(text, spans), scans, frozenset(unused))
 
     def _tokens(self, text: str) -> list[Token]:
-        return tokens(text, double_quoted_identifiers=self._lookup.settings.double_quoted_identifiers)
+        return tokenize(text, double_quoted_identifiers=self._lookup.settings.double_quoted_identifiers)
 
     def _resolve_immediates(
         self, text: str, found: Sequence[Token], parameters: Parameters, replacements: _Replacements
     ) -> None:
-        for immediate in immediates(found, parameters):
+        for immediate in find_execute_immediate(found, parameters):
             self._hidden.check_immediate(immediate, text)
             if immediate.text is None:
                 continue
@@ -120,7 +120,7 @@ class TextNames:
                 replacements.spans.append((immediate.start, immediate.end, string_literal(inner.text)))
                 replacements.inner_scans.extend(inner.scans)
 
-    def _refuse_computed(self, computed: Sequence[ComputedName], text: str) -> None:
+    def _refuse_computed(self, computed: Sequence[UnknownName], text: str) -> None:
         for name in computed:
             if any(self._begins_with_workspace(piece) for piece in name.pieces):
                 raise SyntaxRefusedError(
@@ -132,7 +132,7 @@ class TextNames:
                 )
 
     def _begins_with_workspace(self, text: str) -> bool:
-        first = next(iter(tokens(text)), None)
+        first = next(iter(tokenize(text)), None)
         return first is not None and first.is_name and self._is_root(first.value)
 
     def _is_root(self, part: str) -> bool:
@@ -142,7 +142,7 @@ class TextNames:
     def _resolve_references(
         self, found: Sequence[Token], references: Sequence[Reference], replacements: _Replacements
     ) -> None:
-        statement = Statement(found, references)
+        statement = StatementScans(found, references)
         is_plain = found[0].keyword == "ANALYZE"  # whose statistics of columns know no qualifier
         for reference in sorted(references, key=lambda reference: not reference.is_table):
             replaced = self._replacement(reference, statement, replacements.scans, is_plain=is_plain)
@@ -152,7 +152,7 @@ class TextNames:
     def _replacement(
         self,
         reference: Reference,
-        statement: Statement,
+        statement: StatementScans,
         scans: dict[tuple[str, str], NamedScan],
         *,
         is_plain: bool,
@@ -161,7 +161,7 @@ class TextNames:
         workspace, rest = self._lookup.split(reference)
         key = (workspace.name, rest[0])
         if not reference.is_table and key in scans:
-            return reference.end, ".".join([scans[key].alias, *map(quoted, rest[1:])])
+            return reference.end, ".".join([scans[key].alias, *map(quote_name, rest[1:])])
         if len(rest) == 1 or not reference.is_table:
             table = self._lookup.temporary_table(workspace, rest[0])
             if table is not None and reference.is_ambiguous:
@@ -172,8 +172,8 @@ class TextNames:
                     f"[{table.name}]. Give the temporary table an alias, and begin the column with that.",
                 )
             if table is not None:
-                name = ".".join(map(quoted, (table.name, *rest[1:])))
-                return reference.end, session_name(table.name) if reference.is_table and not is_plain else name
+                name = ".".join(map(quote_name, (table.name, *rest[1:])))
+                return reference.end, qualify_with_session(table.name) if reference.is_table and not is_plain else name
         if not reference.is_table:
             return None
         options, end = statement.options_of(reference)
@@ -185,7 +185,7 @@ class TextNames:
             )
         if key not in scans:
             scan = self._lookup.scan(workspace, rest, options=options, mentioned=statement.mentioned)
-            scans[key] = NamedScan(scan_alias(rest[0], end - reference.start), options, scan)
+            scans[key] = NamedScan(generate_alias(rest[0], end - reference.start), options, scan)
         return end, scans[key].alias
 
     def _with_sources(self, text: str) -> str:
@@ -193,7 +193,7 @@ class TextNames:
         if FORMAT not in text.lower():
             return text
         try:
-            clauses = using_clauses(self._tokens(text), FORMAT)
+            clauses = find_using_clauses(self._tokens(text), FORMAT)
         except TableOptionsError as error:
             raise SyntaxRefusedError("PARSE_SYNTAX_ERROR", "42601", f"{error} (pos {error.start})") from error
         return replace_spans(text, [(one.start, one.end, self._source_options(one.values)) for one in clauses])
@@ -209,7 +209,7 @@ class TextNames:
             raise GatewayError(
                 "LODGE_SCAN_OPTIONS", "0A000", "Option [schema] is for queries. Put the columns behind the view's name."
             )
-        return written_options(source.options)
+        return write_options(source.options)
 
 
 def _refuse_view(found: Sequence[Token]) -> None:

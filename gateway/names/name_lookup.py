@@ -10,7 +10,7 @@ from pyspark.sql.connect.proto import relations_pb2
 
 from engine.scan_source import FORMAT
 from gateway.errors import GatewayError, table_not_found
-from gateway.names.scans import NO_OPTIONS, scan_relation
+from gateway.names.scan_relations import NO_OPTIONS, build_scan_relation
 from gateway.names.targets import TargetKind, is_same_name, schema_not_found, target_of
 from gateway.session_settings import SessionSettings
 from gateway.sql.references import Reference, find_references
@@ -47,7 +47,7 @@ class NameLookup:
         lowered = text.lower()
         return any(name.partition(".")[0].lower() in lowered for name in self.workspaces.by_name)
 
-    def is_own(self, parts: Sequence[str]) -> bool:
+    def concerns_lodge(self, parts: Sequence[str]) -> bool:
         """Whether a name is a temporary table's, ready or not, or leads into a workspace."""
         if not parts:
             return False
@@ -110,6 +110,6 @@ class NameLookup:
                 self.workspaces,
                 hint=f" A file's name stands in backquotes: {workspace.name}.`{'.'.join(rest)}`.",
             )
-        return scan_relation(
+        return build_scan_relation(
             self.workspaces, workspace, rest[0], options=options, mentioned=mentioned, time_zone=self.settings.time_zone
         )

@@ -4,8 +4,8 @@ Source: Spark: SqlBaseParser.g4 (dropTable, dropView, truncateTable, the alterna
 """
 
 from gateway.sql.cursor import Cursor
-from gateway.sql.query_text import begins_query
-from gateway.sql.recognised import (
+from gateway.sql.read_only_query import is_query_start
+from gateway.sql.statements import (
     AlterRelation,
     DropTable,
     DropView,
@@ -21,7 +21,7 @@ _SECOND_WORDS = frozenset(
 )
 
 
-def drop(cursor: Cursor) -> DropTable | DropView | None:
+def parse_drop(cursor: Cursor) -> DropTable | DropView | None:
     """What begins with ``DROP``.
 
     Raises: StatementError, for ``DROP TEMPORARY TABLE``.
@@ -43,7 +43,7 @@ def drop(cursor: Cursor) -> DropTable | DropView | None:
     return (DropTable if kind == "TABLE" else DropView)(name=name, if_exists=if_exists)
 
 
-def truncate(cursor: Cursor) -> TruncateTable | None:
+def parse_truncate(cursor: Cursor) -> TruncateTable | None:
     """What begins with ``TRUNCATE``."""
     name = cursor.maybe_name() if cursor.take("TRUNCATE", "TABLE") else None
     if name is None:
@@ -52,7 +52,7 @@ def truncate(cursor: Cursor) -> TruncateTable | None:
     return TruncateTable(name=name, unsupported=None if after is None else after.keyword or "other words")
 
 
-def alter(cursor: Cursor) -> AlterRelation | None:
+def parse_alter(cursor: Cursor) -> AlterRelation | None:
     """What begins with ``ALTER``."""
     cursor.take("ALTER")
     kind = cursor.take_any("TABLE", "VIEW")
@@ -68,10 +68,10 @@ def _action(cursor: Cursor) -> str:
     first, second = cursor.keyword(), cursor.keyword(1)
     if first and second in _SECOND_WORDS:
         return f"{first} {second}"
-    return "AS" if begins_query(cursor) else first
+    return "AS" if is_query_start(cursor) else first
 
 
-def merge_or_update(cursor: Cursor) -> MergeOrUpdate | None:
+def parse_merge_or_update(cursor: Cursor) -> MergeOrUpdate | None:
     """What begins with ``MERGE``, ``UPDATE`` or ``DELETE``."""
     kind = take_modification(cursor)
     name = None if kind is None else cursor.maybe_name()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.sql.immediate import immediates
-from gateway.sql.lexer import tokens
+from gateway.sql.execute_immediate import find_execute_immediate
+from gateway.sql.lexer import tokenize
 from gateway.sql.parameters import Parameters
 
 PARAMETERS = Parameters({"q": "select 2"}, ["select 3"])
@@ -11,7 +11,7 @@ PARAMETERS = Parameters({"q": "select 2"}, ["select 3"])
 
 def seen(sql):
     """Each one's expression, text and parameters."""
-    found = immediates(tokens(sql), PARAMETERS)
+    found = find_execute_immediate(tokenize(sql), PARAMETERS)
     return [(sql[one.start : one.end], one.text, one.parameters.named, one.parameters.positional) for one in found]
 
 

@@ -14,21 +14,21 @@ from collections.abc import Iterator
 from gateway.sql.cursor import Cursor
 from gateway.sql.lexer import Token
 
-BEGINS_QUERY = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE"})
+QUERY_KEYWORDS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE"})
 _CHANGES_AFTER_WITH = frozenset({"INSERT", "MERGE", "UPDATE", "DELETE"})
 _GOES_ON_IN_WITH = frozenset({"AS", "MAX"})
 _AFTER_INSERT = frozenset({"INTO", "OVERWRITE", "WITH"})
 
 
-def begins_query(cursor: Cursor) -> bool:
-    return cursor.keyword() in BEGINS_QUERY or cursor.is_symbol("(")
+def is_query_start(cursor: Cursor) -> bool:
+    return cursor.keyword() in QUERY_KEYWORDS or cursor.is_symbol("(")
 
 
-def data_change(cursor: Cursor) -> Token | None:
+def find_data_change(cursor: Cursor) -> Token | None:
     """The word that makes what begins here as a query a change of data; None if it is a query throughout."""
     start = cursor.position
     if cursor.keyword() == "WITH":
-        after = after_common_tables(cursor)
+        after = find_end_of_common_tables(cursor)
         if after is None:
             return None
         token = cursor.at(after)
@@ -37,11 +37,11 @@ def data_change(cursor: Cursor) -> Token | None:
         start = after
     first = cursor.at(start)
     if first is not None and first.keyword == "FROM":
-        return next((token for _, token in inserts_after_from(cursor, start)), None)
+        return next((token for _, token in find_inserts_after_from(cursor, start)), None)
     return None
 
 
-def after_common_tables(cursor: Cursor) -> int | None:
+def find_end_of_common_tables(cursor: Cursor) -> int | None:
     """The index of the token after ``WITH a AS (…), b AS (…)``, which begins here; None if there is none."""
     is_closed = False
     for index, token in cursor.outside_brackets():
@@ -52,7 +52,7 @@ def after_common_tables(cursor: Cursor) -> int | None:
     return None
 
 
-def inserts_after_from(cursor: Cursor, start: int) -> Iterator[tuple[int, Token]]:
+def find_inserts_after_from(cursor: Cursor, start: int) -> Iterator[tuple[int, Token]]:
     """Each ``INSERT`` that follows the ``FROM`` at this index, with its own index."""
     for index, token in cursor.outside_brackets(start):
         if token.keyword == "INSERT":

@@ -12,7 +12,7 @@ from gateway.plan_decoding import INLINE_BYTES
 _PIECE_BYTES = 256 * 1024
 
 
-class ByteLook:
+class WordSearch:
     """Looks for words in any letter case.
 
     Args:

@@ -13,7 +13,7 @@ IDENTIFIER); ``spark.sql.parser.quotedRegexColumnNames``.
 import re
 from collections.abc import Collection, Sequence
 
-from gateway.sql.lexer import Kind, Token
+from gateway.sql.lexer import Token, TokenKind
 
 _DOUBTFUL = frozenset(
     {"NATURAL", "IDENTIFIER", "IMMEDIATE", "TABLE", "TRANSFORM", "MAP", "REDUCE", "PIVOT", "UNPIVOT", "BEGIN"}
@@ -22,7 +22,7 @@ _MAY_BE_PATTERN = re.compile(r"[^\w\s-]")
 _WORD = re.compile(r"\w+")
 
 
-def mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, int]]) -> frozenset[str] | None:
+def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, int]]) -> frozenset[str] | None:
     """The names, case folded, that the statement mentions outside of the given spans; None if it may need any.
 
     Args:
@@ -34,15 +34,15 @@ def mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, int]])
     if _has_bare_from(words):
         return None
     for index, token in enumerate(words):
-        if token.keyword in _DOUBTFUL or token.kind in (Kind.UNKNOWN, Kind.URI):
+        if token.keyword in _DOUBTFUL or token.kind in (TokenKind.UNKNOWN, TokenKind.URI):
             return None
         if token.is_symbol("*") and not _is_counted(words, index) and not _is_product(words, index):
             return None
         if token.is_symbol("|") and index + 1 < len(words) and words[index + 1].is_symbol(">"):
             return None
-        if token.kind is Kind.QUOTED and _MAY_BE_PATTERN.search(token.value):
+        if token.kind is TokenKind.QUOTED and _MAY_BE_PATTERN.search(token.value):
             return None  # a regular expression, if the session reads quoted names so
-        if token.kind is Kind.STRING:
+        if token.kind is TokenKind.STRING:
             names.update(word.casefold() for word in _WORD.findall(token.value))
         elif token.value:
             names.add(token.value.casefold())
@@ -86,8 +86,8 @@ def _is_product(words: Sequence[Token], index: int) -> bool:
     if index == 0 or index + 1 >= len(words):
         return False
     before, after = words[index - 1], words[index + 1]
-    is_operand = before.kind is Kind.NUMBER or before.is_symbol(")") or before.is_symbol("]")
-    begins_operand = after.kind in (Kind.NUMBER, Kind.QUOTED) or after.is_symbol("(")
+    is_operand = before.kind is TokenKind.NUMBER or before.is_symbol(")") or before.is_symbol("]")
+    begins_operand = after.kind in (TokenKind.NUMBER, TokenKind.QUOTED) or after.is_symbol("(")
     return is_operand and (begins_operand or after.keyword not in _ENDS_STAR)
 
 

@@ -2,13 +2,14 @@
 
 import pytest
 
-from gateway.sql.statements import IdentifierClause, changes
+from gateway.sql.change_clauses import find_change_clauses
+from gateway.sql.statements import IdentifierClause
 
 
 def found(sql: str, **settings: bool) -> list[tuple[str, str | None]]:
     """The kind and name of each change."""
     seen = []
-    for change in changes(sql, **settings):
+    for change in find_change_clauses(sql, **settings):
         name = None if change.name is None else ".".join(change.name.parts)
         seen.append((change.kind.value, name))
     return seen
@@ -69,7 +70,7 @@ def test_a_change_is_found_wherever_it_stands(clause: str, kind: str, name: str 
     """Changes, guarantee 1."""
     sql = around.replace("' {}'", "").format(clause)
     assert found(sql) == [(kind, name)]
-    assert changes(sql)[0].start == sql.index(clause)
+    assert find_change_clauses(sql)[0].start == sql.index(clause)
 
 
 @pytest.mark.parametrize(("clause", "kind", "name"), CLAUSES)
@@ -121,7 +122,7 @@ def test_both_names_of_what_is_renamed_are_found() -> None:
 def test_all_are_found_in_order() -> None:
     sql = "from q insert into a select * insert into b select *; drop table identifier('c'); drop view"
     assert found(sql) == [("INSERT", "a"), ("INSERT", "b"), ("DROP TABLE", ""), ("DROP VIEW", None)]
-    name = changes(sql)[2].name
+    name = find_change_clauses(sql)[2].name
     assert isinstance(name, IdentifierClause)
     assert name.literal == "c"
 

@@ -18,11 +18,11 @@ from pyspark.sql.connect.proto import relations_pb2
 from engine.errors import ScanOptionError
 from engine.scan_source import FORMAT, ScanSource, has_reader, known_schema, selected_directory, supported_suffixes
 from gateway.errors import GatewayError, SyntaxRefusedError, table_not_found
+from gateway.sql.column_pruning import find_mentioned_names
 from gateway.sql.lexer import Token
-from gateway.sql.mentioned import mentioned_names
-from gateway.sql.names import quoted
+from gateway.sql.name_syntax import quote_name
 from gateway.sql.references import Reference
-from gateway.sql.table_options import TableOptions, TableOptionsError, table_options
+from gateway.sql.table_options import TableOptions, TableOptionsError, parse_table_options
 from gateway.stored_tables.table_descriptions import permanent_table
 from workspace.workspaces import PathRefusedError, Workspace, Workspaces
 
@@ -53,7 +53,7 @@ class NamedScan:
         return named
 
 
-class Statement:
+class StatementScans:
     """What the text of a statement says about the scans in it.
 
     Args:
@@ -66,7 +66,7 @@ class Statement:
             reference.start: self._clause(tokens, reference) for reference in references if reference.is_table
         }
         spans = [(reference.start, self.options_of(reference)[1]) for reference in references if reference.is_table]
-        self.mentioned = mentioned_names(tokens, spans)
+        self.mentioned = find_mentioned_names(tokens, spans)
 
     def options_of(self, reference: Reference) -> tuple[Mapping[str, str], int]:
         """The options that follow a reference to a table, and where reference and options end."""
@@ -77,12 +77,12 @@ class Statement:
     def _clause(tokens: Sequence[Token], reference: Reference) -> TableOptions | None:
         following = next((i for i, token in enumerate(tokens) if token.start >= reference.end), len(tokens))
         try:
-            return table_options(tokens, following)
+            return parse_table_options(tokens, following)
         except TableOptionsError as error:
             raise SyntaxRefusedError("PARSE_SYNTAX_ERROR", "42601", f"{error} (pos {error.start})") from error
 
 
-def scan_relation(
+def build_scan_relation(
     workspaces: Workspaces,
     workspace: Workspace,
     path: str,
@@ -98,7 +98,7 @@ def scan_relation(
         workspace: That of the path.
         path: In the workspace.
         options: As the user gives them.
-        mentioned: See :func:`gateway.sql.mentioned.mentioned_names`.
+        mentioned: See :func:`gateway.sql.mentioned.find_mentioned_names`.
         time_zone: The session's, for text that becomes a timestamp; None if that may not be.
 
     Raises:
@@ -134,7 +134,7 @@ def scan_relation(
     return relation
 
 
-def scan_alias(path: str, length: int) -> str:
+def generate_alias(path: str, length: int) -> str:
     """A name for a scan inside one statement: readable, unique, and no longer than what it replaces if possible."""
     unique = secrets.token_hex(4)
     stem = _READABLE.sub("_", path)[: max(min(length - len(unique) - 2, _MAX_ALIAS_STEM), 0)]
@@ -155,7 +155,7 @@ def _resolved(workspaces: Workspaces, workspace: Workspace, path: str) -> Path:
         raise GatewayError("LODGE_PATH_REFUSED", "42501", str(error)) from error
     except FileNotFoundError:
         raise table_not_found(
-            f"{workspace.name}.{quoted(path)}",
+            f"{workspace.name}.{quote_name(path)}",
             f"There is no file or directory [{path}] in workspace [{workspace.name}]"
             + (" and no temporary table of that name in this session." if workspace is workspaces.temporary else "."),
         ) from None

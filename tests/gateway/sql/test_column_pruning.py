@@ -2,15 +2,15 @@
 
 import pytest
 
-from gateway.sql.lexer import tokens
-from gateway.sql.mentioned import mentioned_names
+from gateway.sql.column_pruning import find_mentioned_names
+from gateway.sql.lexer import tokenize
 
 SCAN = "dfs.`a/b.csv`"
 
 
 def names(sql):
     start = sql.index(SCAN)
-    return mentioned_names(tokens(sql), [(start, start + len(SCAN))])
+    return find_mentioned_names(tokenize(sql), [(start, start + len(SCAN))])
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,11 @@
 
 import pytest
 
-from gateway.sql.identifiers import identifier_name, with_known_names
-from gateway.sql.lexer import tokens
+from gateway.sql.identifier_clauses import evaluate_identifier_clause, resolve_identifier_clauses
+from gateway.sql.lexer import tokenize
 from gateway.sql.parameters import Parameters
-from gateway.sql.statements import DropTable, IdentifierClause, recognise
+from gateway.sql.statement_parser import parse_statement
+from gateway.sql.statements import DropTable, IdentifierClause
 
 PARAMETERS = Parameters({"n": "dfs.tmp.t", "part": "t"}, ["x", None, "a.b"])
 
@@ -30,10 +31,10 @@ PARAMETERS = Parameters({"n": "dfs.tmp.t", "part": "t"}, ["x", None, "a.b"])
 )
 def test_the_name_of_a_clause_is_known_or_it_is_not(clause, parts):
     sql = f"drop table {clause}"
-    statement = recognise(sql)
+    statement = parse_statement(sql)
     assert isinstance(statement, DropTable)
     if isinstance(statement.name, IdentifierClause):
-        assert identifier_name(sql, statement.name, PARAMETERS) == parts
+        assert evaluate_identifier_clause(sql, statement.name, PARAMETERS) == parts
     else:
         assert statement.name.parts == parts
 
@@ -42,33 +43,33 @@ def test_a_question_mark_is_the_parameter_at_its_place():
     sql = "select ?, ?, * from identifier(?)"
     start = sql.index("identifier")
     clause = IdentifierClause(start, len(sql), len(sql) - 2, len(sql) - 1, None)
-    assert identifier_name(sql, clause, PARAMETERS) == ("a", "b")
-    assert identifier_name(sql, clause, Parameters({}, ["x"])) is None
+    assert evaluate_identifier_clause(sql, clause, PARAMETERS) == ("a", "b")
+    assert evaluate_identifier_clause(sql, clause, Parameters({}, ["x"])) is None
 
 
 def test_with_double_quoted_identifiers_a_double_quoted_text_is_no_string():
     sql = 'drop table identifier("t")'
     clause = IdentifierClause(11, len(sql), 22, len(sql) - 1, None)
-    assert identifier_name(sql, clause, PARAMETERS) == ("t",)
-    assert identifier_name(sql, clause, PARAMETERS, double_quoted_identifiers=True) is None
+    assert evaluate_identifier_clause(sql, clause, PARAMETERS) == ("t",)
+    assert evaluate_identifier_clause(sql, clause, PARAMETERS, double_quoted_identifiers=True) is None
 
 
 def test_the_known_pieces_of_an_unknown_name_are_told():
     sql = "select 1 from identifier(concat('dfs.', lower(:n), x)) join identifier('a')"
-    known, computed = with_known_names(tokens(sql), PARAMETERS)
+    known, computed = resolve_identifier_clauses(tokenize(sql), PARAMETERS)
     assert [name.pieces for name in computed] == [("dfs.", "dfs.tmp.t")]
     assert sql[computed[0].start : computed[0].end].startswith("identifier(concat(")
     assert known[-1].value == "a"
 
 
 def test_a_clause_without_an_end_is_left_alone():
-    found = tokens("select identifier('a' from identifier(")
-    assert with_known_names(found, PARAMETERS) == (found, [])
+    found = tokenize("select identifier('a' from identifier(")
+    assert resolve_identifier_clauses(found, PARAMETERS) == (found, [])
 
 
 @pytest.mark.parametrize("value", ["a b", "dfs.", "", "1"])
 def test_a_text_that_is_no_name_is_left_to_spark_where_it_stands(value: str) -> None:
-    found = tokens(f"select * from identifier('{value}')")
-    known, computed = with_known_names(found, Parameters())
+    found = tokenize(f"select * from identifier('{value}')")
+    known, computed = resolve_identifier_clauses(found, Parameters())
     assert list(known) == found
     assert [name.pieces for name in computed] == [(value,)]

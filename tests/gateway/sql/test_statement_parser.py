@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.sql.names import parsed
+from gateway.sql.change_clauses import find_change_clauses
+from gateway.sql.name_syntax import parse_name
+from gateway.sql.statement_error import StatementError
+from gateway.sql.statement_parser import extract_query, parse_statement
 from gateway.sql.statements import (
     AlterRelation,
     CacheTableAs,
@@ -29,11 +32,7 @@ from gateway.sql.statements import (
     ShowTables,
     ShowTemporaryTables,
     Statement,
-    StatementError,
     TruncateTable,
-    changes,
-    query_only,
-    recognise,
 )
 
 
@@ -75,7 +74,7 @@ from gateway.sql.statements import (
 def test_a_statement_is_recognised_however_it_is_written(
     sql: str, kind: type[Statement], written: Callable[[str], str]
 ) -> None:
-    assert isinstance(recognise(written(sql)), kind)
+    assert isinstance(parse_statement(written(sql)), kind)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +149,7 @@ def test_a_statement_is_recognised_however_it_is_written(
 )
 def test_what_is_sparks_own_is_left_to_spark(sql: str) -> None:
     """Statements, guarantee 1."""
-    assert recognise(sql) is None
+    assert parse_statement(sql) is None
 
 
 @pytest.mark.parametrize(
@@ -170,7 +169,7 @@ def test_what_is_sparks_own_is_left_to_spark(sql: str) -> None:
     ],
 )
 def test_a_name_has_parts_and_a_place(text: str, parts: tuple[str, ...]) -> None:
-    statement = recognise(f"drop table {text} -- c")
+    statement = parse_statement(f"drop table {text} -- c")
     assert isinstance(statement, DropTable)
     assert statement.name == Name(parts, 11, 11 + len(text))
 
@@ -211,7 +210,7 @@ def test_a_name_has_parts_and_a_place(text: str, parts: tuple[str, ...]) -> None
 )
 def test_a_computed_name_is_told_by_its_argument(sql: str, text: str, argument: str, literal: str | None) -> None:
     sql = sql.format(text)
-    statement = recognise(sql)
+    statement = parse_statement(sql)
     assert statement is not None
     name = getattr(statement, "name", None)
     assert isinstance(name, IdentifierClause)
@@ -234,15 +233,15 @@ def test_a_computed_name_is_told_by_its_argument(sql: str, text: str, argument: 
     ],
 )
 def test_the_text_of_a_computed_name_is_read_as_spark_reads_it(text: str, parts: tuple[str, ...] | None) -> None:
-    assert (parsed(text) or None) == parts
+    assert (parse_name(text) or None) == parts
 
 
 def test_double_quotes_hold_a_name_where_the_session_says_so() -> None:
-    statement = recognise('drop table "t"', double_quoted_identifiers=True)
+    statement = parse_statement('drop table "t"', double_quoted_identifiers=True)
     assert isinstance(statement, DropTable)
     assert statement.name.parts == ("t",)
-    assert parsed('"t"', double_quoted_identifiers=True) == ("t",)
-    assert recognise('drop table "t"') is None
+    assert parse_name('"t"', double_quoted_identifiers=True) == ("t",)
+    assert parse_statement('drop table "t"') is None
 
 
 @pytest.mark.parametrize(
@@ -260,10 +259,10 @@ def test_double_quotes_hold_a_name_where_the_session_says_so() -> None:
     ],
 )
 def test_the_query_alone_stands_where_it_stood(sql: str, alone: str | None) -> None:
-    statement = recognise(sql)
+    statement = parse_statement(sql)
     assert isinstance(statement, HasQuery)
     expected = "-- c\nwith q as (select 1)" + " " * 14 + "\nselect * from q" if alone is None else alone
-    assert query_only(sql, statement) == expected
+    assert extract_query(sql, statement) == expected
 
 
 @pytest.mark.parametrize(
@@ -276,10 +275,10 @@ def test_the_query_alone_stands_where_it_stood(sql: str, alone: str | None) -> N
     ],
 )
 def test_what_has_no_query_has_none_alone(sql: str) -> None:
-    statement = recognise(sql)
+    statement = parse_statement(sql)
     assert isinstance(statement, HasQuery)
     with pytest.raises(ValueError, match="has no query"):
-        query_only(sql, statement)
+        extract_query(sql, statement)
 
 
 def test_an_ordinary_long_statement_costs_no_more_than_a_short_one() -> None:
@@ -295,10 +294,10 @@ def test_an_ordinary_long_statement_costs_no_more_than_a_short_one() -> None:
         long = start + "a + " * 25_000 + "b"
         began = time.perf_counter()
         for _ in range(200):
-            recognise(start)
+            parse_statement(start)
         middle = time.perf_counter()
         for _ in range(200):
-            recognise(long)
+            parse_statement(long)
         assert time.perf_counter() - middle < 20 * (middle - began) + 0.01
 
 
@@ -306,7 +305,9 @@ def test_an_ordinary_long_statement_costs_no_more_than_a_short_one() -> None:
 def test_a_query_without_the_word_insert_costs_one_look_for_it(begin: str) -> None:
     """Statements, guarantee 3: all its tokens would take a thousand times as long."""
     without = begin + "a + " * 25_000 + "b"
-    assert min(_seconds(recognise, without) for _ in range(5)) * 10 < _seconds(recognise, without + " insert")
+    assert min(_seconds(parse_statement, without) for _ in range(5)) * 10 < _seconds(
+        parse_statement, without + " insert"
+    )
 
 
 ADVERSARIAL = [
@@ -337,7 +338,7 @@ ADVERSARIAL = [
 ]
 
 
-@pytest.mark.parametrize("reader", [recognise, changes])
+@pytest.mark.parametrize("reader", [parse_statement, find_change_clauses])
 @pytest.mark.parametrize(("first", "piece"), ADVERSARIAL)
 def test_the_time_is_linear_in_the_length(
     first: str, piece: str, reader: Callable[[str], Statement | Sequence[object] | None]
@@ -398,10 +399,10 @@ TEXTS = st.text(max_size=40) | st.builds(
 @given(TEXTS, st.booleans())
 def test_whatever_the_text_spans_are_within_it(sql: str, double_quoted: bool) -> None:
     """Statements, guarantee 4."""
-    for change in changes(sql, double_quoted_identifiers=double_quoted):
+    for change in find_change_clauses(sql, double_quoted_identifiers=double_quoted):
         assert_within(change, sql)
     try:
-        statement = recognise(sql, double_quoted_identifiers=double_quoted)
+        statement = parse_statement(sql, double_quoted_identifiers=double_quoted)
     except StatementError as error:
         assert 1 <= error.position.line <= sql.count("\n") + 1
         assert 0 <= error.position.column <= len(sql)
@@ -411,7 +412,7 @@ def test_whatever_the_text_spans_are_within_it(sql: str, double_quoted: bool) ->
     assert_within(statement, sql)
     if isinstance(statement, HasQuery):
         try:
-            alone = query_only(sql, statement)
+            alone = extract_query(sql, statement)
         except ValueError:
             return
         assert len(alone) <= len(sql)

@@ -4,17 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.sql.statement_error import Position, StatementError
+from gateway.sql.statement_parser import parse_statement
 from gateway.sql.statements import (
     AlterRelation,
     DropTable,
     DropView,
     MergeOrUpdate,
     ModificationKind,
-    Position,
     RelationKind,
-    StatementError,
     TruncateTable,
-    recognise,
 )
 
 
@@ -31,7 +30,7 @@ from gateway.sql.statements import (
 )
 def test_drop_is_recognised(sql: str, kind: type, name: tuple[str, ...], if_exists: bool) -> None:
     """Seed 001, 5.1.8."""
-    statement = recognise(sql)
+    statement = parse_statement(sql)
     assert isinstance(statement, DropTable | DropView)
     assert isinstance(statement, kind)
     assert (statement.name.parts, statement.if_exists) == (name, if_exists)
@@ -40,7 +39,7 @@ def test_drop_is_recognised(sql: str, kind: type, name: tuple[str, ...], if_exis
 @pytest.mark.parametrize("sql", ["drop\n temporary table t", "DROP\n TEMP TABLE IF EXISTS t"])
 def test_drop_takes_no_word_temporary(sql: str) -> None:
     with pytest.raises(StatementError, match=r"Syntax error at or near '(?i:temp)") as raised:
-        recognise(sql)
+        parse_statement(sql)
     assert raised.value.position == Position(2, 1)
 
 
@@ -54,7 +53,7 @@ def test_drop_takes_no_word_temporary(sql: str) -> None:
     ],
 )
 def test_truncate_is_recognised(sql: str, unsupported: str | None) -> None:
-    statement = recognise(sql)
+    statement = parse_statement(sql)
     assert isinstance(statement, TruncateTable)
     assert (statement.name.parts, statement.unsupported) == (("a", "t"), unsupported)
 
@@ -82,13 +81,13 @@ def test_truncate_is_recognised(sql: str, unsupported: str | None) -> None:
     ],
 )
 def test_alter_is_recognised(sql: str, kind: str, action: str) -> None:
-    statement = recognise(sql)
+    statement = parse_statement(sql)
     assert isinstance(statement, AlterRelation)
     assert (statement.kind, statement.name.parts, statement.action) == (RelationKind(kind), ("t",), action)
 
 
 def test_the_new_name_of_what_is_renamed_is_told() -> None:
-    renamed, altered = recognise("alter view t rename to a.b"), recognise("alter view t as select 1")
+    renamed, altered = parse_statement("alter view t rename to a.b"), parse_statement("alter view t as select 1")
     assert isinstance(renamed, AlterRelation)
     assert isinstance(altered, AlterRelation)
     assert renamed.renamed_to is not None
@@ -108,7 +107,7 @@ def test_the_new_name_of_what_is_renamed_is_told() -> None:
     ],
 )
 def test_a_change_of_rows_is_recognised(sql: str, kind: str, name: tuple[str, ...]) -> None:
-    statement = recognise(sql)
+    statement = parse_statement(sql)
     assert isinstance(statement, MergeOrUpdate)
     assert (statement.kind, statement.name.parts) == (ModificationKind(kind), name)
 
@@ -117,7 +116,7 @@ def test_a_change_of_rows_is_recognised(sql: str, kind: str, name: tuple[str, ..
 def test_whatever_is_dropped_is_recognised(parts: list[str], if_exists: bool) -> None:
     name = ".".join("`" + part.replace("`", "``") + "`" for part in parts)
     sql = f"drop table {'if exists ' * if_exists}{name};"
-    statement = recognise(sql)
+    statement = parse_statement(sql)
     assert isinstance(statement, DropTable)
     assert (statement.name.parts, statement.if_exists) == (tuple(parts), if_exists)
     assert sql[statement.name.start : statement.name.end] == name

@@ -15,13 +15,52 @@ they are listed. A name that the text computes is known only as far as ``Identif
 Source: Spark: SqlBaseParser.g4 (statement, dmlStatementNoWith).
 """
 
+import enum
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from gateway.sql.cursor import Cursor
+from gateway.sql.drop_and_alter import take_modification
 from gateway.sql.insert import take_insert
-from gateway.sql.modification import take_modification
-from gateway.sql.query_text import begins_query
-from gateway.sql.recognised import Change, ChangeKind, ModificationKind, TableName
+from gateway.sql.read_only_query import is_query_start
+from gateway.sql.statements import ModificationKind, TableName
+
+
+class ChangeKind(enum.Enum):
+    """What a clause would do; the words that it begins with."""
+
+    CREATE_TABLE = "CREATE TABLE"
+    CREATE_TEMPORARY_TABLE = "CREATE TEMPORARY TABLE"
+    CREATE_VIEW = "CREATE VIEW"
+    CREATE_TEMPORARY_VIEW = "CREATE TEMPORARY VIEW"
+    CREATE_GLOBAL_TEMPORARY_VIEW = "CREATE GLOBAL TEMPORARY VIEW"
+    DROP_TABLE = "DROP TABLE"
+    DROP_VIEW = "DROP VIEW"
+    ALTER_TABLE = "ALTER TABLE"
+    ALTER_VIEW = "ALTER VIEW"
+    INSERT = "INSERT"
+    TRUNCATE_TABLE = "TRUNCATE TABLE"
+    MERGE = "MERGE INTO"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE FROM"
+    CACHE_TABLE_AS = "CACHE TABLE AS"
+    EXECUTE_IMMEDIATE = "EXECUTE IMMEDIATE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeClause:
+    """A clause that would create, replace, change or remove a table or view.
+
+    Attributes:
+        kind: What it would do.
+        name: Of the table or view; None for ``EXECUTE IMMEDIATE``, and where what follows is no name.
+        start: Offset of its first word.
+    """
+
+    kind: ChangeKind
+    name: TableName | None
+    start: int
+
 
 _BEFORE_TABLE_OR_VIEW = frozenset(
     {"OR", "REPLACE", "GLOBAL", "LOCAL", "TEMPORARY", "TEMP", "EXTERNAL", "MATERIALIZED", "STREAMING"}
@@ -34,7 +73,7 @@ _MODIFICATIONS = {
 _Found = Iterator[tuple[ChangeKind, TableName | None]]
 
 
-def changes(sql: str, *, double_quoted_identifiers: bool = False) -> Sequence[Change]:
+def find_change_clauses(sql: str, *, double_quoted_identifiers: bool = False) -> Sequence[ChangeClause]:
     """Every clause in the text that would create, replace, change or remove a table or view by name, in order.
 
     Args:
@@ -46,9 +85,9 @@ def changes(sql: str, *, double_quoted_identifiers: bool = False) -> Sequence[Ch
     for index, token in enumerate(cursor.all_tokens()):
         cursor.position = index
         if token.keyword == "EXECUTE" and cursor.take("EXECUTE", "IMMEDIATE"):
-            listed.append(Change(kind=ChangeKind.EXECUTE_IMMEDIATE, name=None, start=token.start))
+            listed.append(ChangeClause(kind=ChangeKind.EXECUTE_IMMEDIATE, name=None, start=token.start))
         elif clause := _CLAUSES.get(token.keyword):
-            listed += [Change(kind=kind, name=name, start=token.start) for kind, name in clause(cursor)]
+            listed += [ChangeClause(kind=kind, name=name, start=token.start) for kind, name in clause(cursor)]
     return listed
 
 
@@ -142,7 +181,7 @@ def _cached(cursor: Cursor) -> _Found:
     name = cursor.maybe_name()
     if cursor.take("OPTIONS"):
         cursor.take_brackets()
-    if cursor.take("AS") or begins_query(cursor):
+    if cursor.take("AS") or is_query_start(cursor):
         yield ChangeKind.CACHE_TABLE_AS, name
 
 

@@ -21,12 +21,13 @@ import re
 from collections.abc import Sequence
 
 from gateway.errors import GatewayError
-from gateway.names.lookup import NameLookup
-from gateway.sql.identifiers import identifier_name
-from gateway.sql.immediate import Immediate
+from gateway.names.name_lookup import NameLookup
+from gateway.sql.change_clauses import ChangeClause, ChangeKind, find_change_clauses
+from gateway.sql.execute_immediate import ExecuteImmediate
+from gateway.sql.identifier_clauses import evaluate_identifier_clause
 from gateway.sql.lexer import Token
 from gateway.sql.parameters import Parameters
-from gateway.sql.statements import Change, ChangeKind, IdentifierClause, changes
+from gateway.sql.statements import IdentifierClause
 
 SUBSTITUTION = "${"
 _CHANGES = ("drop", "alter", "create", "replace", "insert", "truncate", "cache", "merge", "update", "delete")
@@ -56,7 +57,7 @@ class TextPlace(enum.Enum):
     IMMEDIATE = enum.auto()
 
 
-def may_hide_statement(text: str, place: TextPlace) -> bool:
+def may_embed_statement(text: str, place: TextPlace) -> bool:
     """Whether a text must be looked at if the session has temporary tables: a cheap look."""
     lowered = text.lower()
     is_command = place is TextPlace.COMMAND
@@ -64,7 +65,7 @@ def may_hide_statement(text: str, place: TextPlace) -> bool:
     return any(word in lowered for word in words) and pattern.search(text) is not None
 
 
-class HiddenStatements:
+class EmbeddedStatements:
     """Refuses the texts that would change temporary tables unseen.
 
     Args:
@@ -83,13 +84,15 @@ class HiddenStatements:
             place: Where it stands.
             parameters: What its parameters stand for.
         """
-        if not may_hide_statement(text, place):
+        if not may_embed_statement(text, place):
             return
         is_script = _is_script(found)
-        listed: Sequence[Change] = ()
+        listed: Sequence[ChangeClause] = ()
         first = found[0].keyword if found else ""
         if (place is not TextPlace.COMMAND and first not in _QUERIES) or is_script or SUBSTITUTION in text:
-            listed = changes(text, double_quoted_identifiers=self._lookup.settings.double_quoted_identifiers)
+            listed = find_change_clauses(
+                text, double_quoted_identifiers=self._lookup.settings.double_quoted_identifiers
+            )
         self._check_substitution(text, first, is_script, listed)
         if place is TextPlace.COMMAND and not is_script:
             return
@@ -97,7 +100,7 @@ class HiddenStatements:
             if self._concerns(change, text, parameters):
                 raise _refused(change, "script" if is_script else place)
 
-    def check_immediate(self, immediate: Immediate, text: str) -> None:
+    def check_immediate(self, immediate: ExecuteImmediate, text: str) -> None:
         """Raises: GatewayError if nobody but Spark knows what it runs, and that could change a temporary table.
 
         Args:
@@ -113,7 +116,7 @@ class HiddenStatements:
                 "workspace. Give the text as a literal, or run it itself: spark.sql(text).",
             )
 
-    def _check_substitution(self, text: str, first: str, is_script: bool, listed: Sequence[Change]) -> None:
+    def _check_substitution(self, text: str, first: str, is_script: bool, listed: Sequence[ChangeClause]) -> None:
         """``${name}`` may become any text: so what decides about names must stand before it."""
         where = text.find(SUBSTITUTION)
         if where < 0 or not self._lookup.tables:
@@ -128,14 +131,14 @@ class HiddenStatements:
                 "to spark.sql.",
             )
 
-    def _concerns(self, change: Change, text: str, parameters: Parameters) -> bool:
+    def _concerns(self, change: ChangeClause, text: str, parameters: Parameters) -> bool:
         if change.kind is ChangeKind.CREATE_TEMPORARY_TABLE:
             return True
         if change.name is None:
             return False
         parts: Sequence[str] | None = change.name.parts
         if isinstance(change.name, IdentifierClause):
-            parts = identifier_name(
+            parts = evaluate_identifier_clause(
                 text,
                 change.name,
                 parameters,
@@ -145,7 +148,7 @@ class HiddenStatements:
             return bool(self._lookup.tables)
         if len(parts) == 1 and change.kind in _PERMANENT:
             return False
-        return self._lookup.is_own(parts)
+        return self._lookup.concerns_lodge(parts)
 
 
 def _is_script(found: Sequence[Token]) -> bool:
@@ -154,7 +157,7 @@ def _is_script(found: Sequence[Token]) -> bool:
     return bool(first) and first[0].keyword == "BEGIN"
 
 
-def _refused(change: Change, where: "TextPlace | str") -> GatewayError:
+def _refused(change: ChangeClause, where: "TextPlace | str") -> GatewayError:
     parts = () if change.name is None else change.name.parts
     statement = f"{change.kind.value} {'.'.join(parts)}".rstrip()
     if where == "script":

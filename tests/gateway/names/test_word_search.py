@@ -2,25 +2,25 @@
 
 import pytest
 
-from gateway.names.byte_look import ByteLook
+from gateway.names.word_search import WordSearch
 
 PIECE = 256 * 1024
 
 
 @pytest.mark.parametrize("text", ["dfs.tmp", "DFS", "x Drop y"])
 def test_a_word_is_found_in_any_letter_case(text):
-    assert ByteLook(["dfs", "drop"]).is_in(text.encode())
+    assert WordSearch(["dfs", "drop"]).is_in(text.encode())
 
 
 def test_what_is_not_there_is_not_found():
-    assert not ByteLook(["dfs", "drop"]).is_in(b"df s dro" * 100_000)
+    assert not WordSearch(["dfs", "drop"]).is_in(b"df s dro" * 100_000)
 
 
 @pytest.mark.parametrize("offset", [*range(PIECE - 8, PIECE + 3), 2 * PIECE - 3, 3 * PIECE - 4])
 def test_a_word_is_found_where_pieces_meet_and_at_the_end(offset):
     data = bytearray(3 * PIECE)
     data[offset : offset + 4] = b"Drop"
-    assert ByteLook(["x", "drop"]).is_in(bytes(data))
+    assert WordSearch(["x", "drop"]).is_in(bytes(data))
 
 
 class OnlyInPieces(bytes):
@@ -29,5 +29,5 @@ class OnlyInPieces(bytes):
 
 
 async def test_a_large_request_is_looked_at_in_pieces():
-    assert await ByteLook(["dfs", "drop"]).finds_any(OnlyInPieces(3 * PIECE * b"x" + b"DROP"))
-    assert not await ByteLook(["dfs", "drop"]).finds_any(OnlyInPieces(10 * PIECE))
+    assert await WordSearch(["dfs", "drop"]).finds_any(OnlyInPieces(3 * PIECE * b"x" + b"DROP"))
+    assert not await WordSearch(["dfs", "drop"]).finds_any(OnlyInPieces(10 * PIECE))

@@ -2,9 +2,10 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup prerequisites demo test check format lock bench-engine bench-gateway bench-temp-tables bench-reaper drift-table format-docs cluster cluster-down cluster-programs soak clean
+.PHONY: help setup prerequisites demo test test-all test-slow coverage check format lock bench-engine bench-gateway bench-temp-tables bench-reaper drift-table format-docs cluster cluster-down cluster-programs soak clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -12,65 +13,80 @@ help: ## Show this help
 prerequisites:
 	@PYTHON="$(PYTHON)" scripts/check-prerequisites
 
-setup: prerequisites $(STAMP) ## Make .venv with everything Lodge needs
+setup: prerequisites $(STAMP) ## Create .venv with everything that Lodge needs
 
 $(STAMP): pyproject.toml constraints.txt
-	@test -x $(BIN)/python || { echo "Making $(VENV) ..."; "$(PYTHON)" -m venv $(VENV); }
+	@test -x $(BIN)/python || { echo "Creating $(VENV) ..."; "$(PYTHON)" -m venv $(VENV); }
 	@echo "Installing Lodge and its pinned dependencies into $(VENV); Spark alone is about 450 MB, so this takes a few minutes ..."
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar off -c constraints.txt -e '.[dev]'
 	@touch $@
 	@echo "Installed."
 
-demo: setup ## Start Lodge, run examples/amount_by_discount.py against it, and show what happened
+demo: setup ## Start Lodge, run an example against it, and show what happens
 	@$(BIN)/python examples/demo.py
 
-test: check ## Run the checks and all tests
-	@! command -v go >/dev/null || $(BIN)/python -m tests.cluster programs || true
-	@$(BIN)/python -m pytest -n 2
+test: check ## Run the checks and the quick tests, at most 8 minutes
+	@$(PYTEST) -m 'not slow'
 
-check: setup ## Format, lint, types, and the arrows between packages
+test-slow: setup ## Run only the slow tests
+	@$(PYTEST) -m slow
+
+test-all: programs-if-go ## Run the checks and all tests, at most 25 minutes after the first time
+	@$(MAKE) --no-print-directory test test-slow
+
+.PHONY: programs-if-go
+programs-if-go: setup
+	@! command -v go >/dev/null || $(BIN)/python -m tests.cluster programs
+
+coverage: programs-if-go ## Run all tests and print the coverage of the product by lines and branches
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@$(BIN)/python -m coverage run -m pytest -n 2
+	@$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m coverage report
+
+check: setup ## Check format, lint, docstrings, spelling, types, and imports between packages
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
+	@$(BIN)/codespell
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-format: setup ## Put the source into shape
+format: setup ## Format the source
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-lock: setup ## Write constraints.txt anew from pyproject.toml
+lock: setup ## Update constraints.txt from pyproject.toml
 	@$(BIN)/python -m pip freeze --exclude-editable | sed '/^pip==/d;/^setuptools==/d' > constraints.txt
 
-bench-engine: setup ## Compare scans of files with other readers, in process and through Spark
+bench-engine: setup ## Compare scans of files with other readers
 	@$(BIN)/python benchmarks/scans.py
 
-bench-gateway: setup ## Compare Spark Connect through Lodge with Spark Connect alone
+bench-gateway: setup ## Compare Spark Connect through Lodge with Spark alone
 	@$(BIN)/python benchmarks/pass_through.py
 
-bench-temp-tables: setup ## Compare temporary tables with the same done by hand
+bench-temp-tables: setup ## Compare temporary tables with the same steps by hand
 	@$(BIN)/python benchmarks/temporary_tables.py
 
-bench-reaper: setup ## Compare the reaper with what is configured, and with peers, on a test cluster (needs Go)
+bench-reaper: setup ## Measure the reaper on a test cluster (needs Go)
 	@$(BIN)/python -m benchmarks.reaper
 
-drift-table: setup ## Write the table of docs/explanation/schema-drift.md anew: Lodge and others, side by side
+drift-table: setup ## Update the table in docs/explanation/schema-drift.md
 	@$(BIN)/python -m scripts.drift_table
 
-format-docs: setup ## Write the options in docs/reference/formats.md anew from the code
+format-docs: setup ## Update the options in docs/reference/formats.md
 	@$(BIN)/python -m scripts.format_docs
 
-cluster: setup ## Start a Kubernetes API of your own in the background, and print how to reach it
+cluster: setup ## Start a Kubernetes API in the background and print how to reach it
 	@$(BIN)/python -m tests.cluster up
 
-cluster-down: setup ## End it and leave nothing of it
+cluster-down: setup ## Stop that Kubernetes API and remove its data
 	@$(BIN)/python -m tests.cluster down
 
-cluster-programs: setup ## Build the programs of the test cluster, which the first test run does otherwise (needs Go)
+cluster-programs: setup ## Build the programs of the test cluster (needs Go)
 	@$(BIN)/python -m tests.cluster programs
 
-soak: setup ## Simulate many histories (SEEDS=100000), or replay one (SEED=123); then break real processes (ROUNDS=50)
+soak: setup ## Simulate histories (SEEDS=100000, or one: SEED=123), then break real processes (ROUNDS=50)
 	@$(BIN)/python -m tests.simulation.run $(if $(SEED),--seed $(SEED) --lines 0,--seeds $(or $(SEEDS),100000))
 	@$(if $(SEED),,$(BIN)/python -m tests.chaos --rounds $(or $(ROUNDS),50))
 
-clean: ## Remove what the other targets made here
+clean: ## Remove everything that the other targets created here
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -19,7 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.cluster.processes import DIES_WITH_PARENT
 
-pytest_plugins = ["tests.left_out", "tests.cluster.plugin"]
+pytest_plugins = ["tests.skips", "tests.cluster.plugin"]
 
 settings.register_profile("lodge", deadline=None)  # how long an example takes says what else the machine does
 settings.load_profile("lodge")

@@ -15,7 +15,7 @@ from tests.chaos.replicas import Replica
 from tests.chaos.site import Site, Times
 from tests.chaos.wall_clock import MissingCompilerError, compiled
 from tests.cluster.directories import owned_directory
-from tests.left_out import leave_out, require_root
+from tests.skips import require_root, skip_missing
 
 _failed = pytest.StashKey[bool]()
 _numbers = count(1)
@@ -35,7 +35,7 @@ def clock_library(tmp_path) -> Path:
     try:
         return compiled(tmp_path)
     except MissingCompilerError as error:
-        leave_out(str(error))
+        skip_missing(str(error))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -79,7 +79,7 @@ def pytest_without_go(tmp_path, **environment: str) -> tuple[int, list[str]]:
     file = tmp_path / "test_two.py"
     file.write_text(TESTS)
     variables = {name: value for name, value in os.environ.items() if name != "CI"}
-    plugins = ["-p", "tests.left_out", "-p", "tests.cluster.plugin"]
+    plugins = ["-p", "tests.skips", "-p", "tests.cluster.plugin"]
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-c", os.devnull, *plugins, str(file)],
         cwd=REPOSITORY,
@@ -92,15 +92,15 @@ def pytest_without_go(tmp_path, **environment: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.usefixtures("go")
-def test_without_go_the_rest_passes_and_the_last_line_says_what_was_left_out(tmp_path):
+def test_run_without_go_skips_cluster_tests_and_lists_them(tmp_path):
     status, lines = pytest_without_go(tmp_path)
     assert status == 0
-    assert lines[-1].startswith("LEFT OUT: 1 test. Go is missing, so etcd, ")
+    assert lines[-1].startswith("SKIPPED: 1 test. Go is missing, so etcd, ")
     assert "1 passed, 1 skipped" in lines[-2]
 
 
 @pytest.mark.usefixtures("go")
-def test_in_continuous_integration_the_absence_of_go_fails_what_needs_it(tmp_path):
+def test_run_without_go_fails_cluster_tests_in_ci(tmp_path):
     status, lines = pytest_without_go(tmp_path, CI="true")
     assert status == 1
     assert "1 passed, 1 error" in lines[-1]

@@ -7,7 +7,7 @@ import yaml
 
 from tests.helm.chart import CHART
 from tests.helm.images import Builder, Container, install_tools
-from tests.left_out import leave_out
+from tests.skips import skip_missing
 
 pytestmark = pytest.mark.timeout(1200)  # the first time, its base and all dependencies are fetched
 
@@ -22,7 +22,7 @@ kill $! && wait $!
 @pytest.fixture(scope="module")
 def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
     if problem := install_tools():
-        leave_out(problem)
+        skip_missing(problem)
     with Builder(tmp_path_factory.mktemp("image")) as builder:
         builder.build()
         yield builder

@@ -17,8 +17,8 @@ from tests.cluster.ports import free_port
 from tests.cluster.processes import Process
 from tests.cluster.s3 import S3Server
 from tests.gateway.objects import s3a
-from tests.left_out import leave_out
 from tests.reaper.kubernetes.conftest import CRD
+from tests.skips import skip_missing
 from tests.workspace.objects.raw_s3 import RawS3
 from tests.workspace.objects.storages import Objects, give_credentials
 from workspace.kubernetes.connection import connect as connect_to_kubernetes
@@ -69,7 +69,7 @@ def spark_on_s3(
     try:
         jars = s3a.jars()
     except s3a.MissingMavenError as missing:
-        leave_out(str(missing))
+        skip_missing(str(missing))
     more = s3a.settings(jars, s3_server.endpoint)
     address: str = spark_process_in(tmp_path_factory.mktemp("spark"), more=more).address
     return address

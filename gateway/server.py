@@ -125,7 +125,7 @@ class Gateway:
 
         Raises: RootError, OSError; then everything is as it was.
         """
-        await self._storage.run(self._storage.locations.use, workspaces.temporary.place)
+        await self._storage.run(self._storage.locations.set_current_root, workspaces.temporary.storage_path)
         self._workspaces.now = workspaces.with_former_roots(self._workspaces.now.temporary_roots)
 
     async def _look_at_roots(self) -> None:

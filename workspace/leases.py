@@ -91,7 +91,7 @@ class OwnLease:
         self._lease_duration_seconds = lease_duration_seconds
         self._valid_until_seconds = float("-inf")
 
-    def renewed(self, begun_seconds: float) -> None:
+    def record_renewal(self, begun_seconds: float) -> None:
         """Records a renewal that succeeded, with the monotonic time at which it was begun."""
         self._valid_until_seconds = begun_seconds + self._lease_duration_seconds
 

@@ -85,7 +85,7 @@ class SessionLocations(Protocol):
         """
         ...
 
-    def use(self, root: StoragePath) -> None:
+    def set_current_root(self, root: StoragePath) -> None:
         """Makes a root the current one; new locations are made there from now on.
 
         Raises: RootError if it cannot be used; the current root stays as it was.
@@ -136,11 +136,7 @@ class SessionLocations(Protocol):
         """
         ...
 
-    def directory(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> StoragePath:
-        """The directory of a table that is there; else where it would be in the current root."""
-        ...
-
-    def directories(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[StoragePath]:
+    def table_paths(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[StoragePath]:
         """The directories of several, as :meth:`directory` finds each."""
         ...
 

@@ -74,9 +74,9 @@ class Workspace:
         raise NotFileBasedError(f"Workspace [{self.name}] is in an object store, and has no files of its own.")
 
     @property
-    def place(self) -> StoragePath:
+    def storage_path(self) -> StoragePath:
         """How people are told of it."""
-        return self.location if isinstance(self.location, Path) else self.location.place
+        return self.location if isinstance(self.location, Path) else self.location.storage_path
 
     @property
     def uri(self) -> str:
@@ -175,11 +175,11 @@ class Workspaces:
     @property
     def temporary_roots(self) -> tuple[StoragePath, ...]:
         """All places that session locations may lie in, the current one first."""
-        return (self.temporary.place, *self.former_roots)
+        return (self.temporary.storage_path, *self.former_roots)
 
     def with_former_roots(self, roots: Sequence[StoragePath]) -> "Workspaces":
         """The same, of a default temporary workspace that was in these directories, now or before."""
-        return replace(self, former_roots=tuple(root for root in roots if root != self.temporary.place))
+        return replace(self, former_roots=tuple(root for root in roots if root != self.temporary.storage_path))
 
     def match(self, parts: Sequence[str]) -> tuple[Workspace, int] | None:
         """The workspace that a name of several parts begins with, and how many of the parts name it."""

@@ -278,7 +278,7 @@ class Sessions:
         if not self._lease.is_valid(time.monotonic()):
             self._lapses += 1
             self._to_rejoin.update(self._by_record)
-        self._lease.renewed(begun_seconds)
+        self._lease.record_renewal(begun_seconds)
         if (self._to_rejoin or self._owed) and (self._settling is None or self._settling.done()):
             self._settling = asyncio.create_task(self._settle())
 

@@ -315,7 +315,7 @@ class TableWrites:
 
         def find() -> Sequence[str]:
             return [
-                spark_path(each) for each in self._storage.locations.directories(execution.session.uuid, table.parts)
+                spark_path(each) for each in self._storage.locations.table_paths(execution.session.uuid, table.parts)
             ]
 
         storage = storage_format(table.storage_format, table.name)

@@ -36,7 +36,7 @@ def test_session_records_must_be_elsewhere() -> None:
     with pytest.raises(SettingError, match=r"\[dfs\.tmp\] is in an object store.*--records kubernetes"):
         workspaces_from(read(*WORKSPACE))
     workspaces = workspaces_from(read(*WORKSPACE, "--records", "kubernetes"))
-    assert (workspaces.temporary.place, workspaces.temporary.uri) == ("s3://bucket/lodge", URI)
+    assert (workspaces.temporary.storage_path, workspaces.temporary.uri) == ("s3://bucket/lodge", URI)
 
 
 def test_credentials_are_no_settings(tmp_path: Path) -> None:

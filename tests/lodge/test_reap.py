@@ -14,7 +14,7 @@ import pytest
 
 from lodge.reap import period_seconds_of
 from lodge.settings import ReapSettings
-from tests.workspace.remembered_root_ids import RememberedRootIds
+from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.records import ClientSessionId, Phase, Principal, SessionRecord, SessionUuid
@@ -60,7 +60,7 @@ def test_a_workspace_that_does_not_let_lodge_write_is_one_line(lodge: Any, tmp_p
 
 
 def test_a_reaper_of_other_records_says_whose_the_workspace_is_and_deletes_nothing(lodge: Any, tmp_path: Path) -> None:
-    root, root_ids = tmp_path / "tmp", RememberedRootIds()
+    root, root_ids = tmp_path / "tmp", InMemoryRootIds()
     locations = FileSessionLocations(root, root_ids=root_ids)
     locations.initialise()
     location = locations.create(SessionUuid(str(uuid.uuid4())))

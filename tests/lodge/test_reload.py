@@ -207,8 +207,8 @@ def test_a_root_whose_storage_is_away_holds_the_reaper_back_and_is_named(
 ) -> None:
     locations = FileSessionLocations(serving.first)
     locations.initialise()
-    locations.use(serving.second)
-    locations.use(serving.first)
+    locations.set_current_root(serving.second)
+    locations.set_current_root(serving.first)
     orphan = locations.create(SESSION)
     aside = serving.second.rename(tmp_path / "aside")
     log = tmp_path / "reaper.log"

@@ -360,7 +360,7 @@ class Histories(RuleBasedStateMachine):
         replica = self.replicas[name]
         if not replica.lease.is_valid(self.now_seconds):
             replica.serving.clear()
-        replica.lease.renewed(self.now_seconds)
+        replica.lease.record_renewal(self.now_seconds)
 
     @rule()
     def a_replica_starts(self) -> None:

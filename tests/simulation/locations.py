@@ -51,7 +51,7 @@ class ModelLocations:
     def initialise(self) -> None:
         """There is nothing to make."""
 
-    def use(self, root: StoragePath) -> None:
+    def set_current_root(self, root: StoragePath) -> None:
         raise NotImplementedError("The model's workspace does not move.")
 
     def known_roots(self) -> Sequence[StoragePath]:
@@ -108,10 +108,7 @@ class ModelLocations:
         check_uuid(session_uuid), check_uuid(table_uuid)
         return self._call("remove table", lambda: self._storage.remove_table(session_uuid, table_uuid))
 
-    def directory(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> StoragePath:
-        return self.directories(session_uuid, [table_uuid])[0]
-
-    def directories(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[StoragePath]:
+    def table_paths(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[StoragePath]:
         location = self.path(session_uuid)
         return self._call("look for directories", lambda: [location / check_uuid(table) for table in tables])
 

@@ -1,7 +1,7 @@
 """What holds for session locations on every storage (guarantees: workspace.locations).
 
 Another implementation joins by a folder whose ``conftest.py`` has ``storage`` of its own, and which imports these tests
-(:mod:`tests.workspace.objects`).
+(:mod:`tests.workspace.object_store`).
 """
 
 import re
@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from reaper.table_directories import TableDirectories
-from tests.workspace.objects.storages import Files, Storage
-from tests.workspace.remembered_root_ids import RememberedRootIds
+from tests.workspace.in_memory_root_ids import InMemoryRootIds
+from tests.workspace.object_store.storages import Files, Storage
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.locations import SessionLocations
@@ -71,7 +71,7 @@ def test_a_location_is_there_from_its_creation_to_its_purge(storage: Storage, lo
     assert locations.create(SESSION) == place
     assert storage.opened().list() == {SESSION}
     assert locations.paths(SESSION) == [place]
-    assert str(locations.directory(SESSION, TABLE)) == f"{place}/{TABLE}"
+    assert str(locations.table_paths(SESSION, [TABLE])[0]) == f"{place}/{TABLE}"
     storage.write(f"{SESSION}/{TABLE}/part-0")
     assert locations.move_to_trash(SESSION) == [place]
     assert locations.list() == set()
@@ -96,7 +96,7 @@ def test_guarantee_1_only_uuids_become_places(locations: SessionLocations, bad: 
         lambda: locations.trash_of(SessionUuid(bad)),
         lambda: locations.remove_table(SessionUuid(bad), TABLE),
         lambda: locations.remove_table(SESSION, TableUuid(bad)),
-        lambda: locations.directory(SESSION, TableUuid(bad)),
+        lambda: locations.table_paths(SESSION, [TableUuid(bad)])[0],
         lambda: locations.size_bytes(SessionUuid(bad), TABLE),
         lambda: locations.copy_table((SESSION, TABLE), (OTHER, TableUuid(bad))),
         lambda: locations.roots()[0].stamp(SessionUuid(bad)),
@@ -259,7 +259,7 @@ def test_guarantee_4_of_many_that_set_aside_at_once_one_does_and_all_may_purge(s
 
 
 def test_guarantee_5_what_is_not_the_root_is_an_error_and_stays_as_it_is(storage: Storage) -> None:
-    root_ids = RememberedRootIds()
+    root_ids = InMemoryRootIds()
     locations = storage.opened(root_ids)
     locations.create(SESSION)
     storage.write(f"{SESSION}/{TABLE}/part-0")
@@ -279,7 +279,7 @@ def test_guarantee_5_what_is_not_the_root_is_an_error_and_stays_as_it_is(storage
             lambda: locations.paths(SESSION),
             lambda: locations.move_to_trash(OTHER),
             lambda: locations.remove_table(OTHER, TABLE),
-            lambda: locations.directory(SESSION, TABLE),
+            lambda: locations.table_paths(SESSION, [TABLE])[0],
             lambda: locations.size_bytes(OTHER, TABLE),
             lambda: locations.trash_of(OTHER),
             lambda: locations.copy_table((OTHER, TABLE), (SESSION, SECOND)),
@@ -295,7 +295,7 @@ def test_guarantee_5_what_is_not_the_root_is_an_error_and_stays_as_it_is(storage
 
 
 def test_guarantee_5_many_that_start_at_once_agree_on_one_id(storage: Storage) -> None:
-    root_ids = RememberedRootIds()
+    root_ids = InMemoryRootIds()
     for locations in at_once([lambda: storage.opened(root_ids)] * 4):
         assert locations.list() == set()
     assert len(root_ids.ids) == 1
@@ -303,7 +303,7 @@ def test_guarantee_5_many_that_start_at_once_agree_on_one_id(storage: Storage) -
 
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_guarantee_5_who_is_overtaken_while_it_starts_uses_what_the_other_made(storage: Storage, step: int) -> None:
-    class Overtaken(RememberedRootIds):
+    class Overtaken(InMemoryRootIds):
         questions = 0
 
         def expected(self, root: str) -> str | None:
@@ -328,7 +328,7 @@ def refused_for_its_records(storage: Storage, root_ids: RootIds | None) -> Seque
 def test_guarantee_6_a_root_of_other_records_is_refused_until_these_are_gone_for_good(
     storage: Storage, *, is_in_files: bool
 ) -> None:
-    root_ids, others = RememberedRootIds(), None if is_in_files else RememberedRootIds()
+    root_ids, others = InMemoryRootIds(), None if is_in_files else InMemoryRootIds()
     locations = storage.opened(root_ids)
     place = locations.create(SESSION)
     for _ in range(2):
@@ -346,7 +346,7 @@ def test_guarantee_6_a_root_of_other_records_is_refused_until_these_are_gone_for
 
 
 def test_guarantee_6_who_knows_the_root_by_its_id_says_anew_whose_it_is(storage: Storage) -> None:
-    root_ids, others = RememberedRootIds(), RememberedRootIds()
+    root_ids, others = InMemoryRootIds(), InMemoryRootIds()
     storage.opened(root_ids).create(SESSION)
     others.ids |= root_ids.ids
     (file,) = refused_for_its_records(storage, others)
@@ -359,7 +359,7 @@ def test_guarantee_6_who_knows_the_root_by_its_id_says_anew_whose_it_is(storage:
 def test_guarantee_6_a_root_of_before_with_sessions_goes_to_those_who_know_it_only(
     storage: Storage, *, is_in_files: bool
 ) -> None:
-    root_ids, others = RememberedRootIds(), None if is_in_files else RememberedRootIds()
+    root_ids, others = InMemoryRootIds(), None if is_in_files else InMemoryRootIds()
     root = str(storage.opened(root_ids).create(SESSION)).removesuffix(f"/{SESSION}")
     storage.remove(f"{root}/.lodge/records")
     for _ in range(2):
@@ -369,7 +369,7 @@ def test_guarantee_6_a_root_of_before_with_sessions_goes_to_those_who_know_it_on
 
 
 def test_guarantee_6_a_root_of_before_that_is_empty_goes_to_the_first(storage: Storage) -> None:
-    root_ids = RememberedRootIds()
+    root_ids = InMemoryRootIds()
     root = str(storage.opened().create(SESSION)).removesuffix(f"/{SESSION}")
     storage.opened().move_to_trash(SESSION)
     storage.remove(f"{root}/.lodge/records")
@@ -378,16 +378,16 @@ def test_guarantee_6_a_root_of_before_that_is_empty_goes_to_the_first(storage: S
 
 
 def test_guarantee_6_who_looks_finds_out_that_a_root_went_to_other_records(storage: Storage) -> None:
-    locations = storage.opened(RememberedRootIds())
+    locations = storage.opened(InMemoryRootIds())
     storage.write(".lodge/records", b"others")
     with pytest.raises(RootTakenError, match="others"):
         locations.list()
 
 
 def test_guarantee_6_of_two_lodges_that_start_at_once_one_has_the_root(storage: Storage) -> None:
-    lodges = [RememberedRootIds(), RememberedRootIds()]
+    lodges = [InMemoryRootIds(), InMemoryRootIds()]
 
-    def start(root_ids: RememberedRootIds) -> str:
+    def start(root_ids: InMemoryRootIds) -> str:
         try:
             storage.opened(root_ids)
         except RootTakenError:

@@ -53,7 +53,7 @@ class FileSessionLocations:
         """Makes the root and Lodge's own directories, if missing; to be called when a process starts."""
         self._roots.add(self._root)
 
-    def use(self, root: StoragePath) -> None:
+    def set_current_root(self, root: StoragePath) -> None:
         """Makes a root the current one; new locations are made there from now on.
 
         Raises: RootError if it cannot be used; the current root stays as it was.
@@ -121,11 +121,7 @@ class FileSessionLocations:
         removed = [root.remove_table(session_uuid, table_uuid) for root in self.roots()]
         return any(removed)
 
-    def directory(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> Path:
-        """The directory of a table that is there; else where it would be in the current root."""
-        return self.directories(session_uuid, [table_uuid])[0]
-
-    def directories(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[Path]:
+    def table_paths(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[Path]:
         """The directories of several, as :meth:`directory` finds each."""
         roots = self.roots()
         found = (next((root for root in roots if root.has_table(session_uuid, each)), roots[0]) for each in tables)
@@ -146,7 +142,7 @@ class FileSessionLocations:
         Raises: FileNotFoundError if the table is gone, or went meanwhile; OSError.
         """
         session_uuid, table_uuid = target
-        copy_table(self.directory(*source), self.path(session_uuid) / check_uuid(table_uuid))
+        copy_table(self.table_paths(source[0], [source[1]])[0], self.path(session_uuid) / check_uuid(table_uuid))
 
     def trash(self) -> Sequence[TrashEntry]:
         """All that was set aside and not purged yet."""

@@ -70,7 +70,7 @@ class ObjectAddress:
         )
 
     @property
-    def place(self) -> str:
+    def storage_path(self) -> str:
         """How people are told of it."""
         return f"s3://{self.bucket}/{self.prefix}"
 
@@ -79,7 +79,7 @@ class ObjectAddress:
         """The whole of it, as :meth:`from_uri` reads it."""
         given = {"endpoint_override": self.endpoint, "scheme": self.scheme, "region": self.region}
         options = {name: value for name, value in given.items() if value not in {None, "https"}}
-        return f"{self.place}?{urlencode(options, quote_via=quote)}" if options else self.place
+        return f"{self.storage_path}?{urlencode(options, quote_via=quote)}" if options else self.storage_path
 
 
 def _check_options(options: Mapping[str, str]) -> None:

@@ -116,7 +116,7 @@ class ObjectSessionLocations:
         The id is recorded before it is written: so all who start at once write the same, also on a server that knows no
         conditional writes. One who dies in between leaves a root that has no id, but says that it is these records'.
         """
-        root = self._address.place
+        root = self._address.storage_path
         expected = self._identities.expected(root)  # first: others record the id that they will write
         root_id, records_id = self._root_id(), self._records_id()
         is_begun = root_id is None and self._identities.are_recorded and records_id == self._identities.records_id()
@@ -133,19 +133,20 @@ class ObjectSessionLocations:
             root_id = self._root_id()
         self._identities.establish(root, root_id)
 
-    def use(self, root: StoragePath) -> None:
+    def set_current_root(self, root: StoragePath) -> None:
         """Raises: RootError if it is not the same root."""
-        if root != self._address.place:
+        current = self._address.storage_path
+        if root != current:
             raise RootError(
-                f"The workspace is in an object store, at [{self._address.place}], and cannot move to [{root}] while "
-                "it is in use. Start Lodge anew."
+                f"The workspace is in the object store at [{current}]. It cannot move to [{root}] while it is in use. "
+                "Restart Lodge to change it."
             )
         self._check()
 
     def known_roots(self) -> Sequence[StoragePath]:
         """The only one. Raises: RootError if it is not what it was."""
         self._check()
-        return [self._address.place]
+        return [self._address.storage_path]
 
     def roots(self) -> Sequence["ObjectRoot"]:
         """The only one, as it is now. Raises: RootError if it cannot be read."""
@@ -172,7 +173,7 @@ class ObjectSessionLocations:
     def list(self) -> Set[SessionUuid]:
         """The sessions that have a location."""
         self._check()
-        self._identities.check_records(self._address.place, self._records_id())
+        self._identities.check_records(self._address.storage_path, self._records_id())
         return self._there(frozenset(self._marks()))
 
     def paths(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
@@ -198,11 +199,7 @@ class ObjectSessionLocations:
         self._forget(session_uuid)
         return is_removed
 
-    def directory(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> StoragePath:
-        """Where a table is, or would be."""
-        return self.directories(session_uuid, [table_uuid])[0]
-
-    def directories(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[StoragePath]:
+    def table_paths(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[StoragePath]:
         """Where several tables are, or would be."""
         places = [f"{self._place(session_uuid)}/{check_uuid(table_uuid)}" for table_uuid in tables]
         self._check()
@@ -363,7 +360,7 @@ class ObjectSessionLocations:
             self._listed.pop(session_uuid, None)
 
     def _check(self) -> None:
-        self._identities.check(self._address.place, self._root_id())
+        self._identities.check(self._address.storage_path, self._root_id())
 
     def _root_id(self) -> str | None:
         root_id = self._store.get(self._marker)
@@ -404,7 +401,7 @@ class ObjectSessionLocations:
         return location if table_uuid is None else f"{location}{check_uuid(table_uuid)}/"
 
     def _place(self, session_uuid: SessionUuid) -> str:
-        return f"{self._address.place}/{check_uuid(session_uuid)}"
+        return f"{self._address.storage_path}/{check_uuid(session_uuid)}"
 
 
 class ObjectRoot:

@@ -19,8 +19,8 @@ from tests.cluster.s3 import S3Server
 from tests.gateway.objects import s3a
 from tests.reaper.kubernetes.conftest import CRD
 from tests.skips import skip_missing
-from tests.workspace.objects.raw_s3 import RawS3
-from tests.workspace.objects.storages import Objects, give_credentials
+from tests.workspace.object_store.raw_s3 import RawS3
+from tests.workspace.object_store.storages import Objects, give_credentials
 from workspace.kubernetes.connection import connect as connect_to_kubernetes
 from workspace.kubernetes.root_ids import KubernetesRootIds
 from workspace.kubernetes.session_records import KubernetesSessionRecords

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.s3 import S3Server
-from tests.workspace.objects.raw_s3 import RawS3
-from tests.workspace.objects.servers import Server, over_files
-from tests.workspace.objects.storages import Objects, give_credentials
+from tests.workspace.object_store.raw_s3 import RawS3
+from tests.workspace.object_store.servers import Server, over_files
+from tests.workspace.object_store.storages import Objects, give_credentials
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.workspace.remembered_root_ids import RememberedRootIds
+from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
@@ -27,8 +27,8 @@ as_root = pytest.mark.needs_root
 
 
 @pytest.fixture
-def root_ids() -> RememberedRootIds:
-    return RememberedRootIds()
+def root_ids() -> InMemoryRootIds:
+    return InMemoryRootIds()
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "workspace"
 
 
-def opened(root: Path, root_ids: RememberedRootIds | None = None) -> FileSessionLocations:
+def opened(root: Path, root_ids: InMemoryRootIds | None = None) -> FileSessionLocations:
     """What a process sees that starts now."""
     found = FileSessionLocations(root, home_of(root), root_ids)
     found.initialise()
@@ -63,7 +63,7 @@ def everything_that_looks(locations: FileSessionLocations) -> Sequence[Callable[
         lambda: locations.create(SESSION),
         lambda: locations.move_to_trash(SESSION),
         lambda: locations.remove_table(SESSION, TABLE),
-        lambda: locations.directory(SESSION, TABLE),
+        lambda: locations.table_paths(SESSION, [TABLE])[0],
         lambda: locations.size_bytes(SESSION, TABLE),
         lambda: locations.trash_of(SESSION),
         lambda: locations.copy_table((SESSION, TABLE), (SESSION, TABLE)),
@@ -86,14 +86,14 @@ def test_a_root_has_one_private_id_for_good_whoever_comes_first(
     assert marker(root).stat().st_mode & 0o777 == 0o600
     opened(root)
     assert marker(root).read_text() == first
-    opened(root).use(root.with_name("second"))
+    opened(root).set_current_root(root.with_name("second"))
     assert marker(root.with_name("second")).read_text() != first
 
 
 @pytest.mark.parametrize("instead", ["nothing", "an empty directory", "another Lodge's root", "a root without an id"])
 @pytest.mark.parametrize("is_recorded", [True, False])
 def test_guarantee_3_what_is_not_the_root_is_an_error_and_stays_as_it_is(
-    root: Path, root_ids: RememberedRootIds, *, instead: str, is_recorded: bool
+    root: Path, root_ids: InMemoryRootIds, *, instead: str, is_recorded: bool
 ) -> None:
     locations = opened(root, root_ids if is_recorded else None)
     locations.create(SESSION)
@@ -118,14 +118,14 @@ def test_guarantee_3_a_root_of_before_is_told_from_another_one(tmp_path: Path, r
     locations = opened(root)
     locations.create(SESSION)
     moved = tmp_path / "second"
-    locations.use(moved)
+    locations.set_current_root(moved)
     root.rename(tmp_path / "true")
     opened(root)
     refused(locations.list)
 
 
 def test_guarantee_5_a_process_that_starts_does_not_make_a_recorded_root_anew(
-    root: Path, root_ids: RememberedRootIds
+    root: Path, root_ids: InMemoryRootIds
 ) -> None:
     opened(root, root_ids).create(SESSION)
     assert root_ids.ids == {str(root): marker(root).read_text()}
@@ -143,10 +143,10 @@ def test_guarantee_5_a_process_that_starts_does_not_make_a_recorded_root_anew(
 
 
 def test_a_root_from_before_there_were_ids_gets_one_unless_another_is_recorded(
-    root: Path, root_ids: RememberedRootIds
+    root: Path, root_ids: InMemoryRootIds
 ) -> None:
     moved = root.with_name("second")
-    opened(root).use(moved)
+    opened(root).set_current_root(moved)
     for each in (root, moved):
         without_marks(each)
     locations = opened(root, root_ids)
@@ -161,8 +161,8 @@ def test_a_root_from_before_there_were_ids_gets_one_unless_another_is_recorded(
     assert opened(root, root_ids).list() == set()
 
 
-def test_an_id_that_another_recorded_first_wins(root: Path, root_ids: RememberedRootIds) -> None:
-    class Late(RememberedRootIds):
+def test_an_id_that_another_recorded_first_wins(root: Path, root_ids: InMemoryRootIds) -> None:
+    class Late(InMemoryRootIds):
         def expected(self, root: str) -> str | None:
             return None
 
@@ -171,7 +171,7 @@ def test_an_id_that_another_recorded_first_wins(root: Path, root_ids: Remembered
 
 
 def test_nothing_is_answered_and_made_while_it_cannot_be_found_out_which_id_is_right(
-    root: Path, root_ids: RememberedRootIds
+    root: Path, root_ids: InMemoryRootIds
 ) -> None:
     root_ids.is_reachable = False
     assert "API server" in refused(lambda: opened(root, root_ids))
@@ -188,7 +188,7 @@ def test_a_start_killed_at_any_step_can_be_done_again(
     tmp_path: Path, killed_at: Callable[[int, Callable[[], Any]], bool]
 ) -> None:
     for step in itertools.count(1):
-        root, root_ids = tmp_path / f"{step}", RememberedRootIds()
+        root, root_ids = tmp_path / f"{step}", InMemoryRootIds()
         was_killed = killed_at(step, partial(opened, root, root_ids))
         assert opened(root, root_ids).list() == set()
         assert root_ids.ids == {str(root): marker(root).read_text()}
@@ -224,7 +224,7 @@ def test_guarantee_3_a_file_system_that_is_mounted_over_the_root_holds_everythin
     def remounted() -> str:
         if kind == "unmounted":
             mount("-t", "tmpfs", "tmpfs", root)
-        root_ids = RememberedRootIds()
+        root_ids = InMemoryRootIds()
         locations = opened(root, root_ids)
         (locations.create(SESSION) / TABLE).mkdir()
         stored = records.create(a_record(session_uuid=SESSION))

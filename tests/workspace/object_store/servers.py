@@ -10,7 +10,7 @@ from typing import Self
 from tests.cluster.builds import program
 from tests.cluster.ports import free_port
 from tests.cluster.processes import Process
-from tests.workspace.objects.raw_s3 import RawS3
+from tests.workspace.object_store.raw_s3 import RawS3
 
 BUCKET = "bucket"
 

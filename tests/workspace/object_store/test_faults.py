@@ -15,10 +15,10 @@ import pytest
 import urllib3
 
 from reaper.table_directories import TableDirectories
-from tests.workspace.objects.raw_s3 import RawS3
-from tests.workspace.objects.servers import BUCKET, Server, read_only
-from tests.workspace.objects.storages import Objects, give_credentials
-from tests.workspace.remembered_root_ids import RememberedRootIds
+from tests.workspace.in_memory_root_ids import InMemoryRootIds
+from tests.workspace.object_store.raw_s3 import RawS3
+from tests.workspace.object_store.servers import BUCKET, Server, read_only
+from tests.workspace.object_store.storages import Objects, give_credentials
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.object_store.bucket import ATTEMPTS, ObjectStore, ObjectStoreError
@@ -91,10 +91,10 @@ class StoreWithoutConditionalWrites(ObjectStore):
         return True
 
 
-class RootIdsOfOneReplica(RememberedRootIds):
+class RootIdsOfOneReplica(InMemoryRootIds):
     """Those that all replicas share, as one of them sees them; something happens around each recording."""
 
-    def __init__(self, shared: RememberedRootIds, before: Callable[[], Any], after: Callable[[], Any]) -> None:
+    def __init__(self, shared: InMemoryRootIds, before: Callable[[], Any], after: Callable[[], Any]) -> None:
         super().__init__(shared.ids, records=shared.records)
         self._before, self._after = before, after
 
@@ -233,7 +233,7 @@ def test_answers_that_are_lost_change_nothing(storage: Objects, monkeypatch: pyt
 
 
 def test_two_that_start_at_once_agree_on_one_id_without_conditional_writes(storage: Objects) -> None:
-    shared = RememberedRootIds()
+    shared = InMemoryRootIds()
     both_looked, has_looked = threading.Barrier(2), threading.local()
     early_records, late_records, early_recorded = threading.Event(), threading.Event(), threading.Event()
 
@@ -269,7 +269,7 @@ def test_two_that_start_at_once_agree_on_one_id_without_conditional_writes(stora
 @pytest.mark.parametrize("is_sent", [False, True])
 def test_a_first_start_that_dies_at_any_request_can_be_done_again(storage: Objects, *, is_sent: bool) -> None:
     for step in itertools.count(1):
-        root_ids = RememberedRootIds()
+        root_ids = InMemoryRootIds()
         store = StoreOfADyingProcess(storage, step, is_sent=is_sent)
         was_dead = False
         try:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.reaper.conftest import GRACE_SECONDS, LEASE_SECONDS, TABLE, World
-from tests.workspace.objects.servers import BUCKET, Server
-from tests.workspace.objects.storages import Objects
-from tests.workspace.remembered_root_ids import RememberedRootIds
+from tests.workspace.in_memory_root_ids import InMemoryRootIds
+from tests.workspace.object_store.servers import BUCKET, Server
+from tests.workspace.object_store.storages import Objects
 from workspace.object_store.bucket import ObjectStore
 from workspace.object_store.session_locations import ObjectSessionLocations
 from workspace.records import SessionUuid, StoredRecord
@@ -23,7 +23,7 @@ class WorldInAnObjectStore(World):
         self.storage = storage
         super().__init__(directory)
         store = ObjectStore(storage.address, read_seconds=1)
-        in_store = ObjectSessionLocations(storage.address, RememberedRootIds(), store=store, relist_seconds=0)
+        in_store = ObjectSessionLocations(storage.address, InMemoryRootIds(), store=store, relist_seconds=0)
         in_store.initialise()
         self.locations = in_store  # type: ignore[assignment]
         self.reaper = self.new_reaper(locations=in_store)

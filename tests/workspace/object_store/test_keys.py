@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.workspace.objects.servers import BUCKET, Server, over_files, with_exact_keys
-from tests.workspace.objects.storages import Objects, give_credentials
+from tests.workspace.object_store.servers import BUCKET, Server, over_files, with_exact_keys
+from tests.workspace.object_store.storages import Objects, give_credentials
 from workspace.locations import Owner, OwnerError
 from workspace.object_store.bucket import ObjectStore
 from workspace.records import SessionUuid, TableUuid
@@ -130,11 +130,11 @@ def test_there_are_no_owners_and_no_other_roots(storage: Objects, tmp_path: Path
     with pytest.raises(OwnerError, match="no OS users"):
         locations.create(SESSION, Owner(1000, 1000))
     assert locations.list() == set()
-    locations.use(storage.address.place)
+    locations.set_current_root(storage.address.storage_path)
     for other in (tmp_path, "s3://bucket/other"):
         with pytest.raises(RootError, match="cannot move"):
-            locations.use(other)
-    assert locations.known_roots() == [storage.address.place]
+            locations.set_current_root(other)
+    assert locations.known_roots() == [storage.address.storage_path]
 
 
 def test_a_store_takes_many_pages(storage: Objects) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from pyarrow import fs
 
-from tests.workspace.objects.raw_s3 import RawS3
+from tests.workspace.object_store.raw_s3 import RawS3
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
 from workspace.locations import SessionLocations

@@ -95,6 +95,6 @@ def test_leases_guarantee_1_a_lease_is_lost_only_after_it_stood_still_for_its_wh
 def test_leases_guarantee_2_a_held_lease_counts_from_the_beginning_of_its_renewal() -> None:
     held = OwnLease(lease_duration_seconds=10)
     assert not held.is_valid(0.0)
-    held.renewed(begun_seconds=100.0)
+    held.record_renewal(begun_seconds=100.0)
     assert held.is_valid(109.9)
     assert not held.is_valid(110.0)

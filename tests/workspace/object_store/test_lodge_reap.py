@@ -10,8 +10,8 @@ import yaml
 
 from tests.cluster.cluster import Cluster
 from tests.reaper.kubernetes.conftest import CRD, TABLE, KubernetesWorld
-from tests.workspace.objects.servers import BUCKET, Server
-from tests.workspace.objects.storages import Objects
+from tests.workspace.object_store.servers import BUCKET, Server
+from tests.workspace.object_store.storages import Objects
 from workspace.records import SessionUuid, StoredRecord
 
 
@@ -53,7 +53,7 @@ def test_what_is_dead_goes_what_is_alive_stays_and_people_are_told(
     dead.die()
     world.make_location(orphan)
     wait_until(lambda: world.is_gone(stored), "the dead session is gone")
-    place = f"{world.storage.address.place}/{stored.record.session_uuid}"
+    place = f"{world.storage.address.storage_path}/{stored.record.session_uuid}"
     note = f"Deleted session temporary location [{place}] from file system [s3://{BUCKET}]"
     wait_until(lambda: (f"lodge-{stored.record.name}", note) in world.notes("LocationDeleted"), "an Event tells of it")
     wait_until(lambda: not world.storage.keys(orphan), "the orphan is gone")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.workspace.remembered_root_ids import RememberedRootIds
+from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from workspace.files.leases import FileLeases
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
@@ -31,11 +31,11 @@ def moved(root: Path) -> Path:
 
 
 @pytest.fixture
-def root_ids() -> RememberedRootIds:
-    return RememberedRootIds()
+def root_ids() -> InMemoryRootIds:
+    return InMemoryRootIds()
 
 
-def opened(root: Path, root_ids: RememberedRootIds | None = None) -> FileSessionLocations:
+def opened(root: Path, root_ids: InMemoryRootIds | None = None) -> FileSessionLocations:
     """What a process sees that starts now."""
     found = FileSessionLocations(root, home_of(root), root_ids)
     found.initialise()
@@ -47,9 +47,9 @@ def mark(root: Path) -> Path:
 
 
 def test_the_mark_is_private_and_says_whose_records_these_are(
-    root: Path, moved: Path, root_ids: RememberedRootIds
+    root: Path, moved: Path, root_ids: InMemoryRootIds
 ) -> None:
-    opened(root, root_ids).use(moved)
+    opened(root, root_ids).set_current_root(moved)
     opened(root.with_name("embedded"))
     for each, content in ((root, root_ids.records), (moved, root_ids.records), (root.with_name("embedded"), "files")):
         assert mark(each).read_text() == content
@@ -62,7 +62,7 @@ def test_embedded_lodge_goes_on_in_roots_of_before_without_any_question(
 ) -> None:
     locations = opened(root)
     locations.create(SESSION)
-    locations.use(moved)
+    locations.set_current_root(moved)
     locations.create(SESSION)
     if sign == "record":
         FileSessionRecords(root).create(a_record(session_uuid=SESSION))
@@ -78,7 +78,7 @@ def test_embedded_lodge_goes_on_in_roots_of_before_without_any_question(
 @pytest.mark.parametrize("sign", ["location", "record", "lease"])
 @pytest.mark.parametrize("is_of_before", [False, True])
 def test_a_root_of_file_records_does_not_become_one_of_kubernetes(
-    root: Path, root_ids: RememberedRootIds, a_record: Callable[..., SessionRecord], *, sign: str, is_of_before: bool
+    root: Path, root_ids: InMemoryRootIds, a_record: Callable[..., SessionRecord], *, sign: str, is_of_before: bool
 ) -> None:
     locations = opened(root)
     if sign == "location":
@@ -97,10 +97,10 @@ def test_a_root_of_file_records_does_not_become_one_of_kubernetes(
 
 
 def test_a_home_of_before_is_not_empty_while_sessions_live_where_it_moved(
-    root: Path, moved: Path, root_ids: RememberedRootIds
+    root: Path, moved: Path, root_ids: InMemoryRootIds
 ) -> None:
     locations = opened(root, root_ids)
-    locations.use(moved)
+    locations.set_current_root(moved)
     locations.create(SESSION)
     for each in (root, moved):
         mark(each).unlink()
@@ -115,7 +115,7 @@ def test_a_home_of_before_is_not_empty_while_sessions_live_where_it_moved(
 
 @pytest.mark.parametrize("is_of_before", [False, True])
 def test_a_workspace_does_not_move_into_a_root_of_other_records(
-    root: Path, moved: Path, root_ids: RememberedRootIds, *, is_of_before: bool
+    root: Path, moved: Path, root_ids: InMemoryRootIds, *, is_of_before: bool
 ) -> None:
     other = opened(moved, root_ids)
     other.create(SESSION)
@@ -123,7 +123,7 @@ def test_a_workspace_does_not_move_into_a_root_of_other_records(
         mark(moved).unlink()
     locations = opened(root)
     with pytest.raises(RootTakenError):
-        locations.use(moved)
+        locations.set_current_root(moved)
     assert home_of(moved) == moved
     assert locations.list() == set()
     assert other.list() == {SESSION}
@@ -134,7 +134,7 @@ def test_after_a_start_killed_at_any_step_the_next_has_the_root_whoever_it_is(
     tmp_path: Path, killed_at: Callable[[int, Callable[[], Any]], bool], *, is_other: bool
 ) -> None:
     for step in itertools.count(1):
-        root, root_ids, others = tmp_path / f"{step}", RememberedRootIds(), RememberedRootIds()
+        root, root_ids, others = tmp_path / f"{step}", InMemoryRootIds(), InMemoryRootIds()
         was_killed = killed_at(step, partial(opened, root, root_ids))
         was_taken = mark(root).exists()
         if is_other and not was_taken:

@@ -7,7 +7,7 @@ from workspace.records import RecordsUnavailableError
 
 
 @dataclass
-class RememberedRootIds:
+class InMemoryRootIds:
     """Attributes:
     ids: By root.
     is_reachable: Whether anything can be read or recorded.

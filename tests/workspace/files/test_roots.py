@@ -64,7 +64,7 @@ def test_a_root_is_its_own_home_until_it_becomes_part_of_another(
     home: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
     assert (home_of(home), home_of(moved)) == (home, moved)
-    locations.use(moved)
+    locations.set_current_root(moved)
     assert (home_of(home), home_of(moved)) == (home, home)
 
 
@@ -72,19 +72,19 @@ def test_new_locations_are_made_in_the_new_root_and_old_ones_are_found(
     home: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
     old = a_table(locations, "old data")
-    locations.use(moved)
+    locations.set_current_root(moved)
     new = a_table(locations, "new")
     for known in (locations, opened(home), opened(moved)):
         assert known.home == home
         assert known.list() == {SESSION}
         assert sorted(known.paths(SESSION)) == [home / SESSION, moved / SESSION]
-        assert known.directory(SESSION, old) == home / SESSION / old
-        assert known.directory(SESSION, new) == moved / SESSION / new
+        assert known.table_paths(SESSION, [old])[0] == home / SESSION / old
+        assert known.table_paths(SESSION, [new])[0] == moved / SESSION / new
         assert known.size_bytes(SESSION, old) == 8
         assert known.size_bytes(SESSION, new) == 3
     other = TableUuid(str(uuid.uuid4()))
-    assert locations.directory(SESSION, other) == moved / SESSION / other
-    assert opened(home).directory(SESSION, other) == home / SESSION / other
+    assert locations.table_paths(SESSION, [other])[0] == moved / SESSION / other
+    assert opened(home).table_paths(SESSION, [other])[0] == home / SESSION / other
     with pytest.raises(FileNotFoundError):
         locations.size_bytes(SESSION, other)
 
@@ -93,7 +93,7 @@ def test_a_table_is_removed_from_whichever_root_has_it(
     home: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
     old = a_table(locations)
-    locations.use(moved)
+    locations.set_current_root(moved)
     new = a_table(locations)
     assert locations.remove_table(SESSION, old)
     assert locations.remove_table(SESSION, new)
@@ -111,7 +111,7 @@ def test_the_end_of_a_session_deletes_and_logs_both_locations_whoever_ends_it(
 ) -> None:
     stored = FileSessionRecords(home).create(a_record(session_uuid=SESSION))
     a_table(locations)
-    locations.use(moved)
+    locations.set_current_root(moved)
     a_table(locations)
     ending = opened(tmp_path / known_root)
     done = end_session(FileSessionRecords(ending.home), ending, stored)
@@ -136,7 +136,7 @@ def test_an_end_killed_at_any_step_is_finished_in_both_roots_by_one_that_knows_t
         locations.initialise()
         stored = FileSessionRecords(home).create(a_record(session_uuid=SESSION))
         a_table(locations)
-        locations.use(moved)
+        locations.set_current_root(moved)
         a_table(locations)
         was_killed = killed_at(step, partial(end_session, FileSessionRecords(home), locations, stored))
         after = opened(moved)
@@ -154,7 +154,7 @@ def test_an_end_killed_at_any_step_is_finished_in_both_roots_by_one_that_knows_t
 
 def test_an_entry_of_the_trash_tells_where_it_was(home: Path, moved: Path, locations: FileSessionLocations) -> None:
     a_table(locations)
-    locations.use(moved)
+    locations.set_current_root(moved)
     a_table(locations)
     assert sorted(locations.move_to_trash(SESSION)) == [home / SESSION, moved / SESSION]
     entries = locations.trash_of(SESSION)
@@ -165,7 +165,7 @@ def test_an_entry_of_the_trash_tells_where_it_was(home: Path, moved: Path, locat
 def test_the_workspace_may_move_on_and_back(tmp_path: Path, home: Path, locations: FileSessionLocations) -> None:
     third = tmp_path / "third"
     for root in (tmp_path / "second", third, home, third):
-        locations.use(root)
+        locations.set_current_root(root)
         assert locations.create(SESSION) == root / SESSION
     assert len(locations.paths(SESSION)) == 3
     assert home_of(third) == home
@@ -174,7 +174,7 @@ def test_the_workspace_may_move_on_and_back(tmp_path: Path, home: Path, location
 
 def test_a_workspace_of_files_does_not_move_into_an_object_store(home: Path, locations: FileSessionLocations) -> None:
     with pytest.raises(RootError, match=r"cannot move from .* to \[s3://bucket/lodge\]"):
-        locations.use("s3://bucket/lodge")
+        locations.set_current_root("s3://bucket/lodge")
     assert locations.known_roots() == [home]
 
 
@@ -185,12 +185,12 @@ def test_guarantee_1_a_move_killed_at_any_step_can_be_done_again(
         home, moved = tmp_path / f"{step}-first", tmp_path / f"{step}-second"
         locations = FileSessionLocations(home)
         locations.initialise()
-        was_killed = killed_at(step, partial(locations.use, moved))
+        was_killed = killed_at(step, partial(locations.set_current_root, moved))
         if moved in Roots(home).registered():
             assert home_of(moved) == home
         assert locations.list() == set()
         again = opened(home)
-        again.use(moved)
+        again.set_current_root(moved)
         assert opened(moved).home == home
         assert again.create(SESSION) == moved / SESSION
         if not was_killed:
@@ -201,7 +201,7 @@ def test_guarantee_1_a_move_killed_at_any_step_can_be_done_again(
 def test_many_processes_may_move_at_once(
     home: Path, moved: Path, locations: FileSessionLocations, in_processes: Callable[[Sequence[Callable[[], Any]]], Any]
 ) -> None:
-    assert in_processes([partial(locations.use, moved)] * 4) == [None] * 4
+    assert in_processes([partial(locations.set_current_root, moved)] * 4) == [None] * 4
     assert Roots(home).all() == [home, moved]
 
 
@@ -216,9 +216,9 @@ def test_guarantee_2_a_root_that_another_lodge_uses_is_refused_and_left_as_it_wa
     elif kind == "lease":
         FileLeases(moved).renew(ReplicaId("other"))
     else:
-        other.use(tmp_path / "third")
+        other.set_current_root(tmp_path / "third")
     with pytest.raises(RootTakenError, match="another Lodge"):
-        locations.use(moved)
+        locations.set_current_root(moved)
     assert home_of(moved) == moved
     assert locations.create(SESSION) == home / SESSION
     assert other.list() == set()
@@ -229,11 +229,11 @@ def test_guarantee_2_a_root_of_another_home_is_refused(
     tmp_path: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
     third = tmp_path / "third"
-    locations.use(moved)
+    locations.set_current_root(moved)
     other = FileSessionLocations(third)
     other.initialise()
     with pytest.raises(RootTakenError, match="first"):
-        other.use(moved)
+        other.set_current_root(moved)
 
 
 @pytest.mark.parametrize("fault", ["missing", "not mounted", "not readable"])
@@ -241,9 +241,9 @@ def test_guarantee_3_a_root_that_is_not_there_is_an_error_that_names_it_and_the_
     tmp_path: Path, home: Path, moved: Path, locations: FileSessionLocations, a_record: Builder, *, fault: str
 ) -> None:
     stored = FileSessionRecords(home).create(a_record(session_uuid=SESSION))
-    locations.use(moved)
+    locations.set_current_root(moved)
     table = a_table(locations)
-    locations.use(home)
+    locations.set_current_root(home)
     aside = tmp_path / "aside"
     moved.rename(aside)
     if fault == "not mounted":
@@ -255,9 +255,9 @@ def test_guarantee_3_a_root_that_is_not_there_is_an_error_that_names_it_and_the_
         locations.trash,
         lambda: locations.move_to_trash(SESSION),
         lambda: locations.remove_table(SESSION, table),
-        lambda: locations.directory(SESSION, table),
+        lambda: locations.table_paths(SESSION, [table])[0],
         lambda: end_session(FileSessionRecords(home), locations, stored),
-        lambda: locations.use(moved),
+        lambda: locations.set_current_root(moved),
     ):
         with pytest.raises(RootUnavailableError) as failed:
             ask()
@@ -271,14 +271,14 @@ def test_guarantee_3_a_root_that_is_not_there_is_an_error_that_names_it_and_the_
         shutil.rmtree(moved)
     moved.unlink(missing_ok=True)
     aside.rename(moved)
-    locations.use(moved)
-    assert locations.directory(SESSION, table).exists()
+    locations.set_current_root(moved)
+    assert locations.table_paths(SESSION, [table])[0].exists()
 
 
 def test_guarantee_3_a_home_that_is_not_there_is_not_made_anew(
     home: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
-    locations.use(moved)
+    locations.set_current_root(moved)
     home.rename(home.with_name("aside"))
     with pytest.raises(FileNotFoundError):
         opened(moved)
@@ -292,7 +292,7 @@ def test_guarantee_4_who_used_a_root_as_its_home_finds_out(
     home: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
     stale = opened(moved)
-    locations.use(moved)
+    locations.set_current_root(moved)
     locations.create(SESSION)
     for ask in (stale.list, stale.known_roots, lambda: stale.create(SESSION), lambda: stale.move_to_trash(SESSION)):
         with pytest.raises(HomeMovedError, match=str(home)):
@@ -302,7 +302,7 @@ def test_guarantee_4_who_used_a_root_as_its_home_finds_out(
 def test_the_pointer_and_the_register_are_private_and_no_links_are_followed(
     tmp_path: Path, home: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
-    locations.use(moved)
+    locations.set_current_root(moved)
     for path in (moved / ".lodge" / "home", *(home / ".lodge" / "roots").iterdir()):
         assert path.stat().st_mode & 0o777 == 0o600
     pointer = moved / ".lodge" / "home"
@@ -317,6 +317,6 @@ def test_the_pointer_and_the_register_are_private_and_no_links_are_followed(
 
 def test_a_path_may_have_any_bytes(tmp_path: Path, home: Path, locations: FileSessionLocations) -> None:
     awkward = tmp_path / "a\nb \udcff ü"
-    locations.use(awkward)
+    locations.set_current_root(awkward)
     assert home_of(awkward) == home
     assert opened(awkward).known_roots() == [awkward, home]

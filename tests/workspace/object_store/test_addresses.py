@@ -25,7 +25,7 @@ def test_a_uri_says_where_and_comes_back_as_it_was(uri: str, address: ObjectAddr
     found = ObjectAddress.from_uri(uri)
     assert found == address
     assert ObjectAddress.from_uri(found.uri) == found
-    assert found.place == f"s3://{address.bucket}/{address.prefix}"
+    assert found.storage_path == f"s3://{address.bucket}/{address.prefix}"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_only_the_temporary_workspace_may_be_in_an_object_store(tmp_path: Path) 
     uris = {"dfs": tmp_path.as_uri(), "dfs.tmp": "s3://bucket/lodge?region=eu-central-1"}
     workspaces = Workspaces.from_uris(uris, "dfs.tmp")
     temporary = workspaces.temporary
-    assert (temporary.place, temporary.uri) == ("s3://bucket/lodge", "s3://bucket/lodge?region=eu-central-1")
+    assert (temporary.storage_path, temporary.uri) == ("s3://bucket/lodge", "s3://bucket/lodge?region=eu-central-1")
     assert not temporary.is_file_based
     assert temporary.is_writable
     assert workspaces.temporary_roots == ("s3://bucket/lodge",)

@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def up(place: Path) -> int:
-    """Prints only what a shell may evaluate to standard output."""
+    """Start the cluster. Standard output has only what a shell can evaluate."""
     if not _lives(place):
         shutil.rmtree(place, ignore_errors=True)
         build(PROGRAMS_OF_A_CLUSTER, announce=_tell)
@@ -70,7 +70,7 @@ def programs(_: Path) -> int:
 
 
 def run(place: Path) -> int:
-    """Runs a cluster with one node until it is told to end; what it writes while it starts tells what went wrong."""
+    """Run a cluster with one node until SIGTERM. Its output until then explains a failed start."""
     place.mkdir(parents=True, exist_ok=True)
     directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -115,7 +115,7 @@ def _start_in_background() -> None:
 
 
 def _lives(place: Path) -> bool:
-    """Whether a process holds the place."""
+    """Return whether a process holds the directory."""
     try:
         directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:

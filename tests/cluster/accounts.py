@@ -1,4 +1,4 @@
-"""Service accounts of the test cluster: their tokens, and rights that are theirs alone."""
+"""Service accounts of the test cluster, with tokens and permissions of their own."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,10 @@ from tests.cluster.kubeconfig import Server
 
 TOKEN_SECONDS = 3600
 REVOKED_SECONDS = 10
-"""So long the API server may still take a revoked token: it remembers tokens that it checked."""
+"""How long the API server may still accept a revoked token from its cache."""
 
 Rule = Mapping[str, Sequence[str]]
-"""As in a Role: ``{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}``."""
+"""A rule as in a Role: ``{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}``."""
 
 
 class ServiceAccount:
@@ -42,22 +42,22 @@ class ServiceAccount:
         return self.token_file.read_text()
 
     def allow(self, *rules: Rule) -> None:
-        """Grants rights in the account's own namespace, beside those that it has."""
+        """Grant permissions in the account's namespace, in addition to existing ones."""
         role = self._rights.create_namespaced_role(self.namespace, self._role(rules))
         self._rights.create_namespaced_role_binding(self.namespace, self._binding("Role", role.metadata.name))
 
     def allow_everywhere(self, *rules: Rule) -> None:
-        """Grants rights in all namespaces, and to what stands in none."""
+        """Grant permissions in all namespaces and for objects without namespace."""
         role = self._rights.create_cluster_role(self._role(rules))
         self._rights.create_cluster_role_binding(self._binding("ClusterRole", role.metadata.name))
 
     def rotate(self) -> None:
-        """Puts a new token into the file, at once and whole, and revokes the old one; see `REVOKED_SECONDS`."""
+        """Replace the token in the file atomically and revoke the old one; see `REVOKED_SECONDS`."""
         old, self._proof = self._proof, self._write_token()
         self._core.delete_namespaced_secret(old, self.namespace)
 
     def revoke(self) -> None:
-        """Leaves the account with a token that is refused; see `REVOKED_SECONDS`."""
+        """Leave the account with a token that the API server refuses; see `REVOKED_SECONDS`."""
         self._core.delete_namespaced_secret(self._proof, self.namespace)
 
     def _role(self, rules: Sequence[Rule]) -> Mapping[str, Any]:

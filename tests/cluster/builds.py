@@ -39,7 +39,7 @@ class ProgramError(Exception):
 
 
 class MissingGoError(ProgramError):
-    """Programs are missing, and so is Go, which would build them."""
+    """Programs are missing, and Go, which would build them, is missing too."""
 
     def __init__(self, programs: Sequence[str]) -> None:
         super().__init__(
@@ -50,7 +50,7 @@ class MissingGoError(ProgramError):
 
 
 class FailedBuildError(ProgramError):
-    """Go did not build a program."""
+    """Go failed to build a program."""
 
     def __init__(self, program: str, output: str) -> None:
         super().__init__(f"Go did not build {program}:\n{output[-4000:]}")
@@ -59,7 +59,7 @@ class FailedBuildError(ProgramError):
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where a program comes from: a folder of ``programs/``, and a package that this module can build."""
+    """The source of a program: a folder of ``programs/`` and a package that its module can build."""
 
     module: str
     package: str
@@ -81,12 +81,12 @@ PROGRAMS = tuple(_SOURCES)
 
 
 def cache_directory() -> Path:
-    """Where programs, and the cluster of ``make cluster``, are kept."""
+    """Return the directory of the programs and of the cluster of ``make cluster``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lodge" / "cluster"
 
 
 def program(name: str) -> Path:
-    """Where a program is.
+    """Return the path of a program.
 
     Raises:
         MissingGoError: It is not there yet; `build` has not been called, or could not build it.
@@ -98,12 +98,12 @@ def program(name: str) -> Path:
 
 
 def missing(names: Sequence[str]) -> Sequence[str]:
-    """Those programs that are neither given nor built."""
+    """Return the programs that are neither provided nor built."""
     return [name for name in names if not any(os.access(place, os.X_OK) for place in _places(name))]
 
 
 def can_build() -> bool:
-    """Whether there is Go."""
+    """Return whether Go is installed."""
     return shutil.which("go") is not None
 
 
@@ -162,7 +162,7 @@ def _key(module: str) -> str:
 
 
 def _flags(module: str) -> Sequence[str]:
-    """The version is what the API server says of itself, which clients judge features by."""
+    """Return the build flags. The API server reports this version, and clients derive its features from it."""
     variables = ""
     if found := _KUBERNETES_VERSION.search((MODULES / module / "go.mod").read_text()):
         version, major, minor = found.groups()
@@ -173,7 +173,7 @@ def _flags(module: str) -> Sequence[str]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Holds a lock that ends with this process, however it ends."""
+    """Hold a lock that ends with this process."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -67,27 +67,27 @@ class Cluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """For the administrator."""
+        """The address and certificate authority for the administrator."""
         return self._plane.kubeconfig
 
     @property
     def server(self) -> Server:
-        """The address of the API, and the file of its certificate authority."""
+        """The address of the API and the file of its certificate authority."""
         return self._plane.server
 
     @property
     def api_server(self) -> Process:
-        """To be stopped or paused for a while; what is stored stays."""
+        """The API server's process. Tests may stop or pause it; stored objects remain."""
         return self._plane.api_server
 
     @property
     def etcd(self) -> Process:
-        """To be paused for a while: the API server then answers, and fails."""
+        """etcd's process. While a test pauses it, the API server answers with errors."""
         return self._plane.etcd
 
     @cached_property
     def client(self) -> ApiClient:
-        """The administrator's."""
+        """An API client of the administrator."""
         return config.new_client_from_config(str(self.kubeconfig))
 
     def apply(self, objects: Iterable[Mapping[str, Any]], namespace: str | None = None) -> None:
@@ -98,7 +98,7 @@ class Cluster:
         manifests.apply(self.client, objects, namespace, self.directory / "discovery.json")
 
     def namespace(self, prefix: str = "test") -> str:
-        """Makes a new namespace. Returns: its name."""
+        """Create a namespace and return its name."""
         core = CoreV1Api(self.client)
         name = f"{prefix}-{secrets.token_hex(4)}"
         core.create_namespace({"metadata": {"name": name}})
@@ -106,11 +106,11 @@ class Cluster:
         return name
 
     def delete_namespace(self, name: str) -> None:
-        """Begins to delete a namespace with all that is in it, and does not wait."""
+        """Start the deletion of a namespace and everything in it, without waiting."""
         CoreV1Api(self.client).delete_namespace(name)
 
     def service_account(self, namespace: str, name: str) -> ServiceAccount:
-        """An account of this name, which is made if it is not there; it has no rights but what it had."""
+        """Return the account of this name. A new account has no permissions."""
         try:
             CoreV1Api(self.client).create_namespaced_service_account(namespace, {"metadata": {"name": name}})
         except ApiException as error:
@@ -119,7 +119,7 @@ class Cluster:
         return ServiceAccount(namespace, name, self.client, self.server, self.directory)
 
     def node(self, name: str | None = None) -> Node:
-        """A node that has joined and is ready; it stays until `Node.remove` or the end of the cluster."""
+        """Return a ready node. It exists until `Node.remove` or the end of the cluster."""
         node = Node(name or f"node-{secrets.token_hex(4)}", self.client, self.kubeconfig, self.directory)
         self._stack.callback(node.kill)
         node.start()

@@ -17,7 +17,7 @@ from tests.cluster.ports import free_port
 from tests.cluster.processes import Process
 
 NODE_GRACE_SECONDS = 8
-"""So long may a node be silent before it is not ready."""
+"""How long a node may be silent before it is not ready."""
 
 _PROBE_SECONDS = 2.0
 
@@ -105,7 +105,7 @@ class ControlPlane:
         )
 
     def _server(self, name: str, port: int, readiness: str, certificate: Path, *arguments: str) -> Process:
-        """One that tells by HTTPS whether it is ready."""
+        """Return a process whose readiness is checked by HTTPS."""
         return self._process(
             name,
             "--bind-address=127.0.0.1",
@@ -120,7 +120,7 @@ class ControlPlane:
 
 
 def _answers(port: int, path: str, certificate: Path) -> bool:
-    """Whether it says that it is ready; its certificate is checked."""
+    """Return whether the server reports that it is ready. Its certificate is verified."""
     try:
         context = ssl.create_default_context(cafile=certificate)
         connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=_PROBE_SECONDS, context=context)

@@ -1,4 +1,4 @@
-"""Directories that are gone when their owner is, however it ended."""
+"""Directories that disappear when their owner ends, even by SIGKILL."""
 
 import subprocess
 import tempfile
@@ -12,7 +12,7 @@ _SWEEP = 'cat >/dev/null; for _ in $(seq 100); do rm -rf -- "$1" && exit; sleep 
 
 @contextmanager
 def owned_directory(path: Path | None = None) -> Iterator[Path]:
-    """Makes a directory, or a temporary one, which ends with the context and also with a SIGKILL of this process."""
+    """Create a directory that disappears with the context, even if this process is killed."""
     if path is None:
         path = Path(tempfile.mkdtemp(prefix="lodge-cluster-"))
     path.mkdir(exist_ok=True)

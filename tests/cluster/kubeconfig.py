@@ -1,4 +1,4 @@
-"""The files by which clients find the test cluster, and who they are there."""
+"""Kubeconfig files for the clients of the test cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Server:
     ca_file: Path
 
     def write_kubeconfig(self, path: Path, user: Mapping[str, str], namespace: str = "default") -> Path:
-        """Writes a file for one user, who is given as the file format does: ``token`` or ``tokenFile``."""
+        """Write a file for one user, given as in the file format: ``token`` or ``tokenFile``."""
         content = {
             "apiVersion": "v1",
             "kind": "Config",

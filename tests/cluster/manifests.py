@@ -1,4 +1,4 @@
-"""Manifests as ``kubectl apply`` would take them."""
+"""Applies manifests as ``kubectl apply`` does."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ _OWNER = "lodge-tests"
 
 
 def apply(client: ApiClient, objects: Iterable[Mapping[str, Any]], namespace: str | None, discovery: Path) -> None:
-    """Applies them in their order, on the server's side; what kinds there are is kept in the file of discovery."""
+    """Apply manifests in order, on the server's side. A file caches the discovery of kinds."""
     dynamic = DynamicClient(client, cache_file=str(discovery))
     for manifest in objects:
         kind = dynamic.resources.get(api_version=manifest["apiVersion"], kind=manifest["kind"])

@@ -22,7 +22,7 @@ _STAGES = Path(__file__).with_name("nodes.yaml")
 
 
 class Node:
-    """A node of the cluster, made by `tests.cluster.cluster.Cluster.node`."""
+    """A node of the cluster, created by `tests.cluster.cluster.Cluster.node`."""
 
     def __init__(self, name: str, client: ApiClient, kubeconfig: Path, directory: Path) -> None:
         self.name = name
@@ -38,29 +38,29 @@ class Node:
         self._kwok = Process(command, directory / f"node-{name}.log", is_ready=self.is_ready)
 
     def start(self) -> None:
-        """Joins the cluster and waits until it is ready."""
+        """Join the cluster and wait until the node is ready."""
         self._core.create_node({"metadata": {"name": self.name, "labels": {"kubernetes.io/hostname": self.name}}})
         self._kwok.start()
 
     def remove(self) -> None:
-        """Leaves the cluster, as a machine that will not come back and is deleted."""
+        """Leave the cluster for good, like a machine that is deleted."""
         self.kill()
         self._core.delete_node(self.name)
 
     def kill(self) -> None:
-        """Ends its process and leaves its traces in the cluster."""
+        """Stop the node's process, and leave its objects in the cluster."""
         self._kwok.kill()
 
     def fail(self) -> None:
-        """It goes silent, at once and without a word; the cluster notices after `NODE_GRACE_SECONDS`."""
+        """Go silent. The cluster notices after `NODE_GRACE_SECONDS`."""
         self._kwok.pause()
 
     def recover(self) -> None:
-        """It beats again, and does what it missed."""
+        """Send heartbeats again, and catch up on missed work."""
         self._kwok.resume()
 
     def is_ready(self) -> bool:
-        """As the control plane sees it."""
+        """Return whether the control plane considers the node ready."""
         conditions = self._core.read_node_status(self.name).status.conditions or ()
         return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
 
@@ -68,7 +68,7 @@ class Node:
         wait_until(self.is_ready, f"node {self.name} is ready", READY_SECONDS)
 
     def wait_until_lost(self) -> None:
-        """Waits until the control plane has noticed that it failed, and has tainted it as unreachable."""
+        """Wait until the control plane has noticed the failure and tainted the node as unreachable."""
         wait_until(self._is_lost, f"node {self.name} is not ready and unreachable", READY_SECONDS)
 
     def pod(

@@ -1,4 +1,4 @@
-"""Ports of loopback for servers that must come back at the same one."""
+"""Loopback ports for servers that must return at the same port."""
 
 import os
 import random

@@ -27,7 +27,7 @@ START_SECONDS = 120.0
 
 
 class ClusterError(Exception):
-    """The test cluster is not as it should be; the message tells what a person needs."""
+    """The test cluster is in an unexpected state. The message says what a person needs to know."""
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float) -> None:
@@ -77,7 +77,7 @@ class Process:
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """Raises: ClusterError: as `start`."""
+        """Wait until the process is ready; raises as `start` does."""
         child = self._running()
         try:
             wait_until(lambda: child.poll() is not None or self._is_ready(), f"{self.name} is ready", START_SECONDS)
@@ -87,14 +87,14 @@ class Process:
             raise ClusterError(f"{error}; its log ends:\n{self.log.read_text(errors='replace')[-4000:]}") from None
 
     def kill(self) -> None:
-        """Ends it at once, as a crash would; does nothing if it does not run."""
+        """End the process at once, like a crash. Does nothing if it does not run."""
         if self._child is not None:
             self._child.kill()
             self._child.wait()
             self._child = None
 
     def pause(self) -> None:
-        """Stops it without its noticing: connections to it stay open, and nothing answers."""
+        """Pause the process: its connections stay open, and nothing answers."""
         self._running().send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -102,7 +102,7 @@ class Process:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Without it for a while; it is back and ready afterwards, however the test ended."""
+        """Stop the process for the duration of the context. It is ready again afterwards."""
         self.kill()
         try:
             yield
@@ -111,7 +111,7 @@ class Process:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Paused for a while; it is back and ready afterwards, however the test ended."""
+        """Pause the process for the duration of the context. It is ready again afterwards."""
         self.pause()
         try:
             yield

@@ -1,4 +1,4 @@
-"""An S3 server over a directory of this machine, for tests of workspaces in an object store."""
+"""An S3 server on a local directory, for tests of workspaces in an object store."""
 
 import http.client
 import secrets
@@ -50,7 +50,7 @@ class S3Server:
         return f"http://{self.endpoint}"
 
     def filesystem(self) -> S3FileSystem:
-        """As any client would open it."""
+        """Open the server's storage as an ordinary client does."""
         return S3FileSystem(
             access_key=self.access_key,
             secret_key=self.secret_key,
@@ -61,7 +61,7 @@ class S3Server:
         )
 
     def bucket(self, prefix: str = "test") -> str:
-        """Makes a new bucket. Returns: its name."""
+        """Create a bucket and return its name."""
         name = f"{prefix}-{secrets.token_hex(4)}"
         self.filesystem().create_dir(name)
         return name

@@ -1,4 +1,4 @@
-"""Programs are built once and seen whole, and their absence is told."""
+"""Programs are built once, and missing programs are reported."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ def test_of_something_else():
 
 @pytest.fixture
 def go(tmp_path, monkeypatch):
-    """Puts a Go in place of the real one; where there is none at first, nor any program."""
+    """Replace Go and its programs; initially neither exists."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
@@ -48,7 +48,7 @@ def go(tmp_path, monkeypatch):
     return put
 
 
-def test_two_runs_at_once_build_a_program_once(go):
+def test_concurrent_runs_build_a_program_once(go):
     calls = Path(f"{go(GO_THAT_BUILDS)}.calls")
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda _: builds.build(["etcd", "kwok"], announce=str), range(4)))
@@ -56,14 +56,14 @@ def test_two_runs_at_once_build_a_program_once(go):
     assert os.access(builds.program("etcd"), os.X_OK)
 
 
-def test_a_program_whose_build_failed_is_not_seen(go):
+def test_failed_build_leaves_no_program(go):
     go(GO_THAT_FAILS_HALF_WAY)
     with pytest.raises(builds.FailedBuildError, match="etcd:\nno space left"):
         builds.build(["etcd"], announce=str)
     assert builds.missing(["etcd"]) == ["etcd"]
 
 
-def test_a_given_program_is_used_and_needs_no_go(go, tmp_path, monkeypatch):
+def test_provided_program_needs_no_go(go, tmp_path, monkeypatch):
     assets = tmp_path / "assets"
     assets.mkdir()
     (assets / "etcd").symlink_to("/bin/true")
@@ -75,7 +75,7 @@ def test_a_given_program_is_used_and_needs_no_go(go, tmp_path, monkeypatch):
 
 
 def pytest_without_go(tmp_path, **environment: str) -> tuple[int, list[str]]:
-    """The exit status and the lines of a run of two tests, of which one needs a cluster."""
+    """Run two tests, one of which needs a cluster. Return the exit status and the output lines."""
     file = tmp_path / "test_two.py"
     file.write_text(TESTS)
     variables = {name: value for name, value in os.environ.items() if name != "CI"}

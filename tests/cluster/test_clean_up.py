@@ -1,4 +1,4 @@
-"""Nothing of a test cluster is left behind, however it ends."""
+"""A test cluster leaves nothing behind."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ with Cluster() as cluster:
 
 
 def processes_of(directory: Path) -> list[str]:
-    """The command lines that name something there; all of a cluster's do."""
+    """Return the command lines that name something in the directory, as all of a cluster's do."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -42,14 +42,14 @@ def is_gone(directory: Path) -> bool:
     return not directory.exists() and not processes_of(directory)
 
 
-def test_a_cluster_that_is_left_is_gone():
+def test_closed_cluster_leaves_nothing():
     with Cluster() as cluster:
         cluster.node()
         assert len(processes_of(cluster.directory)) == 4
     assert is_gone(cluster.directory)
 
 
-def test_a_cluster_that_does_not_start_is_gone(monkeypatch, tmp_path):
+def test_cluster_that_fails_to_start_leaves_nothing(monkeypatch, tmp_path):
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     (tmp_path / "kube-controller-manager").symlink_to("/bin/false")
     place = tmp_path / "place"
@@ -58,7 +58,7 @@ def test_a_cluster_that_does_not_start_is_gone(monkeypatch, tmp_path):
     assert is_gone(place)
 
 
-def test_a_cluster_whose_process_is_killed_is_gone():
+def test_killed_cluster_leaves_nothing():
     with subprocess.Popen([sys.executable, "-c", STARTS_A_CLUSTER], cwd=REPOSITORY, stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
         directory = Path(owner.stdout.readline().decode().strip())
@@ -67,7 +67,7 @@ def test_a_cluster_whose_process_is_killed_is_gone():
     wait_until(lambda: is_gone(directory), f"{directory} and its processes are gone", ENDED_SECONDS)
 
 
-def test_the_cluster_of_a_developer_starts_once_and_leaves_nothing(tmp_path):
+def test_developer_cluster_starts_once_and_leaves_nothing(tmp_path):
     assets, cache = tmp_path / "assets", tmp_path / "cache"
     assets.mkdir()
     for name in PROGRAMS_OF_A_CLUSTER:

@@ -1,4 +1,4 @@
-"""The test cluster keeps what it promises to other tests."""
+"""The test cluster behaves as other tests expect."""
 
 import json
 import time
@@ -20,12 +20,12 @@ READ_CONFIG_MAPS = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["g
 
 
 def core(kubeconfig: Path) -> CoreV1Api:
-    """A client that sees the file as it is now."""
+    """Return a client that reads the kubeconfig file now."""
     return CoreV1Api(config.new_client_from_config(str(kubeconfig)))
 
 
 def status_of(call, *arguments, **options) -> int:
-    """The HTTP status of a call's refusal, or 200."""
+    """Return the HTTP status of a refused call, or 200."""
     try:
         call(*arguments, **options)
     except ApiException as error:
@@ -33,12 +33,12 @@ def status_of(call, *arguments, **options) -> int:
     return 200
 
 
-def test_the_api_is_kubernetes_own(cluster):
+def test_api_is_kubernetes_own(cluster):
     version = VersionApi(cluster.client).get_code()
     assert (version.major, version.minor) == ("1", "36")
 
 
-def test_a_certificate_of_another_authority_is_refused(cluster, tmp_path):
+def test_foreign_certificate_authority_is_refused(cluster, tmp_path):
     other = yaml.safe_load(cluster.kubeconfig.read_text())
     del other["clusters"][0]["cluster"]["certificate-authority"]
     file = tmp_path / "kubeconfig"
@@ -47,7 +47,7 @@ def test_a_certificate_of_another_authority_is_refused(cluster, tmp_path):
         core(file).list_namespace()
 
 
-def test_an_account_has_only_the_rights_that_it_was_given(cluster, namespace):
+def test_account_has_only_granted_permissions(cluster, namespace):
     elsewhere = cluster.namespace()
     account = cluster.service_account(namespace, "reader")
     api = core(account.kubeconfig)
@@ -60,7 +60,7 @@ def test_an_account_has_only_the_rights_that_it_was_given(cluster, namespace):
     wait_until(lambda: status_of(api.list_namespaced_config_map, elsewhere) == 200, "the right is known", 10)
 
 
-def test_after_a_rotation_the_new_token_is_taken_and_the_old_one_refused(cluster, namespace, tmp_path):
+def test_rotation_replaces_token(cluster, namespace, tmp_path):
     account = cluster.service_account(namespace, "reader")
     account.allow(READ_CONFIG_MAPS)
     old = cluster.server.write_kubeconfig(tmp_path / "old", {"token": account.token})
@@ -74,7 +74,7 @@ def test_after_a_rotation_the_new_token_is_taken_and_the_old_one_refused(cluster
     )
 
 
-def test_a_stopped_api_server_comes_back_at_its_address_with_its_objects(cluster, namespace):
+def test_restarted_api_server_keeps_address_and_objects(cluster, namespace):
     api = CoreV1Api(cluster.client)
     api.create_namespaced_config_map(namespace, {"metadata": {"name": "kept"}, "data": {"key": "value"}})
     account = cluster.service_account(namespace, "reader")
@@ -84,14 +84,14 @@ def test_a_stopped_api_server_comes_back_at_its_address_with_its_objects(cluster
     assert core(account.kubeconfig).read_namespaced_config_map("kept", namespace).data == {"key": "value"}
 
 
-def test_a_paused_api_server_does_not_answer_until_it_is_resumed(cluster):
+def test_paused_api_server_does_not_answer(cluster):
     api = CoreV1Api(cluster.client)
     with cluster.api_server.paused(), pytest.raises(HTTPError):
         api.list_namespace(_request_timeout=0.5)
     api.list_namespace()
 
 
-def test_objects_of_a_new_kind_may_follow_its_definition_at_once(cluster, namespace):
+def test_objects_can_follow_their_definition_at_once(cluster, namespace):
     group, version = "lodge.test", "v1"
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     definition = {
@@ -112,7 +112,7 @@ def test_objects_of_a_new_kind_may_follow_its_definition_at_once(cluster, namesp
     assert things.get(name="first", namespace=namespace).spec.size == 2
 
 
-def test_a_node_that_fails_is_lost_and_its_pods_are_evicted_while_others_live_on(cluster, namespace, node):
+def test_failed_node_loses_its_pods_while_others_live(cluster, namespace, node):
     other = cluster.node()
     api = CoreV1Api(cluster.client)
     kept = other.pod(namespace, "kept", unreachable_seconds=1)

@@ -1,4 +1,4 @@
-"""The S3 server of the tests is one."""
+"""The S3 server of the tests behaves like S3."""
 
 import pytest
 from pyarrow.fs import FileSelector, S3FileSystem
@@ -6,7 +6,7 @@ from pyarrow.fs import FileSelector, S3FileSystem
 from tests.cluster.s3 import REGION
 
 
-def test_what_was_put_is_listed_and_got(s3_server, bucket):
+def test_stored_objects_are_listed_and_read(s3_server, bucket):
     files = s3_server.filesystem()
     content = b"row\n" * 3_000_000
     with files.open_output_stream(f"{bucket}/session/table/part-0") as stream:
@@ -31,7 +31,7 @@ def test_wrong_keys_are_refused(s3_server, bucket):
         stranger.open_output_stream(f"{bucket}/file").close()
 
 
-def test_a_stopped_server_comes_back_with_its_objects(s3_server, bucket):
+def test_restarted_server_keeps_its_objects(s3_server, bucket):
     files = s3_server.filesystem()
     with files.open_output_stream(f"{bucket}/file") as stream:
         stream.write(b"kept")

@@ -51,7 +51,7 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What an account asked for, and whether it was let in."""
+    """The requests of an account, and whether the API server allowed them."""
 
     right: Right
     status: int
@@ -61,20 +61,20 @@ class Request:
         return self.status == HTTPStatus.FORBIDDEN
 
     def rights(self) -> Iterator[Right]:
-        """A patch that made an object took the right to create it too."""
+        """Return the verbs that a request needs. A patch that creates an object also needs ``create``."""
         yield self.right
         if self.right.verb == "patch" and self.status == HTTPStatus.CREATED:
             yield Right("create", self.right.group, self.right.resource, self.right.name)
 
 
 class AuditLog:
-    """The log of one API server."""
+    """The audit log of one API server."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def requests(self, namespace: str, account: str) -> Sequence[Request]:
-        """All requests of an account so far, and those that it holds open."""
+        """Return all requests of an account so far, including those still open."""
         user = f"system:serviceaccount:{namespace}:{account}"
         entries = (json.loads(line) for line in self._path.read_text().splitlines())
         return [_request(entry) for entry in entries if entry["user"]["username"] == user and "objectRef" in entry]
@@ -82,7 +82,7 @@ class AuditLog:
 
 @contextmanager
 def audited_programs(directory: Path) -> Iterator[AuditLog]:
-    """While it lasts, a cluster that is started has an API server that writes an audit log."""
+    """Make clusters that start in this context write an audit log."""
     policy, log = directory / "policy.yaml", directory / "audit.log"
     policy.write_text(yaml.safe_dump(_POLICY))
     for name in PROGRAMS_OF_A_CLUSTER:
@@ -98,7 +98,7 @@ def audited_programs(directory: Path) -> Iterator[AuditLog]:
 
 
 def granted(roles: Sequence[Manifest]) -> frozenset[Right]:
-    """Every right that roles give, one by one."""
+    """Return every permission of the roles, one by one."""
     return frozenset(
         Right(verb, group, resource, name)
         for role in roles

@@ -1,4 +1,4 @@
-"""Values that the chart takes, by what someone wants with them; each is more than nothing but less than everything."""
+"""Sets of values that the chart accepts, named after what a user wants to achieve."""
 
 from tests.helm.chart import BACKEND, MINIMAL, Values, with_values
 
@@ -123,7 +123,7 @@ EVERYTHING: Values = {
         "capabilities": {"drop": ["ALL"]},
     },
 }
-"""Every value that there is, with another than its default wherever that is allowed beside the others."""
+"""A set with every value, each different from its default where other values allow it."""
 
 CASES: dict[str, Values] = {
     "a claim that exists": MINIMAL,

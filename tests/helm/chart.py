@@ -1,4 +1,4 @@
-"""The chart, and the real helm to do with it what an operator would."""
+"""The chart and the real helm command."""
 
 import os
 import subprocess
@@ -19,11 +19,11 @@ Values = Mapping[str, Any]
 Manifest = Mapping[str, Any]
 
 MINIMAL: Values = {"backend": {"addresses": [BACKEND]}, "volume": {"existingClaim": "files"}}
-"""The least that the chart takes, with a volume."""
+"""The smallest set of values that the chart accepts, with a volume."""
 
 
 class HelmError(Exception):
-    """Helm refused; the message is what it said."""
+    """Helm refused a command. The message is its output."""
 
 
 class Helm:
@@ -63,13 +63,13 @@ class Helm:
     def template(
         self, values: Values, *options: str, release: str = "lodge", namespace: str = "default"
     ) -> Sequence[Manifest]:
-        """The objects that it would make. Raises: HelmError."""
+        """Return the objects that the chart renders."""
         output = self.run("template", release, CHART, "--namespace", namespace, *options, values=values)
         return [manifest for manifest in yaml.safe_load_all(output) if manifest]
 
 
 def with_values(*all_values: Values) -> dict[str, Any]:
-    """Values joined as helm joins several files: maps are merged, of anything else the last one wins."""
+    """Merge sets of values as helm merges files: maps are merged, other values replaced."""
     joined: dict[str, Any] = {}
     for values in all_values:
         for key, value in values.items():
@@ -89,14 +89,14 @@ def named(manifests: Sequence[Manifest], kind: str, name: str) -> Manifest:
 
 
 def configuration(manifests: Sequence[Manifest]) -> str:
-    """The configuration file of gateway and reaper."""
+    """Return the configuration file of gateway and reaper."""
     (found,) = (manifest for manifest in of_kind(manifests, "ConfigMap"))
     text: str = found["data"]["lodge.yaml"]
     return text
 
 
 def leaves(values: Values, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value by its path, such as ``gateway.replicas``; a map of maps of the chart's own is none."""
+    """Return every value by its path, such as ``gateway.replicas``."""
     for key, value in values.items():
         path = f"{prefix}{key}"
         if isinstance(value, Mapping) and value and path not in _WHOLE and not path.endswith(".resources"):

@@ -1,4 +1,4 @@
-"""The chart in a real cluster: one for all its tests, with two nodes and an audit log."""
+"""Fixtures for the chart: a cluster with two nodes and an audit log, and helm."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.helm.schemas import write_schemas
 
 @pytest.fixture(scope="session")
 def helm(chart_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    """For commands that need no cluster."""
+    """Helm for commands that need no cluster."""
     return Helm(tmp_path_factory.mktemp("helm"))
 
 
@@ -35,13 +35,13 @@ def chart_cluster(audited_cluster: tuple[Cluster, AuditLog]) -> Cluster:
 
 @pytest.fixture(scope="session")
 def audit_log(audited_cluster: tuple[Cluster, AuditLog]) -> AuditLog:
-    """Of the cluster's service accounts."""
+    """The audit log of the cluster's service accounts."""
     return audited_cluster[1]
 
 
 @pytest.fixture(scope="session")
 def schemas(chart_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of all kinds that the cluster has, for kubeconform."""
+    """JSON schemas of all kinds in the cluster, for kubeconform."""
     directory = tmp_path_factory.mktemp("schemas")
     write_schemas(chart_cluster.client, directory)
     return directory
@@ -49,5 +49,5 @@ def schemas(chart_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def releases(chart_cluster: Cluster, chart_programs: None, tmp_path: Path) -> Releases:
-    """A namespace of the test's own."""
+    """A namespace for one test."""
     return Releases(chart_cluster, tmp_path)

@@ -31,7 +31,7 @@ _IMAGE = "localhost/lodge-test:1"
 
 
 class ImageError(Exception):
-    """Something did not work; the message tells what it wrote last."""
+    """A command failed. The message has the end of its output."""
 
 
 def install_tools() -> str:
@@ -86,7 +86,7 @@ class Builder:
 
     @contextmanager
     def container(self) -> Iterator["Container"]:
-        """Of the image that was built."""
+        """Create a container of the built image, and remove it afterwards."""
         name = self._buildah("from", _IMAGE).strip()
         try:
             yield Container(self, name)
@@ -98,7 +98,7 @@ class Builder:
         return self._buildah("run", *options, container, "--", *command)
 
     def inspected(self, template: str) -> str:
-        """What the image says of itself, by a Go template."""
+        """Return a property of the image, selected by a Go template."""
         return self._buildah("inspect", "--type=image", f"--format={template}", _IMAGE).strip()
 
     def _build_base(self) -> None:
@@ -118,7 +118,7 @@ class Builder:
         return image in self._buildah("images", "--format={{.Name}}:{{.Tag}}").split()
 
     def _pip(self) -> Sequence[str]:
-        """What pip is told on this machine, told to that of the build too."""
+        """Pass pip's configuration of this machine to the build."""
         settings = configparser.ConfigParser(interpolation=None)
         settings.read_string(_pip_settings())
         mounts = {path for section in settings.values() for path in section.values() if Path(path).is_absolute()}
@@ -134,7 +134,7 @@ class Builder:
 
 
 class Container:
-    """A container that runs what it is told, and ends."""
+    """A container that runs one command."""
 
     def __init__(self, builder: Builder, name: str) -> None:
         self._builder = builder

@@ -1,4 +1,4 @@
-"""Processes in the place of pods that the test cluster only simulates: they get what the chart gives the pods."""
+"""Processes in place of pods, which the test cluster only simulates. They get what the chart gives the pods."""
 
 import os
 import signal

@@ -19,7 +19,7 @@ RESTRICTED = {
 
 
 class Releases:
-    """One namespace that lets in only restricted pods and has a claim, and what helm does in it."""
+    """A namespace that admits only restricted pods and has a claim, with helm's releases in it."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.cluster = cluster
@@ -40,7 +40,7 @@ class Releases:
         return self._helm.run(*arguments, "--namespace", self.namespace, *timeout, values=values)
 
     def pods(self, component: str, release: str = "lodge") -> Sequence[V1Pod]:
-        """Those that are not ending."""
+        """Return the pods that are not terminating."""
         selector = f"app.kubernetes.io/instance={release},app.kubernetes.io/component={component}"
         found = self.core.list_namespaced_pod(self.namespace, label_selector=selector).items
         return [pod for pod in found if pod.metadata.deletion_timestamp is None]
@@ -49,7 +49,7 @@ class Releases:
         return frozenset(pod.metadata.name for pod in self.pods(component))
 
     def configuration_file(self) -> str:
-        """What pods find at /etc/lodge/lodge.yaml."""
+        """Return the file that pods mount at /etc/lodge/lodge.yaml."""
         found = self.core.read_namespaced_config_map("lodge-config", self.namespace)
         return str(found.data["lodge.yaml"])
 

@@ -15,13 +15,13 @@ from kubernetes.client import ApiClient
 from tests.cluster.builds import program
 
 _FILE = "{{.ResourceKind}}{{.KindSuffix}}.json"
-"""How kubeconform names a file: the kind, the first word of its group and its version, in small letters."""
+"""The file name that kubeconform expects: kind, first word of the group, and version, in lower case."""
 
 _SECONDS = 60
 
 
 def write_schemas(client: ApiClient, directory: Path) -> None:
-    """Writes a file for each kind of the server; a field that it does not know is an error."""
+    """Write one schema for each kind of the server. Unknown fields are errors."""
     for document in _documents(client):
         schemas = document["components"]["schemas"]
         for schema in schemas.values():
@@ -61,7 +61,7 @@ def _read(client: ApiClient, path: str) -> dict[str, Any]:
 
 
 def _forbid_others(schema: dict[str, Any]) -> None:
-    """As kubeconform's strict schemas do."""
+    """Forbid unknown fields, as kubeconform's strict schemas do."""
     if "properties" in schema:
         schema.setdefault("additionalProperties", False)
         for part in schema["properties"].values():

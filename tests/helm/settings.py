@@ -1,4 +1,4 @@
-"""What Lodge makes of a configuration file that the chart, or a test, has written."""
+"""Reads a configuration file of Lodge."""
 
 import argparse
 from pathlib import Path
@@ -7,7 +7,7 @@ from lodge.settings import ServeSettings, SettingsOptions
 
 
 def read_settings(content: str, directory: Path) -> ServeSettings:
-    """As `lodge serve --config` reads it. Raises: lodge.errors.SettingError."""
+    """Read the file as `lodge serve --config` does."""
     file = directory / "lodge.yaml"
     file.write_text(content)
     parser = argparse.ArgumentParser()

@@ -1,4 +1,4 @@
-"""The image that the chart names: it is built as the Containerfile says, and runs gateway and reaper."""
+"""The image that the Containerfile builds runs gateway and reaper."""
 
 from collections.abc import Iterator
 
@@ -34,13 +34,13 @@ def container(builder: Builder) -> Iterator[Container]:
         yield container
 
 
-def test_the_image_is_lodge(container: Container) -> None:
+def test_image_contains_lodge(container: Container) -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert container.run("lodge", "--version") == f"lodge {chart['appVersion']}\n"
     assert "--leader-election" in container.run("lodge", "reap", "--help")
 
 
-def test_the_image_s_user_is_the_chart_s(builder: Builder, container: Container) -> None:
+def test_image_runs_as_user_of_chart(builder: Builder, container: Container) -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())["podSecurityContext"]
     user = f"{values['runAsUser']}:{values['runAsGroup']}"
     assert builder.inspected("{{.OCIv1.Config.User}}") == user
@@ -49,11 +49,11 @@ def test_the_image_s_user_is_the_chart_s(builder: Builder, container: Container)
 
 
 @pytest.mark.parametrize("user", ["185:185", "12345:12345"])
-def test_a_gateway_serves_whoever_it_runs_as(container: Container, user: str) -> None:
+def test_gateway_serves_as_any_user(container: Container, user: str) -> None:
     assert "Lodge is ready at sc://127.0.0.1:" in container.run("sh", "-c", SERVE_AND_STOP, user=user)
 
 
-def test_the_image_has_all_that_kubernetes_asks_for_and_no_spark(container: Container) -> None:
+def test_image_meets_kubernetes_needs_and_has_no_spark(container: Container) -> None:
     container.run("python3", "-c", "import lodge.reap_on_kubernetes, workspace.kubernetes.session_records")
     assert not container.run("find", "/opt/lodge", "-path", "*/pyspark/*.jar")
     assert not container.run("find", "/opt/lodge", "-user", "185")

@@ -40,7 +40,7 @@ OF_LODGE = "app.kubernetes.io/managed-by=lodge"
 
 
 class Site:
-    """A release with a workspace on this machine's disk, and what happens in it."""
+    """A release with a workspace on the local disk."""
 
     def __init__(self, releases: Releases, directory: Path, backend: str) -> None:
         self.releases = releases
@@ -68,7 +68,7 @@ class Site:
         return self._process("reaper", pod)
 
     def on_new_storage(self, component: str) -> PodProcess:
-        """A process whose workspace is where nobody was before."""
+        """Return a process whose workspace is a new directory."""
         directory = self._directory / f"storage-{next(self._starts)}"
         directory.mkdir()
         pod = self.releases.pods(component)[0]
@@ -79,7 +79,7 @@ class Site:
         return list(found["items"])
 
     def delete_session(self) -> None:
-        """As `kubectl delete connectsession` does."""
+        """Delete a session as `kubectl delete connectsession` does."""
         (session,) = self.sessions()
         self._objects.delete_namespaced_custom_object(*self._place, session["metadata"]["name"])
 
@@ -87,17 +87,17 @@ class Site:
         return [path for path in self.workspace.iterdir() if path.name != ".lodge"]
 
     def leases(self) -> Mapping[str, str]:
-        """Who holds each."""
+        """Return the holders of each session."""
         found = self._leases.list_namespaced_lease(self.releases.namespace).items
         return {lease.metadata.name: lease.spec.holder_identity or "" for lease in found}
 
     def notes(self) -> list[str]:
-        """Of the Events on sessions."""
+        """Return the reasons of the Events about sessions."""
         found = self.releases.core.list_namespaced_event(self.releases.namespace).items
         return [event.message for event in found if event.involved_object.kind == "ConnectSession"]
 
     def roots(self) -> frozenset[str]:
-        """The keys of the storages whose ids are recorded."""
+        """Return the keys of all recorded root identities."""
         found = self.releases.core.list_namespaced_config_map(self.releases.namespace, label_selector=OF_LODGE).items
         return frozenset(key for each in found for key in each.data)
 
@@ -161,13 +161,13 @@ def life(site: Site, audit_log: AuditLog) -> Mapping[str, Sequence[Request]]:
     return _requests(site, audit_log)
 
 
-def test_no_right_is_missing(life: Mapping[str, Sequence[Request]]) -> None:
+def test_no_permission_is_missing(life: Mapping[str, Sequence[Request]]) -> None:
     for component in COMPONENTS:
         assert life[component]
         assert not {str(request.right) for request in life[component] if request.is_forbidden}
 
 
-def test_no_right_is_needless(site: Site, life: Mapping[str, Sequence[Request]], helm: Helm) -> None:
+def test_no_permission_is_unused(site: Site, life: Mapping[str, Sequence[Request]], helm: Helm) -> None:
     manifests = helm.template(site.values, namespace=site.releases.namespace)
     roles = (*of_kind(manifests, "Role"), *of_kind(manifests, "ClusterRole"))
     for component in COMPONENTS:
@@ -181,13 +181,13 @@ RARE = {
     "gateway": frozenset({Right("list", "coordination.k8s.io", "leases")}),
     "reaper": frozenset({Right("get", "sparklodge.io", "connectsessions")}),
 }
-"""What takes a gateway that dies amid a statement, or two who change a session at the same instant."""
+"""Permissions for rare cases: a gateway that dies during a statement, and concurrent changes of a session."""
 
 
-def test_what_happens_rarely_takes_these_rights_and_has_them(
+def test_rare_cases_use_these_permissions_and_have_them(
     site: Site, life: Mapping[str, Sequence[Request]], audit_log: AuditLog
 ) -> None:
-    """The same code as in the processes, with the same accounts, after everything that counts as a need."""
+    """Run the processes' code with the same accounts, after all requests that count as needed."""
     KubernetesLeases(site.connection("gateway")).list()
     begun = KubernetesSessionRecords(site.connection("gateway", "other")).create(_record())
     records = KubernetesSessionRecords(site.connection("reaper", "other"))
@@ -266,7 +266,7 @@ def _a_reaper_that_is_stopped_hands_over(site: Site, reaper: PodProcess) -> None
 
 
 def _whoever_comes_first_records_a_new_storage(site: Site) -> None:
-    """The first of all is a gateway here; it was a reaper before."""
+    """Start a gateway first. The life of the session started with a reaper."""
     site.forget_roots()
     for component in ("gateway", "reaper", "gateway"):
         known = site.roots()
@@ -280,13 +280,13 @@ def _whoever_comes_first_records_a_new_storage(site: Site) -> None:
 
 
 def _requests(site: Site, audit_log: AuditLog) -> Mapping[str, Sequence[Request]]:
-    """Those of each component's account so far."""
+    """Return the requests of each component's account so far."""
     return {name: audit_log.requests(site.releases.namespace, f"lodge-{name}") for name in COMPONENTS}
 
 
 @contextmanager
 def _gateway(site: Site, number: int) -> Iterator[PodProcess]:
-    """The process of one of the gateway's pods."""
+    """Run the process of a gateway pod."""
     process = site.gateway(site.releases.pods("gateway")[number])
     process.start()
     try:
@@ -296,14 +296,14 @@ def _gateway(site: Site, number: int) -> Iterator[PodProcess]:
 
 
 def _health(gateway: PodProcess) -> int:
-    """As the kubelet asks with a probe of the kind grpc."""
+    """Probe the pod as a kubelet does with a gRPC probe."""
     with grpc.insecure_channel(_address(gateway)) as channel:
         answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=SECONDS)
     return int(answer.status)
 
 
 def _probed(reaper: PodProcess, probe: V1Probe) -> bool:
-    """As the kubelet asks with a probe of the kind httpGet."""
+    """Probe the pod as a kubelet does with an httpGet probe."""
     served = SERVED.search(reaper.log.read_text())
     assert served is not None
     connection = http.client.HTTPConnection(served[1], timeout=SECONDS)
@@ -313,7 +313,7 @@ def _probed(reaper: PodProcess, probe: V1Probe) -> bool:
 
 @contextmanager
 def _client(gateway: PodProcess) -> Iterator[SparkSession]:
-    """A client with a session; it does not wait for a gateway that is gone when it ends."""
+    """Open a session whose client does not wait for a stopped gateway when it ends."""
     session = SparkSession.builder.remote(f"sc://{_address(gateway)}").create()
     try:
         yield session

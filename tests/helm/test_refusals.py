@@ -1,4 +1,4 @@
-"""Values that the chart does not take: the refusal names the value, and what the templates refuse has a way out."""
+"""The chart refuses wrong values, and each refusal names the value and a fix."""
 
 import json
 import re
@@ -46,7 +46,7 @@ WRONG: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize(("path", "value"), WRONG.values(), ids=WRONG.keys())
-def test_the_schema_names_what_is_wrong(helm: Helm, path: str, value: object) -> None:
+def test_schema_names_wrong_value(helm: Helm, path: str, value: object) -> None:
     message = _refusal(helm, with_values(MINIMAL, _at(path, value)))
     assert "values don't meet the specifications of the schema(s)" in message
     parent, _, key = path.rpartition(".")
@@ -109,29 +109,29 @@ SETTINGS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "session_idle_timeout": _DURATIONS,
     "writable_workspace": {"taken": ([], ["dfs", "raw"]), "refused": ([7], {"dfs": "dfs"}, 7)},
 }
-"""Values that both the chart's schema and Lodge itself take, and values that both refuse."""
+"""Values that both the chart's schema and Lodge accept, and values that both refuse."""
 
 
 def _rounds(kind: str) -> Sequence[Mapping[str, Any]]:
-    """All settings at once, each with one of its values, until each value had its turn."""
+    """Return sets of all settings, until each value of each setting was used."""
     turns = range(max(len(values[kind]) for values in SETTINGS.values()))
     return [{name: values[kind][turn % len(values[kind])] for name, values in SETTINGS.items()} for turn in turns]
 
 
-def test_every_setting_has_values_to_be_tried() -> None:
+def test_every_setting_has_values_to_try() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     assert set(SETTINGS) == set(schema["properties"]["config"]["properties"])
 
 
 @pytest.mark.parametrize("config", _rounds("taken"))
-def test_the_schema_takes_what_lodge_takes(helm: Helm, tmp_path: Path, config: Mapping[str, Any]) -> None:
+def test_schema_accepts_what_lodge_accepts(helm: Helm, tmp_path: Path, config: Mapping[str, Any]) -> None:
     given = _read(config, tmp_path)
     rendered = read_settings(configuration(helm.template(with_values(MINIMAL, {"config": config}))), tmp_path)
     assert {name: getattr(rendered, name) for name in config} == {name: getattr(given, name) for name in config}
 
 
 @pytest.mark.parametrize("config", _rounds("refused"))
-def test_the_schema_refuses_what_lodge_refuses(helm: Helm, tmp_path: Path, config: Mapping[str, Any]) -> None:
+def test_schema_refuses_what_lodge_refuses(helm: Helm, tmp_path: Path, config: Mapping[str, Any]) -> None:
     with pytest.raises(SettingError) as refused:
         _read(config, tmp_path)
     lodge, schema = str(refused.value), _refusal(helm, with_values(MINIMAL, {"config": config}))
@@ -181,7 +181,7 @@ LACKING: dict[str, tuple[Values, str, str]] = {
 
 
 @pytest.mark.parametrize(("values", "what", "way_out"), LACKING.values(), ids=LACKING.keys())
-def test_a_refusal_has_a_way_out(helm: Helm, values: Values, what: str, way_out: str) -> None:
+def test_refusal_names_value_and_fix(helm: Helm, values: Values, what: str, way_out: str) -> None:
     message = _refusal(helm, with_values(MINIMAL, values))
     assert what in message
     assert way_out in message

@@ -1,4 +1,4 @@
-"""Releases of the chart in a real cluster, by the real helm: what an operator does, and what is there afterwards."""
+"""Releases in a real cluster by the real helm: what operators do, and what exists afterwards."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ from tests.helm.releases import CLAIM, Releases, persistent_volume
 LODGE_KIND = ("sparklodge.io", "v1alpha1")
 
 
-def test_an_installation_runs_where_only_restricted_pods_may(releases: Releases) -> None:
+def test_installation_works_under_restricted_pod_security(releases: Releases) -> None:
     output = releases.install()
     assert f"sc://lodge.{releases.namespace}.svc:15002" in output
     assert f"kubectl --namespace {releases.namespace} port-forward service/lodge 15002" in output
@@ -34,7 +34,7 @@ def test_an_installation_runs_where_only_restricted_pods_may(releases: Releases)
         assert account == f"lodge-{component}"
 
 
-def test_the_service_selects_the_gateways_and_their_port(releases: Releases) -> None:
+def test_service_selects_gateways_and_their_port(releases: Releases) -> None:
     releases.install()
     service = releases.core.read_namespaced_service("lodge", releases.namespace)
     selector = ",".join(f"{key}={value}" for key, value in service.spec.selector.items())
@@ -47,7 +47,7 @@ def test_the_service_selects_the_gateways_and_their_port(releases: Releases) -> 
     }
 
 
-def test_an_upgrade_replaces_pods_only_if_their_configuration_changed(releases: Releases) -> None:
+def test_upgrade_replaces_pods_only_if_configuration_changed(releases: Releases) -> None:
     releases.install()
     before = releases.names("gateway") | releases.names("reaper")
     releases.upgrade(MINIMAL)
@@ -60,7 +60,7 @@ def test_an_upgrade_replaces_pods_only_if_their_configuration_changed(releases: 
     assert releases.configuration()["grace_period"] == "2m"
 
 
-def test_a_rollback_brings_back_what_was(releases: Releases) -> None:
+def test_rollback_restores_previous_objects(releases: Releases) -> None:
     releases.install()
     before = releases.configuration()
     releases.upgrade(with_values(MINIMAL, {"config": {"log_level": "debug"}, "reaper": {"replicas": 1}}))
@@ -71,7 +71,7 @@ def test_a_rollback_brings_back_what_was(releases: Releases) -> None:
     assert len(releases.pods("reaper")) == 2
 
 
-def test_a_failed_upgrade_leaves_all_pods_running_and_can_be_rolled_back(releases: Releases) -> None:
+def test_failed_upgrade_keeps_pods_running_and_can_be_rolled_back(releases: Releases) -> None:
     releases.install()
     before, configuration = _running(releases), releases.configuration()
     nowhere = {"nodeSelector": {"disk": "none"}}
@@ -88,7 +88,7 @@ def test_a_failed_upgrade_leaves_all_pods_running_and_can_be_rolled_back(release
     assert releases.configuration()["log_level"] == "debug"
 
 
-def test_an_uninstalled_release_leaves_sessions_and_the_claim_and_nothing_else(releases: Releases) -> None:
+def test_uninstall_leaves_only_sessions_and_claim(releases: Releases) -> None:
     values = with_values(MINIMAL, {"volume": {"existingClaim": "", "create": True, "storageClassName": "static"}})
     releases.cluster.apply([persistent_volume(f"new-{releases.namespace}", {})])
     releases.install(values=values)
@@ -118,7 +118,7 @@ def test_an_uninstalled_release_leaves_sessions_and_the_claim_and_nothing_else(r
     assert [item["metadata"]["name"] for item in kept["items"]] == [session["metadata"]["name"]]
 
 
-def test_two_releases_live_in_one_namespace(releases: Releases) -> None:
+def test_two_releases_share_a_namespace(releases: Releases) -> None:
     releases.install("lodge")
     releases.install("etl")
     assert len(releases.pods("gateway", "lodge")) == len(releases.pods("gateway", "etl-lodge")) == 2
@@ -126,7 +126,7 @@ def test_two_releases_live_in_one_namespace(releases: Releases) -> None:
     assert len(releases.pods("gateway", "lodge")) == 2
 
 
-def test_a_drain_takes_what_the_budget_allows(releases: Releases, wait_until: Callable[..., None]) -> None:
+def test_drain_respects_disruption_budget(releases: Releases, wait_until: Callable[..., None]) -> None:
     releases.install(values=with_values(MINIMAL, {"gateway": {"podDisruptionBudget": {"maxUnavailable": 0}}}))
     policy = PolicyV1Api(releases.cluster.client)
 
@@ -142,8 +142,8 @@ def test_a_drain_takes_what_the_budget_allows(releases: Releases, wait_until: Ca
     _evict(releases, min(releases.names("gateway")))
 
 
-def test_a_definition_that_was_applied_anew_is_still_helm_s(releases: Releases) -> None:
-    """As `kubectl apply --server-side --force-conflicts --field-manager helm` does it."""
+def test_reapplied_definition_still_belongs_to_helm(releases: Releases) -> None:
+    """Apply the definition as `kubectl apply --server-side --force-conflicts --field-manager helm` does."""
     releases.install()
     definitions = DynamicClient(releases.cluster.client).resources.get(kind="CustomResourceDefinition")
     definition = yaml.safe_load((CHART / "crds" / "connectsessions.yaml").read_text())

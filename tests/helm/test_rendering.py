@@ -1,4 +1,4 @@
-"""What the chart makes of values, without a cluster but for its schemas."""
+"""The objects that the chart renders from values."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -19,20 +19,20 @@ REPOSITORY = CHART.parents[1]
 every_case = pytest.mark.parametrize("values", CASES.values(), ids=CASES.keys())
 
 
-def test_helm_has_nothing_against_the_chart(helm: Helm) -> None:
+def test_helm_lint_accepts_chart(helm: Helm) -> None:
     for values in (MINIMAL, EVERYTHING):
         output = helm.run("lint", "--strict", CHART, values=values)
         assert "1 chart(s) linted, 0 chart(s) failed" in output
 
 
 @every_case
-def test_every_object_is_one_that_kubernetes_knows(helm: Helm, schemas: Path, values: Values) -> None:
+def test_kubernetes_knows_every_object(helm: Helm, schemas: Path, values: Values) -> None:
     manifests = helm.template(values, "--include-crds")
     assert {"Deployment", "Service", "ConfigMap", "CustomResourceDefinition"} <= {each["kind"] for each in manifests}
     assert not conform(manifests, schemas)
 
 
-def test_kubeconform_would_find_a_wrong_field(helm: Helm, schemas: Path) -> None:
+def test_kubeconform_finds_wrong_field(helm: Helm, schemas: Path) -> None:
     manifests = [dict(manifest) for manifest in helm.template(MINIMAL)]
     deployment = next(manifest for manifest in manifests if manifest["kind"] == "Deployment")
     deployment["spec"]["template"]["spec"]["containers"][0]["readynessProbe"] = {}
@@ -40,7 +40,7 @@ def test_kubeconform_would_find_a_wrong_field(helm: Helm, schemas: Path) -> None
 
 
 @every_case
-def test_all_names_differ_and_all_objects_are_labelled(helm: Helm, values: Values) -> None:
+def test_names_are_unique_and_objects_are_labelled(helm: Helm, values: Values) -> None:
     manifests = helm.template(values)
     names = [(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests]
     assert len(set(names)) == len(names)
@@ -51,7 +51,7 @@ def test_all_names_differ_and_all_objects_are_labelled(helm: Helm, values: Value
 
 
 @every_case
-def test_pods_are_restricted_and_found_by_their_selectors(helm: Helm, values: Values) -> None:
+def test_pods_are_restricted_and_match_their_selectors(helm: Helm, values: Values) -> None:
     manifests = helm.template(values)
     for deployment in of_kind(manifests, "Deployment"):
         pod = deployment["spec"]["template"]
@@ -71,7 +71,7 @@ def test_pods_are_restricted_and_found_by_their_selectors(helm: Helm, values: Va
 
 
 @every_case
-def test_lodge_takes_the_configuration(helm: Helm, tmp_path: Path, values: Values) -> None:
+def test_lodge_accepts_configuration(helm: Helm, tmp_path: Path, values: Values) -> None:
     manifests = helm.template(values, namespace="here")
     settings = _settings_of(manifests, tmp_path)
     assert settings.records == "kubernetes"
@@ -84,7 +84,7 @@ def test_lodge_takes_the_configuration(helm: Helm, tmp_path: Path, values: Value
     assert settings.listen.endswith(f":{container['ports'][0]['containerPort']}")
 
 
-def test_every_setting_of_everything_arrives(helm: Helm, tmp_path: Path) -> None:
+def test_every_setting_reaches_lodge(helm: Helm, tmp_path: Path) -> None:
     settings = _settings_of(helm.template(EVERYTHING), tmp_path)
     defaults = _settings_of(helm.template(MINIMAL), tmp_path)
     same = {name for name in EVERYTHING["config"] if getattr(settings, name) == getattr(defaults, name)}
@@ -92,16 +92,16 @@ def test_every_setting_of_everything_arrives(helm: Helm, tmp_path: Path) -> None
 
 
 OF_THE_CHART = {"backend", "instance", "listen", "metrics_listen", "namespace", "reaper", "records", "workspace"}
-"""Settings that the chart decides."""
+"""Settings that the chart sets itself."""
 
 OF_THE_POD = {"node_name", "pod_name", "pod_uid"}
-"""Settings that Kubernetes gives each pod as variables."""
+"""Settings that Kubernetes passes to each pod as environment variables."""
 
 NOT_IN_PODS = {"impersonation", "kubeconfig", "spark_driver_memory"}
-"""Settings of other ways to run Lodge."""
+"""Settings for other ways to run Lodge."""
 
 
-def test_the_schema_has_all_other_settings_and_no_more(helm: Helm) -> None:
+def test_schema_has_exactly_the_other_settings(helm: Helm) -> None:
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
     known = set(schema["properties"]["config"]["properties"])
     assert known == set(ServeSettings.model_fields) - OF_THE_CHART - OF_THE_POD - NOT_IN_PODS
@@ -110,7 +110,7 @@ def test_the_schema_has_all_other_settings_and_no_more(helm: Helm) -> None:
     assert {entry["name"] for entry in container["env"]} == {f"LODGE_{name.upper()}" for name in OF_THE_POD}
 
 
-def test_the_schema_and_the_read_me_have_every_value_and_no_more() -> None:
+def test_schema_and_readme_have_exactly_the_values() -> None:
     values = dict(leaves(yaml.safe_load((CHART / "values.yaml").read_text())))
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
     assert _paths(schema, schema["definitions"]) == {*values, "global"}
@@ -123,7 +123,7 @@ def test_the_schema_and_the_read_me_have_every_value_and_no_more() -> None:
             assert yaml.safe_load(default.strip("`")) == values[path], path
 
 
-def test_everything_differs_from_the_defaults() -> None:
+def test_case_of_all_values_differs_from_defaults() -> None:
     values = dict(leaves(yaml.safe_load((CHART / "values.yaml").read_text())))
     everything = {path: _at(EVERYTHING, path) for path in values}
     same = {path for path, value in values.items() if everything[path] == value}
@@ -151,16 +151,16 @@ OPEN_OBJECTS = {
     "topologySpreadConstraints",
     "valueFrom",
 }
-"""Parts of the values that Kubernetes itself checks, in its own form."""
+"""Values in Kubernetes' own form, which Kubernetes checks."""
 
 
-def test_the_chart_is_of_this_version_of_lodge() -> None:
+def test_chart_has_version_of_lodge() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     assert chart["appVersion"] == project["version"]
 
 
-def test_pods_are_replaced_when_their_configuration_changes_and_only_then(helm: Helm) -> None:
+def test_pods_are_replaced_only_when_configuration_changes(helm: Helm) -> None:
     templates = [
         [deployment["spec"]["template"] for deployment in of_kind(helm.template(values), "Deployment")]
         for values in (
@@ -173,7 +173,7 @@ def test_pods_are_replaced_when_their_configuration_changes_and_only_then(helm: 
     assert all(before != after for before, after in zip(templates[0], templates[2], strict=True))
 
 
-def test_the_chart_s_own_labels_win(helm: Helm) -> None:
+def test_chart_labels_take_precedence(helm: Helm) -> None:
     theirs = {"app.kubernetes.io/name": "theirs", "app.kubernetes.io/component": "theirs"}
     values = with_values(MINIMAL, {"labels": theirs, "gateway": {"podLabels": theirs, "service": {"labels": theirs}}})
     manifests = helm.template(values)
@@ -183,7 +183,7 @@ def test_the_chart_s_own_labels_win(helm: Helm) -> None:
         assert pod["app.kubernetes.io/component"] == deployment["metadata"]["name"].removeprefix("lodge-")
 
 
-def test_names_stay_within_what_kubernetes_and_lodge_allow(helm: Helm, tmp_path: Path) -> None:
+def test_names_stay_within_limits(helm: Helm, tmp_path: Path) -> None:
     release = "a" * 39 + ".bcdefghijklm"
     manifests = helm.template(MINIMAL, release=release)
     instance = _settings_of(manifests, tmp_path).instance
@@ -196,7 +196,7 @@ def test_names_stay_within_what_kubernetes_and_lodge_allow(helm: Helm, tmp_path:
 @pytest.mark.parametrize(
     ("release", "name"), [("lodge", "lodge"), ("my-lodge", "my-lodge"), ("etl", "etl-lodge"), ("lodge.eu", "lodge-eu")]
 )
-def test_the_name_says_once_that_it_is_lodge(helm: Helm, release: str, name: str) -> None:
+def test_name_contains_lodge_once(helm: Helm, release: str, name: str) -> None:
     assert of_kind(helm.template(MINIMAL, release=release), "Service")[0]["metadata"]["name"] == name
 
 
@@ -219,11 +219,11 @@ ODD_TEXTS: Values = {
     "gateway": {**_ODD_POD, "service": {"appProtocol": "1.5"}},
     "reaper": _ODD_POD,
 }
-"""Texts that YAML takes for something else unless they are quoted."""
+"""Texts that YAML reads as another type unless they are quoted."""
 
 
 @pytest.mark.parametrize("create", [False, True])
-def test_a_text_stays_a_text_whatever_it_looks_like(helm: Helm, schemas: Path, create: bool) -> None:
+def test_text_stays_text(helm: Helm, schemas: Path, create: bool) -> None:
     odd = with_values(MINIMAL, ODD_TEXTS, {"volume": {"create": True, "existingClaim": ""}} if create else {})
     manifests = helm.template(odd, namespace="2024")
     assert not conform(manifests, schemas)
@@ -237,7 +237,7 @@ def test_a_text_stays_a_text_whatever_it_looks_like(helm: Helm, schemas: Path, c
         assert {(subject["name"], subject["namespace"]) for subject in subjects} == {("7", "2024")}
 
 
-def test_a_spread_of_one_s_own_selector_keeps_just_that(helm: Helm) -> None:
+def test_spread_constraint_keeps_own_selector(helm: Helm) -> None:
     spread = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"}
     own = {"matchLabels": {"team": "data"}}
     constraints = [{**spread, "labelSelector": own}, {**spread, "labelSelector": {}}, spread]
@@ -248,7 +248,7 @@ def test_a_spread_of_one_s_own_selector_keeps_just_that(helm: Helm) -> None:
     assert all(each.items() >= spread.items() for each in rendered)
 
 
-def test_the_default_workspace_can_be_taken_out(helm: Helm, tmp_path: Path) -> None:
+def test_default_workspace_can_be_removed(helm: Helm, tmp_path: Path) -> None:
     bucket = "s3://bucket/lodge"
     values: Values = {
         "backend": MINIMAL["backend"],
@@ -260,7 +260,7 @@ def test_the_default_workspace_can_be_taken_out(helm: Helm, tmp_path: Path) -> N
     assert settings.default_temporary_workspace == "s3.tmp"
 
 
-def test_a_bucket_needs_no_volume_and_takes_its_credentials_from_a_secret(helm: Helm) -> None:
+def test_bucket_needs_no_volume_and_reads_credentials_from_secret(helm: Helm) -> None:
     manifests = helm.template(IN_A_BUCKET)
     for deployment in of_kind(manifests, "Deployment"):
         spec = deployment["spec"]["template"]["spec"]
@@ -276,7 +276,7 @@ def test_a_bucket_needs_no_volume_and_takes_its_credentials_from_a_secret(helm: 
         }
 
 
-def test_rights_are_of_the_namespace_except_for_nodes(helm: Helm) -> None:
+def test_only_nodes_need_a_cluster_role(helm: Helm) -> None:
     cluster_roles = of_kind(helm.template(MINIMAL), "ClusterRole")
     assert [rule["resources"] for role in cluster_roles for rule in role["rules"]] == [["nodes"]]
     for role in (*of_kind(helm.template(MINIMAL), "Role"), *cluster_roles):
@@ -287,7 +287,7 @@ def test_rights_are_of_the_namespace_except_for_nodes(helm: Helm) -> None:
     assert not of_kind(without, "ClusterRoleBinding")
 
 
-def test_a_kept_claim_outlives_the_release(helm: Helm) -> None:
+def test_kept_claim_outlives_release(helm: Helm) -> None:
     for keep, policy in ((True, "keep"), (False, None)):
         values = with_values(CASES["a new claim"], {"volume": {"keep": keep}})
         (claim,) = of_kind(helm.template(values), "PersistentVolumeClaim")
@@ -310,7 +310,7 @@ def _at(values: Values, path: str) -> Any:
 
 
 def _paths(schema: Mapping[str, Any], definitions: Mapping[str, Any], prefix: str = "") -> set[str]:
-    """The paths of all values that a schema knows, as `leaves` has them."""
+    """Return the paths of all values in a schema, in the form of `leaves`."""
     found = set()
     for name, part in schema["properties"].items():
         inner = definitions[part["$ref"].rpartition("/")[2]] if "$ref" in part else part
@@ -323,7 +323,7 @@ def _paths(schema: Mapping[str, Any], definitions: Mapping[str, Any], prefix: st
 
 
 def _open_objects(schema: Mapping[str, Any], name: str = "") -> set[str]:
-    """The names of the parts of a schema that let anything in."""
+    """Return the names of the schema's parts that allow any content."""
     found = set()
     if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
         inner = schema.get("additionalProperties")

@@ -1,4 +1,4 @@
-"""What the chart's service accounts may do and may not, asked with their own tokens."""
+"""Permissions of the chart's service accounts, checked with their own tokens."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -22,7 +22,7 @@ Forbidden = Callable[[str, str], bool]
 
 @pytest.fixture(scope="module")
 def forbidden(chart_cluster: Cluster, chart_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Forbidden:
-    """Of an installed release; what is let in does not exist, or is a dry run, so nothing happens."""
+    """Check an installed release. Allowed requests name missing objects or are dry runs, so they change nothing."""
     return _asker(Releases(chart_cluster, tmp_path_factory.mktemp("rights")))
 
 
@@ -126,19 +126,19 @@ REFUSED_TO_REAPER = (
 )
 
 
-def test_each_account_may_do_what_it_needs(forbidden: Forbidden) -> None:
+def test_accounts_may_do_what_they_need(forbidden: Forbidden) -> None:
     gateway, reaper = NEEDED_BY_BOTH + NEEDED_BY_GATEWAY, NEEDED_BY_BOTH + NEEDED_BY_REAPER
     assert not [request for request in gateway if forbidden("gateway", request)]
     assert not [request for request in reaper if forbidden("reaper", request)]
 
 
-def test_no_account_may_do_anything_else(forbidden: Forbidden) -> None:
+def test_accounts_may_do_nothing_else(forbidden: Forbidden) -> None:
     gateway, reaper = REFUSED_TO_BOTH + REFUSED_TO_GATEWAY, REFUSED_TO_BOTH + REFUSED_TO_REAPER
     assert not [request for request in gateway if not forbidden("gateway", request)]
     assert not [request for request in reaper if not forbidden("reaper", request)]
 
 
-def test_a_reaper_without_a_view_of_nodes_sees_none(chart_cluster: Cluster, tmp_path: Path) -> None:
+def test_reaper_without_node_permission_sees_no_nodes(chart_cluster: Cluster, tmp_path: Path) -> None:
     releases = Releases(chart_cluster, tmp_path)
     ask = _asker(releases)
     releases.upgrade(with_values(MINIMAL, {"rbac": {"nodes": False}}))

@@ -26,19 +26,19 @@ from engine.context import ErrorContext
 from engine.errors import NOWHERE, NoFilesError, ScanOptionError, SchemaConflictError
 from engine.files import list_files, open_file, size_of
 from engine.packing import Sized, packed, task_bytes
-from engine.projection.path import quoted
+from engine.projection.path import quote_name
 from engine.projection.project_list import EVERYTHING, ProjectionList
 from engine.readers.delimited.header import COLUMNS
 from engine.readers.delimited.options import DelimitedOptions
 from engine.readers.registry import reader_format
 from engine.scan.implicit import FileLocation, implicit_field, partition_fields
-from engine.scan.missing_columns import named_types
+from engine.scan.missing_columns import resolve_missing_types
 from engine.scan.reader import LateTypeFormat, ReaderFormat, SourceFile
 from engine.scan.row_filter import RowFilter
 from engine.scan.scan import Scan, ScanInput, ScanPlan
 from engine.scan_options import ScanOptions, split_options, validated
 from engine.scan_source import ScanSource, selected_directory
-from engine.schema import IMPLICIT_MARK, TupleSchema, folded, is_implicit
+from engine.schema import IMPLICIT_MARK, TupleSchema, fold_case, is_implicit
 from engine.schema_tracker.merging import merge_schemas
 
 _DISCOVERY_THREADS = 8
@@ -54,7 +54,7 @@ class FileScan:
         source: What it reads.
         options: How, as far as that does not depend on the format.
         reader_options: How, for the format.
-        mentioned: Names, case folded, outside of which no column is needed; None for all columns.
+        mentioned: Names, case fold_case, outside of which no column is needed; None for all columns.
     """
 
     source: ScanSource
@@ -86,7 +86,7 @@ class FileScan:
             number = next(number for number, file in enumerate(asked) if file.context == conflict.context)
             others = _merged(asked[:number], schemas[:number])
             raise self._placed(conflict, asked[number], others) from None
-        return self._needed(named_types(merged, _TYPE_OF_NULLS), [self._location(file) for file in files])
+        return self._needed(resolve_missing_types(merged, _TYPE_OF_NULLS), [self._location(file) for file in files])
 
     def parts(self) -> Sequence[Sequence[SourceFile]]:
         """What each task reads.
@@ -170,7 +170,7 @@ class FileScan:
         """Everything, where a column beside the schema is one that the statement may have wanted."""
         if self.mentioned is None and not is_declared and len(schema):
             return EVERYTHING
-        return ProjectionList.parse(quoted(one.name) for one in schema)
+        return ProjectionList.parse(quote_name(one.name) for one in schema)
 
     def _files(self) -> Sequence[SourceFile]:
         workspace = self.source.workspace
@@ -192,7 +192,7 @@ class FileScan:
         if self.mentioned is None:
             needed, implicit = list(schema), list(partition_fields(locations))
         else:
-            needed = [one for one in schema if folded(one.name) in self.mentioned]
+            needed = [one for one in schema if fold_case(one.name) in self.mentioned]
             implicit = [one for name in sorted(self.mentioned) if (one := implicit_field(name)) is not None]
         own = (one.with_metadata(IMPLICIT_MARK) for one in implicit if schema.find(one.name) is None)
         return TupleSchema([*(one.remove_metadata() for one in needed), *own])
@@ -228,5 +228,5 @@ def _conflicts(one: TupleSchema, other: TupleSchema, column: str) -> bool:
     try:
         merge_schemas((schema, NOWHERE) for schema in (one, other))
     except SchemaConflictError as conflict:
-        return folded(conflict.column) == folded(column)
+        return fold_case(conflict.column) == fold_case(column)
     return False

@@ -48,7 +48,7 @@ def is_implicit(field: pa.Field) -> bool:
     return all((field.metadata or {}).get(key) == value for key, value in IMPLICIT_MARK.items())
 
 
-def folded(name: str) -> str:
+def fold_case(name: str) -> str:
     """A name as it is compared."""
     return name.casefold()
 
@@ -69,7 +69,7 @@ class TupleSchema:
         self._fields: tuple[pa.Field, ...] = tuple(fields)
         self._indexes: dict[str, int] = {}
         for index, field in enumerate(self._fields):
-            first = self._indexes.setdefault(folded(field.name), index)
+            first = self._indexes.setdefault(fold_case(field.name), index)
             if first != index:
                 raise DuplicateColumnError(self._fields[first].name, field.name)
 
@@ -88,7 +88,7 @@ class TupleSchema:
 
     def index_of(self, name: str) -> int | None:
         """Where the column stands; None if there is none of that name in any letter case."""
-        return self._indexes.get(folded(name))
+        return self._indexes.get(fold_case(name))
 
     def find(self, name: str) -> pa.Field | None:
         index = self.index_of(name)
@@ -102,8 +102,8 @@ class TupleSchema:
         return TupleSchema([*self._fields[:index], field, *self._fields[index + 1 :]])
 
     def without(self, names: Iterable[str]) -> "TupleSchema":
-        left_out = {folded(name) for name in names}
-        return TupleSchema(field for field in self._fields if folded(field.name) not in left_out)
+        left_out = {fold_case(name) for name in names}
+        return TupleSchema(field for field in self._fields if fold_case(field.name) not in left_out)
 
     def to_arrow(self) -> pa.Schema:
         return pa.schema(self._fields)

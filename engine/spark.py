@@ -37,7 +37,7 @@ from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from engine.errors import ColumnError
 from engine.file_scan import FileScan
-from engine.projection.nested import inner_fields
+from engine.nested_types import inner_fields
 from engine.scan.row_filter import RowFilter
 from engine.scan_source import FORMAT
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema

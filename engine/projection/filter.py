@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
-class Projected:
+class ProjectedColumn:
     """What to make of a column that a reader offers.
 
     Attributes:
@@ -25,7 +25,7 @@ class Projected:
 
 
 class ProjectionFilter(Protocol):
-    def project(self, field: pa.Field) -> Projected:
+    def project(self, field: pa.Field) -> ProjectedColumn:
         """What to make of the column that a reader offers.
 
         Raises: SchemaConflictError if its type cannot become the one that the scan has promised; ProjectionError if
@@ -42,15 +42,15 @@ class ProjectionFilter(Protocol):
 class _ProjectAll:
     is_empty = False
 
-    def project(self, field: pa.Field) -> Projected:
-        return Projected(field, self)
+    def project(self, field: pa.Field) -> ProjectedColumn:
+        return ProjectedColumn(field, self)
 
 
 class _ProjectNone:
     is_empty = True
 
-    def project(self, field: pa.Field) -> Projected:
-        return Projected(None, self)
+    def project(self, field: pa.Field) -> ProjectedColumn:
+        return ProjectedColumn(None, self)
 
 
 PROJECT_ALL: ProjectionFilter = _ProjectAll()

@@ -27,9 +27,9 @@ import pyarrow.types as pt
 
 from engine.context import ErrorContext
 from engine.errors import NOWHERE, ProjectionError
-from engine.projection.filter import PROJECT_ALL, PROJECT_NONE, Projected
-from engine.projection.nested import innermost, is_any_list, members_of, with_members
-from engine.projection.path import ProjectedPath, quoted
+from engine.nested_types import innermost, is_any_list, members_of, with_members
+from engine.projection.filter import PROJECT_ALL, PROJECT_NONE, ProjectedColumn
+from engine.projection.path import ProjectedPath, quote_name
 from engine.projection.project_list import NOTHING, ProjectionList, ProjectionType
 
 
@@ -51,25 +51,25 @@ class ListFilter:
     def is_empty(self) -> bool:
         return self.wanted.type is ProjectionType.NONE
 
-    def project(self, field: pa.Field) -> Projected:
+    def project(self, field: pa.Field) -> ProjectedColumn:
         """Raises: ProjectionError if the column cannot be what its path says."""
         path = self.wanted.find(field.name)
         if path is None:
-            return Projected(None, PROJECT_NONE)
+            return ProjectedColumn(None, PROJECT_NONE)
         check_consistent(path, field.type, self.within, self.context)
         name = path.name if self.wanted.type is ProjectionType.SOME else field.name
         members = members_of(field.type)
         if members is None:
-            return Projected(field.with_name(name), PROJECT_ALL)
+            return ProjectedColumn(field.with_name(name), PROJECT_ALL)
         inner = self.at(name)
         kept = [projected.field for projected in map(inner.project, members) if projected.field is not None]
-        return Projected(field.with_name(name).with_type(with_members(field.type, kept)), inner)
+        return ProjectedColumn(field.with_name(name).with_type(with_members(field.type, kept)), inner)
 
     def at(self, name: str) -> "ListFilter":
         """The filter for the members of one column."""
         path = self.wanted.find(name)
         wanted = NOTHING if path is None else ProjectionList.of_members(path)
-        return ListFilter(wanted, self.context, f"{self.within}{quoted(name)}.")
+        return ListFilter(wanted, self.context, f"{self.within}{quote_name(name)}.")
 
 
 def check_consistent(path: ProjectedPath, type_: pa.DataType, within: str, context: ErrorContext) -> None:
@@ -87,11 +87,11 @@ def check_consistent(path: ProjectedPath, type_: pa.DataType, within: str, conte
     problem = _index_problem(path, type_) or _member_problem(path, _element(path, type_))
     if problem:
         raise ProjectionError(
-            f"{context}column '{within}{quoted(path.name)}' is {type_} here, {problem}, but the query asks for "
+            f"{context}column '{within}{quote_name(path.name)}' is {type_} here, {problem}, but the query asks for "
             f"{within}{path}. Ask for the whole column, or scan files in which it is such a column."
         )
     if path.is_map:
-        _check_inside(path, _element(path, type_), f"{within}{quoted(path.name)}.", context)
+        _check_inside(path, _element(path, type_), f"{within}{quote_name(path.name)}.", context)
 
 
 def _index_problem(path: ProjectedPath, type_: pa.DataType) -> str:

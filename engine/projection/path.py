@@ -12,7 +12,7 @@ key 1. :mod:`engine.projection.list_filter` tells whether a column's type is one
 
 Guarantees:
 
-1. A name that :func:`quoted` wrote is read back as it was, whatever its characters.
+1. A name that :func:`quote_name` wrote is read back as it was, whatever its characters.
 2. What two paths of one column want together is the union, in any order (names: the letter case of the first).
 """
 
@@ -23,7 +23,7 @@ from itertools import chain
 from typing import Self
 
 from engine.errors import ProjectionError
-from engine.schema import folded
+from engine.schema import fold_case
 
 _NAME = r"(?:`(?P<quoted>(?:[^`]|``)*)`|(?P<plain>[^.`\[\]*\s]+))"
 _FIRST = re.compile(_NAME)
@@ -53,7 +53,7 @@ class ProjectedPath:
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        places = {folded(member.name): place for place, member in enumerate(self.members)}
+        places = {fold_case(member.name): place for place, member in enumerate(self.members)}
         object.__setattr__(self, "_places", places)
 
     @classmethod
@@ -100,7 +100,7 @@ class ProjectedPath:
 
     def member(self, name: str) -> "ProjectedPath | None":
         """What is wanted of a member; None if nothing is."""
-        place = self._places.get(folded(name))
+        place = self._places.get(fold_case(name))
         if place is not None:
             return self.members[place]
         return ProjectedPath(name) if self.is_whole else None
@@ -112,22 +112,22 @@ class ProjectedPath:
 
     def __str__(self) -> str:
         """As a query could write it, for messages: with one of its indexes and one of its members."""
-        place = quoted(self.name)
+        place = quote_name(self.name)
         if self.dimensions:
             place += f"[{0 if self.indexes is None else self.indexes[0]}]" + "[0]" * (self.dimensions - 1)
         return f"{place}.{self.members[0]}" if self.members else place
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name as a path writes it, between backquotes if it must be."""
     return name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 
-def merged_by_name(paths: Iterable[ProjectedPath]) -> tuple[ProjectedPath, ...]:
+def merge_by_name(paths: Iterable[ProjectedPath]) -> tuple[ProjectedPath, ...]:
     """Paths of one tuple, each name once, in the order in which they first appear: see guarantee 2."""
     by_name: dict[str, list[ProjectedPath]] = {}
     for path in paths:
-        by_name.setdefault(folded(path.name), []).append(path)
+        by_name.setdefault(fold_case(path.name), []).append(path)
     return tuple(same[0] if len(same) == 1 else _merged(same) for same in by_name.values())
 
 
@@ -135,7 +135,7 @@ def _merged(paths: Sequence[ProjectedPath]) -> ProjectedPath:
     indexes = [path.indexes for path in paths if path.indexes is not None]
     return ProjectedPath(
         paths[0].name,
-        merged_by_name(chain.from_iterable(path.members for path in paths)),
+        merge_by_name(chain.from_iterable(path.members for path in paths)),
         any(path.is_whole for path in paths),
         max(path.dimensions for path in paths),
         tuple(sorted(set(chain.from_iterable(indexes)))) if len(indexes) == len(paths) else None,

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Self
 
-from engine.projection.path import ProjectedPath, merged_by_name
-from engine.schema import folded
+from engine.projection.path import ProjectedPath, merge_by_name
+from engine.schema import fold_case
 
 WILDCARD = "*"
 
@@ -41,7 +41,7 @@ class ProjectionList:
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        places = {folded(column.name): place for place, column in enumerate(self.columns)}
+        places = {fold_case(column.name): place for place, column in enumerate(self.columns)}
         object.__setattr__(self, "_places", places)
 
     @classmethod
@@ -59,8 +59,8 @@ class ProjectionList:
             else:
                 (before if behind is None else behind).append(ProjectedPath.parse(element))
         if behind is None:
-            return cls(merged_by_name(before))
-        return cls(tuple(path.whole() for path in merged_by_name([*before, *behind])), len(merged_by_name(before)))
+            return cls(merge_by_name(before))
+        return cls(tuple(path.whole() for path in merge_by_name([*before, *behind])), len(merge_by_name(before)))
 
     @classmethod
     def of_members(cls, path: ProjectedPath) -> Self:
@@ -75,7 +75,7 @@ class ProjectionList:
 
     def find(self, name: str) -> ProjectedPath | None:
         """What is wanted of a column; None if nothing is."""
-        place = self._places.get(folded(name))
+        place = self._places.get(fold_case(name))
         if place is not None:
             return self.columns[place]
         return None if self.wildcard_at is None else ProjectedPath(name)

@@ -14,56 +14,56 @@ import pyarrow.types as pt
 
 from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError
-from engine.projection.nested import is_any_list
-from engine.result_set.conversion import converted_field
-from engine.result_set.defaults import missing_values
-from engine.result_set.maps import MapWriter
-from engine.result_set.members import Members
-from engine.result_set.storable import storable
-from engine.result_set.writer import VectorWriter
-from engine.schema import TupleSchema, folded, is_late
+from engine.nested_types import is_any_list
+from engine.result_set.conversion.convert import convert_array
+from engine.result_set.conversion.defaults import missing_values
+from engine.result_set.storage_types import to_storage_type
+from engine.result_set.writers.column import VectorWriter
+from engine.result_set.writers.maps import MapWriter
+from engine.result_set.writers.tuple_columns import TupleColumns
+from engine.schema import TupleSchema, fold_case, is_late
 
 
-def batches_of(data: pa.RecordBatch | pa.Table) -> Sequence[pa.RecordBatch]:
+def to_batches(data: pa.RecordBatch | pa.Table) -> Sequence[pa.RecordBatch]:
     """A table without columns has rows too."""
     if isinstance(data, pa.RecordBatch):
         return [data]
-    return data.to_batches() if data.num_columns else [rows_without_columns(data.num_rows)]
+    return data.to_batches() if data.num_columns else [batch_without_columns(data.num_rows)]
 
 
-def rows_without_columns(count: int) -> pa.RecordBatch:
+def batch_without_columns(count: int) -> pa.RecordBatch:
     """A batch of rows of nothing: only an array of empty structs says how many they are."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), count, [None]))
 
 
-def add_columns(members: Members, offered: pa.Schema, context: ErrorContext) -> None:
+def add_columns(columns: TupleColumns, offered: pa.Schema, context: ErrorContext) -> None:
     """Adds the columns, and the members of maps, that the tuple does not know yet."""
     _check_names(offered, context)
     for field in offered:
-        _add_column(members, field)
+        _add_column(columns, field)
 
 
-def aligned(batch: pa.RecordBatch, fields: Sequence[pa.Field], context: ErrorContext) -> pa.RecordBatch:
+def align_batch(batch: pa.RecordBatch, fields: Sequence[pa.Field], context: ErrorContext) -> pa.RecordBatch:
     """The batch with these columns: found by name, converted, and missing ones filled by their mode."""
     if not fields:
-        return rows_without_columns(batch.num_rows)
-    by_name = {folded(name): index for index, name in enumerate(batch.schema.names)}
+        return batch_without_columns(batch.num_rows)
+    by_name = {fold_case(name): index for index, name in enumerate(batch.schema.names)}
     arrays = []
     for field in fields:
-        index = by_name.get(folded(field.name))
+        index = by_name.get(fold_case(field.name))
         if index is None:
             arrays.append(missing_values(field, batch.num_rows, field.name, context))
         else:
-            arrays.append(converted_field(batch.column(index), field, field.name, context))
+            arrays.append(convert_array(batch.column(index), field, field.name, context))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """One batch of all rows; a single one is returned as it is."""
     if len(batches) == 1:
         return batches[0]
     if not batches[0].num_columns:
-        return rows_without_columns(sum(batch.num_rows for batch in batches))
+        return batch_without_columns(sum(batch.num_rows for batch in batches))
     return pa.concat_batches(batches)
 
 
@@ -71,28 +71,28 @@ def _check_names(offered: pa.Schema, context: ErrorContext) -> None:
     try:
         TupleSchema.of(offered)
     except DuplicateColumnError as error:
-        first = next(name for name in offered.names if folded(name) == folded(error.column))
+        first = next(name for name in offered.names if fold_case(name) == fold_case(error.column))
         raise DuplicateColumnError(first, error.column, context) from None
 
 
-def _add_column(members: Members, field: pa.Field) -> None:
-    known = members.schema.find(field.name)
+def _add_column(columns: TupleColumns, field: pa.Field) -> None:
+    known = columns.schema.find(field.name)
     if known is None or (is_late(known) and not is_late(field)):
-        members.add(field.with_type(storable(field.type)))
+        columns.add(field.with_type(to_storage_type(field.type)))
         return
-    vector = members.vector(field.name) if pt.is_nested(field.type) else None
+    vector = columns.vector(field.name) if pt.is_nested(field.type) else None
     if vector is not None:
         for inner, type_ in _maps_in(vector, field.type):
             for index in range(type_.num_fields):
-                _add_column(inner.members, type_.field(index))
+                _add_column(inner.columns, type_.field(index))
 
 
 def _maps_in(vector: VectorWriter, offered: pa.DataType) -> Iterator[tuple[MapWriter, pa.StructType]]:
     """The map that a column is, or that it is an array of, together with what is offered for it."""
     while is_any_list(offered):
-        held = vector.held
-        if held is None:
+        elements = vector.element_vector
+        if elements is None:
             return
-        vector, offered = held, offered.value_type
+        vector, offered = elements, offered.value_type
     if isinstance(vector, MapWriter) and pt.is_struct(offered):
         yield vector, offered

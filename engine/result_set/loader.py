@@ -29,10 +29,10 @@ from engine.context import ErrorContext
 from engine.errors import NOWHERE, LoaderStateError, ValueTooLargeError
 from engine.limits import BatchLimits
 from engine.projection.filter import PROJECT_ALL, ProjectionFilter
-from engine.result_set.active import ActiveBatch
-from engine.result_set.bulk import add_columns, aligned, batches_of, joined, rows_without_columns
-from engine.result_set.rows import RowWriter
+from engine.result_set.batch_state import BatchState
+from engine.result_set.bulk import add_columns, align_batch, batch_without_columns, join_batches, to_batches
 from engine.result_set.sizes import Sizes, batch_sizes, rows_that_fit
+from engine.result_set.writers.rows import RowWriter
 from engine.schema import TupleSchema
 
 _MOST_VECTOR_BYTES = 2**30 - 1
@@ -50,7 +50,7 @@ class ResultSetLoader:
     ) -> None:
         """``schema`` is the reader's, as far as it is known before the first row; it goes through ``projection``."""
         self._limits = replace(limits, vector_bytes=min(limits.vector_bytes, _MOST_VECTOR_BYTES))
-        self._batch = ActiveBatch(self._limits, context)
+        self._batch = BatchState(self._limits, context)
         self._writer = RowWriter(self._batch, projection)
         self._parts: list[pa.RecordBatch] = []
         self._part_sizes = Sizes()
@@ -72,7 +72,7 @@ class ResultSetLoader:
     @property
     def schema(self) -> TupleSchema:
         """The columns of the active batch; those that came with the overflow row are in the next one."""
-        return TupleSchema(self._writer.members.visible_fields())
+        return TupleSchema(self._writer.columns.visible_fields())
 
     @property
     def schema_version(self) -> int:
@@ -147,14 +147,14 @@ class ResultSetLoader:
 
         Raises:
             LoaderStateError: No batch is active, it is full, or a row is being written.
-            ColumnError: See :mod:`engine.result_set.conversion`; nothing was added then but columns.
+            ColumnError: See :mod:`engine.result_set.conversion.convert`; nothing was added then but columns.
         """
         self._check_takes_rows()
-        batches = batches_of(data)
-        add_columns(self._writer.members, data.schema, self.context)
+        batches = to_batches(data)
+        add_columns(self._writer.columns, data.schema, self.context)
         self._seal()
-        fields = self._writer.members.visible_fields()
-        for batch in [aligned(batch, fields, self.context) for batch in batches]:
+        fields = self._writer.columns.visible_fields()
+        for batch in [align_batch(batch, fields, self.context) for batch in batches]:
             self._admit(batch)
 
     def skip_rows(self, count: int) -> None:
@@ -166,7 +166,7 @@ class ResultSetLoader:
         if len(self.schema):
             raise LoaderStateError("Rows were skipped although columns are projected: write them instead.")
         self._seal()
-        self._admit(rows_without_columns(count))
+        self._admit(batch_without_columns(count))
 
     def harvest(self) -> pa.RecordBatch:
         """Ends the batch. A row that was not saved is given up.
@@ -225,7 +225,7 @@ class ResultSetLoader:
         if fitting:
             self._keep(batch.slice(0, fitting))
             self._batch.rows += fitting
-        self._writer.measure_beside(used)
+        self._writer.set_appended(used)
         if fitting < batch.num_rows:
             self._look_ahead.append(batch.slice(fitting))
 
@@ -237,11 +237,11 @@ class ResultSetLoader:
 
     def _used(self) -> Sizes:
         """What the parts take, with columns that came later filled in."""
-        fields = self._writer.members.visible_fields()
+        fields = self._writer.columns.visible_fields()
         schema = pa.schema(fields)
         if self._part_schema is None or not schema.equals(self._part_schema):
             self._part_schema = schema
-            self._parts = [aligned(part, fields, self.context) for part in self._parts]
+            self._parts = [align_batch(part, fields, self.context) for part in self._parts]
             self._part_sizes = Sizes()
             for part in self._parts:
                 self._part_sizes.add_all(batch_sizes(part, 0, part.num_rows))
@@ -250,7 +250,7 @@ class ResultSetLoader:
     def _seal(self) -> None:
         """Makes written rows a part of the batch, so that what follows stands behind them."""
         if self._writer.vector_rows:
-            fields = self._writer.members.visible_fields()
+            fields = self._writer.columns.visible_fields()
             self._keep(self._written(fields))
 
     def _keep(self, part: pa.RecordBatch) -> None:
@@ -259,23 +259,23 @@ class ResultSetLoader:
 
     def _written(self, fields: list[pa.Field]) -> pa.RecordBatch:
         rows = self._writer.vector_rows
-        arrays = self._writer.take()
+        arrays = self._writer.harvest()
         if not fields:
-            return rows_without_columns(rows)
+            return batch_without_columns(rows)
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def _hide_new_columns(self) -> None:
         """Columns that came with rows of which none is in this batch wait together with them."""
         if self._look_ahead:
-            self._batch.shifted_row = self._batch.rows
+            self._batch.hidden_row = self._batch.rows
         else:
-            self._writer.hide_what_does_not_fit()
+            self._writer.hide_excess_columns()
 
     def _taken(self, schema: TupleSchema) -> pa.RecordBatch:
         fields = list(schema)
-        parts = [aligned(part, fields, self.context) for part in self._parts]
+        parts = [align_batch(part, fields, self.context) for part in self._parts]
         if self._writer.vector_rows or not parts:
             parts.append(self._written(fields))
         self._parts = []
         self._part_schema = None
-        return joined(parts)
+        return join_batches(parts)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from engine.limits import BatchLimits
-from engine.projection.nested import is_any_list
+from engine.nested_types import is_any_list
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from engine.errors import ProjectionError
 from engine.scan_source import IMPLICIT_NAME
-from engine.schema import folded
+from engine.schema import fold_case
 
 _FILE_COLUMNS: Mapping[str, Callable[[PurePosixPath], str]] = MappingProxyType(
     {
@@ -69,7 +69,7 @@ class FileLocation:
         if known is not None and known["directory"] is not None:
             index = int(known["directory"])
             return self.directories[index] if index < len(self.directories) else None
-        return _FILE_COLUMNS[folded(name)](self.path)
+        return _FILE_COLUMNS[fold_case(name)](self.path)
 
     def column(self, field: pa.Field, rows: int) -> pa.Array:
         """The implicit column for that many rows of the file."""

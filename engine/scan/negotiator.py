@@ -15,7 +15,7 @@ from engine.schema import TupleSchema
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReaderRequest:
     """What the scan wants of one reader.
 
     Attributes:
@@ -38,7 +38,7 @@ class Wanted:
 class ScanNegotiator:
     """Implements ``SchemaNegotiator`` for one reader."""
 
-    def __init__(self, wanted: Wanted, context: ErrorContext) -> None:
+    def __init__(self, wanted: ReaderRequest, context: ErrorContext) -> None:
         self._wanted = wanted
         self._context = context
         self._limits = wanted.limits

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from engine.errors import ReaderError
-from engine.result_set.defaults import missing_values
+from engine.result_set.conversion.defaults import missing_values
 from engine.scan.implicit import FileLocation
-from engine.schema import TupleSchema, folded
+from engine.schema import TupleSchema, fold_case
 
 
-def output_batch(
+def build_output_batch(
     schema: TupleSchema, table: pa.RecordBatch, implicit: TupleSchema, location: FileLocation
 ) -> pa.RecordBatch:
     """Merges the columns of one batch.
@@ -27,11 +27,11 @@ def output_batch(
         location: The file.
     """
     rows = table.num_rows
-    found = {folded(name): table.column(index) for index, name in enumerate(table.schema.names)}
+    found = {fold_case(name): table.column(index) for index, name in enumerate(table.schema.names)}
     columns = [
         location.column(field, rows)
         if implicit.find(field.name) is not None
-        else _completed(found.get(folded(field.name)), field, rows)
+        else _completed(found.get(fold_case(field.name)), field, rows)
         for field in schema
     ]
     if not columns:

@@ -20,12 +20,12 @@ from engine.context import ErrorContext
 from engine.limits import BatchLimits
 from engine.projection.project_list import EVERYTHING, ProjectionList
 from engine.scan.implicit import FileLocation, implicit_field, partition_fields
-from engine.scan.missing_columns import named_types
-from engine.scan.negotiator import ScanNegotiator, Wanted
-from engine.scan.output import output_batch
+from engine.scan.missing_columns import resolve_missing_types
+from engine.scan.negotiator import ReaderRequest, ScanNegotiator
+from engine.scan.output import build_output_batch
 from engine.scan.reader import RowBatchReader, SourceFile
+from engine.scan.reader_lifecycle import read_batches
 from engine.scan.row_filter import RowFilter
-from engine.scan.shim import reader_batches
 from engine.schema import TupleSchema
 from engine.schema_tracker.initial import ImplicitNames
 from engine.schema_tracker.tracker import ScanSchemaTracker, schema_tracker
@@ -119,24 +119,24 @@ class Scan:
         context = one.file.context
         negotiator = ScanNegotiator(self._wanted(context), context)
         last: pa.Schema | None = None
-        with closing(reader_batches(one.make_reader, negotiator)) as batches:
+        with closing(read_batches(one.make_reader, negotiator)) as batches:
             for batch in batches:
                 if last is None or not batch.schema.equals(last):
                     last = batch.schema
                     self._resolve(TupleSchema.of(last), context)
-                yield output_batch(self._tracker.output_schema(), batch, self._implicit, location)
+                yield build_output_batch(self._tracker.output_schema(), batch, self._implicit, location)
 
     def _resolve(self, given: TupleSchema, context: ErrorContext) -> None:
         """Takes a batch's schema into the scan's."""
         self._tracker.apply_reader_schema(given, context)
         missing = self._tracker.missing_columns(given)
-        self._tracker.resolve_missing_cols(named_types(missing, self._plan.missing_type))
+        self._tracker.resolve_missing_cols(resolve_missing_types(missing, self._plan.missing_type))
 
-    def _wanted(self, context: ErrorContext) -> Wanted:
+    def _wanted(self, context: ErrorContext) -> ReaderRequest:
         limits = self._plan.limits
         if limits.scan_rows is not None:
             limits = replace(limits, scan_rows=limits.scan_rows - self._rows)
-        return Wanted(
+        return ReaderRequest(
             self._tracker.reader_input_schema(),
             self._tracker.projection_filter(context),
             lambda name: self._tracker.column_projection(name) is not None,

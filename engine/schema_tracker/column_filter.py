@@ -22,10 +22,8 @@ import pyarrow.types as pt
 
 from engine.context import ErrorContext
 from engine.errors import SchemaConflictError
-from engine.projection.filter import PROJECT_ALL, PROJECT_NONE, Projected
-from engine.projection.list_filter import ListFilter, check_consistent
-from engine.projection.nested import (
-    filled,
+from engine.nested_types import (
+    fill_late,
     has_late,
     inner_fields,
     is_any_list,
@@ -33,7 +31,9 @@ from engine.projection.nested import (
     with_element,
     with_members,
 )
-from engine.projection.path import quoted
+from engine.projection.filter import PROJECT_ALL, PROJECT_NONE, ProjectedColumn
+from engine.projection.list_filter import ListFilter, check_consistent
+from engine.projection.path import quote_name
 from engine.projection.project_list import NOTHING, ProjectionList, ProjectionType
 from engine.schema import TupleSchema, is_late
 from engine.schema_tracker.provided import is_hidden
@@ -67,11 +67,11 @@ class ColumnFilter:
     def is_empty(self) -> bool:
         return self.wanted.type is ProjectionType.NONE
 
-    def project(self, field: pa.Field) -> Projected:
+    def project(self, field: pa.Field) -> ProjectedColumn:
         """Raises: SchemaConflictError, ProjectionError."""
         promised = self.promised.find(field.name)
         if self.wanted.find(field.name) is None or (promised is None and not self._is_new(field)):
-            return Projected(None, PROJECT_NONE)
+            return ProjectedColumn(None, PROJECT_NONE)
         if promised is None:
             return self._by_list.project(field)
         if not is_late(promised):
@@ -93,7 +93,7 @@ class ColumnFilter:
             (declared and members_of(declared.type)) or TupleSchema(),
             self.admit,
             self.context,
-            f"{self.within}{quoted(promised.name)}.",
+            f"{self.within}{quote_name(promised.name)}.",
         )
 
     @property
@@ -104,25 +104,25 @@ class ColumnFilter:
         """Whether a column that was not promised joins the schema: only under a wildcard, and if it may."""
         hidden = is_hidden(field) or is_hidden(self.declared.find(field.name))
         by_wildcard = self.wanted.type is ProjectionType.ALL and not hidden
-        return by_wildcard and self.admit(f"{self.within}{quoted(field.name)}")
+        return by_wildcard and self.admit(f"{self.within}{quote_name(field.name)}")
 
-    def _conformed(self, field: pa.Field, promised: pa.Field) -> Projected:
+    def _conformed(self, field: pa.Field, promised: pa.Field) -> ProjectedColumn:
         inner = self.at(promised.name)
         type_ = None
         if promised.nullable or not field.nullable:
             type_ = self._conformed_type(field.type, promised, inner)
         if type_ is None:
             raise SchemaConflictError(
-                f"{self.within}{quoted(promised.name)}",
-                offered=type_and_mode(field),
-                promised=type_and_mode(promised),
+                f"{self.within}{quote_name(promised.name)}",
+                offered=describe_type(field),
+                promised=describe_type(promised),
                 context=self.context,
             )
         path = self.wanted.find(promised.name)
         if path is not None and has_late(promised):
             check_consistent(path, field.type, self.within, self.context)
         has_members = members_of(type_) is not None
-        return Projected(promised.with_type(type_), inner if has_members else PROJECT_ALL)
+        return ProjectedColumn(promised.with_type(type_), inner if has_members else PROJECT_ALL)
 
     def _conformed_type(
         self, offered: pa.DataType, promised: pa.Field, inner: "ColumnFilter | ListFilter"
@@ -138,7 +138,7 @@ class ColumnFilter:
         declared = self.declared.find(promised.name)
         is_declared = declared is not None and not is_late(declared)
         fits = can_be_declared if is_declared else can_become
-        return filled(promised.type, offered) if fits(offered, promised.type) else None
+        return fill_late(promised.type, offered) if fits(offered, promised.type) else None
 
     def _pruned(self, offered: pa.DataType, inner: "ColumnFilter | ListFilter") -> pa.DataType:
         members = members_of(offered)
@@ -158,6 +158,6 @@ class ColumnFilter:
         return None if held is None or not same_kind else with_element(promised.type, element.with_type(held))
 
 
-def type_and_mode(field: pa.Field) -> str:
+def describe_type(field: pa.Field) -> str:
     """As messages show it: ``int64 not null``."""
     return str(field.type) if field.nullable else f"{field.type} not null"

@@ -19,14 +19,14 @@ import pyarrow as pa
 
 from engine.context import ErrorContext
 from engine.errors import ProjectionError, SchemaConflictError
+from engine.nested_types import members_of
 from engine.projection.list_filter import ListFilter, check_consistent
-from engine.projection.nested import members_of
 from engine.projection.path import ProjectedPath
 from engine.projection.project_list import ProjectionList, ProjectionType
-from engine.schema import LATE, TupleSchema, folded
-from engine.schema_tracker.column_filter import type_and_mode
-from engine.schema_tracker.provided import closed, is_hidden
-from engine.schema_tracker.scan_schema import ScanColumn, ScanSchema, completed
+from engine.schema import LATE, TupleSchema, fold_case
+from engine.schema_tracker.column_filter import describe_type
+from engine.schema_tracker.provided import is_hidden, restrict_to_schema
+from engine.schema_tracker.scan_schema import ScanColumn, ScanSchema, add_named_members
 from engine.schema_tracker.widening import can_become
 
 ImplicitNames = Callable[[str], pa.Field | None]
@@ -37,7 +37,7 @@ def no_implicit_names(name: str) -> None:
     """Of a data source without implicit columns."""
 
 
-def by_projection(
+def from_project_list(
     listed: ProjectionList,
     provided: TupleSchema,
     *,
@@ -50,11 +50,11 @@ def by_projection(
     schema = builder.explicit() if listed.wildcard_at is None else builder.wildcard(listed.wildcard_at)
     if is_strict:
         readers_own = provided.without(schema.implicit.names)
-        return replace(schema, wanted=closed(schema.wanted, readers_own), is_expanded=True)
+        return replace(schema, wanted=restrict_to_schema(schema.wanted, readers_own), is_expanded=True)
     return schema
 
 
-def by_definition(
+def from_defined_schema(
     listed: ProjectionList, defined: TupleSchema, *, implicit_names: ImplicitNames, context: ErrorContext
 ) -> ScanSchema:
     """Raises: ProjectionError; SchemaConflictError for an implicit column."""
@@ -65,11 +65,11 @@ def by_definition(
         implicit = implicit_names(field.name) if path.is_simple else None
         if implicit is None:
             check_consistent(path, field.type, "", context)
-            columns.append(ScanColumn(completed(field, path)))
+            columns.append(ScanColumn(add_named_members(field, path)))
         else:
             columns.append(_implicit_column(implicit, field, context))
     of_readers = TupleSchema(column.field for column in columns if not column.is_implicit)
-    return ScanSchema(closed(listed, of_readers), before=tuple(columns))
+    return ScanSchema(restrict_to_schema(listed, of_readers), before=tuple(columns))
 
 
 class _ByProjection:
@@ -92,17 +92,17 @@ class _ByProjection:
 
     def wildcard(self, wildcard_at: int) -> ScanSchema:
         named = [self._column(path) for path in self._listed.columns]
-        by_name = {folded(column.field.name): column for column in named}
+        by_name = {fold_case(column.field.name): column for column in named}
         others = [
             self._column(ProjectedPath(field.name))
             for field in self._provided
-            if folded(field.name) not in by_name and not is_hidden(field)
+            if fold_case(field.name) not in by_name and not is_hidden(field)
         ]
-        by_name.update((folded(column.field.name), column) for column in others)
-        in_order = [by_name[folded(field.name)] for field in self._provided if folded(field.name) in by_name]
+        by_name.update((fold_case(column.field.name), column) for column in others)
+        in_order = [by_name[fold_case(field.name)] for field in self._provided if fold_case(field.name) in by_name]
         table = [column for column in in_order if not column.is_implicit or column in others]
-        names = {folded(column.field.name) for column in table}
-        floating = [column for column in named if not column.is_implicit and folded(column.field.name) not in names]
+        names = {fold_case(column.field.name) for column in table}
+        floating = [column for column in named if not column.is_implicit and fold_case(column.field.name) not in names]
         return ScanSchema(
             self._wanted(named),
             before=[column for column in named[:wildcard_at] if column.is_implicit],
@@ -113,8 +113,8 @@ class _ByProjection:
 
     def _wanted(self, named: Sequence[ScanColumn]) -> ProjectionList:
         """What is left for readers."""
-        implicit = {folded(column.field.name) for column in named if column.is_implicit}
-        paths = tuple(path for path in self._listed.columns if folded(path.name) not in implicit)
+        implicit = {fold_case(column.field.name) for column in named if column.is_implicit}
+        paths = tuple(path for path in self._listed.columns if fold_case(path.name) not in implicit)
         return ProjectionList(paths, None if self._listed.wildcard_at is None else len(paths))
 
     def _column(self, path: ProjectedPath) -> ScanColumn:
@@ -126,7 +126,7 @@ class _ByProjection:
             return ScanColumn(pa.field(path.name, LATE))
         wanted = ProjectionList((path,), None if self._listed.wildcard_at is None else 1)
         field = ListFilter(wanted, self._context).project(provided).field
-        return ScanColumn(completed(field, path))
+        return ScanColumn(add_named_members(field, path))
 
 
 def _implicit_column(implicit: pa.Field, given: pa.Field | None, context: ErrorContext) -> ScanColumn:
@@ -134,7 +134,7 @@ def _implicit_column(implicit: pa.Field, given: pa.Field | None, context: ErrorC
         return ScanColumn(implicit, is_implicit=True)
     if not can_become(implicit.type, given.type) or (implicit.nullable and not given.nullable):
         raise SchemaConflictError(
-            implicit.name, offered=type_and_mode(implicit), promised=type_and_mode(given), context=context
+            implicit.name, offered=describe_type(implicit), promised=describe_type(given), context=context
         )
     return ScanColumn(given.with_name(implicit.name), is_implicit=True)
 
@@ -154,7 +154,7 @@ def _check_equal(listed: ProjectionList, defined: TupleSchema, context: ErrorCon
         strangers = [path.name for path in listed.columns if defined.find(path.name) is None]
         if strangers:
             raise _unequal([*strangers, "*"], defined.names, context, within)
-    elif [folded(path.name) for path in listed.columns] != [folded(name) for name in defined.names]:
+    elif [fold_case(path.name) for path in listed.columns] != [fold_case(name) for name in defined.names]:
         raise _unequal([path.name for path in listed.columns], defined.names, context, within)
     for path in listed.columns:
         field = defined.find(path.name)

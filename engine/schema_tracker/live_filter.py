@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from engine.projection.filter import PROJECT_NONE, Projected, ProjectionFilter
+from engine.nested_types import members_of
+from engine.projection.filter import PROJECT_NONE, ProjectedColumn, ProjectionFilter
 from engine.projection.list_filter import ListFilter
-from engine.projection.nested import members_of
 from engine.schema_tracker.column_filter import ColumnFilter
 
 
@@ -29,15 +29,15 @@ class LiveFilter:
     def is_empty(self) -> bool:
         return self._here().is_empty
 
-    def project(self, field: pa.Field) -> Projected:
+    def project(self, field: pa.Field) -> ProjectedColumn:
         """Raises: SchemaConflictError, ProjectionError."""
         if not self._path and self._is_shadowed(field.name):
-            return Projected(None, PROJECT_NONE)
+            return ProjectedColumn(None, PROJECT_NONE)
         projected = self._here().project(field)
         if projected.field is None or members_of(projected.field.type) is None:
             return projected
         members: ProjectionFilter = LiveFilter(self._current, self._is_shadowed, [*self._path, projected.field.name])
-        return Projected(projected.field, members)
+        return ProjectedColumn(projected.field, members)
 
     def _here(self) -> ColumnFilter | ListFilter:
         here: ColumnFilter | ListFilter = self._current()

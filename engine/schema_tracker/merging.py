@@ -18,9 +18,9 @@ import pyarrow.types as pt
 
 from engine.context import ErrorContext
 from engine.errors import SchemaConflictError
-from engine.projection.nested import is_any_list
-from engine.projection.path import quoted
-from engine.schema import TupleSchema, folded
+from engine.nested_types import is_any_list
+from engine.projection.path import quote_name
+from engine.schema import TupleSchema, fold_case
 from engine.schema_tracker.widening import common_field
 
 
@@ -40,7 +40,7 @@ def merge_schemas(schemas: Iterable[tuple[TupleSchema, ErrorContext]]) -> TupleS
     for schema, context in schemas:
         files += 1
         for field in schema:
-            name = folded(field.name)
+            name = fold_case(field.name)
             counts[name] = counts.get(name, 0) + 1
             columns[name] = _common(columns[name], field, context) if name in columns else field
     return TupleSchema(field.with_nullable(field.nullable or counts[name] < files) for name, field in columns.items())
@@ -49,7 +49,7 @@ def merge_schemas(schemas: Iterable[tuple[TupleSchema, ErrorContext]]) -> TupleS
 def _common(seen: pa.Field, offered: pa.Field, context: ErrorContext) -> pa.Field:
     common = common_field(seen, offered)
     if common is None:
-        raise _conflict(seen, offered, quoted(seen.name), context)
+        raise _conflict(seen, offered, quote_name(seen.name), context)
     return common
 
 
@@ -63,5 +63,5 @@ def _conflict(seen: pa.Field, offered: pa.Field, path: str, context: ErrorContex
         for member in TupleSchema.of(one):
             same = members.find(member.name)
             if same is not None and common_field(member, same) is None:
-                return _conflict(member, same, f"{path}.{quoted(member.name)}", context)
+                return _conflict(member, same, f"{path}.{quote_name(member.name)}", context)
     return SchemaConflictError(path, offered=offered.type, promised=seen.type, context=context)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from engine.projection.nested import filled, has_late, inner_fields, is_any_list, members_of, with_element, with_members
+from engine.nested_types import fill_late, has_late, inner_fields, is_any_list, members_of, with_element, with_members
 from engine.projection.path import ProjectedPath
 from engine.projection.project_list import ProjectionList, ProjectionType
 from engine.schema import LATE, TupleSchema, is_late
@@ -113,7 +113,7 @@ class ScanSchema:
         return replace(column, field=_merged(column.field, offered, path))
 
 
-def completed(field: pa.Field, path: ProjectedPath) -> pa.Field:
+def add_named_members(field: pa.Field, path: ProjectedPath) -> pa.Field:
     """The column with all members that its path names: LATE those that it lacks, all in the order of the path."""
     members = members_of(field.type)
     if members is None:
@@ -128,14 +128,14 @@ def completed(field: pa.Field, path: ProjectedPath) -> pa.Field:
     return field.with_type(with_members(field.type, inner))
 
 
-def lacking(promised: pa.Field, offered: pa.Field | None) -> pa.Field | None:
+def find_missing(promised: pa.Field, offered: pa.Field | None) -> pa.Field | None:
     """What of a column a reader does not give: all of it, some members, or nothing (None)."""
     if offered is None or is_late(offered):
         return promised
     members, given = members_of(promised.type), members_of(offered.type)
     if members is None or given is None:
         return None
-    missing = [one for one in (lacking(member, given.find(member.name)) for member in members) if one is not None]
+    missing = [one for one in (find_missing(member, given.find(member.name)) for member in members) if one is not None]
     return promised.with_type(with_members(promised.type, missing)) if missing else None
 
 
@@ -152,12 +152,12 @@ def _place(offered: TupleSchema, name: str) -> int:
 
 
 def _member(member: pa.Field | None, path: ProjectedPath) -> pa.Field:
-    return pa.field(path.name, LATE) if member is None else completed(member, path)
+    return pa.field(path.name, LATE) if member is None else add_named_members(member, path)
 
 
 def _merged(promised: pa.Field, offered: pa.Field, path: ProjectedPath) -> pa.Field:
     if is_late(promised):
-        return completed(offered.with_name(promised.name), path)
+        return add_named_members(offered.with_name(promised.name), path)
     return promised.with_type(_merged_type(promised.type, offered.type, path))
 
 
@@ -168,7 +168,7 @@ def _merged_type(promised: pa.DataType, offered: pa.DataType, path: ProjectedPat
         held = _merged(element, pa.field(path.name, offered.value_type), path).type
         return with_element(promised, promised.value_field.with_type(held))
     if members is None or given is None:
-        return filled(promised, offered)
+        return fill_late(promised, offered)
     inner = []
     for member in inner_fields(promised):
         one = given.find(member.name)

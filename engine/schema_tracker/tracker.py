@@ -32,15 +32,15 @@ import pyarrow as pa
 
 from engine.context import ErrorContext
 from engine.errors import NOWHERE, ProjectionError
+from engine.projection.columns_array import ColumnsArraySelection, select_columns_array
 from engine.projection.filter import ProjectionFilter
-from engine.projection.generic import GenericSelection, generic_selection
-from engine.projection.path import ProjectedPath, quoted
+from engine.projection.path import ProjectedPath, quote_name
 from engine.projection.project_list import EVERYTHING, ProjectionList, ProjectionType
-from engine.schema import TupleSchema, folded
+from engine.schema import TupleSchema, fold_case
 from engine.schema_tracker.column_filter import ColumnFilter
-from engine.schema_tracker.initial import ImplicitNames, by_definition, by_projection, no_implicit_names
+from engine.schema_tracker.initial import ImplicitNames, from_defined_schema, from_project_list, no_implicit_names
 from engine.schema_tracker.live_filter import LiveFilter
-from engine.schema_tracker.scan_schema import ScanSchema, lacking
+from engine.schema_tracker.scan_schema import ScanSchema, find_missing
 
 _log = logging.getLogger(__name__)
 
@@ -75,9 +75,9 @@ def schema_tracker(
     listed = project_list if isinstance(project_list, ProjectionList) else ProjectionList.parse(project_list)
     declared = provided or TupleSchema()
     if defined is not None:
-        schema = by_definition(listed, defined, implicit_names=implicit_names, context=context)
+        schema = from_defined_schema(listed, defined, implicit_names=implicit_names, context=context)
     else:
-        schema = by_projection(
+        schema = from_project_list(
             listed,
             declared,
             is_strict=is_strict and provided is not None,
@@ -155,9 +155,9 @@ class ScanSchemaTracker:
         is_known = self.projection_type() is not ProjectionType.ALL and self._schema.output.find(name) is None
         return None if is_known else self._schema.wanted.find(name)
 
-    def generic_selection(self) -> GenericSelection:
+    def select_columns_array(self) -> ColumnsArraySelection:
         """What is wanted of ``columns``, for a table that has no other column. Raises: ProjectionError."""
-        return generic_selection(self._schema.wanted, self._context)
+        return select_columns_array(self._schema.wanted, self._context)
 
     def expand_implicit_col(self, field: pa.Field) -> None:
         """Adds a partition column that the wildcard brings along, unless the query has a column of that name.
@@ -214,7 +214,7 @@ class ScanSchemaTracker:
         A column that the batch has as LATE counts as missing. A map that lacks members is there with those alone, also
         in an array of maps.
         """
-        fields = (lacking(field, schema.find(field.name)) for field in self._schema.reader_input)
+        fields = (find_missing(field, schema.find(field.name)) for field in self._schema.reader_input)
         return TupleSchema(field for field in fields if field is not None)
 
     def resolve_missing_cols(self, missing: TupleSchema) -> None:
@@ -222,7 +222,7 @@ class ScanSchemaTracker:
 
         Args:
             missing: Of :meth:`missing_columns`, or any columns of the reader input schema, each LATE type replaced
-                (:func:`engine.projection.nested.name_late`).
+                (:func:`engine.nested_types.resolve_late`).
 
         Raises:
             SchemaConflictError: A column has a type already, and this is another.
@@ -267,11 +267,13 @@ class ScanSchemaTracker:
 
     def _is_shadowed(self, name: str, context: ErrorContext) -> bool:
         if self._is_implicit(name):
-            self._warn(quoted(name), f"{context}column {name!r} is left out: it has the name of an implicit column.")
+            self._warn(
+                quote_name(name), f"{context}column {name!r} is left out: it has the name of an implicit column."
+            )
             return True
         return False
 
     def _warn(self, path: str, message: str) -> None:
-        if folded(path) not in self._warned:
-            self._warned.add(folded(path))
+        if fold_case(path) not in self._warned:
+            self._warned.add(fold_case(path))
             _log.warning("%s", message)

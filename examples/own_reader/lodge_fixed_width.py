@@ -22,7 +22,7 @@ from engine.context import ErrorContext
 from engine.errors import ValueConversionError
 from engine.readers.errors import FormatError
 from engine.readers.lines import LineBlocks
-from engine.result_set.writer import ColumnWriter
+from engine.result_set.writers.column import ColumnWriter
 from engine.scan.reader import RowBatchReader, SchemaNegotiator, SourceFile
 from engine.schema import TupleSchema
 

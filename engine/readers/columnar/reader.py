@@ -25,7 +25,7 @@ from engine.readers.errors import FormatError, format_errors
 from engine.readers.stream import ArrowFileAdapter, check_size, open_checked
 from engine.result_set.loader import ResultSetLoader
 from engine.scan.reader import SchemaNegotiator, SourceFile
-from engine.schema import folded
+from engine.schema import fold_case
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +128,8 @@ class ColumnarReader:
 
 def _conditions(schema: pa.Schema, negotiator: SchemaNegotiator) -> Sequence[pc.Expression]:
     """The scan's filters about columns that it wants as they are: none about an implicit column of the same name."""
-    fields = {folded(field.name): field for field in schema}
-    found = [(fields.get(folded(one.column)), one) for one in negotiator.row_filters]
+    fields = {fold_case(field.name): field for field in schema}
+    found = [(fields.get(fold_case(one.column)), one) for one in negotiator.row_filters]
     conditions = [
         one.expression(field)
         for field, one in found

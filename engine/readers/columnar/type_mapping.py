@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from engine.context import ErrorContext
 from engine.errors import ValueConversionError
-from engine.projection.nested import is_any_list
+from engine.nested_types import is_any_list
 from engine.readers.errors import FormatError, one_line
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 

@@ -20,7 +20,7 @@ from pyarrow import csv
 
 from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, Codes
 from engine.readers.delimited.options import Dialect
-from engine.result_set.casts import checked_floats
+from engine.result_set.conversion.casts import check_floats
 
 _NULLS = [""]
 _LINE_END = (LINE_FEED, CARRIAGE_RETURN)
@@ -137,7 +137,7 @@ def _read(data: bytes | Codes, plan: ColumnPlan, has_quotes: bool) -> pa.Table:
 
 def _check_floats(column: pa.ChunkedArray, text: Callable[[], pa.Array]) -> None:
     try:
-        checked_floats(column.combine_chunks(), text)
+        check_floats(column.combine_chunks(), text)
     except ValueError as error:
         raise pa.ArrowInvalid(str(error)) from None
 

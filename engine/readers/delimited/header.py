@@ -10,7 +10,7 @@ from engine.readers.delimited.options import DelimitedOptions, Dialect
 from engine.readers.delimited.rows import parse
 from engine.readers.lines import Block, LineBlocks, LinePositions
 from engine.scan.reader import SourceFile
-from engine.schema import TupleSchema, folded
+from engine.schema import TupleSchema, fold_case
 
 _BLOCK_BYTES = 64 * 1024
 
@@ -106,7 +106,7 @@ def _named(fields: list[str], place: LinePositions, line: int) -> tuple[str, ...
     names = tuple(name or f"column_{number}" for number, name in enumerate(fields, 1))
     first: dict[str, str] = {}
     for name in names:
-        if folded(name) in first:
-            raise DuplicateColumnError(first[folded(name)], name, place.at(line))
-        first[folded(name)] = name
+        if fold_case(name) in first:
+            raise DuplicateColumnError(first[fold_case(name)], name, place.at(line))
+        first[fold_case(name)] = name
     return names

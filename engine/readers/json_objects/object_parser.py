@@ -45,7 +45,7 @@ from engine.readers.json_objects.value_converter import ValueConverter
 from engine.readers.json_objects.values import Row
 from engine.readers.lines import Block
 from engine.readers.malformed_policy import MalformedPolicy
-from engine.schema import LATE, TupleSchema, folded
+from engine.schema import LATE, TupleSchema, fold_case
 
 _MAX_CELLS = 8 * 1024 * 1024
 _LOOK_BYTES = 16 * 1024
@@ -232,8 +232,8 @@ class ObjectParser:
     def _read_alone(self, wanted: pa.StructType) -> pa.Schema | None:
         """The columns that are read, if others need not even be looked at: see guarantee 6."""
         read = [one for one in wanted if self._requested.is_projected(one.name)]
-        names = {folded(one.name) for one in read}
-        is_complete = all(folded(name) in names for name in self._requested.input_schema.names)
+        names = {fold_case(one.name) for one in read}
+        is_complete = all(fold_case(name) in names for name in self._requested.input_schema.names)
         is_flat = not any(pa.types.is_nested(one.type) or one.type.equals(LATE) for one in read)
         return pa.schema(read) if 0 < len(read) < len(wanted) and is_complete and is_flat else None
 

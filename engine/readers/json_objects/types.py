@@ -21,7 +21,7 @@ import pyarrow as pa
 from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError, SchemaConflictError
 from engine.readers.json_objects.options import TypeConflictPolicy
-from engine.schema import LATE, TupleSchema, folded
+from engine.schema import LATE, TupleSchema, fold_case
 
 INTEGER: Final = pa.int64()
 LONG_INTEGER: Final = pa.decimal128(38, 0)
@@ -46,9 +46,9 @@ class TypeMerger:
 
     def objects(self, one: pa.StructType, other: pa.StructType, path: str = "") -> pa.StructType:
         """Raises: SchemaConflictError; DuplicateColumnError as names differ by letter case alone."""
-        members = {folded(field.name): field for field in one}
+        members = {fold_case(field.name): field for field in one}
         for field in other:
-            key = folded(field.name)
+            key = fold_case(field.name)
             known = members.get(key)
             if known is not None and known.name != field.name:
                 raise DuplicateColumnError(join_names(path, known.name), join_names(path, field.name), self._context)

@@ -14,7 +14,7 @@ from typing import Any
 from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError
 from engine.readers.errors import FormatError
-from engine.schema import folded
+from engine.schema import fold_case
 
 MAX_DEPTH = 100
 
@@ -47,8 +47,8 @@ class _RepeatedNameError(Exception):
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     first: dict[str, str] = {}
     for name, _ in pairs:
-        if first.setdefault(folded(name), name) != name:
-            raise _RepeatedNameError(first[folded(name)], name)
+        if first.setdefault(fold_case(name), name) != name:
+            raise _RepeatedNameError(first[fold_case(name)], name)
     if len(first) < len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for index, name in enumerate(names) if name in names[:index])

@@ -3,14 +3,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import ProjectionError
-from engine.projection.path import ProjectedPath, merged_by_name, quoted
+from engine.projection.path import ProjectedPath, merge_by_name, quote_name
 
 names = st.text(max_size=6)
 
 
 @st.composite
 def paths(draw, depth=3):
-    steps = [quoted(draw(st.sampled_from(["a", "B", "c.d"])))]
+    steps = [quote_name(draw(st.sampled_from(["a", "B", "c.d"])))]
     for _ in range(draw(st.integers(0, depth))):
         steps.append(draw(st.sampled_from([".a", ".b", ".A", "[0]", "[7]"])))
     return ProjectedPath.parse("".join(steps))
@@ -53,7 +53,7 @@ def test_backquotes_keep_dots_in_a_name():
 
 @given(names, names)
 def test_a_quoted_name_is_read_back_whatever_its_characters(outer, inner):
-    path = ProjectedPath.parse(f"{quoted(outer)}.{quoted(inner)}")
+    path = ProjectedPath.parse(f"{quote_name(outer)}.{quote_name(inner)}")
     assert (path.name, path.members[0].name) == (outer, inner)
 
 
@@ -90,11 +90,11 @@ def test_what_two_paths_want_does_not_depend_on_their_order(one, other):
         members = frozenset(meaning(member) for member in path.members)
         return path.name.casefold(), members, path.is_whole, path.dimensions, path.indexes
 
-    merged = {meaning(path) for path in merged_by_name([one, other])}
-    assert merged == {meaning(path) for path in merged_by_name([other, one])}
+    merged = {meaning(path) for path in merge_by_name([one, other])}
+    assert merged == {meaning(path) for path in merge_by_name([other, one])}
 
 
 @given(st.lists(paths(), max_size=6))
 def test_merging_merged_paths_changes_nothing(listed):
-    merged = merged_by_name(listed)
-    assert merged_by_name([*merged, *listed]) == merged
+    merged = merge_by_name(listed)
+    assert merge_by_name([*merged, *listed]) == merged

@@ -1,7 +1,7 @@
 import pytest
 
 from engine.errors import ProjectionError
-from engine.projection.generic import generic_selection
+from engine.projection.columns_array import select_columns_array
 from engine.projection.project_list import EVERYTHING, NOTHING, ProjectionList, ProjectionType
 
 
@@ -93,20 +93,20 @@ def test_an_element_that_is_no_path_is_refused():
 
 def test_all_columns_of_a_text_file_are_the_generic_selection():
     for projection in (EVERYTHING, parse("columns"), parse("COLUMNS", "columns[2]"), parse("*", "columns[2]")):
-        selection = generic_selection(projection)
+        selection = select_columns_array(projection)
         assert selection.is_projected
         assert selection.indexes is None
 
 
 def test_the_generic_selection_of_some_fields_names_them_in_order():
-    assert generic_selection(parse("columns[5]", "Columns[0]", "columns[5]")).indexes == (0, 5)
+    assert select_columns_array(parse("columns[5]", "Columns[0]", "columns[5]")).indexes == (0, 5)
 
 
 def test_counting_rows_selects_no_field():
-    assert not generic_selection(NOTHING).is_projected
+    assert not select_columns_array(NOTHING).is_projected
 
 
 @pytest.mark.parametrize("elements", [("columns", "a"), ("a",), ("columns.a",), ("columns[0][1]",), ("columns[0].a",)])
 def test_a_text_file_without_names_has_only_texts_in_columns(elements):
     with pytest.raises(ProjectionError, match="columns"):
-        generic_selection(parse(*elements))
+        select_columns_array(parse(*elements))

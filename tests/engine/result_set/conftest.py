@@ -10,7 +10,7 @@ import pytest
 
 from engine.limits import BatchLimits
 from engine.result_set.loader import ResultSetLoader
-from engine.result_set.writer import ColumnWriter
+from engine.result_set.writers.column import ColumnWriter
 from engine.schema import TupleSchema
 
 _SETTERS: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from engine.context import ErrorContext
 from engine.errors import NOWHERE, SchemaConflictError, ValueConversionError
 from engine.limits import BatchLimits
-from engine.projection.filter import PROJECT_ALL, Projected
-from engine.result_set.conversion import converted_field
+from engine.projection.filter import PROJECT_ALL, ProjectedColumn
+from engine.result_set.conversion.convert import convert_array
 from engine.result_set.loader import ResultSetLoader
 from engine.schema import DEFAULT_VALUE_KEY, TupleSchema
 
@@ -21,7 +21,7 @@ BERLIN = timezone(timedelta(hours=2))
 
 
 def converted(array: pa.Array, to: pa.DataType, column: str, context: ErrorContext = NOWHERE) -> pa.Array:
-    return converted_field(array, pa.field(column, to), column, context)
+    return convert_array(array, pa.field(column, to), column, context)
 
 
 @pytest.mark.parametrize(("offered", "value", "to", "wanted"), [
@@ -173,8 +173,8 @@ class _As:
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
 
-    def project(self, field: pa.Field) -> Projected:
-        return Projected(field.with_type(self._type), PROJECT_ALL)
+    def project(self, field: pa.Field) -> ProjectedColumn:
+        return ProjectedColumn(field.with_type(self._type), PROJECT_ALL)
 
 
 @given(

@@ -10,7 +10,7 @@ import pytest
 from engine.context import ErrorContext
 from engine.errors import LoaderStateError, SchemaConflictError, ValueConversionError
 from engine.limits import BatchLimits
-from engine.projection.filter import PROJECT_ALL, PROJECT_NONE, Projected, ProjectionFilter
+from engine.projection.filter import PROJECT_ALL, PROJECT_NONE, ProjectedColumn, ProjectionFilter
 from engine.projection.list_filter import ListFilter
 from engine.projection.project_list import ProjectionList
 from engine.result_set.loader import ResultSetLoader
@@ -26,10 +26,10 @@ class Only:
     members: ProjectionFilter = PROJECT_ALL
     is_empty: bool = False
 
-    def project(self, field: pa.Field) -> Projected:
+    def project(self, field: pa.Field) -> ProjectedColumn:
         if field.name not in self.promised:
-            return Projected(None, PROJECT_NONE)
-        return Projected(self.promised[field.name] or field, self.members)
+            return ProjectedColumn(None, PROJECT_NONE)
+        return ProjectedColumn(self.promised[field.name] or field, self.members)
 
 
 def loader_of(projection: ProjectionFilter, *fields: pa.Field, **limits: Any) -> ResultSetLoader:

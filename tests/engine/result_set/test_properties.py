@@ -186,13 +186,13 @@ def tables(draw: st.DrawFn) -> tuple[pa.Table, BatchLimits]:
 @settings(max_examples=100, deadline=None)
 def test_arrays_and_rows_give_the_same_batches_under_the_same_limits(data: Any, cut: int) -> None:
     table, limits = data
-    by_row = batches_of(table, limits, table.to_pylist(), lambda loader, row: loader.writer.set_row(*row.values()))
-    assert batches_of(table, limits, [table], ResultSetLoader.append) == by_row
-    in_parts = batches_of(table, limits, table.to_batches(cut), ResultSetLoader.append)
+    by_row = to_batches(table, limits, table.to_pylist(), lambda loader, row: loader.writer.set_row(*row.values()))
+    assert to_batches(table, limits, [table], ResultSetLoader.append) == by_row
+    in_parts = to_batches(table, limits, table.to_batches(cut), ResultSetLoader.append)
     assert rows_of(in_parts) == rows_of(by_row)
 
 
-def batches_of(table: pa.Table, limits: BatchLimits, items: Iterable[Any], add: Callable[..., None]) -> Any:
+def to_batches(table: pa.Table, limits: BatchLimits, items: Iterable[Any], add: Callable[..., None]) -> Any:
     """The rows batch by batch, or that a row is too large; which of its columns is named, depends on the way."""
     loader = ResultSetLoader(schema=TupleSchema.of(table.schema), limits=limits)
     batches = []

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 
 from engine.limits import BatchLimits
-from engine.projection.filter import PROJECT_ALL, PROJECT_NONE, Projected
+from engine.projection.filter import PROJECT_ALL, PROJECT_NONE, ProjectedColumn
 from engine.result_set.loader import ResultSetLoader
 from engine.result_set.sizes import batch_sizes
 from engine.schema import TupleSchema
@@ -35,8 +35,8 @@ SCHEMA = TupleSchema(
 class _ButDropped:
     is_empty = False
 
-    def project(self, field: pa.Field) -> Projected:
-        return Projected(None, PROJECT_NONE) if field.name == "dropped" else Projected(field, PROJECT_ALL)
+    def project(self, field: pa.Field) -> ProjectedColumn:
+        return ProjectedColumn(None, PROJECT_NONE) if field.name == "dropped" else ProjectedColumn(field, PROJECT_ALL)
 
 
 def test_deep_and_ragged_rows_survive_many_batches_with_overflow_and_rejected_rows(written: Any) -> None:

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from engine.limits import BatchLimits
-from engine.scan.missing_columns import named_types
+from engine.scan.missing_columns import resolve_missing_types
 from engine.schema import LATE, TupleSchema
 
 INT, TEXT = pa.int32(), pa.string()
@@ -62,6 +62,6 @@ def test_members_that_no_file_has_are_there_within_their_map(scans):
 
 def test_late_types_are_named_at_any_depth():
     late = TupleSchema([pa.field("a", LATE), pa.field("m", pa.struct([pa.field("l", pa.list_(LATE))]))])
-    assert named_types(late, TEXT) == TupleSchema(
+    assert resolve_missing_types(late, TEXT) == TupleSchema(
         [pa.field("a", TEXT), pa.field("m", pa.struct([pa.field("l", pa.list_(TEXT))]))]
     )

@@ -5,7 +5,7 @@ import pytest
 
 from engine.errors import ReaderError
 from engine.scan.implicit import FileLocation, implicit_field
-from engine.scan.output import output_batch
+from engine.scan.output import build_output_batch
 from engine.schema import TupleSchema
 
 LONG, TEXT = pa.int64(), pa.string()
@@ -14,7 +14,7 @@ IMPLICIT = TupleSchema([implicit_field("filename"), implicit_field("dir0")])
 
 
 def merged(fields, implicit=(), **table):
-    batch = output_batch(TupleSchema(fields), pa.record_batch(table), TupleSchema(implicit), LOCATION)
+    batch = build_output_batch(TupleSchema(fields), pa.record_batch(table), TupleSchema(implicit), LOCATION)
     batch.validate(full=True)
     return batch
 
@@ -65,7 +65,7 @@ def test_arrays_of_maps_are_completed_also_in_slices(start):
     field = pa.field("l", pa.list_(pa.struct([("x", LONG), ("z", TEXT)])))
     table = [[{"x": 1}], [{"x": 2}, None], [], None]
     batch = pa.record_batch({"l": table}).slice(start)
-    merged = output_batch(TupleSchema([field]), batch, TupleSchema(), LOCATION)
+    merged = build_output_batch(TupleSchema([field]), batch, TupleSchema(), LOCATION)
     merged.validate(full=True)
     expected = [[{"x": 1, "z": None}], [{"x": 2, "z": None}, None], [], None]
     assert merged.column(0).to_pylist() == expected[start:]
@@ -85,7 +85,7 @@ def test_two_maps_with_members_of_one_name_stay_apart():
 
 def test_what_is_complete_is_moved_and_not_copied():
     table = pa.record_batch({"a": [1, 2], "m": [{"x": 1}, {"x": 2}]})
-    batch = output_batch(
+    batch = build_output_batch(
         TupleSchema([table.schema.field("m"), table.schema.field("a")]), table, TupleSchema(), LOCATION
     )
     assert batch.column(1).buffers()[1].address == table.column(0).buffers()[1].address

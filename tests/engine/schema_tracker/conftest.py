@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from engine.context import ErrorContext
-from engine.projection.nested import name_late
+from engine.nested_types import resolve_late
 from engine.schema import TupleSchema
 
 Columns = dict[str, pa.DataType | pa.Field]
@@ -39,7 +39,7 @@ def read():
         batch = TupleSchema(field for field in wanted if field is not None)
         tracker.apply_reader_schema(batch, context)
         missing = tracker.missing_columns(batch)
-        tracker.resolve_missing_cols(TupleSchema(name_late(field, lambda _: pa.string()) for field in missing))
+        tracker.resolve_missing_cols(TupleSchema(resolve_late(field, lambda _: pa.string()) for field in missing))
         return batch
 
     return read

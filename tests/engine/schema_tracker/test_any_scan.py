@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import SchemaConflictError
-from engine.schema import TupleSchema, folded
+from engine.schema import TupleSchema, fold_case
 from engine.schema_tracker.tracker import schema_tracker
 
 LEAVES = st.sampled_from([pa.int32(), pa.int64(), pa.string(), pa.null(), pa.list_(pa.int32())])
@@ -32,7 +32,7 @@ def test_columns_stay_and_versions_tell_of_each_change(read, schema, elements, p
     tracker = schema_tracker(elements, provided=types, is_strict=is_strict, allows_schema_change=may_change)
     for columns in readers:
         before, version, was_resolved = tracker.output_schema(), tracker.schema_version(), tracker.is_resolved()
-        unique = {folded(name): (name, type_) for name, type_ in columns.items()}
+        unique = {fold_case(name): (name, type_) for name, type_ in columns.items()}
         try:
             batch = read(tracker, dict(unique.values()))
         except SchemaConflictError:
@@ -45,5 +45,5 @@ def test_columns_stay_and_versions_tell_of_each_change(read, schema, elements, p
             assert after.names[: len(before)] == before.names
             assert all(is_kept(one.type, other.type) for one, other in zip(before, after, strict=False))
             assert may_change or after == before
-        assert {folded(name) for name in batch.names} <= {folded(name) for name in after.names}
+        assert {fold_case(name) for name in batch.names} <= {fold_case(name) for name in after.names}
         assert tracker.missing_columns(after) == TupleSchema() or not tracker.is_resolved()

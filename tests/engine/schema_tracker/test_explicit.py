@@ -166,9 +166,9 @@ def test_a_reader_may_ask_what_is_wanted():
 
 
 def test_the_columns_of_a_text_file_are_asked_for_by_index():
-    assert schema_tracker(["columns[3]", "columns[1]"]).generic_selection().indexes == (1, 3)
+    assert schema_tracker(["columns[3]", "columns[1]"]).select_columns_array().indexes == (1, 3)
     with pytest.raises(ProjectionError, match="'a'"):
-        schema_tracker(["columns", "a"]).generic_selection()
+        schema_tracker(["columns", "a"]).select_columns_array()
 
 
 def test_an_empty_project_list_only_counts(schema, read):

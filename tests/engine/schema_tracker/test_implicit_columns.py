@@ -130,4 +130,4 @@ def test_an_implicit_column_given_with_another_type_or_mode_conflicts(given):
 
 
 def test_the_generic_selection_stands_beside_implicit_columns():
-    assert tracker_of("filename", "columns[2]").generic_selection().indexes == (2,)
+    assert tracker_of("filename", "columns[2]").select_columns_array().indexes == (2,)

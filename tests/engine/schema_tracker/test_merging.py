@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from engine.context import ErrorContext
 from engine.errors import SchemaConflictError
-from engine.schema import TupleSchema, folded
+from engine.schema import TupleSchema, fold_case
 from engine.schema_tracker.merging import merge_schemas
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
@@ -66,13 +66,13 @@ def test_a_conflict_in_a_map_names_the_member():
 
 types = st.sampled_from([(pa.int8(), False), (INT, True), (INT, False), (LONG, False), (pa.null(), True)])
 columns = st.builds(lambda name, type_: (name, *type_), st.sampled_from(["a", "A", "b"]), types)
-schemas = st.lists(st.lists(columns, max_size=2, unique_by=lambda column: folded(column[0])), max_size=4)
+schemas = st.lists(st.lists(columns, max_size=2, unique_by=lambda column: fold_case(column[0])), max_size=4)
 
 
 @given(schemas.flatmap(lambda some: st.tuples(st.just(some), st.permutations(some))))
 def test_the_order_of_the_files_changes_no_type_and_no_mode(files):
     def meaning(schema):
-        return {(folded(field.name), field.type, field.nullable) for field in schema}
+        return {(fold_case(field.name), field.type, field.nullable) for field in schema}
 
     some, others = files
     assert meaning(merged(*some)) == meaning(merged(*others))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.schema import folded
+from engine.schema import fold_case
 from engine.schema_tracker.widening import can_be_declared, can_become, common_field, common_type
 
 INT8, INT16, INT32, INT64 = pa.int8(), pa.int16(), pa.int32(), pa.int64()
@@ -99,7 +99,7 @@ def in_any_order(type_):
     if type_ is None or not pa.types.is_nested(type_):
         return type_
     if pa.types.is_struct(type_):
-        members = [(folded(one.name), in_any_order(one.type), one.nullable) for one in type_]
+        members = [(fold_case(one.name), in_any_order(one.type), one.nullable) for one in type_]
         return "struct", tuple(sorted(members, key=lambda member: member[0]))
     if pa.types.is_map(type_):
         return "dict", in_any_order(type_.key_type), in_any_order(type_.item_type), type_.item_field.nullable

@@ -161,5 +161,5 @@ def test_hidden_columns_of_a_reader_come_only_by_name(schema, read):
 
 
 def test_all_columns_of_a_text_file_are_wanted():
-    selection = schema_tracker(["*"]).generic_selection()
+    selection = schema_tracker(["*"]).select_columns_array()
     assert selection.is_projected and selection.indexes is None

@@ -38,11 +38,11 @@ import pyarrow.types as pt
 
 from engine.context import ErrorContext
 from engine.errors import NOWHERE, SchemaConflictError, ValueConversionError
-from engine.result_set import casts, nested
-from engine.result_set.refusal import NotOfferedError, RefusedError
+from engine.result_set.conversion import casts, nested_arrays
+from engine.result_set.conversion.errors import NotOfferedError, RefusedError
 
 
-def converted_field(array: pa.Array, to: pa.Field, column: str, context: ErrorContext = NOWHERE) -> pa.Array:
+def convert_array(array: pa.Array, to: pa.Field, column: str, context: ErrorContext = NOWHERE) -> pa.Array:
     """The array as one of the field's type, without nulls if it is required.
 
     Raises:
@@ -50,7 +50,7 @@ def converted_field(array: pa.Array, to: pa.Field, column: str, context: ErrorCo
         ValueConversionError: A value cannot.
     """
     try:
-        return nested.without_nulls(converted_values(array, to.type, column), to, column)
+        return nested_arrays.without_nulls(convert_values(array, to.type, column), to, column)
     except NotOfferedError as error:
         raise SchemaConflictError(
             error.column, offered=error.offered, promised=error.promised, context=context
@@ -61,15 +61,15 @@ def converted_field(array: pa.Array, to: pa.Field, column: str, context: ErrorCo
         raise ValueConversionError(error.column, error.value, error.wanted, place) from None
 
 
-def converted_values(array: pa.Array, to: pa.DataType, column: str) -> pa.Array:
-    """As :func:`converted_field`, for the values inside others: raises what :mod:`engine.result_set.refusal` has."""
+def convert_values(array: pa.Array, to: pa.DataType, column: str) -> pa.Array:
+    """Convert the values inside others."""
     if array.type.equals(to):
         return array
     if pt.is_null(array.type):
         return pa.nulls(len(array), to)
-    plain = casts.decoded(array)
+    plain = casts.decode(array)
     if pt.is_nested(plain.type) and not casts.is_text(to):
-        return nested.converted_nested(plain, to, column, converted_values)
+        return nested_arrays.convert_nested(plain, to, column, convert_values)
     return casts.cast_values(plain, to, column)
 
 
@@ -78,7 +78,7 @@ def is_convertible(offered: pa.DataType, to: pa.DataType) -> bool:
     if offered.equals(to):
         return True
     try:
-        converted_values(pa.array([], offered), to, "")
+        convert_values(pa.array([], offered), to, "")
     except (NotOfferedError, pa.ArrowNotImplementedError):
         return False
     return True

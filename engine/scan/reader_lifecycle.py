@@ -24,7 +24,7 @@ _ENOUGH_ROWS = 8_192
 """A batch of so many rows is handed on: to fill it up, appended arrays would have to be joined, and so copied."""
 
 
-def reader_batches(
+def read_batches(
     make_reader: Callable[[], RowBatchReader], negotiator: ScanNegotiator
 ) -> Generator[pa.RecordBatch, None, None]:
     """The reader's own columns, as far as they are projected, batch by batch.

@@ -1,7 +1,7 @@
-"""Writers of values that take the same number of bytes each: numbers, booleans, dates and times.
+"""Writers of values that all take the same number of bytes: numbers and booleans, and the base of dates and times.
 
-Storage is ``array.array``, whose memory becomes Arrow's buffer without a copy; it also refuses numbers that are
-out of the width's range. See docs/decisions/row-writer-storage.md.
+Values are stored in an ``array.array``. Its memory becomes Arrow's buffer without a copy, and it refuses numbers out
+of range. See ``docs/decisions/row-writer-storage.md``.
 """
 
 import math
@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from engine.result_set.defaults import declared_default, has_natural_default, no_default
-from engine.result_set.levels import ElementLevel
+from engine.result_set.conversion.defaults import declared_default, has_natural_default, missing_value_error
 from engine.result_set.sizes import Sizes
-from engine.result_set.validity import Validity, packed
-from engine.result_set.writer import Place, VectorWriter
+from engine.result_set.writers.column import ColumnContext, VectorWriter
+from engine.result_set.writers.levels import ElementLevel
+from engine.result_set.writers.validity import Validity, pack_bits
 
 _TYPE_CODES = {
     (True, 8): "b",
@@ -30,27 +30,27 @@ _TYPE_CODES = {
 
 
 class ScalarWriter(VectorWriter):
-    """What writers of all scalars have: nulls, and what stands for values that are missing."""
+    """Base of all scalar writers: nulls and defaults."""
 
     __slots__ = ("_default", "_is_nullable", "_validity")
 
-    def __init__(self, field: pa.Field, place: Place) -> None:
-        super().__init__(field, place)
+    def __init__(self, field: pa.Field, context: ColumnContext) -> None:
+        super().__init__(field, context)
         self._is_nullable = field.nullable
         self._validity = Validity()
         self._default: pa.Scalar | None = None
         if not field.nullable:
-            self._default = declared_default(field, place.path, place.batch.context)
+            self._default = declared_default(field, context.path, context.batch.context)
             if self._default is None and not has_natural_default(field.type):
-                place.level.completed.append(self)
+                context.level.required_columns.append(self)
 
     @property
     def needs_value(self) -> bool:
         return not self._is_nullable and self._default is None and not has_natural_default(self.field.type)
 
-    def complete(self, position: int) -> None:
+    def ensure_value(self, position: int) -> None:
         if self.count <= position:
-            raise no_default(self.field, self.path, self._batch.context)
+            raise missing_value_error(self.field, self.path, self._batch.context)
 
     def set_null(self) -> None:
         if self._is_nullable or self._default is not None:
@@ -62,8 +62,18 @@ class ScalarWriter(VectorWriter):
         else:
             self._refuse_null()
 
+    def set_value(self, value: Any) -> None:
+        if value is None:
+            self.set_null()
+        else:
+            self._set(value)
+
+    def _set(self, value: Any) -> None:
+        """Write a value that is not None."""
+        raise NotImplementedError
+
     def _seek(self) -> None:
-        """Makes ready for a value at the position of the level."""
+        """Move the end of the vector to the position of the level."""
         level = self._level
         if not isinstance(level, ElementLevel):
             self.resize(level.enter())
@@ -72,20 +82,20 @@ class ScalarWriter(VectorWriter):
 
 
 class FixedWriter(ScalarWriter):
-    """Values in an array of their width."""
+    """Base of the writers that store values in an array of their width."""
 
     __slots__ = ("_fill", "_values", "_width_bytes")
 
     type_code = "q"
 
-    def __init__(self, field: pa.Field, place: Place) -> None:
-        super().__init__(field, place)
+    def __init__(self, field: pa.Field, context: ColumnContext) -> None:
+        super().__init__(field, context)
         self._values: array[Any] = array(self.type_code)
         self._width_bytes = self._values.itemsize
-        self._fill = array(self.type_code, [0 if self._default is None else self._raw(self._default)])
+        self._fill = array(self.type_code, [0 if self._default is None else self._to_stored(self._default)])
 
     @staticmethod
-    def _raw(default: pa.Scalar) -> Any:
+    def _to_stored(default: pa.Scalar) -> Any:
         return default.value
 
     @property
@@ -102,15 +112,15 @@ class FixedWriter(ScalarWriter):
                 self._validity.add_nulls(len(self._values), lacking)
             self._values.extend(self._fill * lacking)
 
-    def take(self, count: int) -> pa.Array:
+    def harvest(self, count: int) -> pa.Array:
         if len(self._values) < count:
             self.resize(count)
-        taken, self._values = self._values, self._values[count:]
-        del taken[count:]
-        return pa.Array.from_buffers(self.field.type, count, [self._validity.take(count), self._buffer(taken)])
+        harvested, self._values = self._values, self._values[count:]
+        del harvested[count:]
+        return pa.Array.from_buffers(self.field.type, count, [self._validity.harvest(count), self._buffer(harvested)])
 
-    def _buffer(self, taken: "array[Any]") -> pa.Buffer:
-        return pa.py_buffer(taken)
+    def _buffer(self, values: "array[Any]") -> pa.Buffer:
+        return pa.py_buffer(values)
 
     def measure(self, sizes: Sizes, first: int, end: int) -> None:
         sizes.add_bits(self.path, "validity", end - first)
@@ -119,20 +129,20 @@ class FixedWriter(ScalarWriter):
     def capacity(self, limit_bytes: int) -> int:
         return limit_bytes // self._width_bytes
 
-    def _put(self, raw: int) -> None:
-        """For values that are converted first; the writers of plain numbers have this in line."""
+    def _put(self, stored: int) -> None:
+        """Append a value that was converted first. Writers of plain numbers do this inline, which is faster."""
         if len(self._values) != self._level.position:
             self._seek()
-        self._values.append(raw)
+        self._values.append(stored)
 
 
 class NumberWriter(FixedWriter):
-    """Python's numbers, as they are."""
+    """Base of the writers that store Python's numbers as they are."""
 
     __slots__ = ()
 
     @staticmethod
-    def _raw(default: pa.Scalar) -> Any:
+    def _to_stored(default: pa.Scalar) -> Any:
         return default.as_py()
 
     def _set(self, value: Any) -> None:
@@ -145,22 +155,24 @@ class NumberWriter(FixedWriter):
             self._refuse(value)
 
     def set_value(self, value: Any) -> None:
-        if value is None:
-            self.set_null()
-        elif value is True or value is False:
+        if value is True or value is False:
             self._refuse(value)
+        elif value is None:
+            self.set_null()
         else:
             self._set(value)
 
 
 class IntWriter(NumberWriter):
+    """Writer of integers. Each width has a subclass."""
+
     __slots__ = ()
 
     set_int = NumberWriter._set
 
 
 def int_writer(type_: pa.DataType) -> type[IntWriter]:
-    """The writer for one width of integers."""
+    """Return the writer class for a width of integers."""
     return _INT_WRITERS[pt.is_signed_integer(type_), type_.bit_width]
 
 
@@ -171,7 +183,7 @@ _INT_WRITERS = {
 
 
 class DoubleWriter(NumberWriter):
-    """Integers are written as the nearest number, as SQL widens them."""
+    """Writer of doubles. An integer becomes the nearest double, as in SQL."""
 
     __slots__ = ()
     type_code = "d"
@@ -181,7 +193,7 @@ class DoubleWriter(NumberWriter):
 
 
 class FloatWriter(NumberWriter):
-    """Python's numbers are doubles: they are rounded, but never to infinity."""
+    """Writer of floats. Python's doubles are rounded, but never to infinity."""
 
     __slots__ = ()
     type_code = "f"
@@ -197,28 +209,24 @@ class FloatWriter(NumberWriter):
 
 
 class BooleanWriter(FixedWriter):
-    """A byte for each value, packed when they are taken."""
+    """Writer of booleans: one byte each, packed at the harvest."""
 
     __slots__ = ()
     type_code = "B"
 
     @staticmethod
-    def _raw(default: pa.Scalar) -> Any:
+    def _to_stored(default: pa.Scalar) -> Any:
         return int(default.as_py())
 
-    def set_boolean(self, value: bool) -> None:
+    def _set(self, value: Any) -> None:
         if value is not True and value is not False:
             self._refuse(value)
         self._put(value)
 
-    def set_value(self, value: Any) -> None:
-        if value is None:
-            self.set_null()
-        else:
-            self.set_boolean(value)
+    set_boolean = _set
 
-    def _buffer(self, taken: "array[Any]") -> pa.Buffer:
-        return packed(bytearray(taken))
+    def _buffer(self, values: "array[Any]") -> pa.Buffer:
+        return pack_bits(bytearray(values))
 
     def measure(self, sizes: Sizes, first: int, end: int) -> None:
         sizes.add_bits(self.path, "validity", end - first)
@@ -229,12 +237,12 @@ class BooleanWriter(FixedWriter):
 
 
 class LateWriter(ScalarWriter):
-    """A column whose type is still to be named: it knows only nulls."""
+    """Writer of a LATE column, whose type is not known yet. It takes only nulls."""
 
     __slots__ = ("_count",)
 
-    def __init__(self, field: pa.Field, place: Place) -> None:
-        super().__init__(field, place)
+    def __init__(self, field: pa.Field, context: ColumnContext) -> None:
+        super().__init__(field, context)
         self._is_nullable = True
         self._count = 0
 
@@ -242,15 +250,13 @@ class LateWriter(ScalarWriter):
     def count(self) -> int:
         return self._count
 
-    def set_value(self, value: Any) -> None:
-        if value is not None:
-            self._refuse(value)
-        self.set_null()
+    def _set(self, value: Any) -> None:
+        self._refuse(value)
 
     def resize(self, count: int) -> None:
         self._count = count
 
-    def take(self, count: int) -> pa.Array:
+    def harvest(self, count: int) -> pa.Array:
         self._count = max(self._count - count, 0)
         return pa.nulls(count, self.field.type)
 

@@ -12,13 +12,13 @@ from engine.context import ErrorContext
 from engine.errors import NOWHERE, ProjectionError
 from engine.projection.path import ProjectedPath
 from engine.projection.project_list import ProjectionList, ProjectionType
-from engine.schema import folded
+from engine.schema import fold_case
 
 GENERIC_COLUMN: Final = "columns"
 
 
 @dataclass(frozen=True, slots=True)
-class GenericSelection:
+class ColumnsArraySelection:
     """What of ``columns`` is wanted.
 
     Attributes:
@@ -30,7 +30,7 @@ class GenericSelection:
     indexes: Sequence[int] | None = None
 
 
-def generic_selection(wanted: ProjectionList, context: ErrorContext = NOWHERE) -> GenericSelection:
+def select_columns_array(wanted: ProjectionList, context: ErrorContext = NOWHERE) -> ColumnsArraySelection:
     """What a project list wants of a table whose only column is ``columns``.
 
     Args:
@@ -43,12 +43,12 @@ def generic_selection(wanted: ProjectionList, context: ErrorContext = NOWHERE) -
     for path in wanted.columns:
         _check(path, context)
     if wanted.type is not ProjectionType.SOME:
-        return GenericSelection(wanted.type is ProjectionType.ALL)
-    return GenericSelection(True, wanted.columns[0].indexes)
+        return ColumnsArraySelection(wanted.type is ProjectionType.ALL)
+    return ColumnsArraySelection(True, wanted.columns[0].indexes)
 
 
 def _check(path: ProjectedPath, context: ErrorContext) -> None:
-    if folded(path.name) != GENERIC_COLUMN:
+    if fold_case(path.name) != GENERIC_COLUMN:
         problem = "is not there: the file has no names, only the array `columns`. Select columns[0], columns[1] …"
     elif path.is_map or path.dimensions > 1:
         problem = "is not there: each element of `columns` is one text. Select columns[0], columns[1] …"

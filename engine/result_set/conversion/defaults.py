@@ -15,8 +15,8 @@ import pyarrow.types as pt
 
 from engine.context import ErrorContext
 from engine.errors import NOWHERE, ColumnError, SchemaConflictError, ValueConversionError
-from engine.result_set.casts import cast_values
-from engine.result_set.refusal import NotOfferedError, RefusedError
+from engine.result_set.conversion.casts import cast_values
+from engine.result_set.conversion.errors import NotOfferedError, RefusedError
 from engine.schema import DEFAULT_VALUE_KEY
 
 
@@ -60,7 +60,7 @@ def missing_values(field: pa.Field, count: int, column: str, context: ErrorConte
         arrays = [missing_values(member, count, f"{column}.{member.name}", context) for member in members]
         return pa.Array.from_buffers(field.type, count, [None], 0, children=arrays)
     if not has_natural_default(field.type):
-        raise no_default(field, column, context)
+        raise missing_value_error(field, column, context)
     return pa.repeat(natural_default(field.type), count)
 
 
@@ -77,7 +77,7 @@ def natural_default(type_: pa.DataType) -> pa.Scalar:
     return pa.scalar("" if pt.is_string(type_) or pt.is_large_string(type_) else 0, type_)
 
 
-def no_default(field: pa.Field, column: str, context: ErrorContext) -> ColumnError:
+def missing_value_error(field: pa.Field, column: str, context: ErrorContext) -> ColumnError:
     return ColumnError(
         column,
         f"of type {field.type} is required, but a row has no value for it and no value can stand for one. "

@@ -73,17 +73,17 @@ def has_late(field: pa.Field) -> bool:
     return is_late(field) or any(has_late(inner) for inner in inner_fields(field.type))
 
 
-def name_late(field: pa.Field, name_type: Callable[[pa.Field], pa.DataType]) -> pa.Field:
+def resolve_late(field: pa.Field, name_type: Callable[[pa.Field], pa.DataType]) -> pa.Field:
     """The column with each type that is still to be named, at any depth, as ``name_type`` names it."""
     if is_late(field):
         return field.with_type(name_type(field))
     inner = inner_fields(field.type)
     if not any(has_late(one) for one in inner):
         return field
-    return field.with_type(with_inner_fields(field.type, [name_late(one, name_type) for one in inner]))
+    return field.with_type(with_inner_fields(field.type, [resolve_late(one, name_type) for one in inner]))
 
 
-def filled(type_: pa.DataType, other: pa.DataType) -> pa.DataType:
+def fill_late(type_: pa.DataType, other: pa.DataType) -> pa.DataType:
     """The type with whatever is LATE in it as the other, of the same structure, has it."""
     if pt.is_null(type_):
         return other
@@ -94,5 +94,5 @@ def filled(type_: pa.DataType, other: pa.DataType) -> pa.DataType:
         pairs = list(zip(inner_fields(type_), inner_fields(other), strict=True))
     else:
         return type_
-    inner = [one if same is None else one.with_type(filled(one.type, same.type)) for one, same in pairs]
+    inner = [one if same is None else one.with_type(fill_late(one.type, same.type)) for one, same in pairs]
     return with_inner_fields(type_, inner)

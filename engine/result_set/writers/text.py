@@ -1,4 +1,4 @@
-"""Writers of text and of bytes: all values one after the other, and where each one ends."""
+"""Writers of text and bytes: the bytes of all values in a row, and the offset where each value ends."""
 
 from array import array
 from typing import Any
@@ -6,35 +6,36 @@ from typing import Any
 import pyarrow as pa
 
 from engine.errors import LoaderStateError, ValueConversionError, ValueTooLargeError
-from engine.result_set.levels import ElementLevel
-from engine.result_set.scalars import ScalarWriter
 from engine.result_set.sizes import Sizes, is_large
-from engine.result_set.writer import Place
+from engine.result_set.writers.column import ColumnContext
+from engine.result_set.writers.levels import ElementLevel
+from engine.result_set.writers.scalars import ScalarWriter
 
 
 class VariableWriter(ScalarWriter):
-    """Values of any length.
+    """Base of the writers of values of any length.
 
-    A value behind the limit does not move the row at once: the row is measured when it is saved, since until
-    then the value may be written again, or the row given up.
+    A value that exceeds the limit does not cause the overflow itself. The row is measured when it is saved, because
+    until then the value can be replaced and the row abandoned.
     """
 
     __slots__ = ("_data", "_fill", "_limit_bytes", "_offsets")
 
-    def __init__(self, field: pa.Field, place: Place) -> None:
-        super().__init__(field, place)
+    def __init__(self, field: pa.Field, context: ColumnContext) -> None:
+        super().__init__(field, context)
         self._data = bytearray()
         self._offsets: array[int] = array("q" if is_large(field.type) else "i", [0])
-        self._limit_bytes = place.batch.limits.vector_bytes
+        self._limit_bytes = context.batch.limits.vector_bytes
         self._fill = b"" if self._default is None else self._default.as_buffer().to_pybytes()
         if self._fill:
-            place.level.completed.append(self)
+            context.level.required_columns.append(self)
 
-    def complete(self, position: int) -> None:
-        """A default that takes space is written at once, so that it is measured."""
+    def ensure_value(self, position: int) -> None:
+        """Write a default that takes space at once, so that the row's size includes it."""
         if self.count <= position:
             self.resize(position + 1)
-            self._grown(len(self._data))
+            if len(self._data) > self._limit_bytes:
+                self._check_size(len(self._data), self._offsets[-2])
 
     @property
     def count(self) -> int:
@@ -61,7 +62,7 @@ class VariableWriter(ScalarWriter):
         else:
             offsets.extend(array(offsets.typecode, offsets[-1:]) * lacking)
 
-    def take(self, count: int) -> pa.Array:
+    def harvest(self, count: int) -> pa.Array:
         if self.count < count:
             self.resize(count)
         offsets, data = self._offsets, self._data
@@ -70,7 +71,7 @@ class VariableWriter(ScalarWriter):
         self._offsets = array(offsets.typecode, [offset - end for offset in offsets[count:]])
         del offsets[count + 1 :]
         del data[end:]
-        buffers = [self._validity.take(count), pa.py_buffer(offsets), pa.py_buffer(data)]
+        buffers = [self._validity.harvest(count), pa.py_buffer(offsets), pa.py_buffer(data)]
         return pa.Array.from_buffers(self.field.type, count, buffers)
 
     def measure(self, sizes: Sizes, first: int, end: int) -> None:
@@ -93,7 +94,10 @@ class VariableWriter(ScalarWriter):
             self.resize(position)
             self._offsets.append(len(self._data))
         self._data += value
-        self._grown(len(self._data), is_appended=True)
+        end = len(self._data)
+        if end > self._limit_bytes:
+            self._check_size(end, self._offsets[-2])
+        self._offsets[-1] = end
 
     def _put(self, value: bytes) -> None:
         offsets = self._offsets
@@ -103,18 +107,16 @@ class VariableWriter(ScalarWriter):
         data += value
         end = len(data)
         if end > self._limit_bytes:
-            self._check_size(end)
+            self._check_size(end, offsets[-1])
         offsets.append(end)
 
-    def _grown(self, end: int, *, is_appended: bool = False) -> None:
-        if end > self._limit_bytes:
-            self._check_size(end, self._offsets[-2])
-        if is_appended:
-            self._offsets[-1] = end
+    def _check_size(self, end: int, start: int) -> None:
+        """Refuse a value, or the values of one row together, that no batch can contain. Else have the row measured.
 
-    def _check_size(self, end: int, start: int | None = None) -> None:
-        """Refuses a value, or a row's values together, that no batch can hold; leaves the rest to the measuring."""
-        start = self._offsets[-1] if start is None else start
+        Args:
+            end: The end of the data.
+            start: The start of the last value. A refused value is removed from there on.
+        """
         size_bytes = end - start
         if size_bytes > self._limit_bytes or end > 2 * self._limit_bytes:
             del self._data[start:]
@@ -125,15 +127,18 @@ class VariableWriter(ScalarWriter):
 
 
 class TextWriter(VariableWriter):
-    """Bytes that are appended are checked to be UTF-8 when the batch is harvested: they come in any pieces."""
+    """Writer of text.
+
+    Bytes from ``append_bytes`` are checked to be UTF-8 at the harvest, because a piece may end inside a character.
+    """
 
     __slots__ = ("_has_pieces",)
 
-    def __init__(self, field: pa.Field, place: Place) -> None:
-        super().__init__(field, place)
+    def __init__(self, field: pa.Field, context: ColumnContext) -> None:
+        super().__init__(field, context)
         self._has_pieces = False
 
-    def set_string(self, value: str) -> None:
+    def _set(self, value: Any) -> None:
         offsets = self._offsets
         if len(offsets) != self._level.position + 1:
             self._seek()
@@ -144,8 +149,10 @@ class TextWriter(VariableWriter):
             self._refuse(value)
         end = len(data)
         if end > self._limit_bytes:
-            self._check_size(end)
+            self._check_size(end, offsets[-1])
         offsets.append(end)
+
+    set_string = _set
 
     def set_bytes(self, value: bytes) -> None:
         try:
@@ -158,38 +165,30 @@ class TextWriter(VariableWriter):
         self._has_pieces = True
         super().append_bytes(value)
 
-    def set_value(self, value: Any) -> None:
-        if value is None:
-            self.set_null()
-        else:
-            self.set_string(value)
-
-    def take(self, count: int) -> pa.Array:
-        taken = super().take(count)
+    def harvest(self, count: int) -> pa.Array:
+        harvested = super().harvest(count)
         if self._has_pieces:
             self._has_pieces = self.count > 0
-            self._check_text(taken)
-        return taken
+            self._check_text(harvested)
+        return harvested
 
-    def _check_text(self, taken: pa.Array) -> None:
-        for row, value in enumerate(taken.cast(pa.large_binary())):
+    def _check_text(self, harvested: pa.Array) -> None:
+        for row, value in enumerate(harvested.cast(pa.large_binary())):
             try:
                 (value.as_py() or b"").decode()
             except UnicodeDecodeError:
-                place = self._batch.context.at(f"row {row + 1} of the batch")
-                raise ValueConversionError(self.path, value.as_py(), self.field.type, place) from None
+                context = self._batch.context.at(f"row {row + 1} of the batch")
+                raise ValueConversionError(self.path, value.as_py(), self.field.type, context) from None
 
 
 class BytesWriter(VariableWriter):
+    """Writer of bytes."""
+
     __slots__ = ()
 
-    def set_bytes(self, value: bytes) -> None:
+    def _set(self, value: Any) -> None:
         if not isinstance(value, bytes | bytearray | memoryview):
             self._refuse(value)
         self._put(bytes(value))
 
-    def set_value(self, value: Any) -> None:
-        if value is None:
-            self.set_null()
-        else:
-            self.set_bytes(value)
+    set_bytes = _set

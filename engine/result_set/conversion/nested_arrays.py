@@ -7,15 +7,15 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from engine.errors import ColumnError
-from engine.projection.nested import is_any_list
-from engine.result_set import defaults
-from engine.result_set.refusal import NotOfferedError, RefusedError
+from engine.nested_types import is_any_list
+from engine.result_set.conversion import defaults
+from engine.result_set.conversion.errors import NotOfferedError, RefusedError
 from engine.schema import TupleSchema
 
 ConvertValues = Callable[[pa.Array, pa.DataType, str], pa.Array]
 
 
-def converted_nested(array: pa.Array, to: pa.DataType, column: str, convert: ConvertValues) -> pa.Array:
+def convert_nested(array: pa.Array, to: pa.DataType, column: str, convert: ConvertValues) -> pa.Array:
     """Raises: NotOfferedError, RefusedError."""
     if pt.is_struct(array.type) and pt.is_struct(to):
         return _converted_struct(array, to, column, convert)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from engine.result_set.refusal import NotOfferedError, RefusedError
+from engine.result_set.conversion.errors import NotOfferedError, RefusedError
 
 _INTEGER = r"^-?[0-9]+$"
 _OFFSET = r"[0-9](Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
@@ -24,7 +24,7 @@ def is_text(type_: pa.DataType) -> bool:
     return bool(pt.is_string(type_) or pt.is_large_string(type_))
 
 
-def decoded(array: pa.Array) -> pa.Array:
+def decode(array: pa.Array) -> pa.Array:
     """The array without the encodings that only save space."""
     type_ = array.type
     if pt.is_dictionary(type_):
@@ -36,7 +36,7 @@ def decoded(array: pa.Array) -> pa.Array:
     return array.cast(pa.binary()) if pt.is_binary_view(type_) else array
 
 
-def checked_floats(result: pa.Array, text: Callable[[], pa.Array]) -> pa.Array:
+def check_floats(result: pa.Array, text: Callable[[], pa.Array]) -> pa.Array:
     """Floats that were made of text, if each integer among them is one exactly, and none is infinite that is a number.
 
     Args:
@@ -89,7 +89,7 @@ def _first_refused(array: pa.Array, cast: Cast) -> int:
 
 
 def _cast_between(offered: pa.DataType, to: pa.DataType) -> Cast | None:
-    """How to convert; None if that is not in the table of :mod:`engine.result_set.conversion`."""
+    """How to convert; None if that is not in the table of :mod:`engine.result_set.conversion.convert`."""
     if is_text(to):
         return _to_text(offered, to)
     if is_text(offered):
@@ -188,7 +188,7 @@ def _from_text(to: pa.DataType) -> Cast | None:
     if pt.is_time(to):
         return lambda array: _times(array, to)
     if pt.is_floating(to):
-        return lambda array: checked_floats(array.cast(to), lambda: array)
+        return lambda array: check_floats(array.cast(to), lambda: array)
     offered = (pt.is_boolean, pt.is_decimal, pt.is_date, _is_bytes)
     return (lambda array: array.cast(to)) if any(kind(to) for kind in offered) else None
 

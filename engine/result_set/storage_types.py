@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 
-def storable(type_: pa.DataType) -> pa.DataType:
+def to_storage_type(type_: pa.DataType) -> pa.DataType:
     """The type in which values of a type are kept; the same if it needs no other."""
     if pt.is_dictionary(type_) or pt.is_run_end_encoded(type_):
-        return storable(type_.value_type)
+        return to_storage_type(type_.value_type)
     for is_it, plain in _PLAIN:
         if is_it(type_):
             return plain
@@ -24,7 +24,7 @@ def _struct(type_: pa.DataType) -> pa.DataType:
 
 
 def _field(field: pa.Field) -> pa.Field:
-    return field.with_type(storable(field.type))
+    return field.with_type(to_storage_type(field.type))
 
 
 Rebuild = Callable[[pa.DataType], pa.DataType]

@@ -1,20 +1,22 @@
-"""Writers of values of more than eight bytes that all have the same length: decimals, and bytes of fixed size."""
+"""Writers of fixed-length values that no ``array.array`` can store: decimals, and bytes of fixed size."""
 
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
-from engine.result_set.scalars import ScalarWriter
 from engine.result_set.sizes import Sizes
-from engine.result_set.writer import Place
+from engine.result_set.writers.column import ColumnContext
+from engine.result_set.writers.scalars import ScalarWriter
 
 
 class WideWriter(ScalarWriter):
+    """Base of the writers that store values of one length in a ``bytearray``."""
+
     __slots__ = ("_data", "_fill", "_width_bytes")
 
-    def __init__(self, field: pa.Field, place: Place) -> None:
-        super().__init__(field, place)
+    def __init__(self, field: pa.Field, context: ColumnContext) -> None:
+        super().__init__(field, context)
         self._width_bytes: int = field.type.byte_width
         self._data = bytearray()
         default = None if self._default is None else self._to_bytes(self._default.as_py())
@@ -34,13 +36,14 @@ class WideWriter(ScalarWriter):
                 self._validity.add_nulls(self.count, lacking)
             self._data += self._fill * lacking
 
-    def take(self, count: int) -> pa.Array:
+    def harvest(self, count: int) -> pa.Array:
         if self.count < count:
             self.resize(count)
         end = count * self._width_bytes
-        taken, self._data = self._data, self._data[end:]
-        del taken[end:]
-        return pa.Array.from_buffers(self.field.type, count, [self._validity.take(count), pa.py_buffer(taken)])
+        harvested, self._data = self._data, self._data[end:]
+        del harvested[end:]
+        buffers = [self._validity.harvest(count), pa.py_buffer(harvested)]
+        return pa.Array.from_buffers(self.field.type, count, buffers)
 
     def measure(self, sizes: Sizes, first: int, end: int) -> None:
         sizes.add_bits(self.path, "validity", end - first)
@@ -49,31 +52,24 @@ class WideWriter(ScalarWriter):
     def capacity(self, limit_bytes: int) -> int:
         return limit_bytes // max(self._width_bytes, 1)
 
-    def set_value(self, value: Any) -> None:
-        if value is None:
-            self.set_null()
-        else:
-            self._put(self._to_bytes(value))
-
-    def _to_bytes(self, value: Any) -> bytes:
-        raise NotImplementedError
-
-    def _put(self, value: bytes) -> None:
+    def _set(self, value: Any) -> None:
+        stored = self._to_bytes(value)
         if self.count != self._level.position:
             self._seek()
-        self._data += value
+        self._data += stored
+
+    def _to_bytes(self, value: Any) -> bytes:
+        """Return the value as it is stored, or refuse it."""
+        raise NotImplementedError
 
 
 class DecimalWriter(WideWriter):
-    """Digits behind the scale of the column are refused unless they are zeros."""
+    """Writer of decimals. It refuses digits beyond the column's scale unless they are zeros."""
 
     __slots__ = ()
 
-    def set_decimal(self, value: Decimal) -> None:
-        self._put(self._to_bytes(value))
-
-    def set_int(self, value: int) -> None:
-        self._put(self._to_bytes(value))
+    set_decimal = WideWriter._set
+    set_int = WideWriter._set
 
     def _to_bytes(self, value: Any) -> bytes:
         if not isinstance(value, Decimal | int) or isinstance(value, bool):
@@ -81,9 +77,9 @@ class DecimalWriter(WideWriter):
         sign, digits, exponent = Decimal(value).as_tuple()
         if not isinstance(exponent, int):
             self._refuse(value)
-        return self._scaled(sign, int("".join(map(str, digits)) or "0"), exponent, value)
+        return self._scale(sign, int("".join(map(str, digits)) or "0"), exponent, value)
 
-    def _scaled(self, sign: int, digits: int, exponent: int, value: object) -> bytes:
+    def _scale(self, sign: int, digits: int, exponent: int, value: object) -> bytes:
         type_ = self.field.type
         shift = exponent + type_.scale
         if digits and shift > type_.precision:
@@ -97,10 +93,11 @@ class DecimalWriter(WideWriter):
 
 
 class FixedBytesWriter(WideWriter):
+    """Writer of bytes of one fixed length."""
+
     __slots__ = ()
 
-    def set_bytes(self, value: bytes) -> None:
-        self._put(self._to_bytes(value))
+    set_bytes = WideWriter._set
 
     def _to_bytes(self, value: Any) -> bytes:
         if not isinstance(value, bytes | bytearray) or len(value) != self._width_bytes:

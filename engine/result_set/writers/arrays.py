@@ -1,8 +1,8 @@
-"""The writers of arrays, of lists in lists, and of dicts: values with elements that count for themselves.
+"""The writer of an array: a list whose elements have positions of their own.
 
-Offsets say where each array ends. When a row overflows, the position of its first element is found by them, and
-so on down to the innermost array (seed 003, "Arrays"); the writers' own positions are all closed by then, and open
-again where their vectors have arrived (seed 003, "Resynching Writers after Overflow").
+Offsets say where each array ends. When a row overflows, they give the position of its first element, down to the
+innermost array [result-set-impl "Arrays"]. The positions of all writers are closed by then. They open again at the
+new places of their vectors [result-set-impl "Resynching Writers after Overflow"].
 """
 
 from array import array
@@ -12,20 +12,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from engine.errors import ColumnError, ValueTooLargeError
-from engine.projection.filter import PROJECT_ALL, ProjectionFilter
-from engine.result_set import building, maps
-from engine.result_set.levels import ElementLevel, InnerLevel, Level
+from engine.errors import ValueTooLargeError
+from engine.projection.filter import ProjectionFilter
 from engine.result_set.sizes import Sizes
-from engine.result_set.validity import Validity
-from engine.result_set.writer import ColumnWriter, Place, VectorWriter
+from engine.result_set.writers.column import ColumnContext, ColumnWriter, VectorWriter
+from engine.result_set.writers.levels import ElementLevel, InnerLevel, Level
+from engine.result_set.writers.validity import Validity
 
 
 class ArrayWriter(VectorWriter):
-    """Elements are written with ``element``; ``save`` ends each one that is a map, a dict or an array.
+    """Writer of an array column.
 
-    An array of which nothing is written is missing: null, or empty if it may not be null. To write an empty one
-    where null is possible, use ``set_value([])``.
+    Write each element with ``element``. Call ``save`` after each element that is a map, a dict or an array.
+
+    An array without elements is a missing value: null, or empty if the column is required. To write an empty array
+    to a nullable column, call ``set_value([])``.
     """
 
     __slots__ = (
@@ -36,22 +37,29 @@ class ArrayWriter(VectorWriter):
     def __init__(
         self,
         field: pa.Field,
-        place: Place,
+        context: ColumnContext,
         offered: pa.Field,
+        promised: pa.Field,
         projection: ProjectionFilter,
     ) -> None:
-        """``offered`` is the element as the reader knows it."""
-        super().__init__(field, place)
-        promised = _element_field(field.type)
-        is_scalar = not pt.is_nested(promised.type)
-        self._elements: Level = ElementLevel(self) if is_scalar else InnerLevel(self)
-        self._element, self._vector = building.make_column(
-            offered, promised, projection, Place(f"{place.path}[]", self._elements, place.batch)
+        """Create the writer and the writer of its elements.
+
+        Args:
+            field: The column as the batch contains it.
+            context: The context of the column.
+            offered: The element as the reader knows it.
+            promised: The element as the batch contains it.
+            projection: The filter for the members of the element.
+        """
+        super().__init__(field, context)
+        self._elements: Level = InnerLevel(self) if pt.is_nested(promised.type) else ElementLevel(self)
+        self._element, self._vector = context.make_column(
+            offered, promised, projection, context.inside("[]", self._elements), None
         )
         self._offsets: array[int] = array("q" if pt.is_large_list(field.type) else "i", [0])
         self._validity = Validity()
         self._is_nullable = field.nullable
-        self._limit_bytes = place.batch.limits.vector_bytes
+        self._limit_bytes = context.batch.limits.vector_bytes
         self._is_open = False
         self._start = 0
         self._capacity = 0
@@ -62,7 +70,7 @@ class ArrayWriter(VectorWriter):
         return self._element
 
     @property
-    def held(self) -> VectorWriter:
+    def element_vector(self) -> VectorWriter:
         return self._vector
 
     @property
@@ -84,10 +92,10 @@ class ArrayWriter(VectorWriter):
             self._elements.stop = self._start + self._capacity
         else:
             self._elements.position = self._start
-        self._level.opened.append(self)
+        self._level.open_values.append(self)
 
     def next_element(self) -> int:
-        """See :class:`engine.result_set.levels.ScalarOwner`."""
+        """Implement :class:`engine.result_set.writers.levels.ScalarArrayOwner`."""
         if self._is_open:
             self._refuse_size(self._vector.count + 1)
         self.open()
@@ -106,7 +114,7 @@ class ArrayWriter(VectorWriter):
         if not self._is_open:
             return
         end = self._vector.count if isinstance(self._elements, ElementLevel) else self._elements.position
-        self._forget_element()
+        self.abandon()
         self._offsets.append(end)
         if end > self._capacity:
             self._batch.must_measure = True
@@ -114,14 +122,11 @@ class ArrayWriter(VectorWriter):
                 self._refuse_size(end)
 
     def abandon(self) -> None:
-        self._forget_element()
-
-    def _forget_element(self) -> None:
         self._is_open = False
         self._elements.abandon()
 
     def _refuse_size(self, end: int) -> None:
-        """An array, or all arrays of a row, that no batch can hold."""
+        """Refuse an array, or the arrays of one row together, that no batch can contain."""
         elements = max(end - self._start, end - self._capacity)
         least_bytes = elements * self._limit_bytes // self._capacity
         raise ValueTooLargeError(
@@ -132,7 +137,7 @@ class ArrayWriter(VectorWriter):
         if not self._is_nullable:
             self._refuse_null()
         position = self._level.enter()
-        self._forget_element()
+        self.abandon()
         self.resize(position)
         self.resize(position + 1)
 
@@ -142,7 +147,7 @@ class ArrayWriter(VectorWriter):
             return
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             self._refuse(value)
-        self._forget_element()
+        self.abandon()
         self.open()
         for element in value:
             self._element.set_value(element)
@@ -161,7 +166,7 @@ class ArrayWriter(VectorWriter):
                 self._validity.add_nulls(self.count, lacking)
             offsets.extend(array(offsets.typecode, offsets[-1:]) * lacking)
 
-    def take(self, count: int) -> pa.Array:
+    def harvest(self, count: int) -> pa.Array:
         if self.count < count:
             self.resize(count)
         offsets = self._offsets
@@ -169,8 +174,8 @@ class ArrayWriter(VectorWriter):
         self._offsets = array(offsets.typecode, [offset - split for offset in offsets[count:]])
         del offsets[count + 1 :]
         field = self.visible_field()
-        buffers = [self._validity.take(count), pa.py_buffer(offsets)]
-        return pa.Array.from_buffers(field.type, count, buffers, children=[self._vector.take(split)])
+        buffers = [self._validity.harvest(count), pa.py_buffer(offsets)]
+        return pa.Array.from_buffers(field.type, count, buffers, children=[self._vector.harvest(split)])
 
     def measure(self, sizes: Sizes, first: int, end: int) -> None:
         sizes.add_bits(self.path, "validity", end - first)
@@ -182,73 +187,9 @@ class ArrayWriter(VectorWriter):
         return limit_bytes // self._offsets.itemsize - 1
 
     def visible_field(self) -> pa.Field:
-        element = self._vector.visible_field()
         make = pa.large_list if pt.is_large_list(self.field.type) else pa.list_
-        return self.field.with_type(make(element))
+        return self.field.with_type(make(self._vector.visible_field()))
 
-    def settle(self) -> None:
-        super().settle()
-        self._vector.settle()
-
-
-class DictWriter(ArrayWriter):
-    """Entries are written with ``key`` and ``value``; ``save`` ends each one. Keys that repeat are all kept."""
-
-    __slots__ = ("_keys",)
-
-    def __init__(self, field: pa.Field, place: Place, offered: pa.DataType) -> None:
-        """``offered`` is the reader's type."""
-        super().__init__(field, place, _entry(offered), PROJECT_ALL)
-        self._keys = _first_member(self._vector)
-
-    @property
-    def element(self) -> ColumnWriter:
-        self._refuse_part("elements")
-
-    @property
-    def key(self) -> ColumnWriter:
-        return self._element.column(0)
-
-    @property
-    def value(self) -> ColumnWriter:
-        return self._element.column(1)
-
-    def save(self) -> None:
-        if self._keys.count <= self._elements.enter():
-            raise ColumnError(self.path, "has an entry without a key; write it before save.", self._batch.context)
-        super().save()
-
-    def set_value(self, value: Any) -> None:
-        if value is None:
-            self.set_null()
-            return
-        if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-            self._refuse(value)
-        self._forget_element()
-        self.open()
-        for key, item in value.items() if isinstance(value, Mapping) else value:
-            self.key.set_value(key)
-            self.value.set_value(item)
-            self.save()
-
-    def visible_field(self) -> pa.Field:
-        entry = self._vector.visible_field().type
-        key, value = self.field.type.key_field, self.field.type.item_field
-        return self.field.with_type(pa.map_(entry.field(0).with_name(key.name), entry.field(1).with_name(value.name)))
-
-
-def _element_field(type_: pa.DataType) -> pa.Field:
-    return _entry(type_) if pt.is_map(type_) else type_.value_field
-
-
-def _entry(type_: pa.MapType) -> pa.Field:
-    """A dict is an array of maps with two members."""
-    members = [type_.key_field.with_name("key"), type_.item_field.with_name("value")]
-    return pa.field("entries", pa.struct(members), nullable=False)
-
-
-def _first_member(vector: VectorWriter) -> VectorWriter:
-    assert isinstance(vector, maps.MapWriter)  # noqa: S101
-    keys = vector.members.vector("key")
-    assert keys is not None  # noqa: S101
-    return keys
+    def make_visible(self) -> None:
+        super().make_visible()
+        self._vector.make_visible()

@@ -1,0 +1,50 @@
+"""The writer of a column whose promised type differs from the reader's. It converts each value."""
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from engine.errors import ValueConversionError
+from engine.result_set.conversion.convert import convert_values
+from engine.result_set.conversion.errors import RefusedError
+from engine.result_set.writers.column import ColumnContext, ColumnWriter, VectorWriter
+
+
+class ConvertingWriter(ColumnWriter):
+    """Writer that takes values of the offered type, and stores them as the promised type.
+
+    The rules are those of :mod:`engine.result_set.conversion.convert`.
+    """
+
+    __slots__ = ("_vector",)
+
+    def __init__(self, offered: pa.Field, context: ColumnContext, vector: VectorWriter) -> None:
+        super().__init__(offered, context)
+        self._vector = vector
+
+    def set_null(self) -> None:
+        self._vector.set_null()
+
+    def set_value(self, value: Any) -> None:
+        if value is None:
+            self._vector.set_null()
+            return
+        try:
+            result = convert_values(self._to_offered(value), self._vector.field.type, self.path)[0]
+        except RefusedError as error:
+            raise ValueConversionError(self.path, value, error.wanted, self._batch.context) from None
+        if pt.is_temporal(result.type):
+            self._vector.set_int(result.value)
+        else:
+            self._vector.set_value(result.as_py())
+
+    set_boolean = set_int = set_double = set_string = set_bytes = set_value
+    set_decimal = set_date = set_time = set_timestamp = set_interval = set_value
+
+    def _to_offered(self, value: Any) -> pa.Array:
+        """Return the value as one of the offered type, or refuse it as the writer of that type does."""
+        try:
+            return pa.array([value], self.field.type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
+            self._refuse(value)

@@ -1,0 +1,237 @@
+"""The writer of rows: the tuple at the top, which decides when a batch is full.
+
+Guarantees:
+
+1. A row that is not saved leaves nothing behind: no values and no space, even if it would have overflowed.
+2. A row is measured when it is saved. If it does not fit, it becomes the first row of the next batch. The client
+   writes it without a difference, and sees afterwards that the batch is full
+   [result-set-loader "Handling Batch Limits"].
+3. A column that came with the overflow row appears with it, in the next batch
+   [result-set-impl "Detailed Use Cases"], columns g and h.
+"""
+
+from typing import Any
+
+import pyarrow as pa
+
+from engine.errors import LoaderStateError, ValueTooLargeError
+from engine.projection.filter import ProjectionFilter
+from engine.result_set.batch_state import BatchState
+from engine.result_set.sizes import Sizes
+from engine.result_set.writers.column import ColumnContext, ColumnWriter
+from engine.result_set.writers.factory import make_column
+from engine.result_set.writers.levels import CLOSED, Level
+from engine.result_set.writers.tuple_columns import TupleColumns
+from engine.schema import TupleSchema
+
+_NOT_ACTIVE = -1
+
+
+class RowWriter:
+    """Writer of rows. A loader has one, which is the same object for all its batches.
+
+    Attributes:
+        columns: The columns of the row.
+        vector_rows: The number of saved rows in the vectors, without the overflow row.
+        has_overflow: Whether the vectors contain an overflow row.
+    """
+
+    def __init__(self, batch: BatchState, projection: ProjectionFilter) -> None:
+        self._batch = batch
+        self._level = Level()
+        self._max_rows = _NOT_ACTIVE
+        self._limit_rows = _NOT_ACTIVE
+        self._appended = Sizes()
+        self.vector_rows = 0
+        self.has_overflow = False
+        context = ColumnContext("", self._level, batch, make_column)
+        self.columns = TupleColumns(context, projection, self._count_earlier_rows)
+
+    @property
+    def schema(self) -> TupleSchema:
+        """All added columns, by index, projected or not."""
+        return self.columns.schema
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the active batch takes no more rows."""
+        return self._batch.rows >= self._limit_rows
+
+    @property
+    def is_in_row(self) -> bool:
+        """Whether a row was started and neither saved nor abandoned."""
+        return self._level.position >= 0
+
+    def is_projected(self, name: str) -> bool:
+        """Return whether the batch contains a column of this name."""
+        return self.columns.is_projected(name)
+
+    def column(self, key: int | str) -> ColumnWriter:
+        """Return the writer of a column, by index (faster) or by name in any letter case.
+
+        Raises:
+            ColumnError: If the column was not added.
+        """
+        return self.columns.column(key)
+
+    def add_column(self, field: pa.Field) -> int:
+        """Add a column after the others. Earlier rows get its value for missing rows.
+
+        Returns:
+            The index of the column.
+
+        Raises:
+            DuplicateColumnError: If the column exists already.
+            SchemaConflictError: If the type cannot become the promised one.
+            ColumnError: If the column is required, but earlier rows lack it and no default exists.
+        """
+        index = self.columns.add(field)
+        self._update_row_limit()
+        if self._batch.rows:
+            self._batch.must_measure = True
+        return index
+
+    def start_row(self) -> None:
+        """Start a row. A row that was started and not saved is abandoned.
+
+        Raises:
+            LoaderStateError: If no batch is active, or the batch is full.
+        """
+        if self._batch.rows >= self._limit_rows:
+            raise self._start_error()
+        level = self._level
+        if level.position >= 0:
+            self.abandon_row()
+        level.position = self.vector_rows
+
+    def save_row(self) -> None:
+        """Save the row that was started.
+
+        Raises:
+            LoaderStateError: If no row was started.
+            ValueTooLargeError: If no batch can contain the row. The next ``start_row`` abandons it.
+            ColumnError: If the row lacks a required value that has no default.
+        """
+        level = self._level
+        if level.position < 0:
+            raise LoaderStateError("A row was saved that was not started: call start_row first.")
+        if level.open_values or level.required_columns:
+            level.leave()
+        batch = self._batch
+        if batch.must_measure and not self._fits():
+            self._overflow()
+            return
+        level.position = CLOSED
+        self.vector_rows += 1
+        batch.rows += 1
+
+    def set_row(self, *values: Any) -> None:
+        """Write and save a whole row: one value for each column, in the order of their indexes."""
+        if len(values) != len(self.columns):
+            raise LoaderStateError(f"A row of {len(values)} values was written to {len(self.columns)} columns.")
+        self.start_row()
+        for writer, value in zip(self.columns, values, strict=True):
+            writer.set_value(value)
+        self.save_row()
+
+    def abandon_row(self) -> None:
+        """Discard the row that was started, if any."""
+        if self._level.position >= 0:
+            self._level.abandon()
+            self.columns.truncate(self.vector_rows)
+
+    def start_batch(self, max_rows: int) -> None:
+        """Start a batch with the overflow row of the previous one. Only for the loader."""
+        self._max_rows = max_rows
+        self._batch.rows = self.vector_rows = int(self.has_overflow)
+        self.has_overflow = False
+        self.set_appended(Sizes())
+
+    def set_appended(self, appended: Sizes) -> None:
+        """Set the sizes that the batch contains besides the vectors. Only for the loader."""
+        self._appended = appended
+        self._batch.must_measure = self._must_always_measure
+        self._update_row_limit()
+
+    def hide_excess_columns(self) -> None:
+        """Hide columns that were added after the batch's last row if they are too large for it.
+
+        Only for the loader, before a batch ends.
+        """
+        if self._batch.must_measure and not self.has_overflow and self._excess(self.vector_rows) is not None:
+            self._batch.hidden_row = self._batch.rows
+
+    def harvest(self) -> list[pa.Array]:
+        """Take the saved rows of the active batch out of the vectors. Only for the loader."""
+        arrays = self.columns.harvest(self.vector_rows)
+        if not self.has_overflow:
+            self.columns.truncate(0)
+        self.vector_rows = 0
+        return arrays
+
+    def end_batch(self) -> None:
+        """End the batch after its harvest. Only for the loader."""
+        self._limit_rows = self._max_rows = _NOT_ACTIVE
+        self._batch.rows = 0
+        self._batch.hidden_row = None
+        self.columns.make_visible()
+
+    def close(self) -> None:
+        """Discard all rows, and free their memory. Only for the loader."""
+        self._level.abandon()
+        self._limit_rows = self._max_rows = _NOT_ACTIVE
+        self.has_overflow = False
+        self.columns.truncate(0)
+
+    def _count_earlier_rows(self) -> int:
+        return self._batch.rows + self.has_overflow
+
+    def _measure(self, first: int, end: int) -> Sizes:
+        sizes = Sizes()
+        self.columns.measure(sizes, first, end)
+        return sizes
+
+    def _excess(self, rows: int) -> tuple[str, int, int] | None:
+        sizes = self._measure(0, rows)
+        sizes.add_all(self._appended)
+        return sizes.excess(self._batch.limits)
+
+    @property
+    def _must_always_measure(self) -> bool:
+        return self._batch.limits.batch_bytes is not None or bool(self._appended.buffers)
+
+    def _update_row_limit(self) -> None:
+        """Limit the rows of the batch to those that fit by the widths of the columns alone."""
+        if self.has_overflow or self._max_rows == _NOT_ACTIVE:
+            return
+        rows = self._batch.rows
+        capacity = self.columns.capacity(self._batch.limits.vector_bytes)
+        self._limit_rows = min(self._max_rows, max(capacity, rows, 1))
+        if capacity <= rows:
+            self._batch.must_measure = True
+
+    def _fits(self) -> bool:
+        """Return whether the current row fits into the batch.
+
+        Raises:
+            ValueTooLargeError: If the row does not fit into an empty batch either.
+        """
+        position = self.vector_rows
+        if self._excess(position + 1) is None:
+            self._batch.must_measure = self._must_always_measure
+            return True
+        alone = self._measure(position, position + 1).excess(self._batch.limits)
+        if alone is not None:
+            raise ValueTooLargeError(*alone, self._batch.context)
+        return False
+
+    def _overflow(self) -> None:
+        self._level.position = CLOSED
+        self.has_overflow = True
+        self._batch.hidden_row = self._batch.rows
+        self._limit_rows = self._batch.rows
+
+    def _start_error(self) -> LoaderStateError:
+        if self._limit_rows == _NOT_ACTIVE:
+            return LoaderStateError("A row was started without a batch: call start_batch first.")
+        return LoaderStateError("A row was started in a full batch: ask is_full after each row, and harvest.")

@@ -1,4 +1,4 @@
-"""Sums a raw CSV file into a temporary table, with nothing but PySpark's own Spark Connect client.
+"""Sum a raw CSV file into a temporary table, with nothing but PySpark's own Spark Connect client.
 
 Run it against a gateway that was started in the directory of ``amount.csv``::
 
@@ -21,7 +21,7 @@ spark.sql("""
 spark.sql("select * from total_amount_by_discount order by discount").show()
 spark.sql("select * from dfs.tmp.Total_Amount_BY_Discount order by discount").show()
 
-if len(sys.argv) > 2:  # keeps the session until told, for someone who wants to look at its files
+if len(sys.argv) > 2:  # keep the session open until the caller has looked at its files
     print(sys.argv[2], flush=True)
     sys.stdin.readline()
 

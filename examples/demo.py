@@ -1,6 +1,6 @@
-"""Starts the embedded default, runs the example against it as a user would, and shows what happened.
+"""Run the example against the embedded default, and show what it leaves in the workspace.
 
-Leaves nothing behind: the workspace is a temporary directory, and everything that is started is stopped.
+Leaves nothing behind: the workspace is a temporary directory, and the demo stops every process that it starts.
 """
 
 import os
@@ -36,6 +36,7 @@ def main() -> int:
 
 
 def run_example(lodge: "subprocess.Popen[str]", workspace: Path) -> int:
+    """Run the example as a user would, and return the exit status of the demo."""
     assert lodge.stdout is not None
     line = lodge.stdout.readline()
     ready = READY.search(line)
@@ -55,23 +56,24 @@ def run_example(lodge: "subprocess.Popen[str]", workspace: Path) -> int:
             if WAIT_PROMPT in line:
                 break
             print(line, end="", flush=True)
-        print("While the session is open, its session location holds:")
-        show(workspace)
+        print("While the session is open, its session location contains:")
+        print_locations(workspace)
         client.stdin.write("\n")
         client.stdin.close()
         if client.wait(60) != 0:
             return client.returncode
-    left = locations(workspace)
+    left = session_locations(workspace)
     print(f"\nAfter spark.stop(): {'nothing is left.' if not left else f'left behind: {left}'}")
     return 1 if left else 0
 
 
-def locations(workspace: Path) -> list[Path]:
+def session_locations(workspace: Path) -> list[Path]:
     return [path for path in workspace.iterdir() if path.name != ".lodge"]
 
 
-def show(workspace: Path) -> None:
-    for location in locations(workspace):
+def print_locations(workspace: Path) -> None:
+    """Print mode and path of all files in session locations."""
+    for location in session_locations(workspace):
         for path in [location, *sorted(location.rglob("*"))]:
             print(f"  {stat.filemode(path.stat().st_mode)}  {path.relative_to(workspace)}")
 

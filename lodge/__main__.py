@@ -1,4 +1,4 @@
-"""``python -m lodge`` is the command ``lodge``."""
+"""Entry point of ``python -m lodge``."""
 
 import sys
 

@@ -1,17 +1,16 @@
-"""Ending sessions at their backends, for those whom no gateway does that any more.
+"""Release of sessions at their Spark Connect servers when no gateway serves them.
 
-Why it exists: a session that lost its gateway lives on at its Spark Connect server, with its cached data and perhaps
-with a job that still writes into the session location. Spark ends it only after an hour without a request.
+A session that lost its gateway still exists at its backend. It keeps its cached data, and perhaps a job that writes
+into the session location. Spark ends it only after an hour without a request.
 
 Guarantees:
 
-1. It takes bounded time, whatever the backend does; and a backend that did not answer is not asked again for a while,
-   so that a thousand sessions of a dead one cost the time of a few.
-2. It raises nothing: a session that cannot be ended at its backend must be ended all the same, and what is still
-   written is swept later.
+1. A release takes bounded time. After a backend has not answered, no call goes to it for ``SILENCE_SECONDS``, so a
+   thousand sessions of a dead backend cost the time of a few.
+2. A release raises nothing. The reaper ends a session even if its backend fails, and sweeps late files later.
 
-Sources: Spark: SparkConnectReleaseSessionHandler (ending a session interrupts what runs in it), and
-``spark/connect/base.proto``; Protocol Buffers, "Encoding".
+Sources: releasing a session interrupts its operations [spark-connect-server SparkConnectReleaseSessionHandler]; the
+message is ``ReleaseSessionRequest`` of ``base.proto`` [spark-connect-proto], encoded as in [protobuf-encoding].
 """
 
 import threading
@@ -35,10 +34,10 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 class BackendSessions:
-    """Safe to share between threads; see the module's guarantees.
+    """Releases sessions at their backends; safe to share between threads.
 
     Args:
-        monotonic: A clock, in seconds.
+        monotonic: The clock, in seconds.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -47,10 +46,10 @@ class BackendSessions:
         self._silent_until_seconds: dict[str, float] = {}
 
     def release(self, record: SessionRecord) -> None:
-        """Ends a session at its backend, if that answers."""
+        """Release a session at its backend, if the backend answers."""
         fields = {"session": record.session_uuid, "backend": record.backend}
         if self._is_silent(record.backend):
-            _log.debug("backend_session_not_released", reason="the backend did not answer lately", **fields)
+            _log.debug("backend_session_not_released", reason="The backend did not answer a recent call.", **fields)
             return
         try:
             _release(record)
@@ -73,26 +72,31 @@ class BackendSessions:
 
 
 def _release(record: SessionRecord) -> None:
-    """Raises: grpc.RpcError; ValueError if the record's backend is no address."""
+    """Call ``ReleaseSession`` once.
+
+    Raises:
+        grpc.RpcError: If the call fails.
+        ValueError: If the backend in the record is not an address.
+    """
     parts = urlsplit(record.backend)
     if parts.scheme != "sc" or not parts.hostname or parts.port is None:
-        raise ValueError(f"[{record.backend}] is not of the form sc://HOST:PORT")
+        raise ValueError(f"The backend [{record.backend}] is not of the form sc://HOST:PORT.")
     with grpc.insecure_channel(parts.netloc, options=_OPTIONS) as channel:
         channel.unary_unary(_METHOD)(release_request(record), timeout=CALL_SECONDS)
 
 
 def release_request(record: SessionRecord) -> bytes:
-    """A ``ReleaseSessionRequest`` as it goes over the wire.
+    """Encode a ``ReleaseSessionRequest``.
 
-    Written by hand: PySpark's own classes bring pandas with them, a hundred megabytes and seconds of loading at the
-    moment when many sessions are to be ended.
+    The encoding is written by hand because PySpark's message classes import pandas: a hundred megabytes, and seconds of
+    loading just when many sessions must end.
     """
     user_context = _field(1, record.principal)
     return _field(1, record.client_session_id) + _field(2, user_context)
 
 
 def _field(number: int, value: str | bytes) -> bytes:
-    """A field of variable length, as protocol buffers encode it."""
+    """Encode a length-delimited field."""
     content = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
     return bytes([number << 3 | 2]) + _varint(len(content)) + content
 

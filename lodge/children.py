@@ -2,12 +2,11 @@
 
 Guarantees:
 
-1. A child is killed by the kernel when its parent dies, also by SIGKILL (Linux).
-2. A child has a session of its own: Ctrl-C at a terminal reaches only the parent, which decides the order in
-   which things stop.
+1. The kernel kills a child when its parent dies, also when the parent is killed (Linux).
+2. Each child has a session of its own. Ctrl-C at a terminal reaches only the parent, which stops its children in order.
 
-A child is bound to the *thread* that started it, so children are started from the event loop of the main
-thread, never from a worker thread.
+The kernel binds a child to the *thread* that started it. Start children from the event loop of the main thread, never
+from a worker thread.
 """
 
 import asyncio
@@ -31,13 +30,13 @@ async def start_child(
     directory: Path | None = None,
     output: IO[bytes] | None = None,
 ) -> Process:
-    """Starts a program.
+    """Start a program that dies with this process.
 
     Args:
         command: The program and its arguments.
-        environment: All of its environment.
-        directory: Its current directory; None for ours.
-        output: Takes all that it writes; None lets it write to our stderr only.
+        environment: The whole environment of the program.
+        directory: The current directory of the program; None for ours.
+        output: The file for stdout and stderr; None discards stdout and shares our stderr.
     """
     return await asyncio.create_subprocess_exec(
         *command,
@@ -47,12 +46,12 @@ async def start_child(
         cwd=directory,
         env=environment,
         start_new_session=True,
-        preexec_fn=_dies_with(os.getpid()),
+        preexec_fn=_die_with(os.getpid()),
     )
 
 
 async def stop_child(process: Process, grace_seconds: float) -> None:
-    """Asks a child to stop, kills it with all of its process group if it does not, and waits for its end."""
+    """Terminate a child and wait for its end; kill its process group after the grace period."""
     if process.returncode is not None:
         return
     with suppress(ProcessLookupError):
@@ -66,12 +65,12 @@ async def stop_child(process: Process, grace_seconds: float) -> None:
         await process.wait()
 
 
-def _dies_with(parent: int) -> Callable[[], None]:
-    """For the child between fork and exec, so it must not take a lock: two system calls and no more."""
+def _die_with(parent: int) -> Callable[[], None]:
+    """Return what the child runs between fork and exec: two system calls, and no lock."""
 
     def bind() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the line above
+        if os.getppid() != parent:  # the parent died before the line above
             os._exit(1)
 
     return bind

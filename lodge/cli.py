@@ -1,7 +1,6 @@
-"""The command ``lodge``: reads the settings, then hands over to one of its commands.
+"""The command ``lodge``: reads the settings and runs ``serve`` or ``reap``.
 
-Each command's module is imported only after its settings were found good, so that help and refusals come at
-once.
+It imports the module of a command only after the settings are valid, so help and refusals appear at once.
 """
 
 import argparse
@@ -21,15 +20,19 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; ``arguments`` are those of the process by default.
+    """Run a command.
 
-    Returns: The exit status.
+    Args:
+        arguments: The command line; by default that of the process.
+
+    Returns:
+        The exit status.
     """
     parser = _Parser(prog="lodge", description="A session gateway for Apache Spark Connect.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"lodge {version('spark-lodge')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    serve = _add_command(commands, "serve", "Serve clients, until SIGINT or SIGTERM; SIGHUP reads the settings anew.")
-    reap = _add_command(commands, "reap", "Remove what dead gateways left behind, until SIGINT or SIGTERM.")
+    serve = _add_command(commands, "serve", "Serve clients until SIGINT or SIGTERM; reload the workspaces on SIGHUP.")
+    reap = _add_command(commands, "reap", "Remove what dead gateways left behind until SIGINT or SIGTERM.")
     serve_options = SettingsOptions(ServeSettings, serve)
     reap_options = SettingsOptions(ReapSettings, reap)
     parsed = parser.parse_args(arguments)
@@ -55,7 +58,7 @@ def _serve(read_settings: Callable[[], ServeSettings]) -> None:
     settings = read_settings()
     workspaces = workspaces_from(settings)
 
-    from lodge.tuning import settle_memory, start_grpc  # noqa: PLC0415
+    from lodge.tuning import freeze_loaded_objects, start_grpc  # noqa: PLC0415
 
     start_grpc()
 
@@ -63,7 +66,7 @@ def _serve(read_settings: Callable[[], ServeSettings]) -> None:
     from lodge.logs import set_up_logs  # noqa: PLC0415
     from lodge.serve import serve  # noqa: PLC0415
 
-    settle_memory()
+    freeze_loaded_objects()
     set_up_logs(settings.log_level)
     asyncio.run(serve(Configuration(settings, workspaces, read_settings)))
 

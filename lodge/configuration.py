@@ -1,15 +1,12 @@
-"""What ``lodge serve`` goes by now, and how it is read anew while sessions go on.
+"""The configuration of ``lodge serve``, and its reload while sessions are open.
 
-Why it exists: the workspace that takes temporary tables keeps its name for as long as the process runs, but its
-location may change (seed 001, 5.1.5), and so may all other workspaces. Everything else takes a new start.
+The default temporary workspace keeps its name while the process runs, but its URI may change
+[temporary-tables §5.1.5], and so may all other workspaces. Every other setting needs a restart.
 
 Guarantees:
 
-1. Settings take effect as a whole or not at all. Ones that cannot be used are logged as ``configuration_rejected``, and
-   everything stays as it was.
-2. A setting that changed and takes a new start is named in a warning.
-
-The log's event names and fields are an interface.
+1. A reload takes effect as a whole or not at all. ``configuration_rejected`` logs settings that cannot be used.
+2. ``settings_need_restart`` names the changed settings that need a restart.
 """
 
 import asyncio
@@ -33,9 +30,9 @@ class Configuration:
     """The settings and workspaces in force.
 
     Args:
-        settings: Those of the start.
-        workspaces: As the settings say.
-        read_settings: Reads options, environment and file anew; raises SettingError.
+        settings: The settings at the start.
+        workspaces: The workspaces that the settings name.
+        read_settings: Reads options, environment and file again; raises SettingError.
     """
 
     def __init__(
@@ -46,11 +43,11 @@ class Configuration:
         self._read_settings = read_settings
 
     def environment(self) -> Mapping[str, str]:
-        """For a reaper that is started now."""
+        """Return the environment variables of a reaper that starts now."""
         return environment_for(self.settings, self.workspaces)
 
     async def reload(self, apply: Callable[[Workspaces], Awaitable[None]]) -> None:
-        """Reads the settings anew and applies what can change.
+        """Read the settings again and apply those that can change.
 
         Args:
             apply: Gives the gateway its new workspaces; raises OSError if they cannot be used.
@@ -68,10 +65,10 @@ class Configuration:
         _log.info("configuration_reloaded", changed=changed)
 
     def _read(self) -> tuple[ServeSettings, Workspaces, Sequence[str]]:
-        given = self._read_settings()
+        read = self._read_settings()
         fixed = {name: getattr(self.settings, name) for name in ServeSettings.model_fields if name not in _CHANGEABLE}
-        ignored = sorted(name for name, value in fixed.items() if getattr(given, name) != value)
-        settings = given.model_copy(update=fixed)
+        ignored = sorted(name for name, value in fixed.items() if getattr(read, name) != value)
+        settings = read.model_copy(update=fixed)
         workspaces = workspaces_from(settings)
         if settings.impersonation:
             check_impersonation(settings, workspaces)
@@ -79,16 +76,16 @@ class Configuration:
 
 
 def changes(before: Workspaces, after: Workspaces) -> Sequence[str]:
-    """What is different, a phrase for each workspace."""
+    """Describe the differences, one phrase for each changed workspace."""
     found = []
     for name in sorted(before.by_name.keys() | after.by_name.keys()):
         old, new = before.by_name.get(name), after.by_name.get(name)
         if old != new:
-            found.append(f"workspace [{name}]: {_described(old)} -> {_described(new)}")
+            found.append(f"workspace [{name}]: {_describe(old)} -> {_describe(new)}")
     return found
 
 
-def _described(workspace: Workspace | None) -> str:
+def _describe(workspace: Workspace | None) -> str:
     if workspace is None:
         return "none"
     return f"{workspace.uri}{' (writable)' if workspace.is_writable else ''}"

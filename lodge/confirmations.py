@@ -1,4 +1,4 @@
-"""The file by which an operator confirms that many sessions at once are dead, where records are files."""
+"""Confirmation of a mass expiry by a file, where session records are files."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,8 +11,11 @@ CONFIRMATION_FILE = "confirm-mass-expiry"
 _LONGEST_TOKEN_CHARACTERS = 100
 
 
-def confirmation_in(workspaces: Workspaces) -> Callable[[], str | None]:
-    """Reads the token of the file ``.lodge/confirm-mass-expiry``; None while there is no such file."""
+def confirmation_reader(workspaces: Workspaces) -> Callable[[], str | None]:
+    """Return a function that reads the token in ``.lodge/confirm-mass-expiry``.
+
+    The function returns None if the file does not exist or cannot be read.
+    """
     root = workspaces.temporary.root
 
     def read() -> str | None:

@@ -1,14 +1,14 @@
-"""The local Spark Connect server of the embedded default, from the installed PySpark.
+"""A local Spark Connect server from the installed PySpark, for ``lodge serve`` without ``--backend``.
 
 Guarantees:
 
-1. It listens on the loopback interface only, on a port that the system chose.
-2. It dies with this process, whatever ends it (:mod:`lodge.children`).
-3. All that it writes of its own lies in a private directory that is gone after it stopped; nothing is written
-   to the directory that ``lodge`` was started in. Relative paths in statements lead to the private directory.
-4. Settings of another Spark in the environment (``SPARK_…``, ``PYSPARK_…``) do not reach it.
+1. The server listens on the loopback interface only, on a port that the system chooses.
+2. It dies with this process, however that ends (:mod:`lodge.children`).
+3. It keeps its own files in a private directory, which is removed after it stopped, and writes nothing to the directory
+   in which ``lodge`` was started. Relative paths in statements start at the private directory.
+4. Variables for another Spark (``SPARK_…``, ``PYSPARK_…``) do not reach it.
 
-Its log is in the private directory too, and is saved from there if it fails.
+The server's log is in the private directory. If the server fails, a copy of the log remains.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _STOP_SECONDS = 30
 _POLL_SECONDS = 0.1
 _TAIL_BYTES = 3000
 _STARTED = re.compile(rb"Spark Connect server started at: (\S+):(\d+)")
-_MAX_SOCKET_DIRECTORY = 55  # what is left of the 107 bytes of a socket's path, less Spark's name for it
+_MAX_SOCKET_DIRECTORY = 55  # a socket's path has at most 107 bytes, and Spark's name for it the rest
 _FOREIGN = ("SPARK_", "PYSPARK_", "LODGE_")
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -45,12 +45,12 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedSpark:
-    """A local Spark Connect server that is ready.
+    """A local Spark Connect server that accepts connections.
 
     Attributes:
         address: ``sc://127.0.0.1:PORT``.
-        process: Its Java process.
-        log_file: In the private directory; gone when it has stopped.
+        process: The Java process.
+        log_file: The server's log, in the private directory.
     """
 
     address: str
@@ -62,9 +62,10 @@ class EmbeddedSpark:
         return self.process.pid
 
     async def watch(self) -> None:
-        """Waits for as long as it runs.
+        """Wait while the server runs.
 
-        Raises: StartError when it stopped.
+        Raises:
+            StartError: When the server has stopped.
         """
         status = await self.process.wait()
         raise _failure(f"The local Spark stopped with exit status {status}", self.log_file)
@@ -72,13 +73,17 @@ class EmbeddedSpark:
 
 @asynccontextmanager
 async def start_spark(driver_memory: str, max_message_bytes: int) -> AsyncIterator[EmbeddedSpark]:
-    """Runs Spark for the time of the block; to be entered in the main thread.
+    """Run a local Spark Connect server for the time of the block; enter it in the main thread.
 
     Args:
-        driver_memory: As Spark writes it, such as ``2g``.
-        max_message_bytes: The largest message that it takes.
+        driver_memory: The memory of the driver in Spark's notation, such as ``2g``.
+        max_message_bytes: The largest message that the server accepts.
 
-    Raises: StartError if there is no Java, or Spark does not start.
+    Yields:
+        The server, ready for connections.
+
+    Raises:
+        StartError: If there is no Java, or Spark does not start.
     """
     java = await asyncio.to_thread(require_java)
     with scratch_directory() as directory:
@@ -87,7 +92,7 @@ async def start_spark(driver_memory: str, max_message_bytes: int) -> AsyncIterat
         begun_seconds = time.monotonic()
         process = await _start(java, directory, log_file, _options(directory, driver_memory, max_message_bytes))
         try:
-            address = await _address(process, log_file)
+            address = await _wait_for_address(process, log_file)
             seconds = round(time.monotonic() - begun_seconds, 1)
             _log.info("embedded_spark_started", address=address, pid=process.pid, seconds=seconds)
             yield EmbeddedSpark(address, process, log_file)
@@ -98,7 +103,7 @@ async def start_spark(driver_memory: str, max_message_bytes: int) -> AsyncIterat
 
 @contextmanager
 def embedded_spark(driver_memory: str, max_message_bytes: int = 128 * 1024 * 1024) -> Iterator[EmbeddedSpark]:
-    """As :func:`started_spark`, for programs without an event loop."""
+    """Run a local Spark Connect server from a program without an event loop; see :func:`start_spark`."""
     with asyncio.Runner() as runner:
         manager = start_spark(driver_memory, max_message_bytes)
         spark = runner.run(manager.__aenter__())
@@ -132,7 +137,7 @@ def _options(directory: Path, driver_memory: str, max_message_bytes: int) -> Map
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": driver_memory,
         "spark.local.dir": str(directory / "tmp"),
-        # Over TCP, each task with Python waits twice 40 ms for its worker.
+        # Over TCP, each Python task waits 40 ms for its worker, twice.
         "spark.python.unix.domain.socket.dir": str(directory / "tmp"),
         "spark.python.unix.domain.socket.enabled": str(len(str(directory)) <= _MAX_SOCKET_DIRECTORY).lower(),
         "spark.sql.python.filterPushdown.enabled": "true",
@@ -157,22 +162,22 @@ def _environment(java: Path, home: Path, directory: Path) -> Mapping[str, str]:
 
 
 def _package_directory(package: str) -> Path:
-    """Where a package lies, found without importing it.
+    """Return the directory of a package without importing it.
 
-    Spark looks for data sources in the directories of the Python path only, so it has to be told of packages
-    that are installed in another way, such as editable ones.
+    Spark finds data sources only in directories of the Python path. The directory must be named for packages that are
+    installed in another way, such as editable ones.
     """
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise StartError(f"The Python package [{package}] is missing. Install spark-lodge anew.")
+        raise StartError(f"The Python package [{package}] is missing. Install spark-lodge again.")
     return Path(spec.origin).parent
 
 
-async def _address(process: Process, log_file: Path) -> str:
-    """Waits until Spark says where it listens, and can be reached there."""
+async def _wait_for_address(process: Process, log_file: Path) -> str:
+    """Wait until the server accepts connections, and return its address."""
     try:
         async with asyncio.timeout(_START_SECONDS):
-            while (started := _started(log_file)) is None:
+            while (started := _find_address(log_file)) is None:
                 if process.returncode is not None:
                     raise _failure(
                         f"The local Spark stopped while it started, with exit status {process.returncode}",
@@ -187,12 +192,12 @@ async def _address(process: Process, log_file: Path) -> str:
         raise _failure(f"The local Spark was not ready after {_START_SECONDS} s ({error!r})", log_file) from None
 
 
-def _started(log_file: Path) -> "re.Match[bytes] | None":
+def _find_address(log_file: Path) -> "re.Match[bytes] | None":
     return _STARTED.search(log_file.read_bytes())
 
 
 def _failure(what: str, log_file: Path) -> StartError:
-    """Saves the log from the private directory, and names it."""
+    """Copy the log out of the private directory, and return an error that names the copy."""
     descriptor, saved = tempfile.mkstemp(prefix="lodge-spark-", suffix=".log")
     os.close(descriptor)
     shutil.copyfile(log_file, saved)

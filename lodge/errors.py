@@ -1,20 +1,28 @@
-"""What stops ``lodge``, each as one message for the person at the terminal.
+"""Errors that stop ``lodge``, each with one message for the person at the terminal.
 
 ::
 
     LodgeError
     ├── SettingError  a setting cannot be used; exit status 2
-    └── StartError    something that Lodge needs does not start, or stopped; exit status 1
+    └── StartError    something that Lodge needs does not start, or has stopped; exit status 1
 """
 
 
 class LodgeError(Exception):
+    """Base class of the errors of the command ``lodge``.
+
+    Attributes:
+        exit_status: The exit status of the command.
+    """
+
     exit_status = 1
 
 
 class SettingError(LodgeError):
+    """A setting cannot be used."""
+
     exit_status = 2
 
 
 class StartError(LodgeError):
-    pass
+    """Something that Lodge needs does not start, or has stopped."""

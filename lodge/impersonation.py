@@ -1,6 +1,7 @@
-"""What must be so before session locations can be given to other OS users (seed 001, 5.1.10.2).
+"""Checks of the prerequisites of impersonation, before ``lodge serve`` starts [temporary-tables §5.1.10.2].
 
-Why it exists: what is missing must stop the start with the way out, not come up later in some client's statement.
+With impersonation, Lodge gives each session location to the OS user of its principal. A missing right stops the start
+with an instruction, and does not fail a client's statement later.
 """
 
 import os
@@ -18,17 +19,21 @@ _OTHER_UID = 65534
 
 
 def check_impersonation(settings: ServeSettings, workspaces: Workspaces) -> None:
-    """Makes Lodge's own directories in the default temporary workspace, if missing, and tries there.
+    """Check that this process can give files in the default temporary workspace to other users.
+
+    Creates Lodge's own directories there if they are missing.
 
     Raises:
-        SettingError: No principal has a backend, or the workspace has no OS users.
-        StartError: This process may not give files away, or other users cannot get to what is theirs.
+        SettingError: If no principal has a backend, or the workspace is an object store.
+        StartError: If this process may not give files away, or other users cannot reach their files.
     """
     if not settings.principal_backend:
-        raise SettingError("impersonation needs a backend for each principal: name them with --principal-backend.")
+        raise SettingError(
+            "impersonation needs a backend for each principal. Name the backends with --principal-backend."
+        )
     if not workspaces.temporary.is_file_based:
         raise SettingError(
-            f"impersonation gives files to OS users, whom an object store does not know: workspace "
+            f"impersonation gives files to OS users, and an object store has none. The workspace "
             f"[{workspaces.temporary.name}] must be file-based. Give it a URI such as file:///data."
         )
     root = workspaces.temporary.root
@@ -36,7 +41,7 @@ def check_impersonation(settings: ServeSettings, workspaces: Workspaces) -> None
     try:
         layout = Layout.below(root)
         layout.initialise()
-        _try_to_give_away(layout.trash)
+        _give_directory_away(layout.trash)
     except OSError as error:
         raise StartError(
             f"Impersonation needs the right to give files to other users in [{root}]: {error}. Run Lodge as root, or "
@@ -47,19 +52,19 @@ def check_impersonation(settings: ServeSettings, workspaces: Workspaces) -> None
 def _check_reachable(root: Path) -> None:
     if root.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise StartError(
-            f"With impersonation, nobody but Lodge may write in the default temporary workspace [{root}]. "
+            f"With impersonation, only Lodge may write in the default temporary workspace [{root}]. "
             f"Run: chmod 711 '{root}'"
         )
     for path in (root, *root.parents):
         if not path.stat().st_mode & stat.S_IXOTH:
             raise StartError(
-                f"With impersonation, other users must get to their files in [{root}], but may not pass [{path}]. "
+                f"With impersonation, other users must reach their files in [{root}], but may not pass [{path}]. "
                 f"Run: chmod {'711' if path == root else 'o+x'} '{path}'"
             )
 
 
-def _try_to_give_away(trash: Path) -> None:
-    """Does to a directory in the trash what will be done to session locations."""
+def _give_directory_away(trash: Path) -> None:
+    """Give a directory in the trash to another user, as later the session locations."""
     tried = trash / f"tried.{secrets.token_hex(8)}"
     make_private_directory(tried)
     try:

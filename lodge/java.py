@@ -1,4 +1,4 @@
-"""Finds the Java that Spark will run on, and says plainly if there is none."""
+"""Search for the Java program that runs the embedded Spark."""
 
 import os
 import re
@@ -11,29 +11,30 @@ from lodge.errors import StartError
 OLDEST_VERSION = 17
 _ANSWER_SECONDS = 20
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
-_WAY_OUT = (
-    f"The local Spark needs Java {OLDEST_VERSION} or later: install it (Debian: openjdk-17-jre-headless), set "
+_INSTRUCTION = (
+    f"The local Spark needs Java {OLDEST_VERSION} or later. Install it (Debian: openjdk-17-jre-headless), set "
     "JAVA_HOME, or name a Spark Connect server with --backend."
 )
 
 
 def require_java() -> Path:
-    """The ``java`` program of JAVA_HOME, or else of the PATH.
+    """Return the ``java`` program of JAVA_HOME, or else of the PATH.
 
-    Raises: StartError if there is none, it does not answer, or it is too old.
+    Raises:
+        StartError: If there is none, it does not run, or it is too old.
     """
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if found is None:
-        raise StartError(f"There is no Java on the PATH. {_WAY_OUT}")
+        raise StartError(f"There is no Java on the PATH. {_INSTRUCTION}")
     try:
         answer = subprocess.run(
             [found, "-version"], capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise StartError(f"The Java [{found}] does not run: {error}. {_WAY_OUT}") from None
+        raise StartError(f"The Java [{found}] does not run: {error}. {_INSTRUCTION}") from None
     version = _VERSION.search(answer.stderr + answer.stdout)
     if version is None or int(version[1]) < OLDEST_VERSION:
-        told = version[1] if version else "unknown"
-        raise StartError(f"The Java [{found}] has version {told}. {_WAY_OUT}")
+        number = version[1] if version else "unknown"
+        raise StartError(f"The Java [{found}] has version {number}. {_INSTRUCTION}")
     return Path(found)

@@ -1,13 +1,13 @@
-"""Where log lines go and how they look: to stderr, as JSON unless a person is watching.
+"""Log output on stderr: JSON lines, or coloured text if stderr is a terminal.
 
 Guarantees:
 
-1. Each line is one JSON object with ``event``, ``level`` and ``timestamp`` (ISO 8601, UTC) if stderr is not a
-   terminal, whether it was logged with structlog or with the standard library.
-2. A field whose name says that it is a secret is ``***``, at any depth, also as a pair in a list of gRPC
-   metadata. Credentials that are recognisable in a text are ``***`` too, in tracebacks as well.
+1. If stderr is not a terminal, each line is one JSON object with ``event``, ``level`` and ``timestamp`` (ISO 8601,
+   UTC). This holds for structlog and for the standard library.
+2. A field whose name marks it as a secret has the value ``***``, at any depth and also as a pair of gRPC metadata.
+   Credentials with a recognisable form are ``***`` in texts and tracebacks too.
 
-Not guaranteed: that a secret is found in free text without a recognisable form.
+Not guaranteed: that a secret without a recognisable form is found in free text.
 """
 
 import logging
@@ -26,10 +26,10 @@ _SECRET_TEXT = re.compile(
 
 
 def set_up_logs(level: str) -> None:
-    """Sets up structlog and the standard library's logging for this process.
+    """Set up structlog and the standard library's logging for this process.
 
     Args:
-        level: The name of the lowest level to log, in lower case.
+        level: The lowest level to log, in lower case.
     """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -48,13 +48,13 @@ def set_up_logs(level: str) -> None:
 
 
 def without_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """A structlog processor; see guarantee 2."""
+    """Mask secrets in the fields of a log event; a structlog processor."""
     return {name: _field(name, value) for name, value in event.items()}
 
 
-def _renderer(for_a_person: bool) -> Processor:
-    if for_a_person:
-        # The default traceback of the console shows local variables, and so whatever secret is in them.
+def _renderer(is_terminal: bool) -> Processor:
+    if is_terminal:
+        # The default traceback of the console shows local variables, and the secrets in them.
         return structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     return structlog.processors.JSONRenderer()
 
@@ -87,7 +87,7 @@ def _value(value: object) -> object:
 
 def _items(values: Collection[object]) -> list[object]:
     match values:
-        case (str(name), item) if isinstance(values, tuple):  # a pair of metadata, or of any other mapping
+        case (str(name), item) if isinstance(values, tuple):  # a pair of metadata, or of a mapping
             return [name, _field(name, item)]
         case _:
             return [_value(item) for item in values]

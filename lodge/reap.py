@@ -12,7 +12,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from lodge.backend_sessions import BackendSessions
-from lodge.confirmations import confirmation_in
+from lodge.confirmations import confirmation_reader
 from lodge.errors import StartError
 from lodge.settings import ReapSettings
 from lodge.stores import Stores, open_stores
@@ -99,7 +99,7 @@ class ReaperProcess:
             report=self._metrics.take,
         )
         if stores.kubernetes is None:
-            dependencies = replace(dependencies, confirmation=confirmation_in(self._workspaces))
+            dependencies = replace(dependencies, confirmation=confirmation_reader(self._workspaces))
             self._run(self._new_operator(stores, dependencies))
             return
 

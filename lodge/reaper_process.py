@@ -1,4 +1,4 @@
-"""The reaper beside the gateway: a child process that is started again when it dies."""
+"""The reaper as a child process of the gateway, restarted when it dies."""
 
 import asyncio
 import os
@@ -22,15 +22,15 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 class _ReaperDiedEarlyError(Exception):
-    pass
+    """The reaper process died soon after its start, so the next start waits."""
 
 
 @asynccontextmanager
 async def reaper_process(environment: Callable[[], Mapping[str, str]]) -> AsyncIterator[None]:
-    """Keeps a reaper running for the time of the block; to be entered in the main thread.
+    """Keep a reaper process running for the time of the block; enter it in the main thread.
 
     Args:
-        environment: As :func:`environment_for` makes it, of what holds when a reaper is started.
+        environment: Returns the environment of a reaper that starts now, see :func:`environment_for`.
     """
     keeping = asyncio.create_task(_keep_running(environment))
     try:
@@ -42,18 +42,21 @@ async def reaper_process(environment: Callable[[], Mapping[str, str]]) -> AsyncI
 
 
 def environment_for(settings: ReapSettings, workspaces: Workspaces) -> Mapping[str, str]:
-    """Our environment, with the settings that we have in the place of those that we were given."""
+    """Return the environment of a reaper process with these settings and workspaces.
+
+    Variables of Lodge in our own environment do not reach it.
+    """
     uris = [f"{name}={workspace.uri}" for name, workspace in workspaces.by_name.items()]
-    values = {name: _spelled(getattr(settings, name)) for name in ReapSettings.model_fields} | {
+    values = {name: _format(getattr(settings, name)) for name in ReapSettings.model_fields} | {
         "workspace": ",".join(uris)
     }
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
-    given = {f"{ENVIRONMENT_PREFIX}{key.upper()}": value for key, value in values.items() if value is not None}
-    return inherited | given
+    settings_given = {f"{ENVIRONMENT_PREFIX}{key.upper()}": value for key, value in values.items() if value is not None}
+    return inherited | settings_given
 
 
-def _spelled(value: object) -> str | None:
-    """A setting's value as the environment has it; None for one that is not set."""
+def _format(value: object) -> str | None:
+    """Format a setting as a variable's value; None if it is not set."""
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.6f}"
     return None if value is None else str(value)
@@ -69,9 +72,10 @@ async def _keep_running(environment: Callable[[], Mapping[str, str]]) -> None:
     wait=tenacity.wait_random_exponential(multiplier=0.5, max=30),
 )
 async def _run(environment: Callable[[], Mapping[str, str]]) -> None:
-    """Runs one reaper to its end.
+    """Run one reaper process until it ends.
 
-    Raises: _ReaperDiedEarlyError if it had not worked for long; the next one then waits.
+    Raises:
+        _ReaperDiedEarlyError: If it ran for less than ``_HEALTHY_SECONDS``.
     """
     begun_seconds = time.monotonic()
     try:

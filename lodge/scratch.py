@@ -1,11 +1,11 @@
-"""Private directories for the time that a process runs.
+"""Private temporary directories that a killed process cannot leave behind for good.
 
 Guarantees:
 
 1. A directory is removed when its block ends.
-2. One that a killed process left behind is removed by the next process of the same user that makes one.
+2. The next process of the same user removes a directory that a killed process left behind.
 
-Whether a directory is still in use is told by a lock on it, which the kernel drops when its holder dies.
+A lock on the directory shows that it is in use. The kernel releases the lock when the process dies.
 """
 
 import fcntl
@@ -18,12 +18,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _PREFIX = "lodge-spark-"
-_YOUNG_SECONDS = 60  # its maker may not have locked it yet
+_YOUNG_SECONDS = 60  # its process may not have locked it yet
 
 
 @contextmanager
 def scratch_directory() -> Iterator[Path]:
-    """Raises: OSError if the system's temporary directory cannot be used."""
+    """Provide an empty private directory for the time of the block.
+
+    Raises:
+        OSError: If the system's temporary directory cannot be used.
+    """
     _sweep(Path(tempfile.gettempdir()))
     path = Path(tempfile.mkdtemp(prefix=_PREFIX))
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -42,7 +46,11 @@ def _sweep(parent: Path) -> None:
 
 
 def _remove_if_abandoned(path: Path) -> None:
-    """Raises: OSError, BlockingIOError if it is in use."""
+    """Remove a directory that no process uses.
+
+    Raises:
+        OSError: If it cannot be removed; BlockingIOError if a process uses it.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         status = os.fstat(descriptor)

@@ -1,8 +1,14 @@
-"""``lodge serve``: a gateway with what it needs around it.
+"""``lodge serve``: a gateway, and the Spark and the reaper that it needs.
 
-What is started last is stopped first: the local Spark, the reaper, the gateway; so the gateway ends its
-sessions while their backend is there. SIGINT and SIGTERM stop all of it, once; a second signal does not cut
-the stop short. SIGHUP reads the settings anew (:mod:`lodge.configuration`).
+They start in the order Spark, reaper, gateway and stop in the opposite order, so the gateway ends its sessions while
+their backend runs.
+
+======================  ==========================================================
+Signal                  Effect
+======================  ==========================================================
+SIGINT, SIGTERM         Stops everything. A second signal does not shorten that.
+SIGHUP                  Reloads the workspaces (:mod:`lodge.configuration`).
+======================  ==========================================================
 """
 
 import asyncio
@@ -32,9 +38,10 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 async def serve(configuration: Configuration) -> None:
-    """Serves until SIGINT or SIGTERM.
+    """Serve until SIGINT or SIGTERM.
 
-    Raises: StartError if something does not start, or the local Spark stops.
+    Raises:
+        StartError: If something does not start, or the local Spark stops.
     """
     reload = asyncio.Event()
     serving = asyncio.create_task(_serve(configuration, reload))
@@ -68,18 +75,18 @@ async def _serve(configuration: Configuration, reload: asyncio.Event) -> None:
             await stack.enter_async_context(reaper_process(configuration.environment))
         config = config_for(settings, workspaces, spark)
         gateway = Gateway(config, stores.records, stores.leases, stores.locations)
-        address = await stack.enter_async_context(_started(gateway))
+        address = await stack.enter_async_context(_start(gateway))
         print(f"Lodge is ready at sc://{address}", flush=True)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(_reload_when_told(configuration, reload, gateway))
+                group.create_task(_reload_on_request(configuration, reload, gateway))
                 if spark is not None:
                     group.create_task(spark.watch())
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
 
 
-async def _reload_when_told(configuration: Configuration, reload: asyncio.Event, gateway: Gateway) -> None:
+async def _reload_on_request(configuration: Configuration, reload: asyncio.Event, gateway: Gateway) -> None:
     while True:
         await reload.wait()
         reload.clear()
@@ -87,6 +94,7 @@ async def _reload_when_told(configuration: Configuration, reload: asyncio.Event,
 
 
 def config_for(settings: ServeSettings, workspaces: Workspaces, spark: EmbeddedSpark | None) -> GatewayConfig:
+    """Return the gateway's configuration; ``spark`` is the embedded Spark, if there is one."""
     return GatewayConfig(
         listen=settings.listen,
         backends=settings.backend if spark is None else (spark.address,),
@@ -110,7 +118,7 @@ def config_for(settings: ServeSettings, workspaces: Workspaces, spark: EmbeddedS
 
 
 @asynccontextmanager
-async def _started(gateway: Gateway) -> AsyncIterator[str]:
+async def _start(gateway: Gateway) -> AsyncIterator[str]:
     try:
         address = await gateway.start()
     except ListenError as error:

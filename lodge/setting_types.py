@@ -1,7 +1,7 @@
-"""The kinds of values that settings have, each as a person writes it.
+"""Types of setting values, with the notation that users write.
 
-A value comes as text from an option or the environment, and as text, number, list or mapping from YAML. Every
-refusal is a phrase that ends the sentence "… cannot be [value]: ".
+An option or a variable gives a value as text; YAML gives it as text, number, list or mapping. Each refusal is a phrase
+that completes the sentence "… cannot be [value]: ".
 """
 
 import re
@@ -15,19 +15,19 @@ import durationpy
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-# Stricter than durationpy, which skips what it does not know between two parts.
+# Stricter than durationpy, which skips unknown text between two parts.
 _DURATION = re.compile(r"(\d+(\.\d+)?(ms|s|m|h|d))+", re.ASCII)
-_DURATION_WANTED = "it must be a duration longer than zero, such as 500ms, 30s, 5m or 1h"
+_DURATION_EXPECTED = "it must be a duration longer than zero, such as 500ms, 30s, 5m or 1h"
 _SECONDS = re.compile(r"\d+(\.\d+)?", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _LONGEST_LABEL = 63
-_LONGEST_INSTANCE = 40  # so that it fits into a label with what is added to it
+_LONGEST_INSTANCE = 40  # a label of at most 63 characters contains it with a suffix
 _PLAIN_NAME = re.compile(r"[^\s,=]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Metavar:
-    """What stands for the value in the help text of a setting's option."""
+    """The placeholder of the value in the help text of an option."""
 
     text: str
 
@@ -42,23 +42,23 @@ def _duration(value: object) -> timedelta:
         elif _DURATION.fullmatch(text):
             duration = durationpy.from_str(text)
         else:
-            raise ValueError(_DURATION_WANTED)
+            raise ValueError(_DURATION_EXPECTED)
     except OverflowError:
-        raise ValueError(_DURATION_WANTED) from None
+        raise ValueError(_DURATION_EXPECTED) from None
     if duration <= timedelta(0):
-        raise ValueError(_DURATION_WANTED)
+        raise ValueError(_DURATION_EXPECTED)
     return duration
 
 
 def _listen_address(value: str) -> str:
-    wanted = "it must be HOST:PORT, such as 127.0.0.1:15002; port 0 lets the system choose"
+    expected = "it must be HOST:PORT, such as 127.0.0.1:15002; port 0 lets the system choose"
     try:
         parts = urlsplit(f"//{value}")
-        usable = bool(parts.hostname) and parts.port is not None and _is_host_and_port(parts)
+        is_valid = bool(parts.hostname) and parts.port is not None and _is_host_and_port(parts)
     except ValueError:
-        usable = False
-    if not usable:
-        raise ValueError(wanted)
+        is_valid = False
+    if not is_valid:
+        raise ValueError(expected)
     return value
 
 
@@ -77,14 +77,14 @@ def _label_up_to(value: str, longest: int) -> str:
 
 
 def _backend_address(value: str) -> str:
-    wanted = "it must be sc://HOST:PORT, with nothing after the port"
+    expected = "it must be sc://HOST:PORT, with nothing after the port"
     try:
         parts = urlsplit(value)
-        usable = parts.scheme == "sc" and bool(parts.hostname) and bool(parts.port) and _is_host_and_port(parts)
+        is_valid = parts.scheme == "sc" and bool(parts.hostname) and bool(parts.port) and _is_host_and_port(parts)
     except ValueError:
-        usable = False
-    if not usable:
-        raise ValueError(wanted)
+        is_valid = False
+    if not is_valid:
+        raise ValueError(expected)
     return f"sc://{parts.netloc}"
 
 
@@ -93,12 +93,12 @@ def _is_host_and_port(parts: SplitResult) -> bool:
     return plain and re.search(r"[\s@,;]", parts.netloc) is None
 
 
-def _separated(value: object) -> object:
+def _split(value: object) -> object:
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
-def _named(value: object) -> object:
-    """A mapping, of ``NAME=URI`` separated by commas."""
+def _split_uris(value: object) -> object:
+    """Parse ``NAME=URI`` pairs that are separated by commas."""
     if not isinstance(value, str):
         return value
     pairs = [part.strip().partition("=") for part in value.split(",")]
@@ -108,15 +108,15 @@ def _named(value: object) -> object:
     return {name: uri for name, _, uri in pairs}
 
 
-def _with_plain_names(value: Mapping[str, str]) -> Mapping[str, str]:
+def _check_names(value: Mapping[str, str]) -> Mapping[str, str]:
     for name in value:
         if not _PLAIN_NAME.fullmatch(name):
             raise ValueError(f"the name [{name}] must have no space, comma or equals sign")
     return value
 
 
-def _principals(value: object) -> object:
-    """A mapping, of ``PRINCIPAL=sc://HOST:PORT`` separated by commas."""
+def _split_principals(value: object) -> object:
+    """Parse ``PRINCIPAL=sc://HOST:PORT`` pairs that are separated by commas."""
     if not isinstance(value, str):
         return value
     pairs = [part.strip().rpartition("=") for part in value.split(",")]
@@ -135,17 +135,17 @@ ListenAddress = Annotated[str, AfterValidator(_listen_address), Metavar("HOST:PO
 ObjectName = Annotated[str, AfterValidator(_label)]
 InstanceName = Annotated[str, AfterValidator(_instance), Metavar("NAME")]
 BackendAddress = Annotated[str, AfterValidator(_backend_address)]
-Backends = Annotated[tuple[BackendAddress, ...], NoDecode, BeforeValidator(_separated), Metavar("sc://HOST:PORT")]
+Backends = Annotated[tuple[BackendAddress, ...], NoDecode, BeforeValidator(_split), Metavar("sc://HOST:PORT")]
 WorkspaceUris = Annotated[
     dict[str, str],
     NoDecode,
-    BeforeValidator(_named),
-    AfterValidator(_with_plain_names),
+    BeforeValidator(_split_uris),
+    AfterValidator(_check_names),
     Metavar("NAME=URI"),
 ]
-Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_separated), Metavar("NAME")]
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split), Metavar("NAME")]
 PrincipalBackends = Annotated[
-    dict[str, BackendAddress], NoDecode, BeforeValidator(_principals), Metavar("PRINCIPAL=sc://HOST:PORT")
+    dict[str, BackendAddress], NoDecode, BeforeValidator(_split_principals), Metavar("PRINCIPAL=sc://HOST:PORT")
 ]
 Memory = Annotated[str, Field(pattern=r"(?i)^[1-9]\d*[kmgt]$"), Metavar("SIZE")]
 LowerCase = BeforeValidator(_lower)

@@ -1,16 +1,20 @@
-"""The settings of ``lodge serve`` and ``lodge reap``: one model for options, environment and YAML.
+"""The settings of ``lodge serve`` and ``lodge reap``, from options, environment and a YAML file.
 
-A field ``lease_duration`` is the option ``--lease-duration``, the variable ``LODGE_LEASE_DURATION`` and the key
-``lease_duration`` (or ``lease-duration``) of the file given with ``--config``; of several that give a value,
-the first in this order wins, as a whole. A field's description is its help text.
+Each field has three names. For ``lease_duration`` they are, in the order of precedence:
+
+1. the option ``--lease-duration``,
+2. the variable ``LODGE_LEASE_DURATION``,
+3. the key ``lease_duration`` or ``lease-duration`` in the file that ``--config`` names.
+
+The first source that gives a value wins, also for lists and mappings. The description of a field is its help text.
 
 Guarantees:
 
-1. An unknown option or YAML key stops the start. Unknown variables do not: Kubernetes sets some of its own for
-   a service that is called ``lodge``.
-2. What is wrong comes as one SettingError, a line for each setting, with its key, its value and the way out,
-   and without what may be a secret in a value.
-3. One file serves both commands: ``lodge reap`` skips the keys that only ``lodge serve`` has.
+1. An unknown option or YAML key stops the start. An unknown variable does not: Kubernetes sets such variables for a
+   service with the name ``lodge``.
+2. One SettingError lists all wrong settings, one line each, with key, value and instruction. It masks parts of a value
+   that may be secret.
+3. One file serves both commands. ``lodge reap`` skips the keys that only ``lodge serve`` has.
 """
 
 import argparse
@@ -65,13 +69,13 @@ MetricsAddress = Annotated[ListenAddress | None, Metavar("HOST:PORT")]
 PodText = Annotated[str | None, Metavar("TEXT")]
 
 
-def _share_that_holds(given: Mapping[str, Any]) -> float:
-    """With files, one gateway and its reaper are often all there is: its death is no mass expiry."""
-    return 0.5 if given.get("records") == "kubernetes" else 1.0
+def _default_mass_expiry_share(settings: Mapping[str, Any]) -> float:
+    """Return 1 for records in files, where the death of the only gateway is not a mass expiry."""
+    return 0.5 if settings.get("records") == "kubernetes" else 1.0
 
 
 class ReapSettings(BaseSettings):
-    """What gateway and reaper of one workspace must be told alike."""
+    """Settings of ``lodge reap``; a gateway of the same workspace needs the same values."""
 
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT_PREFIX,
@@ -83,67 +87,72 @@ class ReapSettings(BaseSettings):
 
     workspace: WorkspaceUris = Field(
         {},
-        description="A workspace, such as dfs=file:///data; may be repeated. Of two names that fit, the longer "
-        "wins. Default: dfs is the current directory, dfs.tmp a private directory for temporary tables below "
+        description="A workspace, such as dfs=file:///data; may be repeated. If two names match, the longer one wins. "
+        "Default: dfs is the current directory, and dfs.tmp is a private directory for temporary tables below "
         "$XDG_STATE_HOME or ~/.local/state.",
     )
     default_temporary_workspace: Annotated[str, Metavar("NAME")] = Field(
-        "dfs.tmp", description="The workspace that takes temporary tables. Default: dfs.tmp."
+        "dfs.tmp", description="The workspace that stores temporary tables. Default: dfs.tmp."
     )
     lease_duration: Duration = Field(
         timedelta(seconds=15),
-        description="Silence after which a gateway counts as lost; the same for all gateways and reapers of a "
-        "workspace. Default: 15s.",
+        description="The silence after which a gateway is lost. All gateways and reapers of a workspace need the same "
+        "value. Default: 15s.",
     )
     grace_period: Duration = Field(
         timedelta(seconds=60),
-        description="How long something must look dead before the reaper removes it. Default: 60s.",
+        description="How long the reaper must observe that something is dead before it removes it. Default: 60s.",
     )
     records: RecordStore = Field(
         "files",
-        description="Where session records and leases are kept: files, on the storage of the default workspace for "
-        "temporary tables, or kubernetes, as ConnectSession and Lease objects. Default: files.",
+        description="Where session records and leases are stored: files, in the default temporary workspace; "
+        "kubernetes, as ConnectSession and Lease objects. Default: files.",
     )
     kubeconfig: Annotated[Path | None, Metavar("FILE")] = Field(
         None,
-        description="How to reach Kubernetes. Default: the pod's own service account; outside of a pod what KUBECONFIG "
-        "names, or ~/.kube/config.",
+        description="The kubeconfig file for Kubernetes. Default: the pod's service account; outside a pod the file "
+        "that KUBECONFIG names, or ~/.kube/config.",
     )
     namespace: Namespace = Field(
-        None, description="The Kubernetes namespace of records and leases. Default: the pod's, or the kubeconfig's."
+        None, description="The Kubernetes namespace of records and leases. Default: that of the pod or the kubeconfig."
     )
     instance: InstanceName = Field(
         "lodge",
-        description="The name of this Lodge among others in the namespace; the names of its objects begin with it. "
-        "Default: lodge.",
+        description="The name of this Lodge in the namespace. The names of its objects begin with it. Default: lodge.",
     )
-    removals: Count = Field(4, description="How many locations the reaper removes at once. Default: 4.")
+    removals: Count = Field(
+        4, description="The number of session locations that the reaper removes at the same time. Default: 4."
+    )
     resync_period: Duration = Field(
         timedelta(minutes=5),
-        description="How often the reaper looks at everything anew although nothing told it to. Default: 5m.",
+        description="How often the reaper lists all session records, beside its watch. Default: 5m.",
     )
     mass_expiry_share: Share = Field(
-        default_factory=_share_that_holds,
-        description="If more than this share of all sessions looks dead at once, the reaper ends none of them until "
-        "that is confirmed; 1 never holds. Default: 0.5 with --records kubernetes, else 1.",
+        default_factory=_default_mass_expiry_share,
+        description="If more than this share of all sessions looks dead at once, the reaper ends none of them until a "
+        "person confirms it. 1 disables that. Default: 0.5 with --records kubernetes, else 1.",
     )
     mass_expiry_minimum: Count = Field(
-        20, description="So many sessions must look dead at once for --mass-expiry-share to count. Default: 20."
+        20, description="The smallest number of dead sessions to which --mass-expiry-share applies. Default: 20."
     )
     metrics_listen: MetricsAddress = Field(
-        None, description="Where the reaper serves /metrics, /healthz and /readyz over HTTP. Default: nowhere."
+        None,
+        description="The address at which the reaper serves /metrics, /healthz and /readyz over HTTP. Default: none.",
     )
     leader_election: bool = Field(
-        default_factory=lambda given: given.get("records") == "kubernetes",
-        description="Let one of several reapers work at a time, by a Lease. Default: yes with --records kubernetes.",
+        default_factory=lambda settings: settings.get("records") == "kubernetes",
+        description="Elect one of several reapers by a Lease; only that one acts. Default: yes with --records "
+        "kubernetes.",
     )
-    log_level: LogLevel = Field("info", description="One of debug, info, warning, error. Default: info.")
+    log_level: LogLevel = Field(
+        "info", description="The lowest level to log: debug, info, warning or error. Default: info."
+    )
 
     @field_validator("leader_election")
     @classmethod
-    def _needs_kubernetes(cls, value: bool, given: ValidationInfo) -> bool:
-        if value and given.data.get("records") != "kubernetes":
-            raise ValueError("it needs --records kubernetes; reapers of files need no leader")
+    def _check_leader_election(cls, value: bool, settings: ValidationInfo) -> bool:
+        if value and settings.data.get("records") != "kubernetes":
+            raise ValueError("it needs --records kubernetes; with records in files, all reapers may act")
         return value
 
     @classmethod
@@ -155,80 +164,82 @@ class ReapSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Options come before these, and the YAML file is what ``init_settings`` holds."""
+        """Return the sources after the options; ``init_settings`` is the YAML file."""
         return env_settings, init_settings
 
 
 class ServeSettings(ReapSettings):
-    """The settings of a gateway process and of what it starts beside itself."""
+    """Settings of ``lodge serve``: those of the gateway, its reaper and its local Spark."""
 
     listen: ListenAddress = Field(
         "127.0.0.1:15002",
-        description="Where clients connect; port 0 lets the system choose. Default: 127.0.0.1:15002.",
+        description="The address for clients; port 0 lets the system choose a port. Default: 127.0.0.1:15002.",
     )
     backend: Backends = Field(
         (),
-        description="A Spark Connect server behind the gateway; may be repeated. Default: a local Spark is "
-        "started, and stopped with the gateway.",
+        description="A Spark Connect server behind the gateway; may be repeated. Default: the gateway starts a local "
+        "Spark, and stops it.",
     )
     session_idle_timeout: Duration = Field(
         timedelta(minutes=60),
-        description="A session without a request or a running operation for so long is ended. Default: 60m.",
+        description="The time without a request or a running operation after which a session ends. Default: 60m.",
     )
     reaper: bool = Field(
         default_factory=lambda: "KUBERNETES_SERVICE_HOST" not in os.environ,
-        description="Run the reaper beside the gateway. Default: yes, but not in Kubernetes.",
+        description="Run a reaper as a child process of the gateway. Default: yes, but no in Kubernetes.",
     )
     writable_workspace: Names = Field(
         (),
-        description="A workspace beside the temporary one in which CREATE TABLE ... AS and DROP TABLE may write; "
-        "may be repeated. Default: none.",
+        description="A further workspace in which CREATE TABLE ... AS and DROP TABLE may write; may be repeated. "
+        "Default: none.",
     )
-    max_session_tables: Limit = Field(None, description="Temporary tables of a session. Default: no limit.")
+    max_session_tables: Limit = Field(None, description="The most temporary tables of a session. Default: no limit.")
     max_session_bytes: SizeLimit = Field(
-        None, description="Bytes of all temporary tables of a session, such as 10GiB. Default: no limit."
+        None, description="The most bytes in all temporary tables of a session, such as 10GiB. Default: no limit."
     )
     max_principal_tables: Limit = Field(
-        None, description="Temporary tables of a principal in all its sessions together. Default: no limit."
+        None, description="The most temporary tables of a principal in all its sessions. Default: no limit."
     )
     max_principal_bytes: SizeLimit = Field(
         None,
-        description="Bytes of all temporary tables of a principal in all its sessions together. Default: no limit.",
+        description="The most bytes in the temporary tables of all sessions of a principal. Default: no limit.",
     )
     detached_timeout: Duration = Field(
         timedelta(minutes=5),
-        description="How long a statement that Lodge answers runs on after its client went away. Default: 5m.",
+        description="How long a statement of Lodge's own may run after its client disconnected. Default: 5m.",
     )
     impersonation: bool = Field(
         False,
-        description="Give each principal's session locations to the OS user of its name; its statements run on the "
-        "backend that --principal-backend names, which must run as that user. Lodge must run as root. Default: no.",
+        description="Give the session locations of a principal to the OS user with the principal's name. Each "
+        "principal needs a --principal-backend that runs as that user. Lodge must run as root. Default: no.",
     )
     principal_backend: PrincipalBackends = Field(
         {},
-        description="The backend of one principal's statements, such as ada=sc://127.0.0.1:15003; may be repeated. "
-        "Default: all principals use the backends of --backend.",
+        description="The backend for the statements of one principal, such as ada=sc://127.0.0.1:15003; may be "
+        "repeated. Default: all principals use the backends of --backend.",
     )
-    log_query_text: bool = Field(False, description="Let the text of statements stand in the log. Default: no.")
+    log_query_text: bool = Field(False, description="Log the text of statements. Default: no.")
     max_message_bytes: MessageSize = Field(
         ByteSize(128 * 1024 * 1024),
-        description="The largest message taken from a client, such as 64MiB. Default: 128MiB.",
+        description="The largest message that the gateway accepts, such as 64MiB. Default: 128MiB.",
     )
     pod_name: PodText = Field(None, description="The name of the gateway's pod, for the reaper. Default: none.")
-    pod_uid: PodText = Field(None, description="The uid of the gateway's pod, for the reaper. Default: none.")
+    pod_uid: PodText = Field(None, description="The UID of the gateway's pod, for the reaper. Default: none.")
     node_name: PodText = Field(None, description="The node of the gateway's pod, for the reaper. Default: none.")
-    spark_driver_memory: Memory = Field("2g", description="Memory of the local Spark, such as 512m or 4g. Default: 2g.")
+    spark_driver_memory: Memory = Field(
+        "2g", description="The memory of the local Spark, such as 512m or 4g. Default: 2g."
+    )
 
 
 Settings = TypeVar("Settings", bound=ReapSettings)
 
 
 class SettingsOptions(Generic[Settings]):
-    """The options of a settings model on the parser of one command.
+    """The options of one command, one for each field of its settings.
 
     Args:
-        model: Which settings.
-        parser: Gets an option for each field, and ``--config``.
+        model: The settings of the command.
+        parser: The parser of the command; it gets the options and ``--config``.
     """
 
     def __init__(self, model: type[Settings], parser: argparse.ArgumentParser) -> None:
@@ -237,18 +248,25 @@ class SettingsOptions(Generic[Settings]):
             "--config",
             metavar="FILE",
             default=os.environ.get(CONFIG_VARIABLE),
-            help=f"A YAML file (or {CONFIG_VARIABLE}); its keys are the names of these options. Each option is also "
-            f"a variable, such as {ENVIRONMENT_PREFIX}LOG_LEVEL. Options come before variables, variables before "
-            "the file.",
+            help=f"A YAML file with the names of these options as keys (or {CONFIG_VARIABLE}). Each option is also a "
+            f"variable, such as {ENVIRONMENT_PREFIX}LOG_LEVEL. An option overrides a variable, and a variable the "
+            "file.",
         )
         self._source = CliSettingsSource[Any](
             model, root_parser=parser, add_argument_method=self._add_argument, cli_avoid_json=True
         )
 
     def read(self, arguments: argparse.Namespace) -> Settings:
-        """Brings options, environment and file together.
+        """Combine options, environment and file.
 
-        Raises: SettingError, see guarantee 2.
+        Args:
+            arguments: The parsed command line.
+
+        Returns:
+            The settings.
+
+        Raises:
+            SettingError: If a setting is wrong; see guarantee 2.
         """
         model = self._model
         options = {key: value for key, value in vars(arguments).items() if key in model.model_fields}
@@ -257,7 +275,7 @@ class SettingsOptions(Generic[Settings]):
             return CliApp.run(model, cli_args=options, cli_settings_source=self._source, **from_file)
         except ValidationError as error:
             causes = (problem for problem in error.errors() if problem["type"] != _FOLLOWS_FROM_ANOTHER)
-            raise SettingError("\n".join(map(_explained, causes))) from None
+            raise SettingError("\n".join(map(_explain, causes))) from None
 
     def _add_argument(self, parser: Any, *names: str, **keywords: Any) -> Any:
         field = self._model.model_fields[keywords["dest"]]
@@ -269,24 +287,28 @@ class SettingsOptions(Generic[Settings]):
 
 def _read_file(path: Path, model: type[ReapSettings]) -> Mapping[str, Any]:
     try:
-        content = YamlConfigSettingsSource(model, yaml_file=_existing(path)).yaml_data
+        content = YamlConfigSettingsSource(model, yaml_file=_require(path)).yaml_data
     except OSError as error:
         raise SettingError(f"config cannot be [{path}]: {error.strerror}. Give a YAML file that exists.") from None
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise SettingError(f"config cannot be [{path}]: it is not YAML: {reason}.") from None
-    except (AttributeError, TypeError, ValueError):  # the library meets a list, a text, or a key that is a number
-        raise SettingError(f"config cannot be [{path}]: it must be lines of KEY: VALUE.") from None
-    return _known(content, path, model)
+    except (AttributeError, TypeError, ValueError):  # the content is a list or a text, or a key is a number
+        raise SettingError(f"config cannot be [{path}]: it must consist of lines KEY: VALUE.") from None
+    return _select_keys(content, path, model)
 
 
-def _existing(path: Path) -> Path:
-    """Raises: OSError; the library takes a file that is missing for an empty one."""
+def _require(path: Path) -> Path:
+    """Return the path of a file that exists; the library treats a missing file as an empty one.
+
+    Raises:
+        OSError: If the file cannot be opened.
+    """
     path.open("rb").close()
     return path
 
 
-def _known(content: Mapping[Any, Any], path: Path, model: type[ReapSettings]) -> Mapping[str, Any]:
+def _select_keys(content: Mapping[Any, Any], path: Path, model: type[ReapSettings]) -> Mapping[str, Any]:
     known: dict[str, Any] = {}
     for key, value in content.items():
         name = str(key).replace("-", "_")
@@ -294,21 +316,21 @@ def _known(content: Mapping[Any, Any], path: Path, model: type[ReapSettings]) ->
             names = ", ".join(sorted(ServeSettings.model_fields))
             raise SettingError(f"The key [{key}] in [{path}] is unknown. Known keys are: {names}.")
         if name in known:
-            raise SettingError(f"The key [{name}] stands twice in [{path}]. Remove one of them.")
+            raise SettingError(f"The key [{name}] occurs twice in [{path}]. Remove one of them.")
         known[name] = value
     return {name: value for name, value in known.items() if name in model.model_fields}
 
 
-def _explained(problem: ErrorDetails) -> str:
+def _explain(problem: ErrorDetails) -> str:
     key = str(problem["loc"][0])
     reason = str(problem.get("ctx", {}).get("error") or problem["msg"])
     option = key.replace("_", "-")
     return (
-        f"{key} cannot be [{_without_secrets(str(problem['input']))}]: {reason}. "
+        f"{key} cannot be [{_mask_secrets(str(problem['input']))}]: {reason}. "
         f"Set it with --{option}, {ENVIRONMENT_PREFIX}{key.upper()} or {key} in the --config file."
     )
 
 
-def _without_secrets(text: str) -> str:
-    """Cuts what connection strings carry beside the address: a user before it, parameters after it."""
+def _mask_secrets(text: str) -> str:
+    """Mask the user before and the parameters after the address in a connection string."""
     return re.sub(r"//[^/@]*@", "//***@", re.sub(r";.*", ";***", text, flags=re.DOTALL))

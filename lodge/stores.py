@@ -1,4 +1,4 @@
-"""From settings to the storage of records, leases and session locations, opened for a gateway or a reaper."""
+"""The storage of session records, leases and session locations that the settings name."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """What gateways and reapers of one Lodge share.
+    """The storage that gateways and reapers of one Lodge share.
 
     Attributes:
         records: The session records.
         leases: The leases of gateways.
         locations: The session locations, initialised.
-        kubernetes: Where records and leases are objects; None if they are files.
+        kubernetes: The connection to the API server; None if records and leases are files.
     """
 
     records: SessionRecords
@@ -38,9 +38,10 @@ class Stores:
 
 
 def open_stores(settings: ReapSettings, workspaces: Workspaces) -> Stores:
-    """Opens what the settings name, and makes what is missing of Lodge's own directories.
+    """Open the storage that the settings name, and create Lodge's own directories if they are missing.
 
-    Raises: StartError if something cannot be used.
+    Raises:
+        StartError: If something cannot be used.
     """
     workspace = workspaces.temporary
     try:

@@ -1,32 +1,38 @@
-"""How this process runs gRPC and the garbage collector: what was measured to make ordinary traffic cheaper.
+"""Process-wide settings of gRPC and the garbage collector for ``lodge serve``.
 
-Why it exists: a gateway makes millions of short-lived objects and small gRPC calls beside a large set of modules that
-never change; the defaults of both libraries are made for other programs. See docs/explanation/gateway-performance.md.
+A gateway creates millions of short-lived objects and small gRPC calls beside a large set of modules that never change.
+The defaults of gRPC and of the garbage collector suit other programs. ``docs/explanation/gateway-performance.md`` has
+the measurements.
 """
 
 import gc
 import os
 
-_EXPERIMENTS = "GRPC_EXPERIMENTS"
-_POLL_IN_PLACE = "-event_engine_listener,-event_engine_client,-event_engine_callback_cq"
+_GRPC_VARIABLES = {
+    # The poller that needs no thread of its own between the socket and the event loop.
+    "GRPC_EXPERIMENTS": "-event_engine_listener,-event_engine_client,-event_engine_callback_cq",
+    # A child of lodge executes another program at once and never uses gRPC before. With fork support, gRPC tries to
+    # stop its threads before each fork, cannot, and logs that at level INFO, below any log level of ours.
+    "GRPC_ENABLE_FORK_SUPPORT": "0",
+}
 
 
 def start_grpc() -> None:
-    """Starts gRPC with the poller that needs no threads of its own between the socket and the event loop.
+    """Start gRPC with the settings of a gateway.
 
-    An operator's own ``GRPC_EXPERIMENTS`` wins. Child processes do not inherit ours: they may use another gRPC.
+    A variable that the operator has set keeps its value. Child processes do not inherit ours: they may use another
+    version of gRPC.
     """
-    given = os.environ.get(_EXPERIMENTS)
-    if given is None:
-        os.environ[_EXPERIMENTS] = _POLL_IN_PLACE
-    from grpc.aio import init_grpc_aio  # noqa: PLC0415 - gRPC reads the variable once, when it is first used
+    ours = {name: value for name, value in _GRPC_VARIABLES.items() if name not in os.environ}
+    os.environ.update(ours)
+    from grpc.aio import init_grpc_aio  # noqa: PLC0415 - gRPC reads the variables once, when it is first used
 
     init_grpc_aio()
-    if given is None:
-        del os.environ[_EXPERIMENTS]
+    for name in ours:
+        del os.environ[name]
 
 
-def settle_memory() -> None:
-    """Takes everything that is loaded by now out of the garbage collector's sight."""
+def freeze_loaded_objects() -> None:
+    """Exclude all objects that exist now from garbage collection."""
     gc.collect()
     gc.freeze()

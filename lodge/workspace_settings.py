@@ -1,4 +1,8 @@
-"""From settings to workspaces, and from these to session locations; with none given, the embedded default's two."""
+"""Workspaces and session locations that the settings name.
+
+Without ``--workspace``, there are two: ``dfs``, the current directory, and ``dfs.tmp``, a private directory for
+temporary tables.
+"""
 
 import os
 from collections.abc import Mapping
@@ -14,13 +18,16 @@ from workspace.workspaces import Workspace, Workspaces, WorkspaceSettingError
 
 _ROOT_MODE = 0o700
 ROOT_MODE_FOR_OTHERS = 0o711
-"""Lets other OS users get to what is theirs in a root, and see nothing else."""
+"""The mode of a root in which other OS users reach their own files, and see no others."""
 
 
 def workspaces_from(settings: ReapSettings) -> Workspaces:
-    """Only the default workspace for temporary tables is made if it is missing; what a user names must exist.
+    """Return the workspaces that the settings name.
 
-    Raises: SettingError
+    Creates the directory of ``dfs.tmp`` if no workspace is named. A workspace that the settings name must exist.
+
+    Raises:
+        SettingError: If a workspace cannot be used.
     """
     serving = settings if isinstance(settings, ServeSettings) else None
     uris: Mapping[str, str] = settings.workspace or _default_uris(
@@ -35,25 +42,26 @@ def workspaces_from(settings: ReapSettings) -> Workspaces:
         ) from None
     if not workspaces.temporary.is_file_based and settings.records != "kubernetes":
         raise SettingError(
-            f"Workspace [{workspaces.temporary.name}] is in an object store, which cannot keep session records: "
-            "give --records kubernetes, or a URI such as file:///data."
+            f"The workspace [{workspaces.temporary.name}] is in an object store, which cannot store session records. "
+            "Give --records kubernetes, or a URI such as file:///data."
         )
     return workspaces
 
 
 def open_locations(workspace: Workspace, root_ids: RootIds | None = None) -> SessionLocations:
-    """The session locations of the default workspace for temporary tables, to be initialised by the caller.
+    """Return the session locations in a workspace; the caller initialises them.
 
     Args:
-        workspace: That workspace.
-        root_ids: Where ids of roots are recorded; None if they are on the roots' own storage only.
+        workspace: The default temporary workspace.
+        root_ids: Records the ids of roots; None if only the roots themselves store them.
 
-    Raises: OSError
+    Raises:
+        OSError: If the workspace cannot be read.
     """
     if isinstance(workspace.location, Path):
         return FileSessionLocations(workspace.location, home_of(workspace.location), root_ids)
 
-    from workspace.object_store.session_locations import ObjectSessionLocations  # noqa: PLC0415 - slow to load, and seldom needed
+    from workspace.object_store.session_locations import ObjectSessionLocations  # noqa: PLC0415 - slow to load
 
     return ObjectSessionLocations(workspace.location, root_ids)
 
@@ -65,11 +73,11 @@ def _default_uris(mode: int) -> Mapping[str, str]:
         return {"dfs": Path.cwd().as_uri(), "dfs.tmp": temporary.as_uri()}
     except (OSError, RuntimeError) as error:  # a user without a home directory is a RuntimeError
         raise SettingError(
-            f"The default workspaces cannot be made: {error}. Name them with --workspace, or set XDG_STATE_HOME."
+            f"The default workspaces cannot be created: {error}. Give --workspace, or set XDG_STATE_HOME."
         ) from None
 
 
 def _state_home() -> Path:
-    """A relative XDG_STATE_HOME does not count, as the XDG Base Directory Specification says."""
+    """Return XDG_STATE_HOME, unless it is relative: the XDG Base Directory Specification ignores it then."""
     given = Path(os.environ.get("XDG_STATE_HOME", ""))
     return given if given.is_absolute() else Path.home() / ".local" / "state"

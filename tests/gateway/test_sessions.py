@@ -110,7 +110,7 @@ def test_log_lines_are_json_with_the_session_and_never_hold_the_statement(lodge,
     assert "swordfish" not in lodge.log()
 
 
-def test_the_demo_shows_the_result_and_leaves_nothing(tmp_path):
+def test_demo_shows_only_the_result_and_leaves_nothing(tmp_path):
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     script = Path(__file__).parents[2] / "examples" / "demo.py"
     done = subprocess.run(
@@ -120,4 +120,5 @@ def test_the_demo_shows_the_result_and_leaves_nothing(tmp_path):
     assert "220.0" in done.stdout
     assert "drwx------" in done.stdout
     assert "After spark.stop(): nothing is left." in done.stdout
+    assert done.stderr == ""
     assert list(tmp_path.iterdir()) == []

@@ -1,28 +1,34 @@
-"""What ``lodge serve`` sets for its whole process."""
+"""The process-wide settings of ``lodge serve``."""
 
 import os
 import subprocess
 import sys
 
+VARIABLES = ("GRPC_EXPERIMENTS", "GRPC_ENABLE_FORK_SUPPORT")
 START = """
 import os
-from lodge.tuning import settle_memory, start_grpc
+from lodge.tuning import freeze_loaded_objects, start_grpc
 start_grpc()
-settle_memory()
+freeze_loaded_objects()
 import asyncio
 from grpc import aio
+from lodge.children import start_child
 async def serve():
     server = aio.server()
     server.add_insecure_port("127.0.0.1:0")
     await server.start()
+    for _ in range(3):
+        child = await start_child(["/bin/true"], environment=dict(os.environ))
+        assert await child.wait() == 0
     await server.stop(None)
 asyncio.run(serve())
-print(os.environ.get("GRPC_EXPERIMENTS"))
+print(os.environ.get("GRPC_EXPERIMENTS"), os.environ.get("GRPC_ENABLE_FORK_SUPPORT"))
 """
 
 
-def started(**variables: str) -> "subprocess.CompletedProcess[str]":
-    environment = {name: value for name, value in os.environ.items() if name != "GRPC_EXPERIMENTS"}
+def run_server(**variables: str) -> "subprocess.CompletedProcess[str]":
+    """Serve gRPC and start child processes, as ``lodge serve`` does."""
+    environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     return subprocess.run(
         [sys.executable, "-c", START],
         env=environment | variables,
@@ -33,13 +39,15 @@ def started(**variables: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_the_installed_grpc_knows_the_poller_that_is_chosen_and_children_do_not_inherit_it():
-    done = started()
-    assert done.stdout == "None\n"
-    assert done.stderr == ""
+def test_grpc_accepts_our_settings_and_logs_nothing_when_a_child_starts():
+    assert run_server().stderr == ""
 
 
-def test_an_operators_own_choice_wins():
-    done = started(GRPC_EXPERIMENTS="no_such_experiment")
-    assert done.stdout == "no_such_experiment\n"
+def test_children_do_not_inherit_our_grpc_settings():
+    assert run_server().stdout == "None None\n"
+
+
+def test_the_operators_own_setting_wins():
+    done = run_server(GRPC_EXPERIMENTS="no_such_experiment")
+    assert done.stdout == "no_such_experiment None\n"
     assert "Unknown experiment: no_such_experiment" in done.stderr

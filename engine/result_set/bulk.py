@@ -1,10 +1,9 @@
-"""Whole arrays as a part of a batch: their columns matched with the loader's, converted, and cut to what fits.
+"""Bulk appends: Arrow arrays matched with the loader's columns, converted, and joined into batches.
 
 Guarantees:
 
-1. Rows keep their order; those that do not fit stay as look-ahead. Slices share the memory of what they are cut
-   from: nothing is copied but what must be converted.
-2. Errors come when the data is appended, also for rows that would be in a later batch.
+1. Rows keep their order. Slices share the memory of their source: only values that must be converted are copied.
+2. Errors are raised when the data is appended, even for rows that belong to a later batch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ import pyarrow.types as pt
 
 from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError
-from engine.nested_types import is_any_list
+from engine.nested_types import inner_fields, is_any_list
 from engine.result_set.conversion.convert import convert_array
 from engine.result_set.conversion.defaults import missing_values
 from engine.result_set.storage_types import to_storage_type
@@ -25,26 +24,37 @@ from engine.schema import TupleSchema, fold_case, is_late
 
 
 def to_batches(data: pa.RecordBatch | pa.Table) -> Sequence[pa.RecordBatch]:
-    """A table without columns has rows too."""
+    """Return the rows as batches. A table without columns has rows too."""
     if isinstance(data, pa.RecordBatch):
         return [data]
     return data.to_batches() if data.num_columns else [batch_without_columns(data.num_rows)]
 
 
-def batch_without_columns(count: int) -> pa.RecordBatch:
-    """A batch of rows of nothing: only an array of empty structs says how many they are."""
-    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), count, [None]))
+def batch_without_columns(rows: int) -> pa.RecordBatch:
+    """Return a batch that has rows but no columns. Arrow makes one only from an array of empty structs."""
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
 
 
 def add_columns(columns: TupleColumns, offered: pa.Schema, context: ErrorContext) -> None:
-    """Adds the columns, and the members of maps, that the tuple does not know yet."""
-    _check_names(offered, context)
+    """Add the columns, and the members of maps, that the tuple lacks.
+
+    Raises:
+        DuplicateColumnError: If two offered names differ by letter case alone.
+    """
+    try:
+        TupleSchema.of(offered)
+    except DuplicateColumnError as error:
+        first = next(name for name in offered.names if fold_case(name) == fold_case(error.column))
+        raise DuplicateColumnError(first, error.column, context) from None
     for field in offered:
         _add_column(columns, field)
 
 
 def align_batch(batch: pa.RecordBatch, fields: Sequence[pa.Field], context: ErrorContext) -> pa.RecordBatch:
-    """The batch with these columns: found by name, converted, and missing ones filled by their mode."""
+    """Return the batch with exactly these columns.
+
+    Columns are matched by name and converted. Missing ones are filled with their values for missing rows.
+    """
     if not fields:
         return batch_without_columns(batch.num_rows)
     by_name = {fold_case(name): index for index, name in enumerate(batch.schema.names)}
@@ -59,20 +69,12 @@ def align_batch(batch: pa.RecordBatch, fields: Sequence[pa.Field], context: Erro
 
 
 def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch of all rows; a single one is returned as it is."""
+    """Return one batch with all rows. A single batch is returned as it is."""
     if len(batches) == 1:
         return batches[0]
     if not batches[0].num_columns:
         return batch_without_columns(sum(batch.num_rows for batch in batches))
     return pa.concat_batches(batches)
-
-
-def _check_names(offered: pa.Schema, context: ErrorContext) -> None:
-    try:
-        TupleSchema.of(offered)
-    except DuplicateColumnError as error:
-        first = next(name for name in offered.names if fold_case(name) == fold_case(error.column))
-        raise DuplicateColumnError(first, error.column, context) from None
 
 
 def _add_column(columns: TupleColumns, field: pa.Field) -> None:
@@ -82,13 +84,13 @@ def _add_column(columns: TupleColumns, field: pa.Field) -> None:
         return
     vector = columns.vector(field.name) if pt.is_nested(field.type) else None
     if vector is not None:
-        for inner, type_ in _maps_in(vector, field.type):
-            for index in range(type_.num_fields):
-                _add_column(inner.columns, type_.field(index))
+        for inner, type_ in _find_maps(vector, field.type):
+            for member in inner_fields(type_):
+                _add_column(inner.columns, member)
 
 
-def _maps_in(vector: VectorWriter, offered: pa.DataType) -> Iterator[tuple[MapWriter, pa.StructType]]:
-    """The map that a column is, or that it is an array of, together with what is offered for it."""
+def _find_maps(vector: VectorWriter, offered: pa.DataType) -> Iterator[tuple[MapWriter, pa.StructType]]:
+    """Yield the map that a column is, or is an array of, together with the offered type of the map."""
     while is_any_list(offered):
         elements = vector.element_vector
         if elements is None:

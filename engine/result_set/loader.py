@@ -1,4 +1,6 @@
-"""The result set loader: rows or arrays in, batches out, all within the limits (seeds 000 and 003).
+"""The result set loader: takes rows or Arrow arrays, and makes batches within limits.
+
+It follows [result-set-loader] and [result-set-impl].
 
     loader = ResultSetLoader()
     loader.writer.add_column(pa.field("n", pa.int64()))
@@ -11,14 +13,15 @@
 
 Guarantees:
 
-1. Every saved or appended row is in exactly one batch, unchanged and in order; rows behind ``scan_rows`` are not.
-2. No batch is larger than its limits. A row that alone is larger is a ValueTooLargeError.
-3. Buffers of rows that were written, and of one appended slice, are handed over without a copy, booleans and
-   validity aside, which are packed. Only the overflow row's own values are moved.
+1. Every saved or appended row is in exactly one batch, unchanged and in order. Rows beyond ``scan_rows`` are dropped.
+2. No batch exceeds its limits. A row that exceeds them alone is a ``ValueTooLargeError``.
+3. Buffers of written rows, and of one appended slice, are handed over without a copy. Only booleans and validity are
+   packed, and the values of the overflow row are moved.
 4. Writers are the same objects for all batches.
 
-Not guaranteed: that rows written and arrays appended in one batch are not copied when they are put together. A
-loader is used by one thread.
+Not guaranteed: that nothing is copied where one batch has both written rows and appended arrays.
+
+A loader is not thread-safe.
 """
 
 from dataclasses import replace
@@ -31,15 +34,24 @@ from engine.limits import BatchLimits
 from engine.projection.filter import PROJECT_ALL, ProjectionFilter
 from engine.result_set.batch_state import BatchState
 from engine.result_set.bulk import add_columns, align_batch, batch_without_columns, join_batches, to_batches
-from engine.result_set.sizes import Sizes, batch_sizes, rows_that_fit
+from engine.result_set.sizes import Sizes, batch_sizes, count_fitting_rows
 from engine.result_set.writers.rows import RowWriter
 from engine.schema import TupleSchema
 
-_MOST_VECTOR_BYTES = 2**30 - 1
-"""Twice as much, while a row is being written, must still have 32-bit offsets."""
+_MAX_VECTOR_BYTES = 2**30 - 1
+"""A vector may reach twice this size while a row is written, and must still have 32-bit offsets."""
 
 
 class ResultSetLoader:
+    """The loader of one reader.
+
+    Args:
+        schema: The reader's schema, as far as it is known before the first row. It goes through ``projection``.
+        projection: Decides which columns the batches contain, and with which types.
+        limits: The limits of each batch and of the scan.
+        context: What the reader is reading, for errors.
+    """
+
     def __init__(
         self,
         *,
@@ -48,8 +60,7 @@ class ResultSetLoader:
         limits: BatchLimits = BatchLimits(),  # noqa: B008 - immutable
         context: ErrorContext = NOWHERE,
     ) -> None:
-        """``schema`` is the reader's, as far as it is known before the first row; it goes through ``projection``."""
-        self._limits = replace(limits, vector_bytes=min(limits.vector_bytes, _MOST_VECTOR_BYTES))
+        self._limits = replace(limits, vector_bytes=min(limits.vector_bytes, _MAX_VECTOR_BYTES))
         self._batch = BatchState(self._limits, context)
         self._writer = RowWriter(self._batch, projection)
         self._parts: list[pa.RecordBatch] = []
@@ -59,7 +70,7 @@ class ResultSetLoader:
         self._harvested_rows = 0
         self._harvested_schema: TupleSchema | None = None
         self._schema_version = 0
-        self._most_rows = 0
+        self._max_rows = 0
         self._is_active = False
         self._is_closed = False
         for field in schema:
@@ -67,30 +78,27 @@ class ResultSetLoader:
 
     @property
     def writer(self) -> RowWriter:
+        """The writer of rows."""
         return self._writer
 
     @property
     def schema(self) -> TupleSchema:
-        """The columns of the active batch; those that came with the overflow row are in the next one."""
+        """The columns of the active batch. Columns that came with the overflow row are in the next one."""
         return TupleSchema(self._writer.columns.visible_fields())
 
     @property
     def schema_version(self) -> int:
-        """Grows when a harvested batch shows a column or type that the one before did not; 0 before the first."""
+        """The version of the harvested schema. It starts at 0, and grows when a batch shows a new column or type."""
         return self._schema_version
 
     @property
     def context(self) -> ErrorContext:
-        """Where the reader is; errors carry it."""
+        """What the reader is reading. Errors carry it."""
         return self._batch.context
 
     @context.setter
     def context(self, context: ErrorContext) -> None:
         self._batch.context = context
-
-    @property
-    def is_batch_active(self) -> bool:
-        return self._is_active
 
     @property
     def is_full(self) -> bool:
@@ -99,17 +107,17 @@ class ResultSetLoader:
 
     @property
     def row_count(self) -> int:
-        """Rows of the active batch, without look-ahead."""
+        """The number of rows in the active batch, without look-ahead."""
         return self._batch.rows
 
     @property
     def total_rows(self) -> int:
-        """Rows of all batches so far, the active one included."""
+        """The number of rows in all batches so far, including the active one."""
         return self._harvested_rows + self._batch.rows
 
     @property
     def is_at_scan_limit(self) -> bool:
-        """Whether all rows are there that the scan wants. With ``scan_rows`` 0, one batch has to start first."""
+        """Whether the scan has all rows that it wants. If ``scan_rows`` is 0, true from the first batch on."""
         limit = self._limits.scan_rows
         has_started = self._is_active or self._harvested_schema is not None
         return limit is not None and has_started and self.total_rows >= limit
@@ -120,12 +128,13 @@ class ResultSetLoader:
         return bool(self._look_ahead) or self._writer.has_overflow
 
     def start_batch(self, rows: int | None = None) -> None:
-        """Begins a batch with the rows that wait; it may be full with these.
+        """Start a batch with the rows that wait. They may fill it.
 
         Args:
-            rows: A lower limit of rows for this batch; below 1 it is 1.
+            rows: A lower row limit for this batch. Less than 1 counts as 1.
 
-        Raises: LoaderStateError if a batch is active, the loader is closed, or the scan has all its rows.
+        Raises:
+            LoaderStateError: If a batch is active, the loader is closed, or the scan has all its rows.
         """
         if self._is_closed:
             raise LoaderStateError("A batch was started in a loader that is closed.")
@@ -133,21 +142,22 @@ class ResultSetLoader:
             raise LoaderStateError("A batch was started while one is active: harvest it first.")
         if self.is_at_scan_limit:
             raise LoaderStateError(f"A batch was started after all {self._limits.scan_rows} rows of the scan.")
-        self._most_rows = self._row_limit(rows)
-        self._writer.start_batch(self._most_rows)
+        self._max_rows = self._row_limit(rows)
+        self._writer.start_batch(self._max_rows)
         self._is_active = True
         waiting, self._look_ahead = self._look_ahead, []
         for batch in waiting:
             self._admit(batch)
 
     def append(self, data: pa.RecordBatch | pa.Table) -> None:
-        """Adds rows in bulk: all of them; what does not fit is the start of the next batches.
+        """Add rows in bulk. Rows that do not fit start the next batches.
 
-        Columns are found by name in any letter case. New ones are added; those that are missing are filled.
+        Columns are matched by name in any letter case. New columns are added, and missing ones filled.
 
         Raises:
-            LoaderStateError: No batch is active, it is full, or a row is being written.
-            ColumnError: See :mod:`engine.result_set.conversion.convert`; nothing was added then but columns.
+            LoaderStateError: If no batch is active, it is full, or a row is being written.
+            ColumnError: If a column cannot be converted, see :mod:`engine.result_set.conversion.convert`. No row was
+                added then, but columns may have been.
         """
         self._check_takes_rows()
         batches = to_batches(data)
@@ -158,9 +168,10 @@ class ResultSetLoader:
             self._admit(batch)
 
     def skip_rows(self, count: int) -> None:
-        """Counts rows without writing them, where no column is projected.
+        """Count rows without writing them, for a scan that projects no column.
 
-        Raises: LoaderStateError as ``append`` does, and if there are columns whose values would be missing.
+        Raises:
+            LoaderStateError: As :meth:`append`, and if the batch has columns.
         """
         self._check_takes_rows()
         if len(self.schema):
@@ -169,18 +180,19 @@ class ResultSetLoader:
         self._admit(batch_without_columns(count))
 
     def harvest(self) -> pa.RecordBatch:
-        """Ends the batch. A row that was not saved is given up.
+        """End the batch, and return its rows. A row that was not saved is abandoned.
 
-        Returns: Its rows. Without columns it has a number of rows all the same.
+        A batch without columns has a number of rows all the same.
 
-        Raises: LoaderStateError if no batch is active.
+        Raises:
+            LoaderStateError: If no batch is active.
         """
         if not self._is_active:
             raise LoaderStateError("A batch was harvested that was not started.")
         self._writer.abandon_row()
         self._hide_new_columns()
         schema = self.schema
-        batch = self._taken(schema)
+        batch = self._join_parts(list(schema))
         self._harvested_rows += batch.num_rows
         self._writer.end_batch()
         self._is_active = False
@@ -190,7 +202,7 @@ class ResultSetLoader:
         return batch
 
     def close(self) -> None:
-        """Gives up what was not harvested, and all memory. May be called twice."""
+        """Discard all rows that were not harvested, and free their memory. Can be called twice."""
         self._is_closed = True
         self._is_active = False
         self._parts = []
@@ -212,31 +224,31 @@ class ResultSetLoader:
             raise LoaderStateError("Rows were appended while one was being written: save it first.")
 
     def _admit(self, batch: pa.RecordBatch) -> None:
-        """Takes the rows that fit, after those that wait already; the others wait."""
-        batch = self._within_scan_limit(batch)
+        """Add the rows that fit, unless others wait already. The rest becomes look-ahead."""
+        batch = self._cut_at_scan_limit(batch)
         if self._look_ahead:
             self._look_ahead.append(batch)
             return
-        used = self._used()
-        fitting = rows_that_fit(batch, self._most_rows - self._batch.rows, used, self._limits)
-        if fitting == 0 and batch.num_rows and self._batch.rows == 0 < self._most_rows:
+        used = self._measure_parts()
+        fitting = count_fitting_rows(batch, self._max_rows - self._batch.rows, used, self._limits)
+        if fitting == 0 and batch.num_rows and self._batch.rows == 0 < self._max_rows:
             column, size_bytes, limit_bytes = batch_sizes(batch, 0, 1).excess(self._limits) or ("", 0, 0)
             raise ValueTooLargeError(column, size_bytes, limit_bytes, self.context)
         if fitting:
-            self._keep(batch.slice(0, fitting))
+            self._add_part(batch.slice(0, fitting))
             self._batch.rows += fitting
         self._writer.set_appended(used)
         if fitting < batch.num_rows:
             self._look_ahead.append(batch.slice(fitting))
 
-    def _within_scan_limit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _cut_at_scan_limit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._limits.scan_rows is None:
             return batch
         waiting = sum(one.num_rows for one in self._look_ahead)
         return batch.slice(0, self._limits.scan_rows - self.total_rows - waiting)
 
-    def _used(self) -> Sizes:
-        """What the parts take, with columns that came later filled in."""
+    def _measure_parts(self) -> Sizes:
+        """Return the sizes of the parts. Columns that were added since are filled in first."""
         fields = self._writer.columns.visible_fields()
         schema = pa.schema(fields)
         if self._part_schema is None or not schema.equals(self._part_schema):
@@ -248,16 +260,15 @@ class ResultSetLoader:
         return self._part_sizes
 
     def _seal(self) -> None:
-        """Makes written rows a part of the batch, so that what follows stands behind them."""
+        """Make written rows a part of the batch, so that the next rows come after them."""
         if self._writer.vector_rows:
-            fields = self._writer.columns.visible_fields()
-            self._keep(self._written(fields))
+            self._add_part(self._harvest_rows(self._writer.columns.visible_fields()))
 
-    def _keep(self, part: pa.RecordBatch) -> None:
-        self._used().add_all(batch_sizes(part, 0, part.num_rows))
+    def _add_part(self, part: pa.RecordBatch) -> None:
+        self._measure_parts().add_all(batch_sizes(part, 0, part.num_rows))
         self._parts.append(part)
 
-    def _written(self, fields: list[pa.Field]) -> pa.RecordBatch:
+    def _harvest_rows(self, fields: list[pa.Field]) -> pa.RecordBatch:
         rows = self._writer.vector_rows
         arrays = self._writer.harvest()
         if not fields:
@@ -265,17 +276,16 @@ class ResultSetLoader:
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def _hide_new_columns(self) -> None:
-        """Columns that came with rows of which none is in this batch wait together with them."""
+        """Hide columns that came with rows of which this batch has none. They wait with those rows."""
         if self._look_ahead:
             self._batch.hidden_row = self._batch.rows
         else:
             self._writer.hide_excess_columns()
 
-    def _taken(self, schema: TupleSchema) -> pa.RecordBatch:
-        fields = list(schema)
+    def _join_parts(self, fields: list[pa.Field]) -> pa.RecordBatch:
         parts = [align_batch(part, fields, self.context) for part in self._parts]
         if self._writer.vector_rows or not parts:
-            parts.append(self._written(fields))
+            parts.append(self._harvest_rows(fields))
         self._parts = []
         self._part_schema = None
         return join_batches(parts)

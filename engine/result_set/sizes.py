@@ -1,7 +1,7 @@
-"""What rows take in Arrow's buffers, and how many of them a batch can hold.
+"""The sizes of rows in Arrow's buffers, and how many rows fit into a batch.
 
-The size of a buffer is what the rows themselves take in it: of a slice, not what it was sliced from. Bitmaps of
-validity always count, so that a batch does not become smaller by its first null.
+The size of a buffer is what the rows themselves take: of a slice, not of its source. A validity bitmap always counts,
+so that the first null does not make a batch smaller.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,11 @@ from engine.nested_types import is_any_list
 
 @dataclass(slots=True)
 class Sizes:
-    """Bytes by buffer: by the column's name and what the buffer is for."""
+    """The sizes of a set of buffers.
+
+    Attributes:
+        buffers: The bytes of each buffer, by the column's path and the purpose of the buffer.
+    """
 
     buffers: dict[tuple[str, str], int] = field(default_factory=dict)
 
@@ -31,45 +35,36 @@ class Sizes:
         for (column, purpose), size_bytes in other.buffers.items():
             self.add(column, purpose, size_bytes)
 
-    @property
-    def total_bytes(self) -> int:
-        return sum(self.buffers.values())
-
-    @property
-    def largest(self) -> tuple[str, int]:
-        """The column of the largest buffer, and the size of it."""
-        if not self.buffers:
-            return "", 0
-        (column, _), size_bytes = max(self.buffers.items(), key=lambda item: item[1])
-        return column, size_bytes
-
     def excess(self, limits: BatchLimits) -> tuple[str, int, int] | None:
-        """Column, size and limit, if these rows are more than one batch can hold."""
-        column, size_bytes = self.largest
+        """Return the column, its size and the limit if the buffers exceed a limit. Else None."""
+        if not self.buffers:
+            return None
+        (column, _), size_bytes = max(self.buffers.items(), key=lambda item: item[1])
         if size_bytes > limits.vector_bytes:
             return column, size_bytes, limits.vector_bytes
-        if limits.batch_bytes is not None and self.total_bytes > limits.batch_bytes:
-            return column, self.total_bytes, limits.batch_bytes
+        total_bytes = sum(self.buffers.values())
+        if limits.batch_bytes is not None and total_bytes > limits.batch_bytes:
+            return column, total_bytes, limits.batch_bytes
         return None
 
 
 def batch_sizes(batch: pa.RecordBatch, first: int, end: int) -> Sizes:
-    """Of the rows from ``first`` to before ``end``."""
+    """Return the sizes of the rows from ``first`` to before ``end``."""
     sizes = Sizes()
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
-        add_array(sizes, name, array, first, end)
+        _add_array(sizes, name, array, first, end)
     return sizes
 
 
-def rows_that_fit(batch: pa.RecordBatch, most_rows: int, used: Sizes, limits: BatchLimits) -> int:
-    """How many rows from the start of a batch fit beside what is there already."""
+def count_fitting_rows(batch: pa.RecordBatch, max_rows: int, used: Sizes, limits: BatchLimits) -> int:
+    """Return how many of the batch's first rows fit within the limits, besides what is used already."""
 
     def fits(rows: int) -> bool:
         together = batch_sizes(batch, 0, rows)
         together.add_all(used)
         return together.excess(limits) is None
 
-    most: int = min(most_rows, batch.num_rows)
+    most: int = min(max_rows, batch.num_rows)
     if fits(most):
         return most
     fitting, too_many = 0, most
@@ -82,43 +77,39 @@ def rows_that_fit(batch: pa.RecordBatch, most_rows: int, used: Sizes, limits: Ba
     return fitting
 
 
-def add_array(sizes: Sizes, column: str, array: pa.Array, first: int, end: int) -> None:
-    """Adds what a range of an array takes; the names are those that the writers give to their columns."""
+def _add_array(sizes: Sizes, column: str, array: pa.Array, first: int, end: int) -> None:
+    """Add the sizes of a range of an array, under the paths that writers give to their columns."""
     type_ = array.type
     if pt.is_null(type_):
         return
     sizes.add_bits(column, "validity", end - first)
     if pt.is_struct(type_):
         for index in range(type_.num_fields):
-            add_array(sizes, f"{column}.{type_.field(index).name}", array.field(index), first, end)
+            _add_array(sizes, f"{column}.{type_.field(index).name}", array.field(index), first, end)
     elif pt.is_map(type_):
-        start, stop = _ends(sizes, column, array, first, end)
+        start, stop = _add_offsets(sizes, column, array, first, end)
         sizes.add_bits(f"{column}[]", "validity", stop - start)
-        add_array(sizes, f"{column}[].key", array.keys, start, stop)
-        add_array(sizes, f"{column}[].value", array.items, start, stop)
+        _add_array(sizes, f"{column}[].key", array.keys, start, stop)
+        _add_array(sizes, f"{column}[].value", array.items, start, stop)
     elif is_any_list(type_):
-        start, stop = _ends(sizes, column, array, first, end)
-        add_array(sizes, f"{column}[]", array.values, start, stop)
+        start, stop = _add_offsets(sizes, column, array, first, end)
+        _add_array(sizes, f"{column}[]", array.values, start, stop)
     elif pt.is_boolean(type_):
         sizes.add_bits(column, "values", end - first)
-    elif has_offsets(type_):
-        start, stop = _ends(sizes, column, array, first, end)
+    elif pt.is_string(type_) or pt.is_binary(type_) or is_large(type_):
+        start, stop = _add_offsets(sizes, column, array, first, end)
         sizes.add(column, "values", stop - start)
     else:
         sizes.add(column, "values", (end - first) * type_.byte_width)
 
 
-def has_offsets(type_: pa.DataType) -> bool:
-    """Whether values are of any length: text and bytes, but not lists."""
-    return bool(pt.is_string(type_) or pt.is_binary(type_) or is_large(type_))
-
-
 def is_large(type_: pa.DataType) -> bool:
+    """Return whether the type is text or bytes with 64-bit offsets."""
     return bool(pt.is_large_string(type_) or pt.is_large_binary(type_))
 
 
-def _ends(sizes: Sizes, column: str, array: pa.Array, first: int, end: int) -> tuple[int, int]:
-    """Where the values of a range start and end; adds the offsets themselves."""
+def _add_offsets(sizes: Sizes, column: str, array: pa.Array, first: int, end: int) -> tuple[int, int]:
+    """Add the size of the offsets of a range, and return where the range's values start and end."""
     is_wide = pt.is_large_list(array.type) or is_large(array.type)
     sizes.add(column, "offsets", (end - first + 1) * (8 if is_wide else 4))
     buffer = array.buffers()[1]

@@ -1,4 +1,7 @@
-"""Conversions of values that are not nested, and of nested ones to text."""
+"""Conversions of values that are not nested, and of nested values to text.
+
+The rules are those of :mod:`engine.result_set.conversion.convert`.
+"""
 
 import json
 from collections.abc import Callable
@@ -24,8 +27,17 @@ def is_text(type_: pa.DataType) -> bool:
     return bool(pt.is_string(type_) or pt.is_large_string(type_))
 
 
+def is_bytes(type_: pa.DataType) -> bool:
+    """Return whether the type is bytes of any or of a fixed length. Arrow's decimals are not."""
+    return bool(
+        pt.is_binary(type_)
+        or pt.is_large_binary(type_)
+        or (pt.is_fixed_size_binary(type_) and not pt.is_decimal(type_))
+    )
+
+
 def decode(array: pa.Array) -> pa.Array:
-    """The array without the encodings that only save space."""
+    """Remove the encodings that only save space."""
     type_ = array.type
     if pt.is_dictionary(type_):
         return array.dictionary_decode()
@@ -37,14 +49,14 @@ def decode(array: pa.Array) -> pa.Array:
 
 
 def check_floats(result: pa.Array, text: Callable[[], pa.Array]) -> pa.Array:
-    """Floats that were made of text, if each integer among them is one exactly, and none is infinite that is a number.
+    """Check floats that were parsed from text, and return them.
 
     Args:
         result: The floats.
-        text: Gives what they were made of; asked only if one is large.
+        text: Returns their text. Called only if a number is large.
 
     Raises:
-        ValueError.
+        ValueError: If an integer is not exact, or a number became infinite.
     """
     smallest, largest = (one.as_py() for one in pc.min_max(result).values())
     exact_up_to = _EXACT_FLOATS.get(result.type, 0)
@@ -62,21 +74,26 @@ def check_floats(result: pa.Array, text: Callable[[], pa.Array]) -> pa.Array:
 
 
 def cast_values(array: pa.Array, to: pa.DataType, column: str) -> pa.Array:
-    """Raises: NotOfferedError, RefusedError."""
+    """Cast values to a type.
+
+    Raises:
+        NotOfferedError: If no conversion exists between the types.
+        RefusedError: If a value cannot be converted.
+    """
     if array.type.equals(to):
         return array
-    cast = _cast_between(array.type, to)
+    cast = _find_cast(array.type, to)
     if cast is None:
         raise NotOfferedError(column, array.type, to)
     try:
         return cast(array)
     except (pa.ArrowInvalid, ValueError) as error:
-        index = _first_refused(array, cast)
+        index = _find_refused(array, cast)
         raise RefusedError(index, column, array[index].as_py(), to) from error
 
 
-def _first_refused(array: pa.Array, cast: Cast) -> int:
-    """The first value that makes the cast fail: by halving, as a prefix fails from there on."""
+def _find_refused(array: pa.Array, cast: Cast) -> int:
+    """Return the index of the first value that makes the cast fail, by bisection."""
     good, bad = 0, len(array)
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -88,79 +105,71 @@ def _first_refused(array: pa.Array, cast: Cast) -> int:
     return good
 
 
-def _cast_between(offered: pa.DataType, to: pa.DataType) -> Cast | None:
-    """How to convert; None if that is not in the table of :mod:`engine.result_set.conversion.convert`."""
+def _find_cast(offered: pa.DataType, to: pa.DataType) -> Cast | None:
+    """Return the conversion between two types, if the table has one."""
     if is_text(to):
         return _to_text(offered, to)
     if is_text(offered):
         return _from_text(to)
-    return _from_integer(to) if pt.is_integer(offered) else _between_alike(offered, to)
+    return _from_integer(to) if pt.is_integer(offered) else _within_kind(offered, to)
 
 
-def _between_alike(offered: pa.DataType, to: pa.DataType) -> Cast | None:
+def _within_kind(offered: pa.DataType, to: pa.DataType) -> Cast | None:
     if pt.is_decimal(offered) and pt.is_floating(to):
         return lambda array: array.cast(to, safe=False)
     if pt.is_floating(offered) and pt.is_floating(to):
-        return lambda array: _same_again(array, to)
+        return lambda array: _change_width(array, to)
     if pt.is_date(offered) and pt.is_timestamp(to):
-        return lambda array: _in_zone(array.cast(pa.timestamp(to.unit)), to)
+        return lambda array: _assume_zone(array.cast(pa.timestamp(to.unit)), to)
     return (lambda array: array.cast(to)) if _differ_in_unit(offered, to) else None
 
 
 def _differ_in_unit(offered: pa.DataType, to: pa.DataType) -> bool:
     if pt.is_timestamp(offered) and pt.is_timestamp(to):
         return (offered.tz is None) == (to.tz is None)
-    kinds = (pt.is_date, pt.is_time, pt.is_duration, pt.is_decimal, _is_bytes)
-    return any(kind(offered) and kind(to) for kind in kinds)
-
-
-def _is_bytes(type_: pa.DataType) -> bool:
-    return bool(
-        pt.is_binary(type_)
-        or pt.is_large_binary(type_)
-        or (pt.is_fixed_size_binary(type_) and not pt.is_decimal(type_))
-    )
+    kinds = (pt.is_date, pt.is_time, pt.is_duration, pt.is_decimal, is_bytes)
+    return any(is_kind(offered) and is_kind(to) for is_kind in kinds)
 
 
 def _from_integer(to: pa.DataType) -> Cast | None:
     if pt.is_integer(to):
         return lambda array: array.cast(to)
     if pt.is_floating(to):
-        return lambda array: _exact_floats(array, to)
+        return lambda array: _to_exact_floats(array, to)
     if pt.is_decimal(to):
         wide = pa.decimal256(_EXACT_INTEGER_DIGITS + max(to.scale, 0), max(to.scale, 0))
         return lambda array: array.cast(wide).cast(to)
     return None
 
 
-def _same_again(array: pa.Array, to: pa.DataType) -> pa.Array:
-    """To another width, if each number, NaN aside, is the same when it comes back."""
+def _change_width(array: pa.Array, to: pa.DataType) -> pa.Array:
+    """Cast floats to another width. Each must be the same when cast back, except NaN."""
     result = array.cast(to, safe=False)
     back = result.cast(array.type, safe=False)
     same = pc.or_kleene(pc.equal(back, array), pc.is_nan(array))
-    return _checked(result, same)
+    return _check_all(result, same)
 
 
-def _exact_floats(array: pa.Array, to: pa.DataType) -> pa.Array:
-    """Integers as floats, if each is one exactly."""
+def _to_exact_floats(array: pa.Array, to: pa.DataType) -> pa.Array:
+    """Cast integers to floats. Each must be exact."""
     try:
         return array.cast(to)
-    except pa.ArrowInvalid:  # one is so large that not every integer near it is a float
+    except pa.ArrowInvalid:  # Arrow refuses every large integer, even an exact one
         result = array.cast(to, safe=False)
         end = 2.0 ** (array.type.bit_width - int(pt.is_signed_integer(array.type)))
         is_inside = pc.less(result, pa.scalar(end, to))
         back = pc.if_else(is_inside, result, pa.scalar(0.0, to)).cast(array.type, safe=False)
-        return _checked(result, pc.and_kleene(is_inside, pc.equal(back, array)))
+        return _check_all(result, pc.and_kleene(is_inside, pc.equal(back, array)))
 
 
-def _checked(result: pa.Array, is_good: pa.Array) -> pa.Array:
+def _check_all(result: pa.Array, is_good: pa.Array) -> pa.Array:
     if not pc.all(is_good, min_count=0).as_py():
         raise ValueError("not every value can be converted")
     return result
 
 
-def _in_zone(array: pa.Array, to: pa.DataType) -> pa.Array:
-    """Local times as timestamps of the type, which has a zone or has none."""
+def _assume_zone(array: pa.Array, to: pa.DataType) -> pa.Array:
+    """Return local times as timestamps of the type, which may have a time zone."""
     return array if to.tz is None else pc.assume_timezone(array, to.tz)
 
 
@@ -168,32 +177,32 @@ def _to_text(offered: pa.DataType, to: pa.DataType) -> Cast | None:
     if pt.is_union(offered):
         return None
     if pt.is_nested(offered):
-        return lambda array: pa.array([_json(value.as_py()) for value in array], to)
+        return lambda array: pa.array([_to_json(value.as_py()) for value in array], to)
     return lambda array: array.cast(to)
 
 
-def _json(value: object) -> str | None:
-    return None if value is None else json.dumps(value, ensure_ascii=False, default=_json_leaf)
+def _to_json(value: object) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False, default=_to_json_text)
 
 
-def _json_leaf(value: object) -> str:
+def _to_json_text(value: object) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def _from_text(to: pa.DataType) -> Cast | None:
     if pt.is_integer(to):
-        return lambda array: _checked(array, pc.match_substring_regex(array, _INTEGER)).cast(to)
+        return lambda array: _check_all(array, pc.match_substring_regex(array, _INTEGER)).cast(to)
     if pt.is_timestamp(to):
-        return lambda array: _timestamps(array, to)
+        return lambda array: _parse_timestamps(array, to)
     if pt.is_time(to):
-        return lambda array: _times(array, to)
+        return lambda array: _parse_times(array, to)
     if pt.is_floating(to):
         return lambda array: check_floats(array.cast(to), lambda: array)
-    offered = (pt.is_boolean, pt.is_decimal, pt.is_date, _is_bytes)
-    return (lambda array: array.cast(to)) if any(kind(to) for kind in offered) else None
+    kinds = (pt.is_boolean, pt.is_decimal, pt.is_date, is_bytes)
+    return (lambda array: array.cast(to)) if any(is_kind(to) for is_kind in kinds) else None
 
 
-def _timestamps(array: pa.Array, to: pa.DataType) -> pa.Array:
+def _parse_timestamps(array: pa.Array, to: pa.DataType) -> pa.Array:
     if to.tz is None:
         return array.cast(to)
     has_offset = pc.match_substring_regex(array, _OFFSET)
@@ -202,11 +211,11 @@ def _timestamps(array: pa.Array, to: pa.DataType) -> pa.Array:
     nothing = pa.scalar(None, array.type)
     instants = pc.if_else(is_instant, array, nothing).cast(to)
     local = pc.if_else(is_instant, nothing, array).cast(pa.timestamp(to.unit))
-    return pc.coalesce(instants, _in_zone(local, to))
+    return pc.coalesce(instants, _assume_zone(local, to))
 
 
-def _times(array: pa.Array, to: pa.DataType) -> pa.Array:
-    """Times of a day, read as those of the first day of 1970."""
-    good = _checked(array, pc.match_substring_regex(array, _TIME))
+def _parse_times(array: pa.Array, to: pa.DataType) -> pa.Array:
+    """Parse times of a day, as timestamps of the first day of 1970."""
+    good = _check_all(array, pc.match_substring_regex(array, _TIME))
     moments = pc.binary_join_element_wise(pa.scalar("1970-01-01 ", array.type), good, pa.scalar("", array.type))
     return moments.cast(pa.timestamp("ns")).cast(pa.time64("ns")).cast(to)

@@ -1,36 +1,36 @@
-"""Arrays of one type as arrays of another: what a loader makes of a column whose type was promised otherwise.
+"""Conversion of arrays to another type, for columns whose promised type differs from the reader's.
 
 | from | to | rule |
 | --- | --- | --- |
 | any integer | any integer | the number must fit |
-| any integer | float, double | the number must be a float or a double exactly |
+| any integer | float, double | the number must be exact |
 | any integer | decimal | the number must fit |
 | float | double | exact |
-| double | float | the number must be a float exactly |
-| decimal | decimal | digits must not be lost |
-| decimal | float, double | SQL's widening; the nearest one |
-| date | timestamp | midnight, in the zone of the timestamp |
-| date, time, timestamp, duration | the same in another unit | digits must not be lost |
-| timestamp with zone | timestamp with another zone | the same instant |
-| text | any type but nested ones | see below |
+| double | float | the number must be exact |
+| decimal | decimal | no digit may be lost |
+| decimal | float, double | the nearest one, as SQL widens |
+| date | timestamp | midnight, in the time zone of the timestamp |
+| date, time, timestamp, duration | the same in another unit | no digit may be lost |
+| timestamp with time zone | timestamp with another time zone | the same instant |
+| text | any type except nested ones | see below |
 | bytes | text | must be UTF-8 |
-| text | bytes | in UTF-8 |
+| text | bytes | as UTF-8 |
 | anything | text | numbers and times as Arrow writes them, nested values as JSON |
-| map | map | member by member, by name; members that the other has not are left out, missing ones filled |
+| map | map | member by member, by name; extra members are left out, missing ones filled |
 | list, dict | list, dict | element by element |
 | LATE | anything | nulls |
 | dictionary, run-end encoded, views | as their values | |
 
-Text is read strictly: no spaces around, no separators of thousands. Fractions become the nearest float or double, but
-an integer must be one exactly, and no number becomes infinite. Integers are decimal, dates and times ISO 8601
-with two digits each; text without an offset is a timestamp of the wanted zone.
+Text is parsed strictly: no surrounding spaces, no thousands separators. Dates and times are ISO 8601 with two digits
+each, and text without an offset is a timestamp in the column's time zone. Fractions become the nearest float or
+double. Integers are decimal and must be exact. No number becomes infinite.
 
 Guarantees:
 
-1. A value becomes an equal value, but for the line that says "the nearest one", or there is an error.
-2. An error names column, value and row: the row as ``row 5``, counted from 1 in the array.
-3. A null stays null. Where it may not be one it becomes the declared default; without one it is an error.
-4. An array that has the type already is returned as it is.
+1. A value becomes an equal value, except on the line that says "the nearest one". Otherwise it is an error.
+2. An error names the column, the value and the row, as ``row 5``, counted from 1 in the array.
+3. A null stays null. In a required column it becomes the declared default. Without one it is an error.
+4. An array that already has the type is returned as it is.
 """
 
 import pyarrow as pa
@@ -38,19 +38,26 @@ import pyarrow.types as pt
 
 from engine.context import ErrorContext
 from engine.errors import NOWHERE, SchemaConflictError, ValueConversionError
-from engine.result_set.conversion import casts, nested_arrays
+from engine.result_set.conversion.casts import cast_values, decode, is_text
 from engine.result_set.conversion.errors import NotOfferedError, RefusedError
+from engine.result_set.conversion.nested_arrays import convert_nested, fill_nulls
 
 
 def convert_array(array: pa.Array, to: pa.Field, column: str, context: ErrorContext = NOWHERE) -> pa.Array:
-    """The array as one of the field's type, without nulls if it is required.
+    """Convert an array to a field's type. The result has no nulls if the field is required.
+
+    Args:
+        array: The values.
+        to: The field.
+        column: The path of the column, for errors.
+        context: What the reader is reading, for errors.
 
     Raises:
-        SchemaConflictError: No value of the array's type can become one of the other type.
-        ValueConversionError: A value cannot.
+        SchemaConflictError: If no value of the array's type can become one of the other type.
+        ValueConversionError: If a value cannot.
     """
     try:
-        return nested_arrays.without_nulls(convert_values(array, to.type, column), to, column)
+        return fill_nulls(convert_values(array, to.type, column), to, column)
     except NotOfferedError as error:
         raise SchemaConflictError(
             error.column, offered=error.offered, promised=error.promised, context=context
@@ -62,19 +69,24 @@ def convert_array(array: pa.Array, to: pa.Field, column: str, context: ErrorCont
 
 
 def convert_values(array: pa.Array, to: pa.DataType, column: str) -> pa.Array:
-    """Convert the values inside others."""
+    """Convert values to a type. Nulls stay null.
+
+    Raises:
+        NotOfferedError: If no conversion exists between the types.
+        RefusedError: If a value cannot be converted.
+    """
     if array.type.equals(to):
         return array
     if pt.is_null(array.type):
         return pa.nulls(len(array), to)
-    plain = casts.decode(array)
-    if pt.is_nested(plain.type) and not casts.is_text(to):
-        return nested_arrays.convert_nested(plain, to, column, convert_values)
-    return casts.cast_values(plain, to, column)
+    plain = decode(array)
+    if pt.is_nested(plain.type) and not is_text(to):
+        return convert_nested(plain, to, column, convert_values)
+    return cast_values(plain, to, column)
 
 
 def is_convertible(offered: pa.DataType, to: pa.DataType) -> bool:
-    """Whether the table has a line for the two types."""
+    """Return whether the table has a line for the two types."""
     if offered.equals(to):
         return True
     try:

@@ -1,13 +1,13 @@
-"""What stands for a value that a row does not have (seed 000, "Building the Schema").
+"""Values for rows that lack one [result-set-loader "Building the Schema"].
 
-| column | a missing value is |
+| column | value for a missing one |
 | --- | --- |
 | nullable | null |
-| required, with a declared default | that |
+| required, with a declared default | the default |
 | required number, boolean, text, bytes | zero, false, empty |
-| required date, time, timestamp, interval | an error: none would be right |
-| required map | a map of what its members get |
-| list or dict that is not nullable | empty |
+| required date, time, timestamp, interval | an error, because no value would be right |
+| required map | a map of its members' values for missing ones |
+| required list or dict | empty |
 """
 
 import pyarrow as pa
@@ -15,17 +15,18 @@ import pyarrow.types as pt
 
 from engine.context import ErrorContext
 from engine.errors import NOWHERE, ColumnError, SchemaConflictError, ValueConversionError
-from engine.result_set.conversion.casts import cast_values
+from engine.nested_types import inner_fields
+from engine.result_set.conversion.casts import cast_values, is_bytes
 from engine.result_set.conversion.errors import NotOfferedError, RefusedError
 from engine.schema import DEFAULT_VALUE_KEY
 
 
 def declared_default(field: pa.Field, column: str, context: ErrorContext = NOWHERE) -> pa.Scalar | None:
-    """The default that the field's metadata declares; None without one.
+    """Return the default that the field's metadata declares, if any.
 
     Raises:
-        ValueConversionError: Its text is not a value of the column's type.
-        SchemaConflictError: No text can be one.
+        ValueConversionError: If its text is not a value of the column's type.
+        SchemaConflictError: If no text is a value of the column's type.
     """
     text = (field.metadata or {}).get(DEFAULT_VALUE_KEY)
     if text is None:
@@ -41,14 +42,26 @@ def declared_default(field: pa.Field, column: str, context: ErrorContext = NOWHE
 
 
 def has_natural_default(type_: pa.DataType) -> bool:
-    """Whether a required column of the type has a value for what is missing without declaring one."""
+    """Return whether a required column of the type has a default without declaring one."""
     return not (pt.is_date(type_) or pt.is_time(type_) or pt.is_timestamp(type_) or pt.is_duration(type_))
 
 
-def missing_values(field: pa.Field, count: int, column: str, context: ErrorContext = NOWHERE) -> pa.Array:
-    """The values of ``count`` rows that have none.
+def natural_default(type_: pa.DataType) -> pa.Scalar:
+    """Return zero, false or empty, as the type requires."""
+    if pt.is_nested(type_):
+        return pa.scalar([], type_)
+    if is_bytes(type_):
+        return pa.scalar(bytes(type_.byte_width) if pt.is_fixed_size_binary(type_) else b"", type_)
+    if pt.is_boolean(type_):
+        return pa.scalar(False, type_)
+    return pa.scalar("" if pt.is_string(type_) or pt.is_large_string(type_) else 0, type_)
 
-    Raises: ColumnError if there are rows, and nothing can stand for their values.
+
+def missing_values(field: pa.Field, count: int, column: str, context: ErrorContext = NOWHERE) -> pa.Array:
+    """Return the values of ``count`` rows that lack one.
+
+    Raises:
+        ColumnError: If ``count`` is not 0 and the column has no default.
     """
     if field.nullable or count == 0:
         return pa.nulls(count, field.type)
@@ -56,7 +69,7 @@ def missing_values(field: pa.Field, count: int, column: str, context: ErrorConte
     if declared is not None:
         return pa.repeat(declared, count)
     if pt.is_struct(field.type):
-        members = [field.type.field(index) for index in range(field.type.num_fields)]
+        members = inner_fields(field.type)
         arrays = [missing_values(member, count, f"{column}.{member.name}", context) for member in members]
         return pa.Array.from_buffers(field.type, count, [None], 0, children=arrays)
     if not has_natural_default(field.type):
@@ -64,23 +77,11 @@ def missing_values(field: pa.Field, count: int, column: str, context: ErrorConte
     return pa.repeat(natural_default(field.type), count)
 
 
-def natural_default(type_: pa.DataType) -> pa.Scalar:
-    """Zero, false or empty."""
-    if pt.is_nested(type_):
-        return pa.scalar([], type_)
-    if pt.is_fixed_size_binary(type_) and not pt.is_decimal(type_):
-        return pa.scalar(bytes(type_.byte_width), type_)
-    if pt.is_binary(type_) or pt.is_large_binary(type_):
-        return pa.scalar(b"", type_)
-    if pt.is_boolean(type_):
-        return pa.scalar(False, type_)
-    return pa.scalar("" if pt.is_string(type_) or pt.is_large_string(type_) else 0, type_)
-
-
 def missing_value_error(field: pa.Field, column: str, context: ErrorContext) -> ColumnError:
+    """Return the error for a required value that is missing and has no default."""
     return ColumnError(
         column,
-        f"of type {field.type} is required, but a row has no value for it and no value can stand for one. "
+        f"of type {field.type} is required, but a row has no value for it and the type has no default. "
         "Make the column nullable, or declare a default.",
         context,
     )

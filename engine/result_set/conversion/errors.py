@@ -1,10 +1,16 @@
-"""How a conversion says inside what it cannot do, until the place is known in which the values stand."""
+"""Internal errors of a conversion. The caller that knows the place in the file turns them into engine errors."""
 
 import pyarrow as pa
 
 
 class NotOfferedError(Exception):
-    """There is no conversion between two types."""
+    """No conversion exists between two types.
+
+    Attributes:
+        column: The path of the column.
+        offered: The type of the values.
+        promised: The type that they should become.
+    """
 
     def __init__(self, column: str, offered: pa.DataType, promised: pa.DataType) -> None:
         super().__init__(column)
@@ -17,7 +23,10 @@ class RefusedError(Exception):
     """One value cannot be converted.
 
     Attributes:
-        index: In the array; whoever converts what holds this array says it as an index of its own.
+        index: The index of the value. Each enclosing list replaces it by the index of its own value.
+        column: The path of the column.
+        value: The value.
+        wanted: What the column takes.
     """
 
     def __init__(self, index: int, column: str, value: object, wanted: object) -> None:

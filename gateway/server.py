@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections.abc import Awaitable, Callable
 
 import structlog
 from grpc import aio
@@ -10,10 +11,11 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from gateway.backends import SERVICE, Backends
 from gateway.config import GatewayConfig
 from gateway.current_workspaces import CurrentWorkspaces
+from gateway.errors import GatewayError
 from gateway.operations import Operations
 from gateway.service import SparkConnectService
 from gateway.sessions.record_watch import RecordWatch
-from gateway.sessions.registry import Sessions, keep_lease, watch_idle
+from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.storage import Storage
 from gateway.tables.own_statements import OwnStatements
@@ -104,10 +106,12 @@ class Gateway:
             raise ListenError(f"Cannot listen on [{config.listen}]: {error}") from error
         await self._server.start()
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+        renewal_seconds = config.lease_duration_seconds / 3
+        idle_check_seconds = min(max(config.session_idle_timeout_seconds / 4, 0.1), 10.0)
         self._tasks = [
-            asyncio.create_task(keep_lease(self._sessions, config.lease_duration_seconds)),
-            asyncio.create_task(watch_idle(self._sessions, config.session_idle_timeout_seconds)),
-            asyncio.create_task(self._watch_roots(config.lease_duration_seconds / 3)),
+            asyncio.create_task(_repeat(self._sessions.renew_lease, renewal_seconds, "lease_renewal_failed")),
+            asyncio.create_task(_repeat(self._sessions.end_idle, idle_check_seconds, "idle_watch_failed")),
+            asyncio.create_task(_repeat(self._look_at_roots, renewal_seconds, "roots_not_read")),
         ]
         if config.watch_records:
             watch = RecordWatch(self._sessions, self._storage.records, self._end_operations)
@@ -133,14 +137,6 @@ class Gateway:
         roots = await self._storage.run(self._storage.locations.known_roots)
         self._workspaces.now = self._workspaces.now.with_former_roots(roots)
 
-    async def _watch_roots(self, period_seconds: float) -> None:
-        while True:
-            await asyncio.sleep(period_seconds)
-            try:
-                await self._look_at_roots()
-            except Exception as error:  # noqa: BLE001 - a top loop: the roots must be looked at again
-                log.error("roots_not_read", reason=str(error))
-
     async def stop(self, grace_seconds: float) -> None:
         """Stops serving; requests under way have the grace period to end. Sessions end with their backends, if those
         stop too, else another replica may adopt them."""
@@ -163,3 +159,14 @@ class Gateway:
     async def _set_health(self, status: int) -> None:
         for name in ("", SERVICE.strip("/")):
             await self._health.set(name, status)
+
+
+async def _repeat(action: Callable[[], Awaitable[None]], period_seconds: float, failure_event: str) -> None:
+    """Run an action once in each period until cancelled. A failure is logged under the given event."""
+    while True:
+        await asyncio.sleep(period_seconds)
+        try:
+            await action()
+        except Exception as error:
+            is_expected = isinstance(error, (GatewayError, OSError))
+            log.error(failure_event, reason=str(error), exc_info=not is_expected)

@@ -298,7 +298,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             metadata = forwardable(context.invocation_metadata() or ())
             await self._statements.copy_to_clone(before, parent, session, message, metadata)
         except BaseException:
-            await self._sessions.give_up(session)
+            await self._sessions.release_and_end(session, reason="incomplete")
             raise
         return response
 

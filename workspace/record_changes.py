@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Set
 from dataclasses import replace
+from typing import ParamSpec, TypeVar
 
 import tenacity
 
@@ -20,8 +21,11 @@ from workspace.records import (
     TemporaryTable,
 )
 
-_UPDATE_ATTEMPTS = 50
+_ATTEMPTS = 50
 _KEPT_ANSWERS = 32
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 
 
 class SessionEndingError(RecordError):
@@ -86,6 +90,16 @@ def find_table(record: SessionRecord, name: str) -> TemporaryTable | None:
     return next((table for table in record.tables if _same_name(table.name, name)), None)
 
 
+def retry_on(error: type[RecordError]) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
+    """Return a decorator that retries a blocking function, with random pauses, when it raises an error."""
+    return tenacity.retry(
+        retry=tenacity.retry_if_exception_type(error),
+        wait=tenacity.wait_random_exponential(multiplier=0.002, max=0.1),
+        stop=tenacity.stop_after_attempt(_ATTEMPTS),
+        reraise=True,
+    )
+
+
 def update_record(
     records: SessionRecords,
     name: RecordName,
@@ -108,12 +122,7 @@ def update_record(
         RecordNotFoundError, RecordsUnavailableError: As the record store raises them.
     """
 
-    @tenacity.retry(
-        retry=tenacity.retry_if_exception_type(RecordConflictError),
-        wait=tenacity.wait_random_exponential(multiplier=0.002, max=0.1),
-        stop=tenacity.stop_after_attempt(_UPDATE_ATTEMPTS),
-        reraise=True,
-    )
+    @retry_on(RecordConflictError)
     def attempt() -> StoredRecord:
         stored = records.read(name)
         changed = change(stored.record)

@@ -27,8 +27,7 @@ from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, Tex
 from gateway.names.plan_messages import command_relations, find_messages_with_names
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.word_search import WordSearch
-from gateway.plan_decoding import INLINE_BYTES, UnreadablePlanError, decoded, with_plan
-from gateway.requests import fields, message_field
+from gateway.plan_decoding import INLINE_BYTES, UnreadablePlanError, decoded, may_be_compressed, with_plan
 from gateway.sql.name_syntax import parse_name
 from gateway.sql_relations import sql_input
 from workspace.workspaces import Workspaces
@@ -44,8 +43,6 @@ _TARGETS: Mapping[str, Callable[[commands_pb2.Command], str]] = {
     "merge_into_table_command": lambda command: command.merge_into_table_command.target_table_name,
     "write_stream_operation_start": lambda command: command.write_stream_operation_start.table_name,
 }
-_PLAN = base_pb2.ExecutePlanRequest.PLAN_FIELD_NUMBER
-_COMPRESSED_OPERATION = base_pb2.Plan.COMPRESSED_OPERATION_FIELD_NUMBER
 _COMPRESSED = WordSearch([zstandard.FRAME_HEADER])
 _CHANGING = WordSearch(CHANGING_WORDS)
 _RUNNING = WordSearch(RUNNING_WORDS)
@@ -72,7 +69,7 @@ class RequestResolver:
 
         Raises: GatewayError.
         """
-        is_compressed = await _COMPRESSED.finds_any(request) and _is_compressed(request)
+        is_compressed = await _COMPRESSED.finds_any(request) and may_be_compressed(request)
         names = await self._names(request, plan, ask, is_looked_at=is_compressed)
         if names is None or not await asyncio.to_thread(names.resolve, plan):
             return request
@@ -151,11 +148,6 @@ class RequestResolver:
             roots = {name.partition(".")[0] for name in now.by_name}
             self._looked_for = now, WordSearch((*roots, FORMAT))
         return self._looked_for[1]
-
-
-def _is_compressed(request: bytes) -> bool:
-    plan = message_field(request, _PLAN)
-    return plan is not None and any(number == _COMPRESSED_OPERATION for number, _ in fields(plan))
 
 
 def _is_lone_command(message: Message) -> bool:

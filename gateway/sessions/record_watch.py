@@ -18,10 +18,10 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from gateway.sessions.record_updates import is_over
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from workspace.records import (
-    Phase,
     RecordChanged,
     RecordGone,
     RecordsEvent,
@@ -84,14 +84,14 @@ class RecordWatch:
         match event:
             case RecordsListed(records):
                 self._is_interrupted = False
-                going_on = {stored.record.name for stored in records if not _is_over(stored)}
+                going_on = {stored.record.name for stored in records if not is_over(stored)}
                 for session in self._sessions.all():
                     if session.record_name not in going_on:
                         self._work.put_nowait(session)
                 for stored in filter(_is_left, records):
                     self._work.put_nowait(stored)
             case RecordChanged(stored):
-                if _is_over(stored):
+                if is_over(stored):
                     self._doubt(self._sessions.find_by_record(stored.record.name))
                 elif _is_left(stored):
                     self._work.put_nowait(stored)
@@ -122,12 +122,8 @@ class RecordWatch:
     async def _look_at(self, session: Session) -> None:
         if self._sessions.find(session.key) is session and await self._sessions.is_over(session):
             await self._end_operations(session)
-            await self._sessions.give_over(session)
-
-
-def _is_over(stored: StoredRecord) -> bool:
-    return stored.is_deletion_requested or stored.record.phase is Phase.ENDING
+            await self._sessions.release_and_end(session, reason="asked for by its record")
 
 
 def _is_left(stored: StoredRecord) -> bool:
-    return not _is_over(stored) and not stored.record.holders
+    return not is_over(stored) and not stored.record.holders

@@ -3,7 +3,9 @@
 import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+
+import structlog
 
 from gateway.backends import Backend
 from gateway.requests import SessionKey
@@ -11,34 +13,44 @@ from workspace.records import SessionUuid, record_name
 
 
 class Session:
-    """A session as this replica sees it.
+    """A session that this replica serves.
 
     Attributes:
-        key: Who the session is for.
+        key: The identity of the session.
         uuid: The name of its session location.
-        backend: Where its statements run.
-        lock: Held while a table's name gets another meaning.
+        backend: The backend that runs its statements.
+        record_name: The name of its session record.
+        lease_epoch: The epoch of the replica's lease in which the replica last joined the session.
+        last_active_seconds: The monotonic time at which its last request ended.
+        lock: Serialises changes of what its table names mean.
     """
 
-    def __init__(self, key: SessionKey, session_uuid: SessionUuid, backend: Backend) -> None:
+    def __init__(self, key: SessionKey, session_uuid: SessionUuid, backend: Backend, lease_epoch: int) -> None:
         self.key = key
         self.uuid = session_uuid
         self.backend = backend
         self.record_name = record_name(key.principal, key.client_session_id)
+        self.lease_epoch = lease_epoch
         self.last_active_seconds = time.monotonic()
         self.lock = asyncio.Lock()
-        self._under_way = 0
-
-    @property
-    def is_busy(self) -> bool:
-        return self._under_way > 0
+        self._requests = 0
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """While a request of the session is under way."""
-        self._under_way += 1
+        """Count a request of the session as under way in the block."""
+        self._requests += 1
         try:
             yield
         finally:
-            self._under_way -= 1
+            self._requests -= 1
             self.last_active_seconds = time.monotonic()
+
+    def is_idle(self, timeout_seconds: float) -> bool:
+        """Return whether the session has had no request for the timeout."""
+        return not self._requests and time.monotonic() - self.last_active_seconds >= timeout_seconds
+
+    def log_context(self) -> AbstractContextManager[None]:
+        """Name the session in every line that the block logs."""
+        return structlog.contextvars.bound_contextvars(
+            session=self.key.client_session_id, principal=self.key.principal, location=self.uuid
+        )

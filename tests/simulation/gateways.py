@@ -259,7 +259,7 @@ class GatewayProcess:
         """Whether it knows that its lease has lapsed."""
         if self.gateway is None or not hasattr(self.gateway, "_sessions"):
             return False
-        return not self.gateway._sessions._lease.is_valid(self.process.monotonic())
+        return not self.gateway._sessions._lease.is_valid()
 
     def holders(self) -> set[SessionUuid]:
         return {session.uuid for session in self.held().values()}

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-import gateway.sessions.registry
 import gateway.storage
 import reaper.decisions
 import reaper.reaper
@@ -18,7 +17,11 @@ import reaper.removals
 import reaper.snapshot_reader
 import workspace.record_changes
 import workspace.session_end
+from gateway.sessions import record_updates
+from gateway.sessions.pending_updates import PendingUpdates
+from gateway.sessions.record_updates import RecordUpdates
 from gateway.sessions.registry import Sessions
+from gateway.sessions.replica_lease import ReplicaLease
 from gateway.tables.writes import TableWrites
 from reaper.decisions import Snapshot
 from reaper.removals import Removals
@@ -150,17 +153,17 @@ def _rejoined_without_writing() -> AbstractContextManager[None]:
     def without(records: Any, name: Any, change: Any, **_: Any) -> StoredRecord:
         return update_record(records, name, change)
 
-    return _instead((gateway.storage, "update", without), (gateway.sessions.registry, "update", without))
+    return _instead((gateway.storage, "update_record", without), (record_updates, "update_record", without))
 
 
 def _lapse_unnoticed() -> AbstractContextManager[None]:
-    original = Sessions.renew_lease
+    original = ReplicaLease.renew
 
-    async def renew_lease(self: Any) -> None:
+    async def renew(self: ReplicaLease) -> None:
         await original(self)
-        self._to_rejoin.clear()
+        self.epoch = 0
 
-    return _instead((Sessions, "renew_lease", renew_lease))
+    return _instead((ReplicaLease, "renew", renew))
 
 
 def _never_locked() -> AbstractContextManager[None]:
@@ -177,12 +180,7 @@ def _never_locked() -> AbstractContextManager[None]:
 
 
 def _idle_for_all() -> AbstractContextManager[None]:
-    original = Sessions._end_record
-
-    async def end_record(self: Any, session: Any, condition: Any, reason: str) -> bool:
-        return await original(self, session, lambda record: True, reason)
-
-    return _instead((Sessions, "_end_record", end_record))
+    return _instead((RecordUpdates, "_is_last_holder", lambda self, record: True))
 
 
 def _only_parts_count() -> AbstractContextManager[None]:
@@ -219,8 +217,8 @@ def _confirmed_by_the_cache() -> AbstractContextManager[None]:
 
 def _unfenced() -> AbstractContextManager[None]:
     return _instead(
-        (Sessions, "require_lease", lambda self, session: None),
-        (Sessions, "_require_valid_lease", lambda self: None),
+        (ReplicaLease, "require_joined", lambda self, session: None),
+        (ReplicaLease, "require_valid", lambda self: None),
     )
 
 
@@ -238,7 +236,7 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation("an idle session is ended although others hold it", _idle_for_all, frozenset({1})),
     Mutation(
         "what could not be written is forgotten",
-        lambda: _instead((Sessions, "_owing", lambda self, name, owed: nullcontext())),
+        lambda: _instead((PendingUpdates, "keep_on_failure", lambda self, update: nullcontext())),
         frozenset({2}),
     ),
     Mutation("a doubted gateway is taken for dead", _doubted_is_gone, frozenset({1})),

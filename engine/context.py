@@ -1,7 +1,7 @@
-"""Where an error happened: what of a scan it is about, for its message.
+"""The place where an error happened.
 
-Why it exists: a column writer that refuses a value knows its column, a reader its row, the scan its file. Each
-adds what it knows, and the message names all of it.
+A column writer knows its column, a reader its position, the scan its file. Each adds what it knows, so that the
+message names all of it.
 """
 
 from dataclasses import dataclass, replace
@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class ErrorContext:
-    """What is known of the place.
+    """What is known of the place of an error.
 
     Attributes:
-        workspace: The workspace's name; empty if the scan is of none.
-        path: The file's path in the workspace; empty before a file is opened.
-        position: Where in the file, such as ``line 7`` or ``row group 2``; empty if that is not known.
+        workspace: The name of the workspace. Empty if the scan has none.
+        path: The path of the file in the workspace. Empty before a file is opened.
+        position: The position in the file, such as ``line 7`` or ``row group 2``. Empty if unknown.
     """
 
     workspace: str = ""
@@ -22,10 +22,11 @@ class ErrorContext:
     position: str = ""
 
     def at(self, position: str) -> "ErrorContext":
+        """Return the context of another position in the same file."""
         return replace(self, position=position)
 
     def __str__(self) -> str:
-        """For the start of a message, such as ``'a/b.csv' in workspace 'dfs', line 7: ``; empty if nothing is known."""
+        """Return the start of a message, such as ``'a/b.csv' in workspace 'dfs', line 7: ``. Empty if unknown."""
         parts = []
         if self.path:
             parts.append(f"{self.path!r} in workspace {self.workspace!r}" if self.workspace else repr(self.path))

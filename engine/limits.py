@@ -1,4 +1,4 @@
-"""How large a batch may become."""
+"""The limits of a batch."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,13 @@ MAX_VECTOR_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The limits of one batch (seed 000, "Handling Batch Limits").
+    """The limits of one batch and of the scan [result-set-loader "Handling Batch Limits"].
 
     Attributes:
-        rows: Rows in a batch; below 1 it is 1, above ``MAX_ROWS`` it is that.
-        vector_bytes: The largest vector: the real size of an Arrow buffer, offsets and nested values included.
-        batch_bytes: All vectors together; None for no limit.
-        scan_rows: Rows in all batches together, as of SQL's LIMIT; None for no limit.
+        rows: The rows in a batch, from 1 to ``MAX_ROWS``. Other numbers are moved into this range.
+        vector_bytes: The size of the largest vector, in Arrow's buffers, including offsets and nested values.
+        batch_bytes: The size of all vectors together. None for no limit.
+        scan_rows: The rows in all batches together, such as SQL's LIMIT. None for no limit.
     """
 
     rows: int = MAX_ROWS

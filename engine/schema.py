@@ -1,20 +1,20 @@
-"""Schemas of rows and of maps: ordered, immutable, with names that are found in any letter case.
+"""Schemas of rows and maps: ordered and immutable, with names that match in any letter case.
 
-A column is an Arrow field; Arrow's type says what it holds and what seed 000 calls its mode:
+A column is an Arrow field. Arrow's type and nullability say what [result-set-loader] calls its mode:
 
-| mode | Arrow field | a row without a value gets |
+| mode | Arrow field | value for a missing one |
 | --- | --- | --- |
-| required | not nullable | the default of its type, see ``default_value`` |
+| required | not nullable | the default, see :mod:`engine.result_set.conversion.defaults` |
 | nullable | nullable | null |
 | repeated | a list that is not nullable | an empty list |
 
-A struct is a map of the seeds (a nested tuple), an Arrow map is a dict, a nullable list is a list. A column of
-Arrow's null type is LATE (seed 002): its type is still to be named by a reader.
+A *map* is an Arrow struct (a nested tuple), a *dict* is an Arrow map, and a *list* is a nullable Arrow list. A column
+of Arrow's null type is LATE: a reader decides its type later. [scan-schema-tracker] calls it dynamic.
 
 Guarantees:
 
-1. Two columns of one tuple never differ by letter case alone. Names keep the case they came with.
-2. Nothing changes in place: each change is a new schema.
+1. Two columns of one tuple never differ by letter case alone. Names keep their letter case.
+2. A schema never changes. Each change returns a new schema.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,31 +25,33 @@ import pyarrow as pa
 from engine.errors import DuplicateColumnError
 
 LATE: pa.DataType = pa.null()
-"""The type of a column whose type is to be named later, by a reader or by what stands in for a missing column."""
+"""The type of a column whose type is decided later, by a reader or by the default for missing columns."""
 
 MAX_DECIMAL_DIGITS = 38
-"""Of Arrow's decimals of 128 bits, and of Spark's."""
+"""The largest precision of Arrow's 128-bit decimals, and of Spark's."""
 
 DEFAULT_VALUE_KEY = b"lodge.default"
-"""Metadata of a field: the default of a required column, as text in UTF-8."""
+"""The metadata key of a required column's default, as UTF-8 text."""
 
 IMPLICIT_MARK = {b"SPARK::metadata::json": b'{"lodge.implicit": true}'}
-"""Metadata of a field that a scan makes itself, so that it is not taken for the column of that name in the files. The
-key is the only one that comes back from Spark."""
+"""The metadata of a column that the scan adds itself, to tell it from a column of that name in the files.
+
+Spark returns no other metadata key than this one.
+"""
 
 
 def is_late(field: pa.Field) -> bool:
-    """Whether the type of the column itself, not of one inside it, is still to be named."""
+    """Return whether the type of the column itself is LATE. Types inside the column do not count."""
     return bool(field.type.equals(LATE))
 
 
 def is_implicit(field: pa.Field) -> bool:
-    """Whether the field was marked with ``IMPLICIT_MARK``."""
+    """Return whether the field has the ``IMPLICIT_MARK``."""
     return all((field.metadata or {}).get(key) == value for key, value in IMPLICIT_MARK.items())
 
 
 def fold_case(name: str) -> str:
-    """A name as it is compared."""
+    """Return a column name in the form in which names are compared."""
     return name.casefold()
 
 
@@ -57,10 +59,10 @@ class TupleSchema:
     """The columns of a row or of a map, in order.
 
     Args:
-        fields: Each with a name of its own.
+        fields: The columns, each with a name of its own.
 
     Raises:
-        DuplicateColumnError: Two names are the same but for letter case.
+        DuplicateColumnError: If two names differ by letter case alone.
     """
 
     __slots__ = ("_fields", "_indexes")
@@ -75,8 +77,8 @@ class TupleSchema:
 
     @classmethod
     def of(cls, schema: "pa.Schema | pa.StructType") -> Self:
-        """Of an Arrow schema, or of the type of a map column."""
-        return cls(schema.field(index) for index in range(_length(schema)))
+        """Return the columns of an Arrow schema, or the members of a map type."""
+        return cls(schema)
 
     @property
     def fields(self) -> Sequence[pa.Field]:
@@ -87,23 +89,25 @@ class TupleSchema:
         return [field.name for field in self._fields]
 
     def index_of(self, name: str) -> int | None:
-        """Where the column stands; None if there is none of that name in any letter case."""
+        """Return the index of a column, by name in any letter case. None if it does not exist."""
         return self._indexes.get(fold_case(name))
 
     def find(self, name: str) -> pa.Field | None:
+        """Return a column, by name in any letter case. None if it does not exist."""
         index = self.index_of(name)
         return None if index is None else self._fields[index]
 
     def with_field(self, field: pa.Field) -> "TupleSchema":
-        """With the column in place of the one of its name, or at the end."""
+        """Return the schema with a column that replaces the one of its name, or is added at the end."""
         index = self.index_of(field.name)
         if index is None:
             return TupleSchema([*self._fields, field])
         return TupleSchema([*self._fields[:index], field, *self._fields[index + 1 :]])
 
     def without(self, names: Iterable[str]) -> "TupleSchema":
-        left_out = {fold_case(name) for name in names}
-        return TupleSchema(field for field in self._fields if fold_case(field.name) not in left_out)
+        """Return the schema without the columns of these names, in any letter case."""
+        removed = {fold_case(name) for name in names}
+        return TupleSchema(field for field in self._fields if fold_case(field.name) not in removed)
 
     def to_arrow(self) -> pa.Schema:
         return pa.schema(self._fields)
@@ -125,7 +129,3 @@ class TupleSchema:
 
     def __repr__(self) -> str:
         return f"TupleSchema({', '.join(str(field) for field in self._fields)})"
-
-
-def _length(schema: "pa.Schema | pa.StructType") -> int:
-    return schema.num_fields if isinstance(schema, pa.StructType) else len(schema)

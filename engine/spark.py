@@ -35,9 +35,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
+from engine.arrow_types import inner_fields
 from engine.errors import ColumnError
 from engine.file_scan import FileScan
-from engine.nested_types import inner_fields
 from engine.scan.row_filter import RowFilter
 from engine.scan_source import FORMAT
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema

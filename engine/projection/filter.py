@@ -1,7 +1,7 @@
-"""Which of a reader's columns are materialised: what a result set loader asks about each column it is told of.
+"""Projection filters: which columns of a reader a result set loader stores, and how.
 
-Seed 002, ``projectionFilter``: "the first line of defense for schema conflicts". The loader asks with the
-column as the reader offers it; the filter answers with what to make of it, or refuses.
+The loader calls the filter with each column that the reader offers. The filter answers with the column that the batch
+gets, or refuses it. This detects schema conflicts before a value is read [scan-schema-tracker "projectionFilter"].
 """
 
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class ProjectedColumn:
-    """What to make of a column that a reader offers.
+    """The answer of a filter about one column.
 
     Attributes:
-        field: The column as it is to be in the batch: name in the letter case of the output, and its type; the
-            loader converts what the reader writes. None if the column is not wanted: it gets a dummy writer.
-        members: The filter for the members of a map (or the elements of an array of maps).
+        field: The column of the batch, with its name and type there. The loader converts the reader's values to this
+            type. None if the column is not wanted.
+        members: The filter for the members of a map, or of the maps in an array.
     """
 
     field: pa.Field | None
@@ -25,17 +25,20 @@ class ProjectedColumn:
 
 
 class ProjectionFilter(Protocol):
-    def project(self, field: pa.Field) -> ProjectedColumn:
-        """What to make of the column that a reader offers.
+    """The filter for the columns of a row, or for the members of a map."""
 
-        Raises: SchemaConflictError if its type cannot become the one that the scan has promised; ProjectionError if
-        the query asks for an element or a member that such a column does not have.
+    def project(self, field: pa.Field) -> ProjectedColumn:
+        """Return what the batch gets of a column that the reader offers.
+
+        Raises:
+            SchemaConflictError: If its type cannot become the promised one.
+            ProjectionError: If the query selects an element or a member that such a column does not have.
         """
         ...
 
     @property
     def is_empty(self) -> bool:
-        """Whether no column at all can be wanted, as for ``COUNT(*)``: a reader may then only count rows."""
+        """Whether no column can be wanted, as for ``COUNT(*)``. A reader may then only count rows."""
         ...
 
 

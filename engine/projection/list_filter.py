@@ -1,23 +1,22 @@
-"""The filter by the project list alone, for columns whose type nobody knew before the reader offers them.
+"""The projection filter by the project list alone, for columns whose type no one has decided yet.
 
-Seed 002: "The projection filter, when presented with the reader's choice for column type, will check if that type
-is consistent with projection."
+It checks that the type that a reader offers suits the column's path [scan-schema-tracker "projectionFilter"]:
 
-| written | the column may be |
+| path | types of the column |
 | --- | --- |
-| ``a`` | anything |
+| ``a`` | any |
 | ``a[1]`` | an array; a dict with integer keys |
-| ``a[0][1]`` | the same, and what it holds is one of these again |
+| ``a[0][1]`` | the same, and its elements or values again |
 | ``m.a`` | a map; a dict with text keys; an array of one of these |
-| ``m[1].a`` | first as ``a[1]``, then what it holds as ``m.a`` |
+| ``m[1].a`` | as ``a[1]``, and its elements or values as ``m.a`` |
 
-Columns that are LATE, and unions, may be anything. What is not in the table is a ProjectionError.
+LATE columns and unions suit every path. All other combinations are a ``ProjectionError``.
 
 Guarantees:
 
-1. A map, or an array of maps, is offered back with the members that are wanted, and no others: those that
-   asking for each member gives, in the reader's order. A dict is all there or not at all.
-2. Names are those of the project list; those under a wildcard are the reader's.
+1. A map, or an array of maps, keeps exactly the selected members, in the reader's order. The result is the same as
+   from projecting each member. A dict is kept whole or not at all.
+2. Names are those of the project list. Under a wildcard they are the reader's.
 """
 
 from dataclasses import dataclass
@@ -25,9 +24,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.types as pt
 
+from engine.arrow_types import innermost, is_any_list, is_text, members_of, with_members
 from engine.context import ErrorContext
 from engine.errors import NOWHERE, ProjectionError
-from engine.nested_types import innermost, is_any_list, members_of, with_members
 from engine.projection.filter import PROJECT_ALL, PROJECT_NONE, ProjectedColumn
 from engine.projection.path import ProjectedPath, quote_name
 from engine.projection.project_list import NOTHING, ProjectionList, ProjectionType
@@ -35,28 +34,32 @@ from engine.projection.project_list import NOTHING, ProjectionList, ProjectionTy
 
 @dataclass(frozen=True, slots=True)
 class ListFilter:
-    """A ProjectionFilter.
+    """A projection filter by a project list.
 
     Attributes:
         wanted: The project list of the row or of the map.
-        context: Of the reader.
-        within: Names of the maps around, as a path: ``m.``; empty for the row.
+        context: What the reader is reading, for errors.
+        prefix: The path of the enclosing maps, such as ``m.``. Empty for the row.
     """
 
     wanted: ProjectionList
     context: ErrorContext = NOWHERE
-    within: str = ""
+    prefix: str = ""
 
     @property
     def is_empty(self) -> bool:
         return self.wanted.type is ProjectionType.NONE
 
     def project(self, field: pa.Field) -> ProjectedColumn:
-        """Raises: ProjectionError if the column cannot be what its path says."""
+        """Return what the batch gets of a column.
+
+        Raises:
+            ProjectionError: If the column's type does not suit its path.
+        """
         path = self.wanted.find(field.name)
         if path is None:
             return ProjectedColumn(None, PROJECT_NONE)
-        check_consistent(path, field.type, self.within, self.context)
+        check_consistent(path, field.type, self.prefix, self.context)
         name = path.name if self.wanted.type is ProjectionType.SOME else field.name
         members = members_of(field.type)
         if members is None:
@@ -66,37 +69,37 @@ class ListFilter:
         return ProjectedColumn(field.with_name(name).with_type(with_members(field.type, kept)), inner)
 
     def at(self, name: str) -> "ListFilter":
-        """The filter for the members of one column."""
+        """Return the filter for the members of a column."""
         path = self.wanted.find(name)
         wanted = NOTHING if path is None else ProjectionList.of_members(path)
-        return ListFilter(wanted, self.context, f"{self.within}{quote_name(name)}.")
+        return ListFilter(wanted, self.context, f"{self.prefix}{quote_name(name)}.")
 
 
-def check_consistent(path: ProjectedPath, type_: pa.DataType, within: str, context: ErrorContext) -> None:
-    """Whether a column, and all that its path names in it, can be what the path says.
+def check_consistent(path: ProjectedPath, type_: pa.DataType, prefix: str, context: ErrorContext) -> None:
+    """Check that a column's type suits its path, at every depth.
 
     Args:
-        path: What is wanted of the column.
-        type_: The column's.
-        within: As of :class:`ListFilter`.
-        context: As of :class:`ListFilter`.
+        path: What is selected of the column.
+        type_: The type of the column.
+        prefix: The path of the enclosing maps. See :class:`ListFilter`.
+        context: What the reader is reading, for errors.
 
     Raises:
-        ProjectionError: See the table.
+        ProjectionError: If the type does not suit. See the table of this module.
     """
-    problem = _index_problem(path, type_) or _member_problem(path, _element(path, type_))
+    problem = _index_problem(path, type_) or _member_problem(path, _indexed_type(path, type_))
     if problem:
         raise ProjectionError(
-            f"{context}column '{within}{quote_name(path.name)}' is {type_} here, {problem}, but the query asks for "
-            f"{within}{path}. Ask for the whole column, or scan files in which it is such a column."
+            f"{context}column '{prefix}{quote_name(path.name)}' is {type_} here, {problem}, but the query asks for "
+            f"{prefix}{path}. Ask for the whole column, or scan files in which it is such a column."
         )
     if path.is_map:
-        _check_inside(path, _element(path, type_), f"{within}{quote_name(path.name)}.", context)
+        _check_inside(path, _indexed_type(path, type_), f"{prefix}{quote_name(path.name)}.", context)
 
 
 def _index_problem(path: ProjectedPath, type_: pa.DataType) -> str:
     for _ in range(path.dimensions):
-        if _is_open(type_):
+        if _may_be_anything(type_):
             break
         if pt.is_struct(type_):
             return "a map without indexes"
@@ -104,46 +107,43 @@ def _index_problem(path: ProjectedPath, type_: pa.DataType) -> str:
             return "a dict whose keys are not integers"
         if not is_any_list(type_) and not pt.is_map(type_):
             return "which has no elements" if type_.num_fields == 0 else "which has no index"
-        type_ = _inside(type_)
+        type_ = _value_type(type_)
     return ""
 
 
 def _member_problem(path: ProjectedPath, type_: pa.DataType) -> str:
-    held = innermost(type_)
-    if not path.is_map or _is_open(held) or pt.is_struct(held):
+    inner = innermost(type_)
+    if not path.is_map or _may_be_anything(inner) or pt.is_struct(inner):
         return ""
-    if pt.is_map(held):
-        return "" if _is_text(held.key_type) else "a dict whose keys are not text"
+    if pt.is_map(inner):
+        has_text_keys = is_text(inner.key_type) or pt.is_string_view(inner.key_type)
+        return "" if has_text_keys else "a dict whose keys are not text"
     return "an array of elements without members" if is_any_list(type_) else "which has no members"
 
 
-def _check_inside(path: ProjectedPath, type_: pa.DataType, within: str, context: ErrorContext) -> None:
-    """The members of a map that are there, and the values of a dict, are what their own paths say."""
-    held, members = innermost(type_), members_of(type_)
-    for inner in path.members:
-        member = None if members is None else members.find(inner.name)
+def _check_inside(path: ProjectedPath, type_: pa.DataType, prefix: str, context: ErrorContext) -> None:
+    """Check the members of a map that exist, or the values of a dict, against their own paths."""
+    inner, members = innermost(type_), members_of(type_)
+    for member_path in path.members:
+        member = None if members is None else members.find(member_path.name)
         if member is not None:
-            check_consistent(inner, member.type, within, context)
-        elif pt.is_map(held):
-            check_consistent(inner, held.item_type, within, context)
+            check_consistent(member_path, member.type, prefix, context)
+        elif pt.is_map(inner):
+            check_consistent(member_path, inner.item_type, prefix, context)
 
 
-def _element(path: ProjectedPath, type_: pa.DataType) -> pa.DataType:
-    """What is left of a type behind the indexes of a path that it is consistent with."""
+def _indexed_type(path: ProjectedPath, type_: pa.DataType) -> pa.DataType:
+    """Return the type that the indexes of a path lead to. The type must suit the path."""
     for _ in range(path.dimensions):
-        type_ = _inside(type_)
+        type_ = _value_type(type_)
     return type_
 
 
-def _inside(type_: pa.DataType) -> pa.DataType:
+def _value_type(type_: pa.DataType) -> pa.DataType:
     if is_any_list(type_):
         return type_.value_type
     return type_.item_type if pt.is_map(type_) else type_
 
 
-def _is_open(type_: pa.DataType) -> bool:
+def _may_be_anything(type_: pa.DataType) -> bool:
     return bool(pt.is_null(type_) or pt.is_union(type_))
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(pt.is_string(type_) or pt.is_large_string(type_) or pt.is_string_view(type_))

@@ -1,19 +1,19 @@
-"""What a query wants of one column: the column, some members of a map, some elements of an array.
+"""Paths of a project list: a column, some members of a map, or some elements of an array.
 
-An element of a project list is written as SQL writes it:
+A path is written as in SQL:
 
     path  = name { "." name | "[" digits "]" }
     name  = any characters but . ` [ ] * and white space, or any characters between backquotes
             (a backquote among them is doubled)
 
-A path does not say what it leads through (seed 002, "the projection notation is ambiguous"): ``m.a`` is a member
-of a map or the value of a dict at the key ``a``; ``a[1]`` an element of an array or the value of a dict at the
-key 1. :mod:`engine.projection.list_filter` tells whether a column's type is one of these.
+A path does not say which types it leads through. ``m.a`` is a member of a map, or the value of a dict at the key
+``a``. ``a[1]`` is an element of an array, or the value of a dict at the key 1. :mod:`engine.projection.list_filter`
+decides whether a column's type suits.
 
 Guarantees:
 
-1. A name that :func:`quote_name` wrote is read back as it was, whatever its characters.
-2. What two paths of one column want together is the union, in any order (names: the letter case of the first).
+1. A name that :func:`quote_name` wrote is parsed back unchanged, for all characters.
+2. Two paths of one column select the union of both, in any order. The letter case is that of the first.
 """
 
 import re
@@ -35,14 +35,14 @@ _MAX_DEPTH = 100
 
 @dataclass(frozen=True, slots=True)
 class ProjectedPath:
-    """What is wanted of one column, or of one member of a map.
+    """What a query selects of one column, or of one member of a map.
 
     Attributes:
-        name: In the letter case of the query.
-        members: Named with a dot. In an array: of each element.
-        is_whole: All members are wanted, also those not named.
-        dimensions: How many indexes stand after the name: at least so many dimensions must the array have.
-        indexes: The first of these, ascending; None if all elements are wanted.
+        name: The name, in the letter case of the query.
+        members: The members that the query names. In an array, they are members of each element.
+        is_whole: Whether members that are not named are selected too.
+        dimensions: The number of indexes after the name. The array must have at least as many dimensions.
+        indexes: The first index of each path, ascending. None if all elements are selected.
     """
 
     name: str
@@ -50,88 +50,98 @@ class ProjectedPath:
     is_whole: bool = True
     dimensions: int = 0
     indexes: Sequence[int] | None = None
-    _places: dict[str, int] = field(init=False, repr=False, compare=False)
+    _indexes_by_name: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        places = {fold_case(member.name): place for place, member in enumerate(self.members)}
-        object.__setattr__(self, "_places", places)
+        indexes = {fold_case(member.name): index for index, member in enumerate(self.members)}
+        object.__setattr__(self, "_indexes_by_name", indexes)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises: ProjectionError."""
+        """Parse an element of a project list.
+
+        Raises:
+            ProjectionError: If the text is malformed, or names too many members.
+        """
         first = _FIRST.match(text)
         if first is None:
-            raise _malformed(text, 0)
-        steps: list[tuple[str, list[int]]] = [(_name_of(first), [])]
+            raise _malformed_path_error(text, 0)
+        steps: list[tuple[str, list[int]]] = [(_parse_name(first), [])]
         position = first.end()
         while position < len(text):
             step = _NEXT.match(text, position)
             if step is None:
-                raise _malformed(text, position)
+                raise _malformed_path_error(text, position)
             if step["index"] is None:
-                steps.append((_name_of(step), []))
+                steps.append((_parse_name(step), []))
             else:
-                steps[-1][1].append(_index_of(step["index"], text))
+                steps[-1][1].append(_parse_index(step["index"], text))
             position = step.end()
         if len(steps) > _MAX_DEPTH:
             raise ProjectionError(
                 f"Column {text!r} of the project list has {len(steps)} names; {_MAX_DEPTH} is the most."
             )
-        return cls._nested(steps)
+        return cls._nest(steps)
 
     @classmethod
-    def _nested(cls, steps: Sequence[tuple[str, list[int]]]) -> Self:
+    def _nest(cls, steps: Sequence[tuple[str, list[int]]]) -> Self:
         (name, indexes), *rest = steps
-        members = (cls._nested(rest),) if rest else ()
+        members = (cls._nest(rest),) if rest else ()
         return cls(name, members, not rest, len(indexes), tuple(indexes[:1]) or None)
 
     @property
     def is_array(self) -> bool:
+        """Whether the path has an index, so that the column must be an array or a dict."""
         return self.dimensions > 0
 
     @property
     def is_map(self) -> bool:
+        """Whether the path names members, so that the column must be a map or a dict."""
         return bool(self.members) or not self.is_whole
 
     @property
     def is_simple(self) -> bool:
-        """Only a name: the column may be of any type."""
+        """Whether the path is only a name, so that the column may have any type."""
         return not self.is_array and not self.is_map
 
     def member(self, name: str) -> "ProjectedPath | None":
-        """What is wanted of a member; None if nothing is."""
-        place = self._places.get(fold_case(name))
-        if place is not None:
-            return self.members[place]
+        """Return what is selected of a member. None if nothing is."""
+        index = self._indexes_by_name.get(fold_case(name))
+        if index is not None:
+            return self.members[index]
         return ProjectedPath(name) if self.is_whole else None
 
     def whole(self) -> "ProjectedPath":
-        """With everything that the column holds. The paths named still say of what type it can be."""
+        """Return the path with all of the column selected. It still says which types the column can have."""
         members = tuple(member.whole() for member in self.members)
         return ProjectedPath(self.name, members, True, self.dimensions, None)
 
     def __str__(self) -> str:
-        """As a query could write it, for messages: with one of its indexes and one of its members."""
-        place = quote_name(self.name)
+        """Return the path for messages, with one of its indexes and one of its members."""
+        text = quote_name(self.name)
         if self.dimensions:
-            place += f"[{0 if self.indexes is None else self.indexes[0]}]" + "[0]" * (self.dimensions - 1)
-        return f"{place}.{self.members[0]}" if self.members else place
+            text += f"[{0 if self.indexes is None else self.indexes[0]}]" + "[0]" * (self.dimensions - 1)
+        return f"{text}.{self.members[0]}" if self.members else text
 
 
 def quote_name(name: str) -> str:
-    """A name as a path writes it, between backquotes if it must be."""
+    """Return a name as a path contains it, in backquotes if necessary."""
     return name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 
 def merge_by_name(paths: Iterable[ProjectedPath]) -> tuple[ProjectedPath, ...]:
-    """Paths of one tuple, each name once, in the order in which they first appear: see guarantee 2."""
+    """Merge the paths of one tuple that have the same name. See guarantee 2.
+
+    Returns:
+        One path for each name, in the order of the first mentions.
+    """
     by_name: dict[str, list[ProjectedPath]] = {}
     for path in paths:
         by_name.setdefault(fold_case(path.name), []).append(path)
-    return tuple(same[0] if len(same) == 1 else _merged(same) for same in by_name.values())
+    return tuple(same[0] if len(same) == 1 else _merge(same) for same in by_name.values())
 
 
-def _merged(paths: Sequence[ProjectedPath]) -> ProjectedPath:
+def _merge(paths: Sequence[ProjectedPath]) -> ProjectedPath:
     indexes = [path.indexes for path in paths if path.indexes is not None]
     return ProjectedPath(
         paths[0].name,
@@ -142,19 +152,19 @@ def _merged(paths: Sequence[ProjectedPath]) -> ProjectedPath:
     )
 
 
-def _name_of(step: re.Match[str]) -> str:
+def _parse_name(step: re.Match[str]) -> str:
     return step["plain"] or step["quoted"].replace("``", "`")
 
 
-def _index_of(digits: str, text: str) -> int:
+def _parse_index(digits: str, text: str) -> int:
     index = int(digits) if len(digits) <= len(str(_MAX_INDEX)) else _MAX_INDEX + 1
     if index > _MAX_INDEX:
         raise ProjectionError(f"Column {text!r} of the project list has the index {digits}; {_MAX_INDEX} is the last.")
     return index
 
 
-def _malformed(text: str, position: int) -> ProjectionError:
+def _malformed_path_error(text: str, position: int) -> ProjectionError:
     return ProjectionError(
-        f"Column {text!r} of the project list cannot be read from character {position + 1} on. Write names with dots "
-        "between them and indexes in brackets, such as m.a[1], and other names between backquotes."
+        f"Column {text!r} of the project list is malformed at character {position + 1}. Write names with dots "
+        "between them and indexes in brackets, such as m.a[1], and other names in backquotes."
     )

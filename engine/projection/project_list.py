@@ -1,13 +1,13 @@
-"""The project list of a query: which columns it wants, before anyone knows what columns there are.
+"""The project list of a query: the columns that it selects, before the columns of the data are known.
 
-The three kinds are those of seed 002, "Projection Types": ``SELECT *``, ``SELECT a, b``, and ``SELECT`` of nothing,
-as for ``COUNT(*)``.
+The three kinds are those of [scan-schema-tracker "Projection Types"]: ``SELECT *``, ``SELECT a, b``, and a list
+without columns, as for ``COUNT(*)``.
 
 Guarantees:
 
-1. Each column stands once, in the letter case and at the place where it was first named.
-2. With a wildcard every column is wanted whole. Columns named beside it stay known: with their place before or
-   behind it, and with the type that their path asks for.
+1. Each column is listed once, in the letter case and at the place of its first mention.
+2. With a wildcard every column is selected whole. The columns named besides it keep their place before or after it,
+   and the type that their path requires.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,6 +22,8 @@ WILDCARD = "*"
 
 
 class ProjectionType(Enum):
+    """How many columns a project list selects."""
+
     ALL = "all columns"
     SOME = "named columns"
     NONE = "no columns"
@@ -29,55 +31,56 @@ class ProjectionType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProjectionList:
-    """Immutable; :data:`EVERYTHING` and :data:`NOTHING` are two of them.
+    """A parsed project list.
 
     Attributes:
-        columns: Named explicitly.
-        wildcard_at: How many of these stand before the wildcard; None if there is none.
+        columns: The columns that are named.
+        wildcard_at: The number of named columns before the wildcard. None without a wildcard.
     """
 
     columns: Sequence[ProjectedPath] = ()
     wildcard_at: int | None = None
-    _places: dict[str, int] = field(init=False, repr=False, compare=False)
+    _indexes: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        places = {fold_case(column.name): place for place, column in enumerate(self.columns)}
-        object.__setattr__(self, "_places", places)
+        indexes = {fold_case(column.name): index for index, column in enumerate(self.columns)}
+        object.__setattr__(self, "_indexes", indexes)
 
     @classmethod
     def parse(cls, elements: Iterable[str]) -> Self:
-        """Of the elements of a project list, each a path or ``*``.
+        """Parse the elements of a project list, each of them a path or ``*``.
 
         Raises:
-            ProjectionError: An element cannot be read.
+            ProjectionError: If an element is malformed.
         """
         before: list[ProjectedPath] = []
-        behind: list[ProjectedPath] | None = None
+        after: list[ProjectedPath] | None = None
         for element in elements:
             if element == WILDCARD:
-                behind = [] if behind is None else behind
+                after = [] if after is None else after
             else:
-                (before if behind is None else behind).append(ProjectedPath.parse(element))
-        if behind is None:
+                (before if after is None else after).append(ProjectedPath.parse(element))
+        if after is None:
             return cls(merge_by_name(before))
-        return cls(tuple(path.whole() for path in merge_by_name([*before, *behind])), len(merge_by_name(before)))
+        return cls(tuple(path.whole() for path in merge_by_name([*before, *after])), len(merge_by_name(before)))
 
     @classmethod
     def of_members(cls, path: ProjectedPath) -> Self:
-        """What a path wants of the map that it names, as a project list of that map."""
+        """Return what a path selects from its map, as the project list of that map."""
         return cls(path.members, len(path.members) if path.is_whole else None)
 
     @property
     def type(self) -> ProjectionType:
+        """How many columns the list selects."""
         if self.wildcard_at is not None:
             return ProjectionType.ALL
         return ProjectionType.SOME if self.columns else ProjectionType.NONE
 
     def find(self, name: str) -> ProjectedPath | None:
-        """What is wanted of a column; None if nothing is."""
-        place = self._places.get(fold_case(name))
-        if place is not None:
-            return self.columns[place]
+        """Return what is selected of a column. None if nothing is."""
+        index = self._indexes.get(fold_case(name))
+        if index is not None:
+            return self.columns[index]
         return None if self.wildcard_at is None else ProjectedPath(name)
 
 

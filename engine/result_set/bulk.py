@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.types as pt
 
+from engine.arrow_types import inner_fields, is_any_list
 from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError
-from engine.nested_types import inner_fields, is_any_list
 from engine.result_set.conversion.convert import convert_array
 from engine.result_set.conversion.defaults import missing_values
 from engine.result_set.storage_types import to_storage_type

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.types as pt
 
+from engine.arrow_types import is_any_list
 from engine.limits import BatchLimits
-from engine.nested_types import is_any_list
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.types as pt
 
-from engine.nested_types import inner_fields, is_any_list
+from engine.arrow_types import inner_fields, is_any_list
 
 
 def to_storage_type(type_: pa.DataType) -> pa.DataType:

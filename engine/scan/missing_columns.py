@@ -5,7 +5,7 @@ Source: seed 002, "Missing Columns"; seed 004, "Null columns" and level 2.
 
 import pyarrow as pa
 
-from engine.nested_types import resolve_late
+from engine.arrow_types import resolve_late
 from engine.schema import TupleSchema, is_late
 
 

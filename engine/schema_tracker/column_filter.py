@@ -20,9 +20,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.types as pt
 
-from engine.context import ErrorContext
-from engine.errors import SchemaConflictError
-from engine.nested_types import (
+from engine.arrow_types import (
     fill_late,
     has_late,
     inner_fields,
@@ -31,6 +29,8 @@ from engine.nested_types import (
     with_element,
     with_members,
 )
+from engine.context import ErrorContext
+from engine.errors import SchemaConflictError
 from engine.projection.filter import PROJECT_ALL, PROJECT_NONE, ProjectedColumn
 from engine.projection.list_filter import ListFilter, check_consistent
 from engine.projection.path import quote_name

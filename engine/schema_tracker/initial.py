@@ -17,9 +17,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from engine.arrow_types import members_of
 from engine.context import ErrorContext
 from engine.errors import ProjectionError, SchemaConflictError
-from engine.nested_types import members_of
 from engine.projection.list_filter import ListFilter, check_consistent
 from engine.projection.path import ProjectedPath
 from engine.projection.project_list import ProjectionList, ProjectionType

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from engine.nested_types import members_of
+from engine.arrow_types import members_of
 from engine.projection.filter import PROJECT_NONE, ProjectedColumn, ProjectionFilter
 from engine.projection.list_filter import ListFilter
 from engine.schema_tracker.column_filter import ColumnFilter

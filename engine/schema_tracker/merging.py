@@ -16,9 +16,9 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.types as pt
 
+from engine.arrow_types import is_any_list
 from engine.context import ErrorContext
 from engine.errors import SchemaConflictError
-from engine.nested_types import is_any_list
 from engine.projection.path import quote_name
 from engine.schema import TupleSchema, fold_case
 from engine.schema_tracker.widening import common_field

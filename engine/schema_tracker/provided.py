@@ -7,7 +7,7 @@ maps included. A lenient one leaves others to the readers.
 
 import pyarrow as pa
 
-from engine.nested_types import members_of
+from engine.arrow_types import members_of
 from engine.projection.path import ProjectedPath
 from engine.projection.project_list import ProjectionList, ProjectionType
 from engine.schema import TupleSchema, fold_case

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from engine.nested_types import fill_late, has_late, inner_fields, is_any_list, members_of, with_element, with_members
+from engine.arrow_types import fill_late, has_late, inner_fields, is_any_list, members_of, with_element, with_members
 from engine.projection.path import ProjectedPath
 from engine.projection.project_list import ProjectionList, ProjectionType
 from engine.schema import LATE, TupleSchema, is_late

@@ -222,7 +222,7 @@ class ScanSchemaTracker:
 
         Args:
             missing: Of :meth:`missing_columns`, or any columns of the reader input schema, each LATE type replaced
-                (:func:`engine.nested_types.resolve_late`).
+                (:func:`engine.arrow_types.resolve_late`).
 
         Raises:
             SchemaConflictError: A column has a type already, and this is another.

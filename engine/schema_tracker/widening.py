@@ -38,7 +38,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.types as pt
 
-from engine.nested_types import inner_fields, with_element
+from engine.arrow_types import inner_fields, with_element
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 
 _NUMBERS: Sequence[pa.DataType] = (

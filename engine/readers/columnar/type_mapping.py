@@ -23,9 +23,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.arrow_types import is_any_list
 from engine.context import ErrorContext
 from engine.errors import ValueConversionError
-from engine.nested_types import is_any_list
 from engine.readers.errors import FormatError, one_line
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from engine.arrow_types import is_bytes, is_text
 from engine.result_set.conversion.errors import NotOfferedError, RefusedError
 
 _INTEGER = r"^-?[0-9]+$"
@@ -21,19 +22,6 @@ _DIGIT = r"[0-9]"
 _LONG_INTEGER = r"^\s*-?[0-9]{8,}\s*$"
 
 Cast = Callable[[pa.Array], pa.Array]
-
-
-def is_text(type_: pa.DataType) -> bool:
-    return bool(pt.is_string(type_) or pt.is_large_string(type_))
-
-
-def is_bytes(type_: pa.DataType) -> bool:
-    """Return whether the type is bytes of any or of a fixed length. Arrow's decimals are not."""
-    return bool(
-        pt.is_binary(type_)
-        or pt.is_large_binary(type_)
-        or (pt.is_fixed_size_binary(type_) and not pt.is_decimal(type_))
-    )
 
 
 def decode(array: pa.Array) -> pa.Array:

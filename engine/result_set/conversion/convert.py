@@ -36,9 +36,10 @@ Guarantees:
 import pyarrow as pa
 import pyarrow.types as pt
 
+from engine.arrow_types import is_text
 from engine.context import ErrorContext
 from engine.errors import NOWHERE, SchemaConflictError, ValueConversionError
-from engine.result_set.conversion.casts import cast_values, decode, is_text
+from engine.result_set.conversion.casts import cast_values, decode
 from engine.result_set.conversion.errors import NotOfferedError, RefusedError
 from engine.result_set.conversion.nested_arrays import convert_nested, fill_nulls
 

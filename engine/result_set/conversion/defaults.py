@@ -13,10 +13,10 @@
 import pyarrow as pa
 import pyarrow.types as pt
 
+from engine.arrow_types import inner_fields, is_bytes, is_text
 from engine.context import ErrorContext
 from engine.errors import NOWHERE, ColumnError, SchemaConflictError, ValueConversionError
-from engine.nested_types import inner_fields
-from engine.result_set.conversion.casts import cast_values, is_bytes
+from engine.result_set.conversion.casts import cast_values
 from engine.result_set.conversion.errors import NotOfferedError, RefusedError
 from engine.schema import DEFAULT_VALUE_KEY
 
@@ -54,7 +54,7 @@ def natural_default(type_: pa.DataType) -> pa.Scalar:
         return pa.scalar(bytes(type_.byte_width) if pt.is_fixed_size_binary(type_) else b"", type_)
     if pt.is_boolean(type_):
         return pa.scalar(False, type_)
-    return pa.scalar("" if pt.is_string(type_) or pt.is_large_string(type_) else 0, type_)
+    return pa.scalar("" if is_text(type_) else 0, type_)
 
 
 def missing_values(field: pa.Field, count: int, column: str, context: ErrorContext = NOWHERE) -> pa.Array:

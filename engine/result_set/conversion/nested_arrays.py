@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from engine.arrow_types import inner_fields, is_any_list
 from engine.errors import ColumnError
-from engine.nested_types import inner_fields, is_any_list
 from engine.result_set.conversion.defaults import declared_default, has_natural_default, missing_values, natural_default
 from engine.result_set.conversion.errors import NotOfferedError, RefusedError
 from engine.schema import TupleSchema

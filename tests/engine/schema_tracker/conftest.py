@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from engine.context import ErrorContext
-from engine.nested_types import resolve_late
+from engine.arrow_types import resolve_late
 from engine.schema import TupleSchema
 
 Columns = dict[str, pa.DataType | pa.Field]

@@ -1,4 +1,8 @@
-"""Walking through nested Arrow types: what lies in a type, and the same type with something else in it."""
+"""Arrow types: tests that pyarrow lacks, and walks through nested types.
+
+A *map* is an Arrow struct, a *dict* an Arrow map, and an *array* any of Arrow's lists. A type is LATE if it is Arrow's
+null type.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +12,18 @@ import pyarrow.types as pt
 from engine.schema import TupleSchema, is_late
 
 
+def is_text(type_: pa.DataType) -> bool:
+    """Return whether the type is text with 32-bit or 64-bit offsets."""
+    return bool(pt.is_string(type_) or pt.is_large_string(type_))
+
+
+def is_bytes(type_: pa.DataType) -> bool:
+    """Return whether the type is bytes, of any length or of a fixed one."""
+    return bool(pt.is_binary(type_) or pt.is_large_binary(type_) or pt.is_fixed_size_binary(type_))
+
+
 def is_any_list(type_: pa.DataType) -> bool:
+    """Return whether the type is any kind of list: large, of fixed size, or a view."""
     return bool(
         pt.is_list(type_)
         or pt.is_large_list(type_)
@@ -19,7 +34,7 @@ def is_any_list(type_: pa.DataType) -> bool:
 
 
 def inner_fields(type_: pa.DataType) -> Sequence[pa.Field]:
-    """The members of a map, the element of a list, key and value of a dict; none for other types."""
+    """Return the members of a map, the element of an array, or the key and the value of a dict. Else nothing."""
     if pt.is_struct(type_):
         return [type_.field(index) for index in range(type_.num_fields)]
     if is_any_list(type_):
@@ -28,7 +43,7 @@ def inner_fields(type_: pa.DataType) -> Sequence[pa.Field]:
 
 
 def with_inner_fields(type_: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
-    """The type with other fields in it: see :func:`inner_fields`."""
+    """Return the type with other fields inside. See :func:`inner_fields`."""
     if pt.is_struct(type_):
         return pa.struct(fields)
     if pt.is_map(type_):
@@ -37,7 +52,7 @@ def with_inner_fields(type_: pa.DataType, fields: Sequence[pa.Field]) -> pa.Data
 
 
 def with_element(type_: pa.DataType, element: pa.Field) -> pa.DataType:
-    """The same kind of list, of other elements."""
+    """Return the same kind of list with another element."""
     if pt.is_fixed_size_list(type_):
         return pa.list_(element, type_.list_size)
     if pt.is_large_list(type_):
@@ -48,20 +63,20 @@ def with_element(type_: pa.DataType, element: pa.Field) -> pa.DataType:
 
 
 def innermost(type_: pa.DataType) -> pa.DataType:
-    """What a list, or a list of lists, holds in the end; another type is itself."""
+    """Return the element type of an array, or of an array of arrays. Another type is returned as it is."""
     while is_any_list(type_):
         type_ = type_.value_type
     return type_
 
 
 def members_of(type_: pa.DataType) -> TupleSchema | None:
-    """The members of a map or of an array of maps; None for other types."""
+    """Return the members of a map or of an array of maps. None for other types."""
     struct = innermost(type_)
     return TupleSchema.of(struct) if pt.is_struct(struct) else None
 
 
 def with_members(type_: pa.DataType, members: Sequence[pa.Field]) -> pa.DataType:
-    """The map, or the array of maps, with other members."""
+    """Return the map, or the array of maps, with other members."""
     if is_any_list(type_):
         element = type_.value_field
         return with_element(type_, element.with_type(with_members(element.type, members)))
@@ -69,22 +84,22 @@ def with_members(type_: pa.DataType, members: Sequence[pa.Field]) -> pa.DataType
 
 
 def has_late(field: pa.Field) -> bool:
-    """Whether the type of the column, or one inside it, is still to be named."""
+    """Return whether the column is LATE, or contains a LATE type at any depth."""
     return is_late(field) or any(has_late(inner) for inner in inner_fields(field.type))
 
 
-def resolve_late(field: pa.Field, name_type: Callable[[pa.Field], pa.DataType]) -> pa.Field:
-    """The column with each type that is still to be named, at any depth, as ``name_type`` names it."""
+def resolve_late(field: pa.Field, choose_type: Callable[[pa.Field], pa.DataType]) -> pa.Field:
+    """Return the column with every LATE type, at any depth, replaced by the chosen one."""
     if is_late(field):
-        return field.with_type(name_type(field))
+        return field.with_type(choose_type(field))
     inner = inner_fields(field.type)
     if not any(has_late(one) for one in inner):
         return field
-    return field.with_type(with_inner_fields(field.type, [resolve_late(one, name_type) for one in inner]))
+    return field.with_type(with_inner_fields(field.type, [resolve_late(one, choose_type) for one in inner]))
 
 
 def fill_late(type_: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The type with whatever is LATE in it as the other, of the same structure, has it."""
+    """Return the type with every LATE type replaced by the one of another type of the same structure."""
     if pt.is_null(type_):
         return other
     if pt.is_struct(type_) and pt.is_struct(other):

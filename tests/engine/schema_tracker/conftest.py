@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from engine.context import ErrorContext
 from engine.arrow_types import resolve_late
+from engine.context import ErrorContext
 from engine.schema import TupleSchema
 
 Columns = dict[str, pa.DataType | pa.Field]

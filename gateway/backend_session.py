@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from gateway.backends import SERVICE, Backend
 from gateway.errors import BackendError, GatewayError, Metadata
-from gateway.session_settings import SETTINGS_ASKED_FOR, SessionSettings
+from gateway.session_settings import SETTING_DEFAULTS, SessionSettings
 
 _HOUSEKEEPING_SECONDS = 10.0
 
@@ -125,7 +125,7 @@ class BackendSession:
         request = base_pb2.ConfigRequest(session_id=self._request.session_id, user_context=self._request.user_context)
         if self._request.HasField("client_observed_server_side_session_id"):
             request.client_observed_server_side_session_id = self._request.client_observed_server_side_session_id
-        for key, default in SETTINGS_ASKED_FOR.items():
+        for key, default in SETTING_DEFAULTS.items():
             pair = request.operation.get_with_default.pairs.add()
             pair.key, pair.value = key, default
         data = await self._call("Config", request.SerializeToString())

@@ -1,7 +1,8 @@
-"""Backends: the Spark Connect servers behind a gateway, and which of them a new session gets."""
+"""Backends: the Spark Connect servers behind a gateway, and the choice of one for each session."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ from workspace.records import Principal, RecordName, SessionRecord
 
 SERVICE = "/spark.connect.SparkConnectService/"
 
+_CACHED_METHODS = 64
 _CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -23,15 +25,27 @@ _CHANNEL_OPTIONS = [
 
 
 class BackendAddressError(ValueError):
+    """The address of a backend is not of the form ``sc://HOST:PORT``."""
+
     def __init__(self, address: str) -> None:
         super().__init__(f"Backend [{address}] is not of the form sc://HOST:PORT.")
 
 
 class Backend:
-    """One Spark Connect server. Calls carry bytes both ways and are made once per method.
+    """One Spark Connect server, called with encoded messages.
+
+    Each attribute that is a function returns what calls the method of a path, such as
+    ``/spark.connect.SparkConnectService/Config``.
 
     Args:
-        address: As configured, ``sc://host:port``.
+        address: The address from the settings, ``sc://host:port``.
+
+    Attributes:
+        address: The address from the settings.
+        unary: For a method with one request and one response.
+        unary_stream: For a method with one request and a stream of responses.
+        stream_unary: For a method with a stream of requests and one response.
+        stream: For a method with streams of both.
 
     Raises:
         BackendAddressError: The address has another form.
@@ -47,36 +61,14 @@ class Backend:
             raise BackendAddressError(address)
         self.address = address
         self._channel = aio.insecure_channel(parts.netloc, options=_CHANNEL_OPTIONS)
-        self._unary: dict[str, aio.UnaryUnaryMultiCallable] = {}
-        self._unary_stream: dict[str, aio.UnaryStreamMultiCallable] = {}
-        self._stream_unary: dict[str, aio.StreamUnaryMultiCallable] = {}
-        self._stream: dict[str, aio.StreamStreamMultiCallable] = {}
-
-    def unary(self, method: str) -> aio.UnaryUnaryMultiCallable:
-        call = self._unary.get(method)
-        if call is None:
-            call = self._unary[method] = self._channel.unary_unary(method)
-        return call
-
-    def unary_stream(self, method: str) -> aio.UnaryStreamMultiCallable:
-        call = self._unary_stream.get(method)
-        if call is None:
-            call = self._unary_stream[method] = self._channel.unary_stream(method)
-        return call
-
-    def stream_unary(self, method: str) -> aio.StreamUnaryMultiCallable:
-        call = self._stream_unary.get(method)
-        if call is None:
-            call = self._stream_unary[method] = self._channel.stream_unary(method)
-        return call
-
-    def stream(self, method: str) -> aio.StreamStreamMultiCallable:
-        call = self._stream.get(method)
-        if call is None:
-            call = self._stream[method] = self._channel.stream_stream(method)
-        return call
+        cache = lru_cache(_CACHED_METHODS)
+        self.unary: Callable[[str], aio.UnaryUnaryMultiCallable] = cache(self._channel.unary_unary)
+        self.unary_stream: Callable[[str], aio.UnaryStreamMultiCallable] = cache(self._channel.unary_stream)
+        self.stream_unary: Callable[[str], aio.StreamUnaryMultiCallable] = cache(self._channel.stream_unary)
+        self.stream: Callable[[str], aio.StreamStreamMultiCallable] = cache(self._channel.stream_stream)
 
     async def close(self) -> None:
+        """Close the channel. Calls that run fail."""
         await self._channel.close()
 
 
@@ -85,16 +77,16 @@ class Backends:
 
     Guarantees:
 
-    1. A principal with a backend of its own gets that one for a new session, any other a shared one.
-    2. If principals run on their own backends only, no session ever gets another, whatever its record says.
+    1. A new session of a principal with a backend of its own gets that backend. Any other session gets a shared one.
+    2. If principals run on their own backends only, no session gets another, even if its record names another.
 
     Args:
-        shared: The addresses of those for all principals.
-        own: The address of a principal's own backend, by principal.
-        own_only: Whether the shared ones are for nobody.
+        shared: The addresses of the backends for all principals.
+        own: The address of the backend of each principal that has one of its own.
+        own_only: Whether no principal may use the shared backends.
 
     Raises:
-        BackendAddressError: An address is of no known form.
+        BackendAddressError: An address is not of the form ``sc://host:port``.
     """
 
     def __init__(
@@ -106,8 +98,11 @@ class Backends:
         self._by_address = {address: Backend(address) for address in (*self._shared, *own.values())}
 
     def choose(self, session: RecordName, principal: Principal) -> Backend | None:
-        """The backend of a new session: the same on every replica (rendezvous hashing). None if there is none for the
-        principal."""
+        """Return the backend of a new session, the same on every replica (rendezvous hashing).
+
+        Returns:
+            The backend; None if there is none for the principal.
+        """
         own = self._own.get(principal)
         if own is not None:
             return self._by_address[own]
@@ -118,12 +113,17 @@ class Backends:
         )
         return None if best is None else self._by_address[best]
 
-    def of_record(self, record: SessionRecord) -> Backend | None:
-        """The backend that has a session; None if the principal may not use it, or it is no longer configured."""
+    def find(self, record: SessionRecord) -> Backend | None:
+        """Return the backend that a session record names.
+
+        Returns:
+            The backend; None if it is no longer configured, or the principal may not use it.
+        """
         if self._own_only and self._own.get(record.principal) != record.backend:
             return None
         return self._by_address.get(record.backend)
 
     async def close(self) -> None:
+        """Close the channels to all backends."""
         for backend in self._by_address.values():
             await backend.close()

@@ -1,4 +1,4 @@
-"""What a gateway replica is told when it starts."""
+"""The settings of a gateway replica."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,13 +9,13 @@ from workspace.workspaces import Workspaces
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much temporary tables there may be; None is no limit.
+    """Quotas of temporary tables. None means unlimited.
 
     Attributes:
-        session_tables: Tables of a session.
-        session_bytes: Bytes of all tables of a session.
-        principal_tables: Tables of a principal, in all its sessions together.
-        principal_bytes: Bytes of all tables of a principal.
+        session_tables: Tables of one session.
+        session_bytes: Bytes of all tables of one session.
+        principal_tables: Tables of all sessions of one principal.
+        principal_bytes: Bytes of all tables of all sessions of one principal.
     """
 
     session_tables: int | None = None
@@ -29,20 +29,21 @@ class GatewayConfig:
     """The settings of one gateway replica.
 
     Attributes:
-        listen: Address to listen on, ``host:port``; port 0 lets the system choose.
-        backends: Addresses of the backends, ``sc://host:port``; at least one.
-        workspaces: All workspaces, with the default temporary one.
-        session_idle_timeout_seconds: A session without a request, an open stream or a running operation for so
-            long is ended.
-        lease_duration_seconds: As for all replicas and reapers of the workspace.
-        backends_end_with_gateway: The backends stop when this replica does, so its sessions end with it.
-        max_message_bytes: The largest message taken from a client; Spark's own default is 128 MiB.
-        log_query_text: Whether the text of statements that Lodge answers may stand in log lines.
-        limits: Of temporary tables.
-        detached_timeout_seconds: How long a statement that Lodge answers runs on after its client went away.
-        impersonation: Each principal's session locations belong to the OS user of its name (seed 001, 5.1.10.2).
-        watch_records: Whether others end sessions by their records alone, so that this replica must follow them.
-        principal_backends: The backend of all statements of a principal, by principal.
+        listen: The address to listen on, ``host:port``. Port 0 lets the system choose.
+        backends: The addresses of the shared backends, ``sc://host:port``.
+        workspaces: All workspaces, including the default temporary workspace.
+        session_idle_timeout_seconds: A session ends after this time without a request, an open stream or a running
+            operation.
+        lease_duration_seconds: How long a lease lasts. The same for all replicas and reapers of the workspace.
+        backends_end_with_gateway: Whether the backends stop with this replica, so that its sessions end with it.
+        max_message_bytes: The largest message that a client may send. Spark's own default is 128 MiB.
+        log_query_text: Whether the log may contain the text of statements of Lodge's own.
+        limits: Quotas of temporary tables.
+        detached_timeout_seconds: How long a statement of Lodge's own runs on after its client went away.
+        impersonation: Whether the session locations of a principal belong to the OS user of that name
+            [temporary-tables §5.1.10.2].
+        watch_records: Whether others may end a session by its record alone, so that this replica must watch records.
+        principal_backends: The backend of each principal that has one of its own.
     """
 
     listen: str

@@ -1,13 +1,18 @@
-"""The workspaces as they are now: a configuration that is loaded anew changes them while sessions go on."""
+"""The workspaces that are configured now."""
 
 from workspace.workspaces import Workspaces
 
 
 class CurrentWorkspaces:
-    """What ``now`` holds is whole at any time; who needs several looks at it keeps what it read first.
+    """A reference to the workspaces that a reload of the settings replaces while sessions continue.
+
+    ``now`` is always consistent in itself. Code that needs several lookups reads it once and keeps the value.
 
     Args:
-        workspaces: Those of the start.
+        workspaces: The workspaces at the start of the replica.
+
+    Attributes:
+        now: The workspaces after the last reload.
     """
 
     def __init__(self, workspaces: Workspaces) -> None:

@@ -1,19 +1,20 @@
-"""Releases of responses that a client has read, gathered before they go to the backend.
+"""Releases of responses that a client has read, batched on their way to the backend.
 
-Why it exists: a PySpark client tells the server after each single response that it may forget it, so that a statement
-of one row makes ten such calls. Each only says "until here"; a later one says all that an earlier one did, and the
-release of the whole operation says it for all. So a call is answered at once, and what it said goes to the backend a
-moment later, if by then nothing has said it better.
+A PySpark client releases each single response, about ten calls for a statement of one row. A release covers all
+responses up to the one that it names, so a later release of an operation replaces the earlier ones. The release of the
+operation as a whole replaces them all. Lodge therefore answers a release at once, and sends the last one of each
+operation to the backend a moment later.
 
 Guarantees:
 
-1. A backend hears of a release at most ``DELAY_SECONDS`` later than it would directly, or not at all if the operation
-   itself was released by then. Until then it holds at most what its own retry buffer may hold.
-2. A release never reaches another session or operation than it was for.
+1. A backend gets a release at most ``DELAY_SECONDS`` later than it would directly, or not at all if the operation as a
+   whole was released by then. Until then it keeps at most what its own retry buffer may keep.
+2. A release never reaches another session or operation than the client named.
 
-Not guaranteed: that a client hears of an error of such a release; PySpark's and Scala's clients ignore them.
+Not guaranteed: that a client hears of an error of such a release. PySpark's and Scala's clients ignore these errors.
 
-Source: Spark: SparkConnectReleaseExecuteHandler, ExecutePlanResponseReattachableIterator.
+Source: [spark-connect-server SparkConnectReleaseExecuteHandler],
+[spark-connect-client ExecutePlanResponseReattachableIterator].
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from gateway.backends import SERVICE, Backend
 from gateway.requests import SessionKey
 
 DELAY_SECONDS = 0.2
-_CALL_SECONDS = 10.0
+_TIMEOUT_SECONDS = 10.0
 _METHOD = SERVICE + "ReleaseExecute"
 
 OperationKey = tuple[SessionKey, str]
@@ -43,22 +44,23 @@ class ResponseReleases:
         self._flush: asyncio.Task[None] | None = None
 
     def defer(self, key: OperationKey, backend: Backend, request: bytes, arguments: dict[str, Any]) -> None:
-        """Keeps the release of an operation's responses up to one of them, in place of an earlier one.
+        """Send a release of responses to the backend later, in place of an earlier one of the same operation.
 
-        A client's calls overtake each other: after the release of the operation as a whole, it says nothing.
+        Ignored after the release of the operation as a whole: the calls of a client overtake each other.
         """
         if key in self._released or key in self._released_before:
             return
         self._pending[key] = (backend, request, arguments)
         self._flush_soon()
 
-    def forget(self, key: OperationKey) -> None:
-        """The operation as a whole is released."""
+    def discard(self, key: OperationKey) -> None:
+        """Drop the pending release of an operation that the client released as a whole."""
         self._pending.pop(key, None)
         self._released.add(key)
         self._flush_soon()
 
     async def stop(self) -> None:
+        """Stop sending. Releases that are still pending are lost."""
         if self._flush is not None:
             self._flush.cancel()
             await asyncio.gather(self._flush, return_exceptions=True)
@@ -74,6 +76,6 @@ class ResponseReleases:
             due, self._pending = self._pending, {}
             for backend, request, arguments in due.values():
                 try:
-                    await backend.unary(_METHOD)(request, metadata=arguments["metadata"], timeout=_CALL_SECONDS)
+                    await backend.unary(_METHOD)(request, metadata=arguments["metadata"], timeout=_TIMEOUT_SECONDS)
                 except aio.AioRpcError as error:
                     log.debug("release_failed", reason=error.details())

@@ -256,7 +256,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         if message.HasField("release_until"):
             self._releases.defer(key, call.backend, request, call_arguments(context))
             return answer.SerializeToString()
-        self._releases.forget(key)
+        self._releases.discard(key)
         return await self._pass_unary(call, request, context)
 
     async def _interrupt(self, call: "_Call", request: bytes, context: Context) -> bytes:

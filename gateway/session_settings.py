@@ -1,7 +1,8 @@
-"""The settings of a session that change what its statements mean to Lodge.
+"""The Spark settings of a session that change what its statements mean to Lodge.
 
-Source: Spark: SQLConf (``caseSensitive``, ``doubleQuotedIdentifiers``, which counts only while ANSI mode is on,
-``sessionLocalTimeZone``); seed 001, 5.1.4 (``store.format``).
+``spark.sql.ansi.doubleQuotedIdentifiers`` counts only in ANSI mode, as in Spark.
+
+Source: [temporary-tables §5.1.4] for ``store.format``; Spark's ``SQLConf`` for the others.
 """
 
 from collections.abc import Mapping
@@ -13,25 +14,25 @@ _DOUBLE_QUOTED_IDENTIFIERS = "spark.sql.ansi.doubleQuotedIdentifiers"
 _TIME_ZONE = "spark.sql.session.timeZone"
 _STORE_FORMAT = "store.format"
 
-SETTINGS_ASKED_FOR: Mapping[str, str] = {
+SETTING_DEFAULTS: Mapping[str, str] = {
     _CASE_SENSITIVE: "false",
     _ANSI: "true",
     _DOUBLE_QUOTED_IDENTIFIERS: "false",
     _TIME_ZONE: "UTC",
     _STORE_FORMAT: "parquet",
 }
-"""What to ask the backend for, with what holds if it knows nothing."""
+"""The settings to read from the backend, each with its value if the backend does not know it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """One session's settings, at the time of one request.
+    """The settings of a session at the time of one request.
 
     Attributes:
-        is_case_sensitive: Whether names in another letter case are other names.
+        is_case_sensitive: Whether names that differ in letter case are different names.
         double_quoted_identifiers: Whether ``"a"`` is a name, not a string.
-        time_zone: For text that becomes a timestamp.
-        store_format: The storage format of new tables that name none.
+        time_zone: The time zone of text that becomes a timestamp.
+        store_format: The storage format of new tables without a ``USING`` clause.
     """
 
     is_case_sensitive: bool = False
@@ -41,7 +42,7 @@ class SessionSettings:
 
     @classmethod
     def from_values(cls, values: Mapping[str, str]) -> "SessionSettings":
-        """From the values of the keys in ``SETTINGS_ASKED_FOR``."""
+        """Create the settings from the value of each key of ``SETTING_DEFAULTS``."""
         return cls(
             is_case_sensitive=_is_true(values[_CASE_SENSITIVE]),
             double_quoted_identifiers=_is_true(values[_ANSI]) and _is_true(values[_DOUBLE_QUOTED_IDENTIFIERS]),

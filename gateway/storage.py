@@ -1,14 +1,15 @@
-"""What a replica shares with the others, called from its event loop.
+"""The storage that a replica shares with others, for use from its event loop.
 
-Why it exists: records, leases and locations block, and may block for long; the event loop must not. What may take long
-has threads of its own, and so have leases: a replica that removes much must not seem dead.
+Calls to records, leases and locations block, some of them for long. They run in bounded executors, so the event loop
+never waits for them. Slow calls have threads of their own. Leases have a thread of their own as well: a replica that
+deletes many files still renews its lease.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import structlog
 
@@ -20,16 +21,21 @@ from workspace.records import RecordName, RecordsUnavailableError, SessionRecord
 
 _STORAGE_THREADS = 4
 
+_Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 log = structlog.get_logger(__name__)
 
 
 class Storage:
-    """Records, leases and locations, through bounded executors.
+    """Records, leases and locations, called in bounded executors.
 
-    A call that is cancelled is waited for, so that who undoes it knows that it is over.
+    A cancelled call raises CancelledError only after it has ended, so the caller can undo what it did. All methods
+    raise GatewayError if the storage of records or leases cannot answer.
 
-    Raises (all methods): GatewayError if the storage cannot answer.
+    Args:
+        records: The session records.
+        leases: The leases of all replicas.
+        locations: The session locations.
     """
 
     def __init__(self, records: SessionRecords, leases: Leases, locations: SessionLocations) -> None:
@@ -40,37 +46,44 @@ class Storage:
         self._slow_executor = ThreadPoolExecutor(_STORAGE_THREADS, thread_name_prefix="slow-storage")
         self._lease_executor = ThreadPoolExecutor(1, thread_name_prefix="leases")
 
-    async def run(self, function: Callable[..., _Result], *arguments: object) -> _Result:
-        """Calls a blocking function that is quick."""
-        return await self._run(self._executor, function, arguments)
+    async def run(
+        self, function: Callable[_Parameters, _Result], *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> _Result:
+        """Call a function that blocks for a short time."""
+        return await _run(self._executor, partial(function, *args, **kwargs))
 
-    async def run_slow(self, function: Callable[..., _Result], *arguments: object) -> _Result:
-        """Calls a blocking function whose time depends on the size of tables."""
-        return await self._run(self._slow_executor, function, arguments)
+    async def run_slow(
+        self, function: Callable[_Parameters, _Result], *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> _Result:
+        """Call a function that blocks for a time that depends on the size of tables."""
+        return await _run(self._slow_executor, partial(function, *args, **kwargs))
 
-    async def run_lease(self, function: Callable[..., _Result], *arguments: object) -> _Result:
-        """Calls a blocking function about leases."""
-        return await self._run(self._lease_executor, function, arguments)
-
-    def close(self) -> None:
-        for executor in (self._executor, self._slow_executor, self._lease_executor):
-            executor.shutdown()
-
-    @staticmethod
-    async def _run(executor: Executor, function: Callable[..., _Result], arguments: Sequence[object]) -> _Result:
-        call = asyncio.get_running_loop().run_in_executor(executor, partial(function, *arguments))
-        try:
-            return await asyncio.shield(call)
-        except asyncio.CancelledError:
-            await asyncio.wait([call])
-            call.exception()
-            raise
-        except RecordsUnavailableError as error:
-            log.error("storage_unavailable", reason=str(error))
-            raise storage_unavailable("session records") from error
+    async def run_lease(
+        self, function: Callable[_Parameters, _Result], *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> _Result:
+        """Call a function that reads or changes leases."""
+        return await _run(self._lease_executor, partial(function, *args, **kwargs))
 
     async def update(
         self, name: RecordName, change: Callable[[SessionRecord], SessionRecord], *, must_write: bool = False
     ) -> StoredRecord:
-        """See :func:`workspace.record_changes.update_record`."""
-        return await self.run(partial(update_record, must_write=must_write), self.records, name, change)
+        """Change a record; see :func:`workspace.record_changes.update_record`."""
+        return await self.run(update_record, self.records, name, change, must_write=must_write)
+
+    def close(self) -> None:
+        """Wait for the calls that run, and end the threads."""
+        for executor in (self._executor, self._slow_executor, self._lease_executor):
+            executor.shutdown()
+
+
+async def _run(executor: Executor, call: Callable[[], _Result]) -> _Result:
+    running = asyncio.get_running_loop().run_in_executor(executor, call)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        running.exception()
+        raise
+    except RecordsUnavailableError as error:
+        log.error("storage_unavailable", reason=str(error))
+        raise storage_unavailable("session records") from error

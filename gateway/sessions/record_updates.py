@@ -160,7 +160,7 @@ class RecordUpdates:
         """
         self._lease.require_valid()
         try:
-            ended = await self._storage.run_slow(self._end, session, only_if_last)
+            ended = await self._storage.run_slow(self._end, session, only_if_last=only_if_last)
         except OSError as error:
             log.error("session_end_left_to_reaper", reason=str(error))
             return False
@@ -181,7 +181,7 @@ class RecordUpdates:
             return joined.record, False
 
     @retry_on(RecordConflictError)
-    def _end(self, session: Session, only_if_last: bool) -> EndedSession | None:
+    def _end(self, session: Session, *, only_if_last: bool) -> EndedSession | None:
         records = self._storage.records
         try:
             stored = records.read(session.record_name)

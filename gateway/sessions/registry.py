@@ -153,7 +153,7 @@ class Sessions:
         """
         record = stored.record
         key = SessionKey(record.principal, record.client_session_id)
-        backend = self._backends.of_record(record)
+        backend = self._backends.find(record)
         async with self._lock(record.name):
             if backend is None or key in self._served:
                 return
@@ -358,7 +358,7 @@ class Sessions:
                     record, is_new = await self._records.join_or_create(key, backend)
             except (SessionEndingError, RecordConflictError) as error:
                 raise session_closed(key.client_session_id) from error
-            backend = self._backends.of_record(record) or backend
+            backend = self._backends.find(record) or backend
             session = self._serve(Session(key, record.session_uuid, backend, lease_epoch))
         with session.log_context():
             log.info("session_started" if is_new else "session_adopted", backend=session.backend.address)

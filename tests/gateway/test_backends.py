@@ -46,17 +46,17 @@ async def test_guarantee_1_a_principal_with_a_backend_of_its_own_gets_that_and_o
 
 
 async def test_a_session_keeps_its_backend_while_that_is_configured(backends: Backends) -> None:
-    assert address(backends.of_record(a_record(ADA, "sc://shared:1"))) == "sc://shared:1"
-    assert backends.of_record(a_record(ADA, "sc://gone:1")) is None
+    assert address(backends.find(a_record(ADA, "sc://shared:1"))) == "sc://shared:1"
+    assert backends.find(a_record(ADA, "sc://gone:1")) is None
 
 
 async def test_guarantee_2_with_own_backends_only_nobody_gets_another(own_only: Backends) -> None:
     assert address(own_only.choose(a_record(BOB).name, BOB)) == "sc://bob:1"
     assert own_only.choose(a_record(EVE).name, EVE) is None
-    assert address(own_only.of_record(a_record(BOB, "sc://bob:1"))) == "sc://bob:1"
+    assert address(own_only.find(a_record(BOB, "sc://bob:1"))) == "sc://bob:1"
     for principal in (BOB, EVE):
         for recorded in (*SHARED, "sc://ada:1"):
-            assert own_only.of_record(a_record(principal, recorded)) is None
+            assert own_only.find(a_record(principal, recorded)) is None
 
 
 async def test_no_backend_at_all_is_none() -> None:

@@ -34,7 +34,7 @@ class Links:
         best = max(self._by_address, key=lambda each: hashlib.sha256(f"{session} {each}".encode()).digest())
         return self._by_address[best]
 
-    def of_record(self, record: SessionRecord) -> "Link | None":
+    def find(self, record: SessionRecord) -> "Link | None":
         return self._by_address.get(record.backend)
 
     async def close(self) -> None:

@@ -1,1 +1,4 @@
-"""The loader engine: scans of raw files that end in Arrow record batches. Start with README.md."""
+"""The loader engine: it scans files with changing schemas and returns Arrow record batches.
+
+``README.md`` shows which module to open first.
+"""

@@ -25,7 +25,7 @@ import pyarrow as pa
 from engine.context import ErrorContext
 from engine.errors import NOWHERE, NoFilesError, ScanOptionError, SchemaConflictError
 from engine.files import list_files, open_file, size_of
-from engine.packing import Sized, packed, task_bytes
+from engine.packing import pack, task_bytes
 from engine.projection.path import quote_name
 from engine.projection.project_list import EVERYTHING, ProjectionList
 from engine.readers.delimited.header import COLUMNS
@@ -54,7 +54,7 @@ class FileScan:
         source: What it reads.
         options: How, as far as that does not depend on the format.
         reader_options: How, for the format.
-        mentioned: Names, case fold_case, outside of which no column is needed; None for all columns.
+        mentioned: Names, case folded, outside of which no column is needed; None for all columns.
     """
 
     source: ScanSource
@@ -99,7 +99,7 @@ class FileScan:
         with ThreadPoolExecutor(_DISCOVERY_THREADS, thread_name_prefix="splits") as pool:
             split = pool.map(lambda file: self._ranges(file, target_bytes), files)
             sized = [one for ranges in split for one in ranges]
-        return list(packed(sized, target_bytes, _OPENING_BYTES))
+        return list(pack(sized, target_bytes, _OPENING_BYTES))
 
     def batches(
         self,
@@ -161,10 +161,10 @@ class FileScan:
                     "have no other: add the option header = true, or the column",
                 )
 
-    def _ranges(self, file: SourceFile, target_bytes: int) -> Sequence[Sized[SourceFile]]:
+    def _ranges(self, file: SourceFile, target_bytes: int) -> Sequence[tuple[SourceFile, int]]:
         format_, options = self._format(file)
         ranges = format_.splits(file, options, target_bytes)
-        return [Sized(one, file.size_bytes // len(ranges)) for one in ranges]
+        return [(one, file.size_bytes // len(ranges)) for one in ranges]
 
     def _projection(self, schema: TupleSchema, *, is_declared: bool) -> ProjectionList:
         """Everything, where a column beside the schema is one that the statement may have wanted."""

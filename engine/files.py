@@ -35,7 +35,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from engine.errors import NoReaderError, PathNotFoundError, PathRefusedError, UnreadableFileError
-from engine.path_patterns import fixed_directory, is_pattern, selects
+from engine.path_patterns import fixed_directory, is_pattern, matches
 from engine.scan_source import ScanSource, has_reader, supported_suffixes
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -86,7 +86,7 @@ def _selected_files(source: ScanSource) -> list[str]:
         if not is_pattern(source.path):
             raise
         below = _Walk(source).files_below(fixed_directory(source.path))
-        found = [file for file in below if selects(source.path, file)]
+        found = [file for file in below if matches(source.path, file)]
         if not found:
             raise
         return found

@@ -1,51 +1,42 @@
-"""What one task of a scan reads: small files together, large ones in parts."""
+"""Grouping of small files, and of units of a file, into the work of one task."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-_TASKS_A_CORE = 2
-_LEAST_TASK_BYTES = 16 * 1024 * 1024
-_MOST_TASK_BYTES = 64 * 1024 * 1024
+_TASKS_PER_CORE = 2
+_MIN_TASK_BYTES = 16 * 1024 * 1024
+_MAX_TASK_BYTES = 64 * 1024 * 1024
 
 _Item = TypeVar("_Item")
 
 
-@dataclass(frozen=True, slots=True)
-class Sized(Generic[_Item]):
-    """Something to read, and how many bytes of the file that is."""
-
-    item: _Item
-    size_bytes: int
-
-
 def task_bytes(total_bytes: int) -> int:
-    """What one task should read of all: a share, so that many can work, but no less than is worth a task.
+    """Return how many bytes one task should read: a share of the total, between 16 and 64 MiB.
 
-    A task costs Spark about 20 ms of a core before it reads anything. How many cores the executors have is not known
-    where a scan is planned; those of this machine stand for them.
+    A task costs Spark about 20 ms of one core before it reads anything. The planner does not know how many cores the
+    executors have, so it uses the number of cores of its own machine.
     """
-    share = total_bytes // (_TASKS_A_CORE * (os.cpu_count() or 1))
-    return min(max(share, _LEAST_TASK_BYTES), _MOST_TASK_BYTES)
+    share = total_bytes // (_TASKS_PER_CORE * (os.cpu_count() or 1))
+    return min(max(share, _MIN_TASK_BYTES), _MAX_TASK_BYTES)
 
 
-def packed(items: Iterable[Sized[_Item]], target_bytes: int, item_bytes: int) -> Iterator[Sequence[_Item]]:
-    """Groups of neighbours, in order; a group has more than the target only if one item alone has.
+def pack(items: Iterable[tuple[_Item, int]], target_bytes: int, item_bytes: int = 0) -> Iterator[Sequence[_Item]]:
+    """Group neighbouring items in order. A group exceeds the target only if it has a single item.
 
     Args:
-        items: What there is to read.
-        target_bytes: What a group may have.
-        item_bytes: What opening one more costs, in bytes that could be read meanwhile.
+        items: The items, each with its size in bytes.
+        target_bytes: The largest size of a group.
+        item_bytes: The cost of opening one item, as a number of bytes that could be read in that time.
     """
     group: list[_Item] = []
     group_bytes = 0
-    for one in items:
-        cost = one.size_bytes + item_bytes
+    for item, size_bytes in items:
+        cost = size_bytes + item_bytes
         if group and group_bytes + cost > target_bytes:
             yield group
             group, group_bytes = [], 0
-        group.append(one.item)
+        group.append(item)
         group_bytes += cost
     if group:
         yield group

@@ -1,52 +1,59 @@
-"""Patterns that select files: ``*`` and ``?`` within a name, ``[a-z]`` for one character, ``**`` for any directories.
+"""Path patterns that select files.
 
-Not in a pattern: ``{a,b}``. There is no escape: a path that exists as it stands is that path.
+| pattern | matches |
+| --- | --- |
+| ``*``, ``?`` | any characters, or one character, within a name |
+| ``[a-z]`` | one character of a range |
+| ``**`` | any number of directories |
+
+Alternatives such as ``{a,b}`` are not supported, and there is no escape character: if a path exists literally, it is
+that path and not a pattern.
 """
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-_MAGIC = frozenset("*?[")
+_WILDCARDS = frozenset("*?[")
 
 
 def is_pattern(path: str) -> bool:
-    return not _MAGIC.isdisjoint(path)
+    return not _WILDCARDS.isdisjoint(path)
 
 
 def fixed_directory(pattern: str) -> PurePosixPath:
-    """The directory below which everything lies that a pattern can select."""
+    """Return the deepest directory that contains all possible matches of a pattern."""
     parts = PurePosixPath(pattern).parts
     fixed = next((index for index, part in enumerate(parts) if is_pattern(part)), len(parts))
     return PurePosixPath(*parts[:fixed])
 
 
-def selects(pattern: str, path: str) -> bool:
-    """Whether a pattern selects a file, by its own path or by that of a directory above it."""
+def matches(pattern: str, path: str) -> bool:
+    """Return whether a pattern matches the path of a file, or a directory above it."""
     names = PurePosixPath(path).parts
     wanted = PurePosixPath(pattern).parts
-    return any(_matches(wanted, names[:length]) for length in range(1, len(names) + 1))
+    return any(_matches_parts(wanted, names[:length]) for length in range(1, len(names) + 1))
 
 
-def _matches(wanted: Sequence[str], names: Sequence[str]) -> bool:
-    """Follows all places at once where the names so far can stand in the pattern, so that ``**`` stays cheap."""
-    places = _with_skipped(wanted, {0})
+def _matches_parts(wanted: Sequence[str], names: Sequence[str]) -> bool:
+    """Match all names by following every possible state at once, so that many ``**`` stay cheap."""
+    states = _skip_empty(wanted, {0})
     for name in names:
         reached = set()
-        for place in places:
-            if place < len(wanted) and wanted[place] == "**":
-                reached.add(place)
-            elif place < len(wanted) and fnmatchcase(name, wanted[place]):
-                reached.add(place + 1)
-        places = _with_skipped(wanted, reached)
-    return len(wanted) in places
+        for state in states:
+            if state < len(wanted) and wanted[state] == "**":
+                reached.add(state)
+            elif state < len(wanted) and fnmatchcase(name, wanted[state]):
+                reached.add(state + 1)
+        states = _skip_empty(wanted, reached)
+    return len(wanted) in states
 
 
-def _with_skipped(wanted: Sequence[str], places: set[int]) -> set[int]:
-    """``**`` also stands for no directory at all."""
-    found = set(places)
-    for place in sorted(places):
-        following = place
+def _skip_empty(wanted: Sequence[str], states: set[int]) -> set[int]:
+    """Add the states after each ``**``, which also matches no directory at all."""
+    found = set(states)
+    for state in sorted(states):
+        following = state
         while following < len(wanted) and wanted[following] == "**":
             following += 1
             found.add(following)

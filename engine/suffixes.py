@@ -1,6 +1,6 @@
-"""What the suffix of a file's name means: the one table of it, for the gateway, the scan and the formats.
+"""The meaning of file name suffixes, for the gateway, the scan and the formats.
 
-The gateway imports this module, so it needs neither Spark nor Arrow.
+The gateway imports this module, so it depends on neither Spark nor Arrow.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 TEXT_DELIMITERS: Mapping[str, str] = MappingProxyType({".csv": ",", ".tsv": "\t", ".psv": "|", ".tbl": "|"})
-"""Text files by suffix, and what stands between their fields. ``.txt`` is missing: it names no delimiter."""
+"""The delimiters of text files by suffix. ``.txt`` is absent because it implies no delimiter."""
 
 SUFFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -19,13 +19,18 @@ SUFFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "arrow": (".arrow", ".feather", ".ipc", ".arrows"),
     }
 )
-"""The suffixes of Lodge's own formats, by the format's name."""
+"""The suffixes of the built-in formats, by the name of the format."""
 
 COMPRESSIONS: Mapping[str, str] = MappingProxyType({".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"})
-"""Suffixes that may follow the one that chooses the format, with pyarrow's name for the compression."""
+"""The suffixes of compressed files, each with pyarrow's name of the codec. They follow the suffix of the format."""
 
 
 def suffix_of(path: str) -> str:
-    """The suffix that chooses the format, in lower case: the last one of the name that is no compression."""
+    """Return the suffix that chooses the format, in lower case: the last one that names no compression."""
     name = PurePosixPath(path.lower())
     return PurePosixPath(name.stem).suffix if name.suffix in COMPRESSIONS else name.suffix
+
+
+def compression_of(path: str) -> str | None:
+    """Return the codec that the last suffix names, in any letter case; None if the file is not compressed."""
+    return COMPRESSIONS.get(PurePosixPath(path).suffix.lower())

@@ -1,1 +1,1 @@
-"""The readers of files, a folder each format family, and the registry that chooses among them."""
+"""The readers, with one folder for each family of formats, and the registry that chooses a format."""

@@ -1,7 +1,7 @@
-"""Bytes as an array of numbers, looked through without a copy.
+"""Searches in a block of bytes as a numpy array.
 
-Why it exists: a block of text is looked at several times before it is parsed. On an array each look is one pass at the
-speed of memory; ``bytes`` would have to be copied at each cut, and count frequent characters slowly.
+A block of text is searched several times before it is parsed. On a numpy array, each search is one pass at memory
+speed. ``bytes`` would be copied for each slice, and counts frequent characters slowly.
 """
 
 from typing import Any
@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-Codes = np.ndarray[Any, np.dtype[np.uint8]]
-"""One number a byte."""
+ByteArray = np.ndarray[Any, np.dtype[np.uint8]]
 
 LINE_FEED = 10
 CARRIAGE_RETURN = 13
@@ -18,53 +17,54 @@ CARRIAGE_RETURN = 13
 _STEP_BYTES = 64 * 1024
 
 
-def codes_of(data: bytes) -> Codes:
+def as_byte_array(data: bytes) -> ByteArray:
+    """Return a read-only view of the bytes."""
     return np.frombuffer(data, np.uint8)
 
 
-def new_codes(size_bytes: int) -> Codes:
-    """Memory to write to, of Arrow's pool: that keeps what was used before at hand, the system takes it back."""
+def allocate(size_bytes: int) -> ByteArray:
+    """Return writable memory of Arrow's pool, which reuses freed memory faster than the operating system."""
     return np.frombuffer(pa.allocate_buffer(size_bytes), np.uint8)
 
 
-def count(codes: Codes, code: int) -> int:
-    return int(np.count_nonzero(codes == code))
+def count(data: ByteArray, byte: int) -> int:
+    return int(np.count_nonzero(data == byte))
 
 
-def find(codes: Codes, code: int, start: int = 0) -> int:
-    """Where the first one is, from ``start`` on; -1 if there is none."""
-    while start < len(codes):
-        found = codes[start : start + _STEP_BYTES].tobytes().find(code)
+def find(data: ByteArray, byte: int, start: int = 0) -> int:
+    """Return the first index of a byte at or after ``start``; -1 if there is none."""
+    while start < len(data):
+        found = data[start : start + _STEP_BYTES].tobytes().find(byte)
         if found >= 0:
             return start + found
         start += _STEP_BYTES
     return -1
 
 
-def find_last(codes: Codes, code: int) -> int:
-    """Where the last one is; -1 if there is none."""
-    end = len(codes)
+def find_last(data: ByteArray, byte: int) -> int:
+    """Return the last index of a byte; -1 if there is none."""
+    end = len(data)
     while end > 0:
         start = max(end - _STEP_BYTES, 0)
-        found = codes[start:end].tobytes().rfind(code)
+        found = data[start:end].tobytes().rfind(byte)
         if found >= 0:
             return start + found
         end = start
     return -1
 
 
-def has(codes: Codes, code: int) -> bool:
-    return bool((codes == code).any())
+def contains(data: ByteArray, byte: int) -> bool:
+    return bool((data == byte).any())
 
 
-def has_pair(codes: Codes, first: int, second: int) -> bool:
-    """Whether the one ever stands before the other."""
-    return bool(((codes[:-1] == first) & (codes[1:] == second)).any())
+def contains_pair(data: ByteArray, first: int, second: int) -> bool:
+    """Return whether ``second`` follows ``first`` directly anywhere."""
+    return bool(((data[:-1] == first) & (data[1:] == second)).any())
 
 
-def has_zero(codes: Codes) -> bool:
-    return bool(len(codes)) and int(codes.min()) == 0
+def contains_zero(data: ByteArray) -> bool:
+    return bool(len(data)) and int(data.min()) == 0
 
 
-def is_ascii(codes: Codes) -> bool:
-    return not len(codes) or int(codes.max()) < 128
+def is_ascii(data: ByteArray) -> bool:
+    return not len(data) or int(data.max()) < 128

@@ -1,11 +1,12 @@
-"""Blocks of whole lines, with their place in the file: what the readers of text work on.
+"""Blocks of whole lines with their position in the file, for the readers of text formats.
 
 Guarantees:
 
-1. All blocks together are the file, or the range of it, less a byte order mark at its start.
-2. Each block ends with a line feed, but for the last one of a file that does not.
-3. A line longer than the limit is a RowTooLongError. Memory is bounded by block and limit, not by the file.
-4. A range has the lines that begin in it: ranges that together are the file have, together, each line once.
+1. All blocks together are the file, or its range, without a byte order mark at the start.
+2. Each block ends with a line feed, except for the last block of a file that does not end with one.
+3. A line that is longer than the limit is a RowTooLongError. The block size and the limit bound the memory; the size
+   of the file does not matter.
+4. A range contains the lines that begin in it. Ranges that together cover the file contain each line exactly once.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,16 @@ from typing import Self
 import numpy as np
 
 from engine.context import ErrorContext
-from engine.readers.byte_arrays import LINE_FEED, Codes, count, find, find_last, has_zero, is_ascii, new_codes
+from engine.readers.byte_arrays import (
+    LINE_FEED,
+    ByteArray,
+    allocate,
+    contains_zero,
+    count,
+    find,
+    find_last,
+    is_ascii,
+)
 from engine.readers.errors import FormatError, RowTooLongError
 from engine.readers.stream import UTF_8, ByteStream, TextStream
 from engine.scan.reader import SourceFile
@@ -22,35 +32,37 @@ from engine.scan.reader import SourceFile
 BLOCK_BYTES = 2 * 1024 * 1024
 DEFAULT_MAX_LINE_BYTES = 16 * 1024 * 1024
 
-_LOOK_BYTES = 64 * 1024
+_SEARCH_BYTES = 64 * 1024
 
 _TOO_LONG = "look for missing line ends or a quote that is never closed, or raise the option"
 
 
-@dataclass(frozen=True, slots=True)
 class LinePositions:
-    """Makes the position of a message out of the number of a line.
+    """The positions of lines, for error messages.
 
-    Attributes:
-        file: What is read, and the range of it in which lines are numbered from 1.
-        lines_before: The lines before the range; None if they are to be counted when a message needs it.
+    Args:
+        file: The file, with the range in which lines are numbered from 1.
+        lines_before: The number of lines before the range. None means that they are counted once a message needs them.
     """
 
-    file: SourceFile
-    lines_before: int | None = 0
+    def __init__(self, file: SourceFile, lines_before: int | None = 0) -> None:
+        self.file = file
+        self._lines_before = lines_before
 
     def at(self, line: int) -> ErrorContext:
-        """The context of one line."""
-        before = self._count() if self.lines_before is None else self.lines_before
-        return self.file.context.at(f"line {line + before}")
+        """Return the context of one line."""
+        if self._lines_before is None:
+            self._lines_before = self._count_before()
+        return self.file.context.at(f"line {line + self._lines_before}")
 
-    def near(self, line: int, last: int) -> ErrorContext:
-        """The context of all lines from one to another, without a look at the file."""
-        if self.lines_before is None:
-            return self.file.context.at(f"lines {line} to {last} after byte {self.file.start}")
-        if line >= last:
-            return self.at(line)
-        return self.file.context.at(f"lines {line + self.lines_before} to {last + self.lines_before}")
+    def between(self, first: int, last: int) -> ErrorContext:
+        """Return the context of several lines, without reading the file."""
+        before = self._lines_before
+        if before is None:
+            return self.file.context.at(f"lines {first} to {last} after byte {self.file.start}")
+        if first >= last:
+            return self.at(first)
+        return self.file.context.at(f"lines {first + before} to {last + before}")
 
     def error(self, line: int, problem: str) -> FormatError:
         return FormatError(self.at(line), problem)
@@ -58,8 +70,8 @@ class LinePositions:
     def too_long(self, line: int, limit_bytes: int) -> RowTooLongError:
         return RowTooLongError(self.at(line), limit_bytes, _TOO_LONG)
 
-    def _count(self) -> int:
-        """Of the lines that begin before the range."""
+    def _count_before(self) -> int:
+        """Count the lines that begin before the range."""
         lines, left, last = 0, self.file.start, b"\n"
         with ByteStream(self.file) as stream:
             while left > 0 and (data := stream.read(min(left, BLOCK_BYTES))):
@@ -71,86 +83,92 @@ class LinePositions:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lines.
+    """Some lines of a file.
 
     Attributes:
-        codes: Their bytes: UTF-8, if the file is what it should be.
-        line: The number of the first line, see :class:`LinePositions`.
-        line_feeds: How many there are; :meth:`of` counts them.
+        data: The bytes, UTF-8 if the file is valid.
+        line: The number of the first line in the range, see :class:`LinePositions`.
+        line_feeds: The number of line feeds. :meth:`of` counts them.
     """
 
-    codes: Codes
+    data: ByteArray
     line: int
     line_feeds: int
 
     @classmethod
-    def of(cls, codes: Codes, line: int) -> Self:
-        return cls(codes, line, count(codes, LINE_FEED))
+    def of(cls, data: ByteArray, line: int) -> Self:
+        return cls(data, line, count(data, LINE_FEED))
 
-    @property
-    def data(self) -> bytes:
-        """A copy."""
-        return self.codes.tobytes()
+    def to_bytes(self) -> bytes:
+        return self.data.tobytes()
 
     @property
     def last_line(self) -> int:
-        ends_line = len(self.codes) > 0 and self.codes[-1] == LINE_FEED
+        ends_line = len(self.data) > 0 and self.data[-1] == LINE_FEED
         return self.line + self.line_feeds - int(ends_line)
 
     def line_at(self, offset: int) -> int:
-        """The line of the byte at an offset."""
-        return self.line + count(self.codes[:offset], LINE_FEED)
+        """Return the number of the line that contains a byte."""
+        return self.line + count(self.data[:offset], LINE_FEED)
 
     def after(self, offset: int) -> "Block":
-        """What comes after the first bytes."""
-        before = count(self.codes[:offset], LINE_FEED)
-        return Block(self.codes[offset:], self.line + before, self.line_feeds - before)
+        """Return the block without its first bytes."""
+        before = count(self.data[:offset], LINE_FEED)
+        return Block(self.data[offset:], self.line + before, self.line_feeds - before)
 
     def until(self, offset: int) -> "Block":
-        """The first bytes."""
-        return self if offset == len(self.codes) else Block.of(self.codes[:offset], self.line)
+        """Return the first bytes of the block."""
+        return self if offset == len(self.data) else Block.of(self.data[:offset], self.line)
 
     def halves(self) -> "tuple[Block, Block]":
-        """Two parts of whole lines, neither empty. The block must have two lines."""
-        middle = find(self.codes, LINE_FEED, len(self.codes) // 2) + 1
-        if middle in (0, len(self.codes)):
-            middle = find_last(self.codes[: len(self.codes) // 2], LINE_FEED) + 1
+        """Split the block into two parts of whole lines. It must have at least two lines."""
+        middle = find(self.data, LINE_FEED, len(self.data) // 2) + 1
+        if middle in (0, len(self.data)):
+            middle = find_last(self.data[: len(self.data) // 2], LINE_FEED) + 1
         return self.until(middle), self.after(middle)
 
-    def joined(self, following: "Block") -> "Block":
-        codes = np.concatenate((self.codes, following.codes))
-        return Block(codes, self.line, self.line_feeds + following.line_feeds)
+    def join(self, following: "Block") -> "Block":
+        data = np.concatenate((self.data, following.data))
+        return Block(data, self.line, self.line_feeds + following.line_feeds)
 
-    def text(self, place: LinePositions) -> str:
-        """Raises: FormatError, naming the first line that is not UTF-8."""
+    def text(self, positions: LinePositions) -> str:
+        """Decode the block.
+
+        Raises:
+            FormatError: A line is not UTF-8. The error names the first such line.
+        """
         try:
-            return self.data.decode()
+            return self.to_bytes().decode()
         except UnicodeDecodeError as error:
             problem = "the bytes are not UTF-8; name the encoding in an option, or convert the file"
-            raise place.error(self.line_at(error.start), problem) from None
+            raise positions.error(self.line_at(error.start), problem) from None
 
-    def check_text(self, place: LinePositions) -> None:
-        """Raises: As :meth:`text`; FormatError, naming the line, for a byte that is zero."""
-        if has_zero(self.codes):
+    def check_text(self, positions: LinePositions) -> None:
+        """Check that the block is text.
+
+        Raises:
+            FormatError: A line is not UTF-8, or has a zero byte. The error names the line.
+        """
+        if contains_zero(self.data):
             problem = "it has a byte that is zero, which is no text: the file may be damaged, or in another encoding"
-            raise place.error(self.line_at(find(self.codes, 0)), problem)
-        if not is_ascii(self.codes):
-            self.text(place)
+            raise positions.error(self.line_at(find(self.data, 0)), problem)
+        if not is_ascii(self.data):
+            self.text(positions)
 
 
 class LineBlocks:
-    """The lines of a file, or of its range.
+    """The lines of a file, or of its range, in blocks.
 
     Args:
-        file: Its range counts bytes of UTF-8.
-        max_line_bytes: See guarantee 3.
-        encoding: Of the file; what is read from it is UTF-8.
-        lines_before: See :class:`LinePositions`; None unless the range is the whole file.
-        block_bytes: What is read at once.
+        file: The file. Its range counts bytes of UTF-8.
+        max_line_bytes: The longest line (guarantee 3).
+        encoding: The encoding of the file. Blocks are always UTF-8.
+        lines_before: The number of lines before the range; None if it is unknown. See :class:`LinePositions`.
+        block_bytes: The number of bytes to read at once.
 
     Attributes:
-        place: Of the lines.
-        start_bytes: How long the byte order mark is that was left out.
+        positions: The positions of the lines.
+        start_bytes: The length of the byte order mark that was removed.
     """
 
     def __init__(
@@ -162,38 +180,38 @@ class LineBlocks:
         lines_before: int | None = None,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        self.place = LinePositions(file, 0 if file.start == 0 else lines_before)
+        self.positions = LinePositions(file, 0 if file.start == 0 else lines_before)
         self._end = file.end
         self._max_line_bytes = max_line_bytes
         self._block_bytes = min(block_bytes, max_line_bytes)
-        self._begun: Codes = np.empty(0, np.uint8)
+        self._incomplete: ByteArray = np.empty(0, np.uint8)
         self._line = 1
         self._is_done = False
         self.start_bytes = 0
         self._stream = TextStream(file, encoding)
         try:
-            self._go_to(file.start)
+            self._seek(file.start)
         except BaseException:
             self._stream.close()
             raise
 
     def next(self) -> Block | None:
-        """The next lines; None at the end."""
+        """Return the next lines; None at the end."""
         while not self._is_done:
-            start = self._stream.position - len(self._begun)
-            codes = self._begun_and_more()
-            if len(codes) == len(self._begun):
+            start = self._stream.position - len(self._incomplete)
+            data = self._read_more()
+            if len(data) == len(self._incomplete):
                 self._is_done = True
-                return self._block(codes, len(codes)) if len(codes) else None
-            whole = find_last(codes, LINE_FEED) + 1
-            if self._end is not None and start + len(codes) >= self._end:
-                last = find(codes, LINE_FEED, max(self._end - 1 - start, 0)) + 1
+                return self._take_block(data, len(data)) if len(data) else None
+            whole_bytes = find_last(data, LINE_FEED) + 1
+            if self._end is not None and start + len(data) >= self._end:
+                last = find(data, LINE_FEED, max(self._end - 1 - start, 0)) + 1
                 self._is_done = last > 0
-                whole = last or whole
-            if whole:
-                return self._block(codes, whole)
-            self._begun = codes
-            self._check_length(len(codes))
+                whole_bytes = last or whole_bytes
+            if whole_bytes:
+                return self._take_block(data, whole_bytes)
+            self._incomplete = data
+            self._check_length(len(data))
         return None
 
     def close(self) -> None:
@@ -205,34 +223,34 @@ class LineBlocks:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _go_to(self, start: int) -> None:
-        """To the first line that begins at ``start`` or after it."""
+    def _seek(self, start: int) -> None:
+        """Move to the first line that begins at or after ``start``."""
         if start == 0:
             self._stream.skip_byte_order_mark()
             self.start_bytes = self._stream.position
             return
         self._stream.skip(start - 1)
-        while data := self._stream.read(min(self._block_bytes, _LOOK_BYTES)):
+        while data := self._stream.read(min(self._block_bytes, _SEARCH_BYTES)):
             if end_of_line := data.find(b"\n") + 1:
                 self._stream.give_back(data[end_of_line:])
                 break
         self._is_done = self._end is not None and self._stream.position >= self._end
 
-    def _begun_and_more(self) -> Codes:
-        """The begun line and what follows it in the file, in memory of their own."""
-        begun = len(self._begun)
-        codes = new_codes(begun + self._block_bytes)
-        codes[:begun] = self._begun
-        return codes[: begun + self._stream.read_into(codes[begun:].data)]
+    def _read_more(self) -> ByteArray:
+        """Return the incomplete line and the bytes that follow it, in new memory."""
+        kept = len(self._incomplete)
+        data = allocate(kept + self._block_bytes)
+        data[:kept] = self._incomplete
+        return data[: kept + self._stream.read_into(data[kept:].data)]
 
-    def _block(self, codes: Codes, whole: int) -> Block:
-        first_bytes = find(codes[:whole], LINE_FEED)
-        self._check_length(whole if first_bytes < 0 else first_bytes)
-        block = Block.of(codes[:whole], self._line)
+    def _take_block(self, data: ByteArray, whole_bytes: int) -> Block:
+        first_bytes = find(data[:whole_bytes], LINE_FEED)
+        self._check_length(whole_bytes if first_bytes < 0 else first_bytes)
+        block = Block.of(data[:whole_bytes], self._line)
         self._line += block.line_feeds
-        self._begun = codes[whole:]
+        self._incomplete = data[whole_bytes:]
         return block
 
     def _check_length(self, length_bytes: int) -> None:
         if length_bytes > self._max_line_bytes:
-            raise self.place.too_long(self._line, self._max_line_bytes)
+            raise self.positions.too_long(self._line, self._max_line_bytes)

@@ -1,10 +1,10 @@
-"""The policy for rows of text that cannot be read, the same in all formats of text."""
+"""The option ``malformed``, which all text formats share."""
 
 from enum import Enum
 
 
 class MalformedPolicy(Enum):
-    """What becomes of a row that cannot be read."""
+    """The treatment of a row that the reader cannot read."""
 
     FAIL = "fail"
     SKIP = "skip"

@@ -1,12 +1,13 @@
-"""Work on the next blocks of a file while the last one is on its way.
+"""Processing of the next blocks of a file while the caller uses the current one.
 
-Why it exists: pyarrow parses a block without holding Python's lock, so one thread more keeps it busy while the batch
-before is cut, handed over and written. One block is worked on by one thread: to cut it up for several costs more.
+pyarrow releases Python's interpreter lock while it parses a block. One more thread therefore keeps parsing while the
+caller slices, converts and writes the current batch. One thread processes one block: to split a block among threads
+costs more than it gains.
 
 Guarantees:
 
-1. Results come in order. What fails, fails at its place, after all results before it.
-2. At most ``BLOCKS_AHEAD`` blocks are in memory beside the one that was given out.
+1. Results come in order. An error is raised at its position, after all results before it.
+2. At most ``BLOCKS_AHEAD`` blocks are in memory in addition to the current one.
 """
 
 from collections import deque
@@ -22,25 +23,30 @@ _Block = TypeVar("_Block")
 _Result = TypeVar("_Result")
 
 
-def map_ahead(blocks: Iterable[_Block], work: Callable[[_Block], _Result]) -> Iterator[tuple[_Block, _Result]]:
-    """Each block with what ``work`` makes of it in another thread.
+def map_ahead(blocks: Iterable[_Block], process: Callable[[_Block], _Result]) -> Iterator[tuple[_Block, _Result]]:
+    """Yield each block with the result of ``process``, which runs in another thread.
 
-    Raises: What the iterator or ``work`` raise.
+    Args:
+        blocks: The blocks. The iterator runs in the caller's thread.
+        process: The function to apply to each block.
+
+    Raises:
+        Exception: An error of ``blocks`` or of ``process``.
     """
     started: deque[tuple[_Block, Future[_Result]]] = deque()
     failure: Exception | None = None
-    is_read = False
+    is_exhausted = False
     waiting = iter(blocks)
     try:
         while True:
-            while not is_read and len(started) < BLOCKS_AHEAD:
+            while not is_exhausted and len(started) < BLOCKS_AHEAD:
                 try:
                     block = next(waiting)
-                except Exception as error:  # noqa: BLE001 - raised below, at its place
-                    is_read = True
+                except Exception as error:  # noqa: BLE001 - raised below, at its position
+                    is_exhausted = True
                     failure = None if isinstance(error, StopIteration) else error
                 else:
-                    started.append((block, _workers().submit(work, block)))
+                    started.append((block, _executor().submit(process, block)))
             if not started:
                 break
             block, result = started.popleft()
@@ -53,6 +59,6 @@ def map_ahead(blocks: Iterable[_Block], work: Callable[[_Block], _Result]) -> It
 
 
 @cache
-def _workers() -> ThreadPoolExecutor:
-    """Of this process; made after Spark has forked it."""
+def _executor() -> ThreadPoolExecutor:
+    """Return the executor of this process. It is created after Spark has forked the process."""
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="blocks")

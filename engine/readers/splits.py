@@ -1,25 +1,16 @@
-"""Cutting a file into ranges that are read apart."""
+"""Splits of files by bytes."""
 
-from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from engine.scan.reader import SourceFile
 
 
-def byte_ranges(size_bytes: int, target_bytes: int) -> list[tuple[int, int | None]]:
-    """Ranges of nearly equal length, between two thirds and one and a half of ``target_bytes``; the last one is open.
+def split_by_bytes(file: SourceFile, target_bytes: int) -> list[SourceFile]:
+    """Split a file into ranges of nearly equal length.
 
-    So a file that is a little larger than the target does not become two tasks.
+    Each range has between two thirds and one and a half of ``target_bytes``, so a file that is a little larger than
+    the target does not become two tasks.
     """
-    count = max((2 * size_bytes + target_bytes) // (2 * max(target_bytes, 1)), 1)
-    starts = [size_bytes * number // count for number in range(count)]
-    return list(zip(starts, [*starts[1:], None], strict=True))
-
-
-def packed_ranges(sizes_bytes: Sequence[int], target_bytes: int) -> Iterator[tuple[int, int]]:
-    """Ranges of neighbours, each as long as its sizes stay within ``target_bytes``, and at least one."""
-    start, total = 0, 0
-    for index, size_bytes in enumerate(sizes_bytes):
-        if index > start and total + size_bytes > target_bytes:
-            yield start, index
-            start, total = index, 0
-        total += size_bytes
-    if start < len(sizes_bytes):
-        yield start, len(sizes_bytes)
+    count = max((2 * file.size_bytes + target_bytes) // (2 * max(target_bytes, 1)), 1)
+    starts = [file.size_bytes * number // count for number in range(count)]
+    return [replace(file, start=start, end=end) for start, end in zip(starts, [*starts[1:], None], strict=True)]

@@ -1,20 +1,19 @@
-"""The bytes of a text file of a scan, in order: opened, decompressed, and watched for changes.
+"""The bytes of a file of a scan, in order: opened, decompressed, and checked for changes.
 
 Guarantees:
 
-1. What the file system refuses is an UnreadableFileError; what cannot be decompressed is a FormatError. Text that
-   only ended too early inside its compression is refused too.
-2. A file whose size is not the listed one, when it is opened or when its end is reached, is a FileChangedError.
-3. Memory does not grow with the file, however well it was compressed.
+1. A failure of the file system is an UnreadableFileError. A failure to decompress is a FormatError, and so is
+   compressed text that ends too early.
+2. A file whose size differs from the listed size is a FileChangedError. The size is compared when the file is opened
+   and when its end is reached.
+3. Memory does not grow with the file, even if it is highly compressed.
 
-Not guaranteed: that a file which was overwritten with as many bytes is noticed.
+Not guaranteed: that a file is noticed which was overwritten with the same number of bytes.
 """
 
 import codecs
 import os
 from io import BufferedIOBase
-from pathlib import PurePosixPath
-from types import TracebackType
 from typing import BinaryIO, Self, cast
 
 import pyarrow as pa
@@ -22,22 +21,19 @@ import pyarrow as pa
 from engine.errors import UnreadableFileError
 from engine.readers.errors import FileChangedError, FormatError, one_line
 from engine.scan.reader import SourceFile
-from engine.suffixes import COMPRESSIONS
+from engine.suffixes import compression_of
 
 UTF_8 = "utf-8"
 
 _SKIP_BYTES = 4 * 1024 * 1024
 
 
-def codec_of(path: str) -> str | None:
-    """The compression that the suffix of a path names, in any letter case."""
-    return COMPRESSIONS.get(PurePosixPath(path).suffix.lower())
-
-
 def open_checked(file: SourceFile) -> BinaryIO:
-    """Opens a file as it is.
+    """Open a file without decompressing it, and compare its size with the listed size.
 
-    Raises: FileChangedError, UnreadableFileError.
+    Raises:
+        FileChangedError: The size differs.
+        UnreadableFileError: The file system refuses to open or to read the file.
     """
     try:
         raw = file.open()
@@ -53,7 +49,12 @@ def open_checked(file: SourceFile) -> BinaryIO:
 
 
 def check_size(file: SourceFile, raw: BinaryIO) -> None:
-    """Moves ``raw`` to its end. Raises: FileChangedError, UnreadableFileError."""
+    """Compare the size of an open file with the listed size. Moves ``raw`` to its end.
+
+    Raises:
+        FileChangedError: The size differs.
+        UnreadableFileError: The file system refuses to read the file.
+    """
     try:
         size_bytes = raw.seek(0, os.SEEK_END)
     except OSError as error:
@@ -63,21 +64,24 @@ def check_size(file: SourceFile, raw: BinaryIO) -> None:
 
 
 class ByteStream:
-    """Reads one file from its start to its end, decompressed as its suffix says."""
+    """The bytes of one file from start to end, decompressed as its suffix says.
+
+    Raises:
+        FileChangedError: The file has another size than listed.
+        UnreadableFileError: The file cannot be opened.
+    """
 
     def __init__(self, file: SourceFile) -> None:
-        """Raises: FileChangedError, UnreadableFileError."""
         self._file = file
         self._raw = open_checked(file)
-        self._codec = codec_of(file.path)
-        self._inflated: pa.CompressedInputStream | None = None
+        self._codec = compression_of(file.path)
+        self._decompressed: pa.CompressedInputStream | None = None
         if self._codec:
-            self._inflated = pa.CompressedInputStream(
-                pa.PythonFile(ArrowFileAdapter(file, self._raw), mode="r"), self._codec
-            )
+            adapter = ArrowFileAdapter(file, self._raw)
+            self._decompressed = pa.CompressedInputStream(pa.PythonFile(adapter, mode="r"), self._codec)
 
     def read(self, limit_bytes: int) -> bytes:
-        """The next bytes, as many as asked for unless the file ends; none at its end."""
+        """Read the next bytes: ``limit_bytes`` of them, fewer only at the end of the file."""
         parts = []
         while limit_bytes > 0 and (part := self._read_some(limit_bytes)):
             parts.append(part)
@@ -87,9 +91,9 @@ class ByteStream:
         return b"".join(parts)
 
     def read_into(self, target: memoryview) -> int:
-        """As :meth:`read`, to memory. Returns: How many bytes."""
-        if self._inflated is not None:
-            return _copied(self.read(len(target)), target)
+        """Read the next bytes into memory, as :meth:`read` does, and return their number."""
+        if self._decompressed is not None:
+            return _copy(self.read(len(target)), target)
         done = 0
         try:
             while done < len(target) and (more := cast("BufferedIOBase", self._raw).readinto(target[done:])):
@@ -101,48 +105,48 @@ class ByteStream:
         return done
 
     def skip(self, count_bytes: int) -> None:
-        """Goes on without the next bytes."""
-        if self._inflated is None:
+        if self._decompressed is None:
             self._raw.seek(count_bytes, os.SEEK_CUR)
             return
         while count_bytes > 0 and (part := self.read(min(count_bytes, _SKIP_BYTES))):
             count_bytes -= len(part)
 
     def _read_some(self, limit_bytes: int) -> bytes:
-        if self._inflated is None:
+        if self._decompressed is None:
             try:
                 return self._raw.read(limit_bytes)
             except OSError as error:
                 raise _unreadable(self._file, error) from None
         try:
-            return bytes(self._inflated.read(limit_bytes))
+            return bytes(self._decompressed.read(limit_bytes))
         except (OSError, pa.ArrowException) as error:
             problem = f"it cannot be decompressed as {self._codec}, as its suffix says: {one_line(error)}"
             raise FormatError(self._file.context, problem) from None
 
     def close(self) -> None:
-        if self._inflated is not None:
-            self._inflated.close()
+        if self._decompressed is not None:
+            self._decompressed.close()
         self._raw.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 class TextStream:
-    """The text of a file as UTF-8, with a place to go back a little.
+    """The text of a file as UTF-8. The last bytes that were read can be given back.
 
     Attributes:
-        position: How many bytes of UTF-8 lie before what is read next.
+        position: The number of bytes of UTF-8 before the next byte.
+
+    Raises:
+        FileChangedError: The file has another size than listed.
+        UnreadableFileError: The file cannot be opened.
     """
 
     def __init__(self, file: SourceFile, encoding: str = UTF_8) -> None:
-        """Raises: As ByteStream."""
         self.position = 0
         self._file = file
         self._encoding = encoding
@@ -151,20 +155,24 @@ class TextStream:
         self._bytes = ByteStream(file)
 
     def read(self, limit_bytes: int) -> bytes:
-        """The next bytes, fewer only at the end. Of UTF-8 nothing is checked; others may raise FormatError."""
+        """Read the next bytes: ``limit_bytes`` of them, fewer only at the end of the file.
+
+        Raises:
+            FormatError: The bytes are not of the encoding. UTF-8 is not checked here.
+        """
         while len(self._buffer) < limit_bytes and (data := self._bytes.read(limit_bytes - len(self._buffer))):
-            self._buffer = self._buffer + self._recoded(data) if self._buffer or self._decoder else data
+            self._buffer = self._buffer + self._to_utf_8(data) if self._buffer or self._decoder else data
         if len(self._buffer) < limit_bytes:
-            self._buffer += self._recoded(b"")
+            self._buffer += self._to_utf_8(b"")
         data, self._buffer = self._buffer[:limit_bytes], self._buffer[limit_bytes:]
         self.position += len(data)
         return data
 
     def read_into(self, target: memoryview) -> int:
-        """As :meth:`read`, to memory. Returns: How many bytes."""
+        """Read the next bytes into memory, as :meth:`read` does, and return their number."""
         if self._decoder is not None:
-            return _copied(self.read(len(target)), target)
-        done = _copied(self._buffer[: len(target)], target)
+            return _copy(self.read(len(target)), target)
+        done = _copy(self._buffer[: len(target)], target)
         self._buffer = self._buffer[done:]
         if done < len(target):
             done += self._bytes.read_into(target[done:])
@@ -172,7 +180,7 @@ class TextStream:
         return done
 
     def give_back(self, data: bytes) -> None:
-        """Puts the end of what was read last before what is read next."""
+        """Return the end of the last read to the stream, so that the next read starts with it."""
         self._buffer = data + self._buffer
         self.position -= len(data)
 
@@ -186,7 +194,7 @@ class TextStream:
             pass
 
     def skip_byte_order_mark(self) -> None:
-        """At the start of a file."""
+        """Skip a byte order mark. Call this at the start of a file only."""
         start = self.read(len(codecs.BOM_UTF8))
         if start != codecs.BOM_UTF8:
             self.give_back(start)
@@ -194,7 +202,14 @@ class TextStream:
     def close(self) -> None:
         self._bytes.close()
 
-    def _recoded(self, data: bytes) -> bytes:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _to_utf_8(self, data: bytes) -> bytes:
+        """Convert bytes of the file to UTF-8. Empty ``data`` ends the text."""
         if self._decoder is None:
             return data
         try:
@@ -205,7 +220,10 @@ class TextStream:
 
 
 class ArrowFileAdapter:
-    """A file for pyarrow whose own failures stay apart from those of the contents."""
+    """A file for pyarrow that raises an UnreadableFileError where the file system fails.
+
+    pyarrow passes that error on unchanged, so a failure of the storage is not reported as invalid content.
+    """
 
     def __init__(self, file: SourceFile, raw: BinaryIO) -> None:
         self._file = file
@@ -216,7 +234,7 @@ class ArrowFileAdapter:
         return self._raw.closed
 
     def read(self, limit_bytes: int = -1) -> bytes:
-        """All of the bytes asked for, unless the file ends. Raises: UnreadableFileError."""
+        """Read ``limit_bytes``, fewer only at the end of the file; everything if the limit is negative."""
         parts = []
         try:
             while limit_bytes and (part := self._raw.read(limit_bytes)):
@@ -227,7 +245,6 @@ class ArrowFileAdapter:
         return b"".join(parts)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Raises: UnreadableFileError."""
         try:
             return self._raw.seek(offset, whence)
         except OSError as error:
@@ -243,13 +260,14 @@ class ArrowFileAdapter:
         return True
 
     def flush(self) -> None:
-        """Nothing is written."""
+        """Do nothing, because the file is only read."""
 
     def close(self) -> None:
-        """Leaves the file open; whoever opened it closes it."""
+        """Leave the file open. The caller that opened it closes it."""
 
 
-def _copied(data: bytes, target: memoryview) -> int:
+def _copy(data: bytes, target: memoryview) -> int:
+    """Copy bytes into memory and return their number."""
     target[: len(data)] = data
     return len(data)
 

@@ -113,7 +113,7 @@ class FixedWidthReader:
             number, line = next(self._lines, (0, ""))
             if not number:
                 return False
-            place = self._loader.context = self._blocks.place.at(number)
+            place = self._loader.context = self._blocks.positions.at(number)
             row.start_row()
             for index, column in enumerate(self._columns):
                 _write(row.column(index), column.field, line[column.start : column.end].strip(" "), place)
@@ -140,7 +140,7 @@ def _write(writer: ColumnWriter, field: pa.Field, text: str, place: ErrorContext
 def _numbered_lines(blocks: LineBlocks) -> Iterator[tuple[int, str]]:
     """The lines of a file that are not blank, each with its number and without spaces at its end."""
     while (block := blocks.next()) is not None:
-        for number, line in enumerate(block.text(blocks.place).split("\n"), block.line):
+        for number, line in enumerate(block.text(blocks.positions).split("\n"), block.line):
             text = line.rstrip(" \r")
             if text:
                 yield number, text

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from engine.errors import PathNotFoundError, PathRefusedError
 from engine.files import list_files
-from engine.path_patterns import fixed_directory, is_pattern, selects
+from engine.path_patterns import fixed_directory, is_pattern, matches
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from engine.path_patterns import fixed_directory, is_pattern, selects
 )
 def test_a_pattern_selects_files_and_whole_directories(pattern, path):
     assert is_pattern(pattern)
-    assert selects(pattern, path)
+    assert matches(pattern, path)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_a_pattern_selects_files_and_whole_directories(pattern, path):
     [("logs/*.csv", "logs/a.tsv"), ("*.csv", "x/a.csv"), ("logs/?.csv", "logs/ab.csv"), ("**/b", "x/a.csv")],
 )
 def test_a_star_stays_within_its_directory(pattern, path):
-    assert not selects(pattern, path)
+    assert not matches(pattern, path)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_the_fixed_directory_is_what_stands_before_the_pattern(pattern, director
 
 @given(st.lists(st.sampled_from(["**", "*", "a"]), min_size=1, max_size=40), st.integers(0, 40))
 def test_many_stars_cost_no_more_than_their_number(parts, length):
-    selects("/".join(parts), "/".join(["a"] * length + ["b"]))
+    matches("/".join(parts), "/".join(["a"] * length + ["b"]))
 
 
 def test_a_scan_of_a_pattern_finds_its_files_inside_the_workspace_only(workspace):

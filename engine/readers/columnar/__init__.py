@@ -1,1 +1,1 @@
-"""Files that hold columns with types: Parquet, ORC, Arrow IPC."""
+"""Formats with typed columns: Parquet, ORC and Arrow IPC."""

@@ -1,4 +1,4 @@
-"""What a columnar file is to the reader of all of them."""
+"""The interface of an open columnar file, which each format implements."""
 
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Protocol
@@ -12,15 +12,15 @@ BATCH_ROWS = 65_536
 
 
 class ColumnarFile(Protocol):
-    """An open file that has its schema beside its rows, and its rows in units.
+    """An open file that stores its schema apart from its rows, and its rows in units.
 
-    Its methods raise what pyarrow raises.
+    A unit is a row group, a stripe or a record batch. All methods raise pyarrow's own errors.
     """
 
     kind: ClassVar[str]
     """The format's name in messages."""
     unit: ClassVar[str]
-    """What the units are called in messages: ``row group``."""
+    """The name of a unit in messages, such as ``row group``."""
 
     def __init__(self, file: ArrowFileAdapter) -> None: ...
 
@@ -31,22 +31,22 @@ class ColumnarFile(Protocol):
     def unit_count(self) -> int: ...
 
     def unit_bytes(self) -> Sequence[int]:
-        """About how many bytes of the file each unit is."""
+        """Estimate how many bytes of the file each unit takes."""
         ...
 
     def rows_in(self, unit: int) -> int | None:
-        """Without reading it; None if only reading tells."""
+        """Return the number of rows of a unit without reading it; None if the file does not store it."""
         ...
 
     def may_match(self, units: Sequence[int], conditions: Sequence[pc.Expression]) -> Sequence[int]:
-        """Those of the units in which all conditions may be true for a row, by what the file says about them.
+        """Return the units that may have a row for which all conditions are true, by their statistics.
 
         Args:
-            units: Numbers of units.
-            conditions: Each about one column of the file, in its type.
+            units: The numbers of the units to consider.
+            conditions: The conditions, each about one column of the file, in the type of that column.
         """
         ...
 
     def batches(self, unit: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of a unit. Without columns, or with more than the given ones, if the format needs it."""
+        """Read the rows of a unit. The batches may have more columns than the given ones."""
         ...

@@ -1,4 +1,7 @@
-"""Arrow IPC, also called Feather version 2: record batches as units; a stream of batches is one unit."""
+"""The Arrow IPC format, also called Feather version 2.
+
+A record batch is a unit. A stream of record batches is one unit, because it has no footer that lists its batches.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
@@ -16,7 +19,7 @@ _FEATHER_1_MAGIC = b"FEA1"
 
 
 class IpcFile:
-    """Implements ``ColumnarFile``. A batch of the file is in memory as a whole."""
+    """An open Arrow IPC file or stream. Reading a unit loads one record batch into memory."""
 
     kind: ClassVar[str] = "Arrow IPC"
     unit: ClassVar[str] = "record batch"
@@ -43,7 +46,7 @@ class IpcFile:
         return None
 
     def may_match(self, units: Sequence[int], conditions: Sequence[pc.Expression]) -> Sequence[int]:
-        """All: there are no statistics."""
+        """Return all units, because the format has no statistics."""
         return units
 
     def batches(self, unit: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

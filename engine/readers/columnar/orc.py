@@ -1,7 +1,7 @@
-"""ORC: schema from the footer, stripes as units.
+"""The ORC format. The footer has the schema, and a stripe is a unit.
 
-Not guaranteed: that a corrupt stripe is an error. ORC has no checksums, so a changed value is a value; and a changed
-length may end the process inside Arrow, which then is one task of Spark that failed.
+Not guaranteed: that a corrupt stripe is an error. ORC has no checksums, so a corrupt value can be read as a valid one.
+A corrupt length can crash the process inside Arrow, which fails one task of Spark.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from engine.suffixes import SUFFIXES
 
 
 class OrcFile:
-    """Implements ``ColumnarFile``. A stripe is in memory as a whole."""
+    """An open ORC file. Reading a unit loads one stripe into memory."""
 
     kind: ClassVar[str] = "ORC"
     unit: ClassVar[str] = "stripe"
@@ -42,7 +42,7 @@ class OrcFile:
         return int(self._file.nrows) if self.unit_count == 1 else None
 
     def may_match(self, units: Sequence[int], conditions: Sequence[pc.Expression]) -> Sequence[int]:
-        """All: pyarrow does not show the statistics of stripes."""
+        """Return all units, because pyarrow does not expose the statistics of stripes."""
         return units
 
     def batches(self, unit: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

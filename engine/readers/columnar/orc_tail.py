@@ -1,8 +1,9 @@
-"""What the tail of an ORC file says about its types, read before Arrow makes types of it.
+"""The decimal types in the tail of an ORC file, read before Arrow builds its types.
 
-Why it exists: Arrow ends the process at a decimal type of more digits than it has, instead of raising an error.
+Arrow ends the process if a decimal type has more digits than it supports, instead of raising an error.
 
-Source: orc_proto.proto of the ORC format: ``FileTail.footer``, ``Footer.types``, ``Type.kind``, ``Type.precision``.
+The field numbers are those of ``orc_proto.proto``: ``FileTail.footer``, ``Footer.types``, ``Type.kind``,
+``Type.precision``.
 """
 
 from collections.abc import Iterator
@@ -13,10 +14,10 @@ _VARINT, _FIXED_64, _BYTES = 0, 1, 2
 
 
 def decimal_digits(tail: bytes) -> int:
-    """The most digits that a decimal type of the file has; 0 if there is none.
+    """Return the largest precision of the file's decimal types; 0 if it has none.
 
     Args:
-        tail: As ORC's own library has read and written it again, so that it is well-formed.
+        tail: The tail as ORC's library serialized it, so it is well-formed.
     """
     footer = _message(tail, _FOOTER)
     types = (dict(_fields(value)) for number, value in _fields(footer) if number == _TYPES and isinstance(value, bytes))
@@ -29,7 +30,7 @@ def _message(data: bytes, wanted: int) -> bytes:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a message of Protocol Buffers, each with its number."""
+    """Yield the fields of a Protocol Buffers message, each with its number [protobuf-encoding]."""
     position = 0
     while position < len(message):
         tag, position = _varint(message, position)
@@ -47,7 +48,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(message: bytes, position: int) -> tuple[int, int]:
-    """The number that begins there, and where it ends."""
+    """Return the number that begins at a position, and the position after it."""
     number = shift = 0
     while True:
         byte = message[position]

@@ -1,4 +1,4 @@
-"""Parquet: schema and statistics from the footer, row groups as units."""
+"""The Parquet format. The footer has the schema and the statistics, and a row group is a unit."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -18,9 +18,9 @@ _BUFFER_BYTES = 1024 * 1024
 
 
 class ParquetFile:
-    """Implements ``ColumnarFile``.
+    """An open Parquet file.
 
-    A row group of at most 64 MiB is fetched at once, a larger one in parts, so memory does not grow with it.
+    A row group of at most 64 MiB is fetched at once, a larger one in parts. Memory therefore stays bounded.
     """
 
     kind: ClassVar[str] = "Parquet"
@@ -45,8 +45,8 @@ class ParquetFile:
         return int(self._metadata.num_row_groups)
 
     def unit_bytes(self) -> Sequence[int]:
-        """The bytes that the row groups say they have when decompressed, as shares of the file."""
-        # Not from the columns of the groups: pyarrow ends the process where their statistics are corrupt.
+        """Divide the file by the uncompressed sizes of the row groups."""
+        # The sizes of the columns are not used: pyarrow ends the process if their statistics are corrupt.
         sizes = [max(self._metadata.row_group(unit).total_byte_size, 0) for unit in range(self.unit_count)]
         return [self._file_bytes * size // max(sum(sizes), 1) for size in sizes]
 

@@ -1,13 +1,13 @@
-"""The reader of columnar files.
+"""The reader of all columnar files.
 
 Guarantees:
 
-1. Only projected columns are read, and only units that may have a row for which the scan's filter is true.
-2. If no column is wanted, rows are counted without reading them where the file says how many there are.
-3. Values come in the types of :mod:`engine.readers.columnar.type_mapping`. A value that cannot is an error that names
-   the column and the unit.
-4. A file that cannot be read as its format, encrypted ones included, is a FormatError that names the unit, if one
-   was being read. A file that changed its size before its end was read is a FileChangedError.
+1. Only projected columns are read, and only units that may have a row for which the scan's filters are true.
+2. If the scan wants no column, rows are counted from the metadata, where the file stores the number of rows.
+3. Values have the types of :mod:`engine.readers.columnar.type_mapping`. A value that cannot be converted is an error
+   that names the column and the unit.
+4. A file that cannot be read as its format is a FormatError that names the unit, if one was being read. This includes
+   encrypted files. A file whose size changes before its end is read is a FileChangedError.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from engine.context import ErrorContext
 from engine.errors import LoaderStateError
 from engine.readers.columnar.columnar_file import ColumnarFile
-from engine.readers.columnar.type_mapping import scan_schema, scan_type, to_scan_types
+from engine.readers.columnar.type_mapping import scan_field, scan_schema, to_scan_types
 from engine.readers.errors import FormatError, format_errors
 from engine.readers.stream import ArrowFileAdapter, check_size, open_checked
 from engine.result_set.loader import ResultSetLoader
@@ -29,8 +29,8 @@ from engine.schema import fold_case
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedFile:
-    """A columnar file and what it is read from."""
+class OpenColumnarFile:
+    """A columnar file together with the raw file to close."""
 
     columns: ColumnarFile
     raw: BinaryIO
@@ -43,49 +43,53 @@ class OpenedFile:
         self.raw.close()
 
 
-def open_columnar(file: SourceFile, kind: type[ColumnarFile]) -> OpenedFile:
-    """Raises: FileError."""
+def open_columnar(file: SourceFile, kind: type[ColumnarFile]) -> OpenColumnarFile:
+    """Open a file as a format.
+
+    Raises:
+        FileError: The file cannot be opened, or is not of the format.
+    """
     raw = open_checked(file)
     try:
         if file.size_bytes == 0:
             raise FormatError(file.context, f"it is empty, which no {kind.kind} file is")
         with format_errors(file.context, kind.kind):
-            return OpenedFile(kind(ArrowFileAdapter(file, raw)), raw)
+            return OpenColumnarFile(kind(ArrowFileAdapter(file, raw)), raw)
     except BaseException:
         raw.close()
         raise
 
 
 class ColumnarReader:
-    """Implements ``RowBatchReader``."""
+    """The ``RowBatchReader`` of columnar files."""
 
     def __init__(self, file: SourceFile, kind: type[ColumnarFile]) -> None:
         self._file = file
-        self._columnar_file = kind
-        self._opened: OpenedFile | None = None
+        self._kind = kind
+        self._opened: OpenColumnarFile | None = None
         self._loader: ResultSetLoader | None = None
         self._batches: Iterator[tuple[pa.RecordBatch | int, ErrorContext]] = iter(())
 
     def open(self, negotiator: SchemaNegotiator) -> bool:
-        self._opened = open_columnar(self._file, self._columnar_file)
+        self._opened = open_columnar(self._file, self._kind)
         with format_errors(self._file.context, self._opened.kind):
             columns = self._opened.columns
             schema = scan_schema(columns.schema)
             negotiator.table_schema(schema, is_complete=True)
-            units = self._units(columns, negotiator)
+            units = self._select_units(columns, negotiator)
         self._loader = negotiator.build()
         wanted = [] if negotiator.is_projection_empty else [one for one in schema.names if negotiator.is_projected(one)]
-        self._batches = self._counts(columns, units) if not wanted else self._reads(columns, units, wanted)
+        self._batches = self._read(columns, units, wanted) if wanted else self._count(columns, units)
         return True
 
     def next(self) -> bool:
         if self._loader is None or self._opened is None:
             raise LoaderStateError("the reader is not open.")
-        batch, place = next(self._batches, (None, self._file.context))
+        batch, context = next(self._batches, (None, self._file.context))
         if batch is None:
             check_size(self._file, self._opened.raw)
             return False
-        self._loader.context = place
+        self._loader.context = context
         if isinstance(batch, int):
             self._loader.skip_rows(batch)
         elif batch.num_rows:
@@ -96,47 +100,47 @@ class ColumnarReader:
         if self._opened is not None:
             self._opened.close()
 
-    def _units(self, columns: ColumnarFile, negotiator: SchemaNegotiator) -> Sequence[int]:
+    def _select_units(self, columns: ColumnarFile, negotiator: SchemaNegotiator) -> Sequence[int]:
         end = columns.unit_count if self._file.end is None else min(self._file.end, columns.unit_count)
         units = range(self._file.start, end)
         conditions = _conditions(columns.schema, negotiator)
         return columns.may_match(units, conditions) if units and conditions else units
 
-    def _reads(
+    def _read(
         self, columns: ColumnarFile, units: Sequence[int], wanted: list[str]
     ) -> Iterator[tuple[pa.RecordBatch | int, ErrorContext]]:
         for unit in units:
-            place = self._place(columns, unit)
-            with format_errors(place, columns.kind):
+            context = self._context(columns, unit)
+            with format_errors(context, columns.kind):
                 for batch in columns.batches(unit, wanted):
-                    # Offsets in a file are trusted by Arrow, and text is not looked at.
+                    # Arrow trusts the offsets in a file and does not check text.
                     batch.validate(full=True)
-                    yield to_scan_types(batch.select(wanted), place), place
+                    yield to_scan_types(batch.select(wanted), context), context
 
-    def _counts(
+    def _count(
         self, columns: ColumnarFile, units: Sequence[int]
     ) -> Iterator[tuple[pa.RecordBatch | int, ErrorContext]]:
         for unit in units:
-            place = self._place(columns, unit)
-            with format_errors(place, columns.kind):
+            context = self._context(columns, unit)
+            with format_errors(context, columns.kind):
                 rows = columns.rows_in(unit)
-                yield (sum(batch.num_rows for batch in columns.batches(unit, [])) if rows is None else rows), place
+                yield (sum(batch.num_rows for batch in columns.batches(unit, [])) if rows is None else rows), context
 
-    def _place(self, columns: ColumnarFile, unit: int) -> ErrorContext:
+    def _context(self, columns: ColumnarFile, unit: int) -> ErrorContext:
         return self._file.context.at(f"{columns.unit} {unit + 1}")
 
 
 def _conditions(schema: pa.Schema, negotiator: SchemaNegotiator) -> Sequence[pc.Expression]:
-    """The scan's filters about columns that it wants as they are: none about an implicit column of the same name."""
+    """Return the filters of the scan that apply to columns of the file.
+
+    A column counts only if the scan wants it in the file's own type. A filter on an implicit column does not apply to
+    a column of that name in the file.
+    """
     fields = {fold_case(field.name): field for field in schema}
     found = [(fields.get(fold_case(one.column)), one) for one in negotiator.row_filters]
     conditions = [
         one.expression(field)
         for field, one in found
-        if field is not None and negotiator.promised_type(_scan_field(field)) == field.type
+        if field is not None and negotiator.promised_type(scan_field(field)) == field.type
     ]
     return [condition for condition in conditions if condition is not None]
-
-
-def _scan_field(field: pa.Field) -> pa.Field:
-    return field.with_type(scan_type(field.type))

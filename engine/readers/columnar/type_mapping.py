@@ -1,9 +1,11 @@
-"""The types of columnar files as a scan has them: one type for each kind of value, whatever it was stored as.
+"""The mapping from the types of columnar files to the types of a scan.
+
+Each kind of value has one type in a scan, in whichever of Arrow's representations a file stores it:
 
 | in the file | in the scan |
 | --- | --- |
 | large and view strings, binaries and lists; fixed-size binaries and lists | string, binary, list |
-| dictionary, run-end encoded, extension | the values, the storage |
+| dictionary, run-end encoded, extension | the type of the values, the storage type |
 | int8, uint8, uint16, uint32 | int8, int16, int32, int64 |
 | uint64 | decimal(20, 0) |
 | float16 | float32 |
@@ -13,8 +15,9 @@
 
 Guarantees:
 
-1. A value is the same afterwards, or there is a ValueConversionError: nanoseconds that are no whole microseconds.
-2. Names, order, nullability and metadata of columns stay.
+1. A value does not change. If it would, such as nanoseconds that are no whole microseconds, it is a
+   ValueConversionError.
+2. Columns keep their names, order, nullability and metadata.
 """
 
 from collections.abc import Callable
@@ -29,8 +32,6 @@ from engine.errors import ValueConversionError
 from engine.readers.errors import FormatError, one_line
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 
-_UINT64_AS: Final = pa.decimal128(20, 0)
-
 _SIMPLE: Final[dict[pa.DataType, pa.DataType]] = {
     pa.large_string(): pa.string(),
     pa.string_view(): pa.string(),
@@ -39,7 +40,7 @@ _SIMPLE: Final[dict[pa.DataType, pa.DataType]] = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
-    pa.uint64(): _UINT64_AS,
+    pa.uint64(): pa.decimal128(20, 0),
     pa.float16(): pa.float32(),
     pa.date64(): pa.date32(),
     pa.time32("s"): pa.time64("us"),
@@ -49,41 +50,41 @@ _SIMPLE: Final[dict[pa.DataType, pa.DataType]] = {
 
 
 def scan_schema(schema: pa.Schema) -> TupleSchema:
-    """The columns of a file as a scan has them.
+    """Return the columns of a file in the types of a scan.
 
     Raises:
-        DuplicateColumnError: Two names are the same but for letter case.
+        DuplicateColumnError: Two names differ at most by letter case.
     """
-    return TupleSchema(field.with_type(scan_type(field.type)) for field in schema)
+    return TupleSchema(scan_field(field) for field in schema)
+
+
+def scan_field(field: pa.Field) -> pa.Field:
+    return field.with_type(scan_type(field.type))
 
 
 def scan_type(type_: pa.DataType) -> pa.DataType:
     if type_ in _SIMPLE:
         return _SIMPLE[type_]
-    for applies, plain in _MAPPINGS:
+    for applies, mapping in _MAPPINGS:
         if applies(type_):
-            return plain(type_)
+            return mapping(type_)
     return type_
 
 
 def _scan_list(type_: pa.DataType) -> pa.DataType:
-    return pa.list_(_scan_field(type_.value_field))
+    return pa.list_(scan_field(type_.value_field))
 
 
 def _scan_map(type_: pa.DataType) -> pa.DataType:
-    return pa.map_(_scan_field(type_.key_field), _scan_field(type_.item_field))
+    return pa.map_(scan_field(type_.key_field), scan_field(type_.item_field))
 
 
 def _scan_struct(type_: pa.DataType) -> pa.DataType:
-    return TupleSchema(_scan_field(type_.field(index)) for index in range(type_.num_fields)).to_struct()
+    return TupleSchema(scan_field(field) for field in type_).to_struct()
 
 
 def _scan_decimal(type_: pa.DataType) -> pa.DataType:
     return pa.decimal128(type_.precision, type_.scale) if type_.precision <= MAX_DECIMAL_DIGITS else type_
-
-
-def _scan_field(field: pa.Field) -> pa.Field:
-    return field.with_type(scan_type(field.type))
 
 
 _MAPPINGS: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], pa.DataType]]]] = [
@@ -100,31 +101,28 @@ _MAPPINGS: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType
 
 
 def to_scan_types(batch: pa.RecordBatch, context: ErrorContext) -> pa.RecordBatch:
-    """The same rows in the types of the scan.
+    """Convert a batch to the types of a scan.
 
     Raises:
-        ValueConversionError: See guarantee 1.
+        ValueConversionError: A value would change (guarantee 1).
     """
-    fields = [_scan_field(field) for field in batch.schema]
-    columns = [_to_scan_type(column, field, context) for column, field in zip(batch.columns, fields, strict=True)]
+    fields = [scan_field(field) for field in batch.schema]
+    columns = [_convert(column, field, context) for column, field in zip(batch.columns, fields, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)) if columns else batch
 
 
-def _to_scan_type(array: pa.Array, field: pa.Field, context: ErrorContext) -> pa.Array:
+def _convert(array: pa.Array, field: pa.Field, context: ErrorContext) -> pa.Array:
     if isinstance(array.type, pa.BaseExtensionType):
-        return _to_scan_type(array.storage, field, context)
+        return _convert(array.storage, field, context)
     if pa.types.is_run_end_encoded(array.type):
-        return _to_scan_type(pc.run_end_decode(array), field, context)
+        return _convert(pc.run_end_decode(array), field, context)
     if array.type.equals(field.type):
         return array
     try:
         return pc.cast(array, field.type)
     except pa.ArrowInvalid as error:
-        raise ValueConversionError(field.name, _value_in(error), field.type, context) from None
+        # Arrow's message ends with the value that would change.
+        value = one_line(error).rsplit(": ", 1)[-1]
+        raise ValueConversionError(field.name, value, field.type, context) from None
     except pa.ArrowNotImplementedError:
         raise FormatError(context, f"column {field.name!r} is {array.type}, which no scan reads") from None
-
-
-def _value_in(error: pa.ArrowInvalid) -> str:
-    """The value that would lose something, which Arrow's message ends with."""
-    return one_line(error).rsplit(": ", 1)[-1]

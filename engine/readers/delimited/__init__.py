@@ -1,1 +1,1 @@
-"""Text with delimiters: CSV and its relatives, with a header or as the one column ``columns``."""
+"""Delimited text such as CSV, with or without a header."""

@@ -1,13 +1,18 @@
-"""From the text of fields to the types of columns.
+"""Conversion of text fields to the types of columns.
 
 Guarantees:
 
-1. A block that pyarrow converts as a whole, and the same rows converted value by value, give the same.
-2. Where a value is not of its type, its line and column are found, and the policy ``malformed`` decides.
-3. ``true``, ``True``, ``TRUE`` and ``1`` are true, and likewise false; numbers and ISO 8601 dates and timestamps are as
-   pyarrow reads them, which takes spaces around numbers and dates, and ``0x1F`` for an integer. But a decimal has at
-   most the digits of its type, and an integer is a float or a double exactly.
-   Other types than those of ``is_direct`` stay text, for the loader to convert.
+1. To convert a block as a whole gives the same result as to convert its values one by one.
+2. If a value is not of its column's type, its line and column are found, and the policy ``malformed`` decides.
+3. pyarrow's rules of text apply:
+
+   - ``true``, ``True``, ``TRUE`` and ``1`` are true. False is likewise.
+   - Numbers and dates may have spaces around them. An integer may be hexadecimal, such as ``0x1F``.
+   - Dates and timestamps follow ISO 8601.
+
+   Two rules are stricter: a decimal has at most the digits of its type, and an integer in a column of floats or doubles
+   must be exact.
+4. Values of types other than those of ``is_direct`` stay text. The loader converts them.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, Codes
+from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, ByteArray
 from engine.readers.delimited.options import Dialect
 from engine.result_set.conversion.casts import check_floats
 
@@ -28,13 +33,13 @@ _LINE_END = (LINE_FEED, CARRIAGE_RETURN)
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """Which columns a file has, and what is to become of them.
+    """The columns of a file and their conversion.
 
     Attributes:
-        names: Of all columns of the file, in order.
-        wanted: The columns that are read, as they leave the reader; a part of ``names``.
+        names: The names of all columns of the file, in order.
+        wanted: The columns to read, with the types to convert to.
         is_empty_null: Whether an empty field of a text column is null.
-        dialect: How the rows are written.
+        dialect: The syntax of the rows.
     """
 
     names: Sequence[str]
@@ -44,7 +49,7 @@ class ColumnPlan:
 
 
 def is_direct(type_: pa.DataType) -> bool:
-    """Whether pyarrow makes values of this type of text while it parses."""
+    """Return whether pyarrow converts text to this type while it parses."""
     if pa.types.is_timestamp(type_):
         return type_.tz is None
     return bool(
@@ -58,35 +63,35 @@ def is_direct(type_: pa.DataType) -> bool:
     )
 
 
-def convert_block(codes: Codes, plan: ColumnPlan, *, has_quotes: bool) -> pa.Table:
-    """All rows of plain bytes at once.
+def convert_block(data: ByteArray, plan: ColumnPlan, *, has_quotes: bool) -> pa.Table:
+    """Convert all rows of a block at once.
 
     Raises:
         pa.ArrowInvalid: A row has too many or too few fields, or a value is not of its type.
     """
-    if codes[0] in _LINE_END and np.isin(codes, _LINE_END).all():
+    if data[0] in _LINE_END and np.isin(data, _LINE_END).all():
         return plan.wanted.empty_table()
-    return _read(codes, plan, has_quotes)
+    return _read(data, plan, has_quotes)
 
 
 def convert_values(values: Sequence[str | None], type_: pa.DataType, *, is_empty_null: bool) -> pa.Array:
-    """The values of one column; None stays null.
+    """Convert the values of one column. None stays null.
 
     Raises:
-        pa.ArrowInvalid: One of them is not of the type.
+        pa.ArrowInvalid: A value is not of the type.
     """
     if pa.types.is_string(type_):
         return pa.array([None if value == "" and is_empty_null else value for value in values], type_)
-    # Quoted, because an empty line would be none.
-    lines = "".join('"' + (value or "").replace('"', '""') + '"\n' for value in values)
-    plan = ColumnPlan(["value"], pa.schema([("value", type_)]), is_empty_null, Dialect(",", '"', "", ""))
     if not values:
         return pa.array([], type_)
+    # Each value is quoted, because pyarrow ignores empty lines.
+    lines = "".join('"' + (value or "").replace('"', '""') + '"\n' for value in values)
+    plan = ColumnPlan(["value"], pa.schema([("value", type_)]), is_empty_null, Dialect(",", '"', "", ""))
     return _read(lines.encode(), plan, True).column(0).combine_chunks()
 
 
 def failing_values(values: Sequence[str | None], type_: pa.DataType) -> list[int]:
-    """Which of the values are not of the type, ascending."""
+    """Return the indexes of the values that are not of the type, in ascending order."""
     found: list[int] = []
     ranges = [(0, len(values))]
     while ranges:
@@ -109,7 +114,7 @@ def _are_convertible(values: Sequence[str | None], type_: pa.DataType) -> bool:
     return True
 
 
-def _read(data: bytes | Codes, plan: ColumnPlan, has_quotes: bool) -> pa.Table:
+def _read(data: bytes | ByteArray, plan: ColumnPlan, has_quotes: bool) -> pa.Table:
     table = csv.read_csv(
         pa.BufferReader(pa.py_buffer(data)),
         csv.ReadOptions(column_names=list(plan.names), block_size=len(data) + 1, use_threads=False),
@@ -129,9 +134,9 @@ def _read(data: bytes | Codes, plan: ColumnPlan, has_quotes: bool) -> pa.Table:
     )
     for field, column in zip(table.schema, table.columns, strict=True):
         if pa.types.is_decimal(field.type):
-            column.validate(full=True)  # pyarrow fills up the scale without a look at the precision
+            column.validate(full=True)  # pyarrow extends the scale without checking the precision
         elif pa.types.is_floating(field.type):
-            _check_floats(column, partial(_text, data, plan, field.name, has_quotes))
+            _check_floats(column, partial(_text_column, data, plan, field.name, has_quotes))
     return table
 
 
@@ -142,7 +147,7 @@ def _check_floats(column: pa.ChunkedArray, text: Callable[[], pa.Array]) -> None
         raise pa.ArrowInvalid(str(error)) from None
 
 
-def _text(data: bytes | Codes, plan: ColumnPlan, name: str, has_quotes: bool) -> pa.Array:
-    """One column as it stands there."""
+def _text_column(data: bytes | ByteArray, plan: ColumnPlan, name: str, has_quotes: bool) -> pa.Array:
+    """Return one column as text."""
     as_text = replace(plan, wanted=pa.schema([(name, pa.string())]), is_empty_null=True)
     return _read(data, as_text, has_quotes).column(0).combine_chunks()

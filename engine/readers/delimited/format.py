@@ -1,4 +1,4 @@
-"""The format of delimited text, as scans know it."""
+"""The delimited text format: discovery, splits and the reader's creation."""
 
 from dataclasses import replace
 from typing import ClassVar
@@ -11,54 +11,58 @@ from engine.readers.delimited.options import DelimitedOptions, Dialect, is_split
 from engine.readers.delimited.reader import DelimitedReader
 from engine.readers.delimited.rows import ParsedRows, RowBlocks
 from engine.readers.lines import BLOCK_BYTES, LineBlocks
-from engine.readers.splits import byte_ranges
+from engine.readers.splits import split_by_bytes
 from engine.readers.stream import ByteStream
 from engine.scan.reader import RowBatchReader, SourceFile
 from engine.schema import TupleSchema
 from engine.suffixes import SUFFIXES
 
-_LOOK_THROUGH_BYTES = 1024 * 1024 * 1024
+_MAX_SEARCH_BYTES = 1024 * 1024 * 1024
 
 
 class DelimitedFormat:
-    """CSV, TSV, PSV, TBL."""
+    """The format of CSV, TSV, PSV and TBL files."""
 
     name: ClassVar[str] = "text"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
     options: ClassVar[type[BaseModel]] = DelimitedOptions
 
     def discover(self, file: SourceFile, options: DelimitedOptions) -> TupleSchema:
-        """By the header alone: columns of text; none if the file ends before it."""
+        """Read the header only. Its columns are text; a file that ends before its header has none."""
         return read_header(file, options).schema
 
     def reader(self, file: SourceFile, options: DelimitedOptions) -> RowBatchReader:
         return DelimitedReader(file, options)
 
     def splits(self, file: SourceFile, options: DelimitedOptions, target_bytes: int) -> list[SourceFile]:
-        """Ranges of about ``target_bytes``.
+        """Split a file into ranges of about ``target_bytes``.
 
-        Rows of one line each are cut anywhere: those of files without a quote, and of all files if the option
-        ``multiline`` says so. Other files of at most 1 GiB are looked through for the ends of rows. Compressed files,
-        other encodings than UTF-8, and rows that are not plain (see :mod:`engine.readers.delimited.rows`) are never
-        split.
+        | file | split |
+        | --- | --- |
+        | no row has a quote or an escape, or ``multiline`` is false | at any byte |
+        | up to 1 GiB, with quotes | at the ends of rows, which are searched for |
+        | compressed, not UTF-8, or with rows that are not plain (see :mod:`engine.readers.delimited.rows`) | never |
         """
         if file.size_bytes <= target_bytes or not is_splittable(options, file.path):
             return [file]
         try:
             if not options.multiline or _has_only_lines(file, options):
-                ranges = byte_ranges(file.size_bytes, target_bytes)
-                return [replace(file, start=start, end=end) for start, end in ranges]
-            return [file] if file.size_bytes > _LOOK_THROUGH_BYTES else _row_ranges(file, options, target_bytes)
-        except FileError:  # whoever reads it tells
+                return split_by_bytes(file, target_bytes)
+            return [file] if file.size_bytes > _MAX_SEARCH_BYTES else _split_by_rows(file, options, target_bytes)
+        except FileError:  # the reader raises it again, with its position
             return [file]
 
 
 def _has_only_lines(file: SourceFile, options: DelimitedOptions) -> bool:
-    """Whether no row but the header has more than one line. Raises: FileError."""
+    """Return whether each row after the header is one line.
+
+    Raises:
+        FileError: The file cannot be read.
+    """
     special = [character.encode() for character in (options.quote, options.escape) if character]
     if not special:
         return True
-    if file.size_bytes > _LOOK_THROUGH_BYTES:
+    if file.size_bytes > _MAX_SEARCH_BYTES:
         return False
     header = read_header(file, options)
     with ByteStream(file) as stream:
@@ -70,17 +74,21 @@ def _has_only_lines(file: SourceFile, options: DelimitedOptions) -> bool:
     return True
 
 
-def _row_ranges(file: SourceFile, options: DelimitedOptions, target_bytes: int) -> list[SourceFile]:
-    """Raises: FileError."""
+def _split_by_rows(file: SourceFile, options: DelimitedOptions, target_bytes: int) -> list[SourceFile]:
+    """Split a file at the ends of rows.
+
+    Raises:
+        FileError: The file cannot be read.
+    """
     header = read_header(file, options)
-    cuts = [0]
+    starts = [0]
     rest, block_bytes = replace(file, start=header.start), min(BLOCK_BYTES, target_bytes)
     with LineBlocks(rest, max_line_bytes=options.max_line_bytes, block_bytes=block_bytes) as lines:
         end = max(header.start, lines.start_bytes)
         for rows in RowBlocks(lines, Dialect.of(options, file.path), options.max_line_bytes):
             if isinstance(rows, ParsedRows):
                 return [file]
-            end += len(rows.block.codes)
-            if end - cuts[-1] >= target_bytes and file.size_bytes - end >= target_bytes // 2:
-                cuts.append(end)
-    return [replace(file, start=start, end=stop) for start, stop in zip(cuts, [*cuts[1:], None], strict=True)]
+            end += len(rows.block.data)
+            if end - starts[-1] >= target_bytes and file.size_bytes - end >= target_bytes // 2:
+                starts.append(end)
+    return [replace(file, start=start, end=stop) for start, stop in zip(starts, [*starts[1:], None], strict=True)]

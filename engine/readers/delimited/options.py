@@ -1,4 +1,4 @@
-"""The options of delimited text, and what they mean for one file."""
+"""The options of delimited text, and the syntax that they give to one file."""
 
 import codecs
 from dataclasses import dataclass
@@ -9,15 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from engine.readers.lines import DEFAULT_MAX_LINE_BYTES
 from engine.readers.malformed_policy import MalformedPolicy
-from engine.readers.stream import UTF_8, codec_of
-from engine.suffixes import TEXT_DELIMITERS, suffix_of
+from engine.readers.stream import UTF_8
+from engine.suffixes import TEXT_DELIMITERS, compression_of, suffix_of
 
-_OF_LINES = "\r\n\0"
-_BYTE_ENCODINGS_ONLY = "is no encoding of text that this Python knows"
+_LINE_CHARACTERS = "\r\n\0"
 
 
 class RaggedPolicy(Enum):
-    """What becomes of a row with another number of fields than the header has."""
+    """The treatment of a row with more or fewer fields than the header."""
 
     ERROR = "error"
     NULL = "null"
@@ -25,76 +24,78 @@ class RaggedPolicy(Enum):
 
 
 class EmptyValue(Enum):
-    """What an empty field of a text column is."""
+    """The value of an empty field in a text column."""
 
     TEXT = "text"
     NULL = "null"
 
 
 class DelimitedOptions(BaseModel):
-    """Options of CSV, TSV, PSV and TBL files."""
+    """The options of CSV, TSV, PSV and TBL files."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     delimiter: str | None = Field(
         None,
-        description="One ASCII character between fields, `\\t` for a tab. By default the suffix names it: a comma for "
-        ".csv, a tab for .tsv, a bar for .psv and .tbl.",
+        description="The ASCII character between fields, `\\t` for a tab. By default the suffix decides: a comma for "
+        "`.csv`, a tab for `.tsv`, a bar for `.psv` and `.tbl`.",
     )
-    quote: str = Field('"', description="One ASCII character around fields that hold others; empty for no quotes.")
-    escape: str = Field(
-        "", description="One ASCII character that takes the meaning of the one after it; empty for none."
-    )
-    comment: str = Field("", description="One ASCII character; lines that start with it are left out. Empty for none.")
-    encoding: str = Field(UTF_8, description="Of the file, as Python names it. A byte order mark of UTF-8 is removed.")
-    skip_lines: int = Field(0, ge=0, description="Lines at the start of the file that are not read.")
+    quote: str = Field('"', description="The ASCII character around quoted fields. Empty for no quotes.")
+    escape: str = Field("", description="The ASCII character that escapes the next one. Empty for no escapes.")
+    comment: str = Field("", description="The ASCII character that starts a comment line. Empty for no comments.")
+    encoding: str = Field(UTF_8, description="The encoding of the file, by its Python name.")
+    skip_lines: int = Field(0, ge=0, description="The number of lines to skip at the start of the file.")
     header: bool = Field(
-        False, description="The first row names the columns. Without, each row is the array `columns`."
+        False,
+        description="Whether the first row has the names of the columns. Without a header, each row is the array "
+        "`columns`.",
     )
     ragged: RaggedPolicy = Field(
         RaggedPolicy.ERROR,
-        description="A row that has not as many fields as the header: `error`; `null`, so that missing fields are null "
-        "and too many an error; `truncate`, so that missing ones are null and too many are left out with a warning.",
+        description="For a row with more or fewer fields than the header. `error` fails. `null` sets missing fields to "
+        "null, and fails for extra fields. `truncate` sets missing fields to null, and drops extra fields with a "
+        "warning.",
     )
     empty_value: EmptyValue = Field(
         EmptyValue.TEXT,
-        description="An empty field of a text column, also a quoted one: `text` or `null`. In others it is null.",
+        description="The value of an empty field in a text column, quoted or not: empty `text` or `null`. In other "
+        "columns it is null.",
     )
     malformed: MalformedPolicy = Field(
         MalformedPolicy.FAIL,
-        description="A row with a value that is not of the column's type, or that is ragged: `fail`; `skip` the row; "
-        "or `null` for the value. The last two warn, once a file, with a number.",
+        description="For a ragged row, or a value that is not of its column's type. `fail` fails. `skip` skips the "
+        "row. `null` sets the value to null. The last two log one warning for each file, with a count.",
     )
     multiline: bool = Field(
         True,
-        description="A quoted field may hold line ends. If not, files are cut anywhere; else those with quotes are "
-        "looked through for the ends of rows first, up to 1 GiB, and larger ones are read by one task.",
+        description="Whether a quoted field may contain line ends. If not, a file can be split anywhere. If so, a file "
+        "with quotes is searched for the ends of rows first; above 1 GiB, one task reads it.",
     )
     max_line_bytes: int = Field(
-        DEFAULT_MAX_LINE_BYTES, ge=1024, le=1 << 30, description="The longest row; longer ones are an error."
+        DEFAULT_MAX_LINE_BYTES, ge=1024, le=1 << 30, description="The longest row. A longer one is an error."
     )
 
     @field_validator("delimiter", "quote", "escape", "comment")
     @classmethod
-    def _one_character(cls, value: str | None) -> str | None:
+    def _check_character(cls, value: str | None) -> str | None:
         value = "\t" if value == "\\t" else value
-        if value and (len(value) > 1 or not value.isascii() or value in _OF_LINES):
+        if value and (len(value) > 1 or not value.isascii() or value in _LINE_CHARACTERS):
             raise ValueError("must be one ASCII character, and none that ends a line")
         return value
 
     @field_validator("encoding")
     @classmethod
-    def _known_encoding(cls, value: str) -> str:
+    def _check_encoding(cls, value: str) -> str:
         try:
             name = codecs.lookup(value).name
             "a".encode(name)
             codecs.getincrementaldecoder(name)
         except (LookupError, UnicodeError):
-            raise ValueError(_BYTE_ENCODINGS_ONLY) from None
+            raise ValueError("is no encoding of text that this Python knows") from None
         return name
 
     @model_validator(mode="after")
-    def _distinct(self) -> Self:
+    def _check_characters_differ(self) -> Self:
         used = [value for value in (self.delimiter, self.quote, self.escape, self.comment) if value]
         if len(set(used)) < len(used):
             raise ValueError("delimiter, quote, escape and comment must differ")
@@ -105,13 +106,13 @@ class DelimitedOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How the rows of one file are written.
+    """The syntax of the rows of one file.
 
     Attributes:
-        delimiter: Between fields.
-        quote: Around fields; empty for none.
-        escape: Before a character without meaning; empty for none.
-        comment: At the start of lines that are none; empty for none.
+        delimiter: The character between fields.
+        quote: The character around quoted fields; empty for none.
+        escape: The character before an escaped one; empty for none.
+        comment: The character at the start of a comment line; empty for none.
     """
 
     delimiter: str
@@ -126,5 +127,5 @@ class Dialect:
 
 
 def is_splittable(options: DelimitedOptions, path: str) -> bool:
-    """Whether a byte of the file is a byte of its text."""
-    return codec_of(path) is None and options.encoding == UTF_8
+    """Return whether the bytes of the file are the bytes of its UTF-8 text."""
+    return compression_of(path) is None and options.encoding == UTF_8

@@ -2,14 +2,14 @@
 
 Guarantees:
 
-1. With a header, each column is text, or of the type that the scan has promised; only projected columns are
-   converted, by pyarrow.
-2. Without a header, each row is the array of its fields, in the one column ``columns``. No value is null.
-3. Empty lines are no rows. No space is removed.
-4. Rows come in the order of the file, and memory is bounded by block and limits.
+1. With a header, each column is text, or has the type that the scan has promised. pyarrow converts projected columns
+   only.
+2. Without a header, each row is the array of its fields in the one column ``columns``. No value is null.
+3. Empty lines are not rows. Spaces are kept.
+4. Rows come in the order of the file. The block size and the limits bound the memory.
 
-Not guaranteed: that a ragged row or a malformed value of a column that nobody reads is noticed, in particular by a scan
-that only counts rows.
+Not guaranteed: that a ragged row, or a malformed value in a column that is not read, is noticed. In particular, a scan
+that only counts rows does not notice them.
 """
 
 from collections.abc import Iterator
@@ -22,8 +22,13 @@ from engine.readers.delimited.conversion import ColumnPlan, is_direct
 from engine.readers.delimited.header import COLUMNS, Header, read_header
 from engine.readers.delimited.options import DelimitedOptions, Dialect, EmptyValue
 from engine.readers.delimited.rows import ParsedRows, PlainRows, RowBlocks
-from engine.readers.delimited.table_builders import GenericTableBuilder, HeaderTableBuilder, TableBuilder
-from engine.readers.lines import BLOCK_BYTES, LineBlocks
+from engine.readers.delimited.table_builders import (
+    ArrayTableBuilder,
+    HeaderTableBuilder,
+    TableBuilder,
+    context_of,
+)
+from engine.readers.lines import BLOCK_BYTES, LineBlocks, LinePositions
 from engine.readers.read_ahead import map_ahead
 from engine.result_set.loader import ResultSetLoader
 from engine.scan.reader import SchemaNegotiator, SourceFile
@@ -31,7 +36,7 @@ from engine.schema import TupleSchema
 
 
 class DelimitedReader:
-    """Implements ``RowBatchReader``."""
+    """The ``RowBatchReader`` of delimited text."""
 
     def __init__(self, file: SourceFile, options: DelimitedOptions, *, block_bytes: int = BLOCK_BYTES) -> None:
         self._file = file
@@ -39,30 +44,32 @@ class DelimitedReader:
         self._block_bytes = block_bytes
         self._dialect = Dialect.of(options, file.path)
         self._lines: LineBlocks | None = None
-        self._open: _Open | None = None
+        self._opened: _OpenReader | None = None
 
     def open(self, negotiator: SchemaNegotiator) -> bool:
         header = read_header(self._file, self._options)
         if header.names == ():
             return False
         self._lines = self._lines_after(header)
-        contents: TableBuilder
+        positions = self._lines.positions
+        builder: TableBuilder
         if header.names is None:
             negotiator.table_schema(TupleSchema([COLUMNS]), is_complete=True)
-            contents = GenericTableBuilder(self._dialect, self._lines.place)
+            builder = ArrayTableBuilder(self._dialect, positions)
         else:
-            schema = _promised(header.schema, negotiator)
+            schema = _promised_schema(header.schema, negotiator)
             negotiator.table_schema(schema, is_complete=True)
-            contents = HeaderTableBuilder(self._plan(schema, negotiator), self._options, self._lines.place)
+            builder = HeaderTableBuilder(self._plan(schema, negotiator), self._options, positions)
         rows = RowBlocks(self._lines, self._dialect, self._options.max_line_bytes)
-        attempts = map_ahead(rows, contents.attempt)
-        self._open = _Open(rows, attempts, contents, negotiator.build(), is_count=_is_count(contents, negotiator))
+        attempts = map_ahead(rows, builder.try_build)
+        is_count = _is_count(builder, negotiator)
+        self._opened = _OpenReader(rows, attempts, builder, positions, negotiator.build(), is_count=is_count)
         return True
 
     def next(self) -> bool:
-        if self._open is None:
+        if self._opened is None:
             raise LoaderStateError("the reader is not open.")
-        return self._open.next()
+        return self._opened.next()
 
     def close(self) -> None:
         if self._lines is not None:
@@ -80,27 +87,29 @@ class DelimitedReader:
 
     def _plan(self, schema: TupleSchema, negotiator: SchemaNegotiator) -> ColumnPlan:
         wanted = [field for field in schema if negotiator.is_projected(field.name)]
-        # One column is read also if none is wanted, because pyarrow takes none for all.
+        # If no column is wanted, one is read anyway: for pyarrow, no columns means all columns.
         wanted = wanted or [schema.fields[0].with_type(pa.string())]
         is_empty_null = self._options.empty_value is EmptyValue.NULL
         return ColumnPlan(schema.names, pa.schema(wanted), is_empty_null, self._dialect)
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
-    """An open file.
+class _OpenReader:
+    """The state of a reader whose file is open.
 
     Attributes:
-        rows: What is still to be read.
-        attempts: The same, with what was made of it ahead.
-        contents: What becomes of rows.
-        loader: Where they go to.
-        is_count: No column is wanted.
+        rows: The rows to read.
+        attempts: The same rows, with the tables that were built ahead.
+        builder: The conversion of rows to tables.
+        positions: The positions of lines, for messages.
+        loader: The loader to write to.
+        is_count: Whether the scan wants no column.
     """
 
     rows: RowBlocks
     attempts: Iterator[tuple[PlainRows | ParsedRows, pa.Table | None]]
-    contents: TableBuilder
+    builder: TableBuilder
+    positions: LinePositions
     loader: ResultSetLoader
     is_count: bool
 
@@ -108,21 +117,21 @@ class _Open:
         if self.is_count:
             rows = self.rows.next()
             if rows is not None:
-                self.loader.skip_rows(self.contents.count(rows))
+                self.loader.skip_rows(self.builder.count(rows))
                 return True
         else:
             rows, table = next(self.attempts, (None, None))
             if rows is not None:
-                table = self.contents.table(rows) if table is None else table
-                self.loader.context = self.contents.place_of(rows)
+                table = self.builder.build(rows) if table is None else table
+                self.loader.context = context_of(rows, self.positions)
                 self.loader.append(table)
                 return True
-        self.contents.finish()
+        self.builder.log_warnings()
         return False
 
 
-def _promised(schema: TupleSchema, negotiator: SchemaNegotiator) -> TupleSchema:
-    """With the types that the scan wants, where pyarrow can make them of text."""
+def _promised_schema(schema: TupleSchema, negotiator: SchemaNegotiator) -> TupleSchema:
+    """Return the columns with the types that the scan wants, where pyarrow can convert text to them."""
     return TupleSchema(field.with_type(_type_of(field, negotiator)) for field in schema)
 
 
@@ -131,5 +140,5 @@ def _type_of(field: pa.Field, negotiator: SchemaNegotiator) -> pa.DataType:
     return promised if promised is not None and is_direct(promised) else field.type
 
 
-def _is_count(contents: TableBuilder, negotiator: SchemaNegotiator) -> bool:
-    return negotiator.is_projection_empty or not any(negotiator.is_projected(name) for name in contents.names)
+def _is_count(builder: TableBuilder, negotiator: SchemaNegotiator) -> bool:
+    return negotiator.is_projection_empty or not any(negotiator.is_projected(name) for name in builder.names)

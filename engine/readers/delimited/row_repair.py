@@ -1,6 +1,6 @@
-"""Rows that pyarrow could not take as a block: made as long as the header, and converted value by value.
+"""Conversion of the rows that pyarrow cannot convert as a block, one by one.
 
-The policies ``ragged`` and ``malformed`` of :class:`DelimitedOptions` are applied here and nowhere else.
+This module alone applies the policies ``ragged`` and ``malformed`` of :class:`DelimitedOptions`.
 """
 
 import logging
@@ -22,24 +22,24 @@ _Row = Sequence[str | None]
 
 
 class RowRepair:
-    """Applies the policies to the rows of one file, and counts what it did.
+    """Applies the policies to the rows of one file, and counts what they change.
 
     Args:
         plan: The columns.
         options: The policies.
-        place: For messages.
+        positions: The positions of lines, for messages.
     """
 
-    def __init__(self, plan: ColumnPlan, options: DelimitedOptions, place: LinePositions) -> None:
+    def __init__(self, plan: ColumnPlan, options: DelimitedOptions, positions: LinePositions) -> None:
         self._plan = plan
         self._options = options
-        self._place = place
+        self._positions = positions
         self._skipped = 0
         self._nulled = 0
-        self._cut = 0
+        self._truncated = 0
 
     def table(self, parsed: ParsedRows) -> pa.Table:
-        """The wanted columns.
+        """Return the wanted columns.
 
         Raises:
             FormatError: A row is ragged.
@@ -48,31 +48,31 @@ class RowRepair:
         rows: list[_Row] = []
         lines: list[int] = []
         for row, line in zip(parsed.rows, parsed.lines, strict=True):
-            fitting = self._fitting(row, line)
-            if fitting is not None:
-                rows.append(fitting)
+            fitted = self._fit(row, line)
+            if fitted is not None:
+                rows.append(fitted)
                 lines.append(line)
-        return self._converted(rows, lines)
+        return self._convert(rows, lines)
 
-    def warn(self) -> None:
-        """Says in the log what was left out of the file, if anything was."""
-        context = self._place.file.context
+    def log_warnings(self) -> None:
+        """Log how many rows and values the policies changed, if any."""
+        context = self._positions.file.context
         if self._skipped:
             _log.warning("%s%d malformed rows are left out, as the options say.", context, self._skipped)
         if self._nulled:
             _log.warning("%s%d malformed values are null, as the options say.", context, self._nulled)
-        if self._cut:
-            _log.warning("%s%d rows have more fields than the header; those are left out.", context, self._cut)
+        if self._truncated:
+            _log.warning("%s%d rows have more fields than the header; those are left out.", context, self._truncated)
 
-    def _fitting(self, row: list[str], line: int) -> _Row | None:
-        """The row with as many fields as the header; None if it is to be skipped."""
+    def _fit(self, row: list[str], line: int) -> _Row | None:
+        """Return the row with as many fields as the header; None to skip the row."""
         wanted, found = len(self._plan.names), len(row)
         if found == wanted:
             return row
         if found < wanted and self._options.ragged is not RaggedPolicy.ERROR:
             return [*row, *[None] * (wanted - found)]
         if found > wanted and self._options.ragged is RaggedPolicy.TRUNCATE:
-            self._cut += 1
+            self._truncated += 1
             return row[:wanted]
         if self._options.malformed is MalformedPolicy.SKIP:
             self._skipped += 1
@@ -80,21 +80,21 @@ class RowRepair:
         if self._options.malformed is MalformedPolicy.NULL and found < wanted:
             self._nulled += wanted - found
             return [*row, *[None] * (wanted - found)]
-        raise self._ragged(line, found, wanted)
+        raise self._ragged_error(line, found, wanted)
 
-    def _ragged(self, line: int, found: int, wanted: int) -> FormatError:
-        return self._place.error(
+    def _ragged_error(self, line: int, found: int, wanted: int) -> FormatError:
+        return self._positions.error(
             line,
             f"the row has {found} fields, but the header {wanted}; correct the file, or choose another policy with "
             "the option 'ragged'",
         )
 
-    def _converted(self, rows: list[_Row], lines: list[int]) -> pa.Table:
+    def _convert(self, rows: list[_Row], lines: list[int]) -> pa.Table:
         index_of = {name: index for index, name in enumerate(self._plan.names)}
         columns = [[row[index_of[field.name]] for row in rows] for field in self._plan.wanted]
         bad_rows: set[int] = set()
         for field, values in zip(self._plan.wanted, columns, strict=True):
-            bad_rows.update(self._checked(field, values, lines))
+            bad_rows.update(self._null_malformed(field, values, lines))
         if bad_rows and self._options.malformed is MalformedPolicy.SKIP:
             self._skipped += len(bad_rows)
             columns = [[value for index, value in enumerate(values) if index not in bad_rows] for values in columns]
@@ -102,16 +102,14 @@ class RowRepair:
             convert_values(values, field.type, is_empty_null=self._plan.is_empty_null)
             for field, values in zip(self._plan.wanted, columns, strict=True)
         ]
-        if not arrays:
-            return pa.table({"": pa.nulls(len(rows) - len(bad_rows))}).select([])
         return pa.Table.from_arrays(arrays, schema=self._plan.wanted)
 
-    def _checked(self, field: pa.Field, values: list[str | None], lines: list[int]) -> list[int]:
-        """Sets what is not of the column's type to null. Returns: Which values those were."""
+    def _null_malformed(self, field: pa.Field, values: list[str | None], lines: list[int]) -> list[int]:
+        """Set the values that are not of the column's type to null, and return their indexes."""
         failing = failing_values(values, field.type)
         if failing and self._options.malformed is MalformedPolicy.FAIL:
             first = failing[0]
-            raise ValueConversionError(field.name, values[first], field.type, self._place.at(lines[first]))
+            raise ValueConversionError(field.name, values[first], field.type, self._positions.at(lines[first]))
         for index in failing:
             values[index] = None
         if self._options.malformed is MalformedPolicy.NULL:

@@ -1,15 +1,15 @@
-"""Whole rows out of blocks of lines: as bytes that pyarrow may parse, or parsed here where only that is exact.
+"""Whole rows from blocks of lines, as bytes for pyarrow where that is exact, else parsed by Python's ``csv``.
 
 Guarantees:
 
-1. The rows are those that Python's ``csv.reader(lines, strict=True)`` makes of the lines, less empty rows and
-   comments, in the order of the file.
-2. In :class:`PlainRows` every quote opens, closes or doubles a quote by position alone, so that all parsers agree
-   about them. This is checked, not assumed: a quote with even number must stand at the start of a field or double
-   the one before it, one with odd number at the end of a field or before another. By induction from the start of
-   the block, it is then inside or outside of quotes as its number says.
-3. What is not this format is an error that names the line: bytes that are not UTF-8, or zero; a quote that is never
-   closed; text after a closing quote; a carriage return outside quotes within a row.
+1. The rows are those that Python's ``csv.reader(lines, strict=True)`` returns, without empty rows and comments, in the
+   order of the file.
+2. In :class:`PlainRows`, the position of a quote alone tells whether it opens, closes or doubles a quote, so all
+   parsers agree. This is checked: a quote with an even number must be at the start of a field or double the one before
+   it; a quote with an odd number must be at the end of a field or before another quote. By induction from the start of
+   the block, each quote then is inside or outside of quotes as its number says.
+3. Content that is not of this format is an error that names the line: bytes that are not UTF-8, or zero; a quote that
+   is never closed; text after a closing quote; a carriage return outside quotes within a row.
 """
 
 import csv
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, Codes, has, has_pair
+from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, ByteArray, contains, contains_pair
 from engine.readers.delimited.options import Dialect
 from engine.readers.lines import Block, LineBlocks, LinePositions
 
@@ -29,11 +29,11 @@ Offsets = np.ndarray[Any, np.dtype[np.intp]]
 
 @dataclass(frozen=True, slots=True)
 class PlainRows:
-    """Rows as bytes, see guarantee 2; UTF-8, no comments, no escapes.
+    """Rows as bytes (guarantee 2): UTF-8 without comments and escapes.
 
     Attributes:
-        block: Where they stand.
-        has_quotes: Whether there is any quote.
+        block: The rows.
+        has_quotes: Whether the rows contain quotes.
     """
 
     block: Block
@@ -42,10 +42,10 @@ class PlainRows:
 
 @dataclass(frozen=True, slots=True)
 class ParsedRows:
-    """Rows as fields.
+    """Rows as lists of fields.
 
     Attributes:
-        rows: Each with its fields.
+        rows: The fields of each row.
         lines: The line at which each row begins.
     """
 
@@ -54,116 +54,130 @@ class ParsedRows:
 
 
 class RowBlocks:
-    """The rows of some lines, as many at a time as a block holds.
+    """The rows of a file, in blocks.
 
     Args:
-        lines: Where they come from; from the first one on, all are rows.
-        dialect: How they are written.
-        max_row_bytes: A longer row is an error.
+        lines: The lines to read, which start at the first row.
+        dialect: The syntax of the rows.
+        max_row_bytes: The longest row. A longer one is an error.
     """
 
     def __init__(self, lines: LineBlocks, dialect: Dialect, max_row_bytes: int) -> None:
         self._lines = lines
         self._dialect = dialect
         self._max_row_bytes = max_row_bytes
-        self._rest: Block | None = None
+        self._incomplete: Block | None = None
 
     def __iter__(self) -> Iterator[PlainRows | ParsedRows]:
         while (rows := self.next()) is not None:
             yield rows
 
     def next(self) -> PlainRows | ParsedRows | None:
-        """Raises: FormatError."""
-        while (block := self._more()) is not None:
-            block.check_text(self._lines.place)
-            found, whole_bytes = self._rows_of(block)
-            self._rest = block.after(whole_bytes) if whole_bytes < len(block.codes) else None
+        """Return the next rows; None at the end.
+
+        Raises:
+            FormatError: A row cannot be read (guarantee 3).
+        """
+        while (block := self._read_more()) is not None:
+            block.check_text(self._lines.positions)
+            found, whole_bytes = self._whole_rows(block)
+            self._incomplete = block.after(whole_bytes) if whole_bytes < len(block.data) else None
             if whole_bytes:
                 return found
         return None
 
-    def _rows_of(self, block: Block) -> tuple[PlainRows | ParsedRows, int]:
-        """The whole rows at the start of a block, and how many bytes they are."""
-        plain = plain_bytes(block.codes, self._dialect)
+    def _whole_rows(self, block: Block) -> tuple[PlainRows | ParsedRows, int]:
+        """Return the whole rows at the start of a block, and their length in bytes."""
+        plain = find_plain_rows(block.data, self._dialect)
         if plain is None:
-            return parse(block, self._dialect, self._lines.place)
-        return PlainRows(block.until(plain.whole), plain.has_quotes), plain.whole
+            return parse(block, self._dialect, self._lines.positions)
+        return PlainRows(block.until(plain.whole_bytes), plain.has_quotes), plain.whole_bytes
 
-    def _more(self) -> Block | None:
-        """The begun row, if there is one, and the next lines."""
+    def _read_more(self) -> Block | None:
+        """Return the incomplete row, if there is one, and the next lines."""
         more = self._lines.next()
-        rest = self._rest
-        if rest is None:
+        incomplete = self._incomplete
+        if incomplete is None:
             return more
         if more is None:
             problem = "a quote opens in this row and is never closed; close it, or double it inside quotes"
-            raise self._lines.place.error(rest.line, problem)
-        if len(rest.codes) > self._max_row_bytes:
-            raise self._lines.place.too_long(rest.line, self._max_row_bytes)
-        return rest.joined(more)
+            raise self._lines.positions.error(incomplete.line, problem)
+        if len(incomplete.data) > self._max_row_bytes:
+            raise self._lines.positions.too_long(incomplete.line, self._max_row_bytes)
+        return incomplete.join(more)
 
 
 @dataclass(frozen=True, slots=True)
 class PlainBytes:
-    """What is known of plain rows.
+    """The part of a block that is plain rows.
 
     Attributes:
-        whole: How many bytes of the block are whole rows.
-        has_quotes: Whether there is any quote.
+        whole_bytes: The length of the whole rows at the start of the block.
+        has_quotes: Whether the block contains quotes.
     """
 
-    whole: int
+    whole_bytes: int
     has_quotes: bool
 
 
-def plain_bytes(codes: Codes, dialect: Dialect) -> PlainBytes | None:
-    """What is known if all rows are plain; None if some are not. See guarantee 2."""
-    if dialect.escape and has(codes, ord(dialect.escape)):
+def find_plain_rows(data: ByteArray, dialect: Dialect) -> PlainBytes | None:
+    """Find the whole rows of a block if all rows are plain (guarantee 2); return None if some are not."""
+    if dialect.escape and contains(data, ord(dialect.escape)):
         return None
-    if dialect.comment and (codes[0] == ord(dialect.comment) or has_pair(codes, LINE_FEED, ord(dialect.comment))):
+    if dialect.comment and (data[0] == ord(dialect.comment) or contains_pair(data, LINE_FEED, ord(dialect.comment))):
         return None
-    returns = np.flatnonzero(codes == CARRIAGE_RETURN)
-    if len(returns) and (returns[-1] == len(codes) - 1 or not (codes[returns + 1] == LINE_FEED).all()):
+    returns = np.flatnonzero(data == CARRIAGE_RETURN)
+    if len(returns) and (returns[-1] == len(data) - 1 or not (data[returns + 1] == LINE_FEED).all()):
         return None
-    quotes = np.flatnonzero(codes == ord(dialect.quote)) if dialect.quote else returns[:0]
+    quotes = np.flatnonzero(data == ord(dialect.quote)) if dialect.quote else returns[:0]
     if not len(quotes):
-        return PlainBytes(len(codes), False)
-    whole = _quoted_bytes(codes, quotes, ord(dialect.delimiter))
-    return None if whole is None else PlainBytes(whole, True)
+        return PlainBytes(len(data), False)
+    whole_bytes = _whole_bytes(data, quotes, ord(dialect.delimiter))
+    return None if whole_bytes is None else PlainBytes(whole_bytes, True)
 
 
-def _quoted_bytes(codes: Codes, quotes: Offsets, delimiter: int) -> int | None:
-    quote = codes[quotes[0]]
+def _whole_bytes(data: ByteArray, quotes: Offsets, delimiter: int) -> int | None:
+    """Return the length of the whole rows; None if a quote is not where guarantee 2 allows it."""
+    quote = data[quotes[0]]
     opening, closing = quotes[0::2], quotes[1::2]
-    before = codes[opening - 1]
+    before = data[opening - 1]
     if opening[0] == 0:
         before[0] = LINE_FEED
-    after = codes[np.minimum(closing + 1, len(codes) - 1)]
-    if len(closing) and closing[-1] == len(codes) - 1:
+    after = data[np.minimum(closing + 1, len(data) - 1)]
+    if len(closing) and closing[-1] == len(data) - 1:
         after[-1] = LINE_FEED
     is_start = (before == delimiter) | (before == LINE_FEED) | (before == quote)
     is_end = (after == delimiter) | (after == LINE_FEED) | (after == CARRIAGE_RETURN) | (after == quote)
     if not (is_start.all() and is_end.all()):
         return None
     if len(opening) == len(closing):
-        return len(codes)
-    line_ends = np.flatnonzero(codes == LINE_FEED)
+        return len(data)
+    line_ends = np.flatnonzero(data == LINE_FEED)
     outside = line_ends[np.searchsorted(quotes, line_ends) % 2 == 0]
     return int(outside[-1]) + 1 if len(outside) else 0
 
 
 def parse(
-    block: Block, dialect: Dialect, place: LinePositions, limit_rows: int | None = None
+    block: Block, dialect: Dialect, positions: LinePositions, limit_rows: int | None = None
 ) -> tuple[ParsedRows, int]:
-    """Rows by Python's ``csv``, at most so many.
+    """Parse rows with Python's ``csv``.
 
-    Returns: The rows, and how many bytes they are; a row that is not whole is left.
-    Raises: FormatError.
+    Args:
+        block: The lines.
+        dialect: The syntax of the rows.
+        positions: The positions of lines, for messages.
+        limit_rows: The largest number of rows; None for all rows of the block.
+
+    Returns:
+        The whole rows, and their length in bytes. An incomplete row at the end is left out.
+
+    Raises:
+        FormatError: A row cannot be read (guarantee 3).
     """
-    # This limit is one of the whole process, and in characters; it only must not be in the way of ours.
-    csv.field_size_limit(max(csv.field_size_limit(), len(block.codes)))
-    lines = _Lines(block, dialect.comment.encode(), place)
-    parser = _parser(lines, dialect)
+    # The limit applies to the whole process and counts characters. It is raised so that it never applies before ours.
+    csv.field_size_limit(max(csv.field_size_limit(), len(block.data)))
+    lines = _CsvLines(block, dialect.comment.encode())
+    parser = _csv_reader(lines, dialect)
     parsed = ParsedRows([], [])
     while limit_rows is None or len(parsed.rows) < limit_rows:
         lines.start_row()
@@ -174,10 +188,10 @@ def parse(
         except csv.Error:
             if lines.is_at_end:
                 break
-            raise place.error(
+            raise positions.error(
                 lines.row_line,
-                "in this row a quoted field goes on after its closing quote, or a carriage return stands outside "
-                "quotes; double the quotes inside a quoted field, and end lines with LF or CRLF",
+                "in this row a quoted field continues after its closing quote, or a carriage return is outside quotes; "
+                "double the quotes inside a quoted field, and end lines with LF or CRLF",
             ) from None
         if row:
             parsed.rows.append(row)
@@ -186,7 +200,7 @@ def parse(
     return parsed, lines.whole_bytes
 
 
-def _parser(lines: "_Lines", dialect: Dialect) -> Iterator[list[str]]:
+def _csv_reader(lines: "_CsvLines", dialect: Dialect) -> Iterator[list[str]]:
     return csv.reader(
         lines,
         delimiter=dialect.delimiter,
@@ -197,20 +211,20 @@ def _parser(lines: "_Lines", dialect: Dialect) -> Iterator[list[str]]:
     )
 
 
-class _Lines:
-    """The lines of a block for ``csv``, which asks for one at the start of a row and for more while a quote is open.
+class _CsvLines:
+    """The lines of a block for ``csv``, which reads one for each row, and more while a quote is open.
 
     Attributes:
         row_line: The line at which the current row begins.
-        whole_bytes: How many bytes are whole rows, and what was left out between them.
-        is_at_end: Whether ``csv`` asked for more lines than there are.
+        whole_bytes: The length of the whole rows, with the comments between them.
+        is_at_end: Whether ``csv`` asked for more lines than the block has.
     """
 
-    def __init__(self, block: Block, comment: bytes, place: LinePositions) -> None:
+    def __init__(self, block: Block, comment: bytes) -> None:
         self.row_line = block.line
         self.whole_bytes = 0
         self.is_at_end = False
-        self._bytes = BytesIO(block.data)
+        self._bytes = BytesIO(block.to_bytes())
         self._line = block.line
         self._comment = comment
         self._is_row_start = True
@@ -221,7 +235,7 @@ class _Lines:
     def end_row(self) -> None:
         self.whole_bytes = self._bytes.tell()
 
-    def __iter__(self) -> "_Lines":
+    def __iter__(self) -> "_CsvLines":
         return self
 
     def __next__(self) -> str:

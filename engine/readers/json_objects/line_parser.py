@@ -1,4 +1,4 @@
-"""The objects of a block of lines, by Python's parser, with the policy for lines that have none."""
+"""Python's parser for blocks of lines, with the policy for malformed lines."""
 
 import logging
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError
 from engine.readers.errors import FormatError
 from engine.readers.json_objects.positions import RowPositions
-from engine.readers.json_objects.values import Row, text_of, values_in
+from engine.readers.json_objects.values import Row, not_an_object, not_utf_8, parse_values, text_of
 from engine.readers.lines import Block
 from engine.readers.malformed_policy import MalformedPolicy
 
@@ -16,57 +16,52 @@ _log = logging.getLogger(__name__)
 
 
 class LineParser:
-    """Parses the lines of one file, and counts what it left out.
+    """Parses the lines of one file, and counts the malformed ones.
 
     Args:
-        place: Of the lines.
-        malformed: What becomes of a line without object.
+        positions: The positions of the lines.
+        malformed: The treatment of a line that is not an object.
     """
 
-    def __init__(self, place: RowPositions, malformed: MalformedPolicy) -> None:
-        self._place = place
+    def __init__(self, positions: RowPositions, malformed: MalformedPolicy) -> None:
+        self._positions = positions
         self._malformed = malformed
-        self._left_out = 0
+        self._malformed_lines = 0
 
     def rows(self, block: Block) -> Iterator[Row]:
-        """Each object with its number.
+        """Yield each object with its number.
 
         Raises:
-            FormatError: A line is no JSON, or no object.
+            FormatError: A line is not JSON, or not an object.
             DuplicateColumnError: An object has two members of one name.
         """
-        for number, line in enumerate(block.data.split(b"\n"), block.line):
+        for number, line in enumerate(block.to_bytes().split(b"\n"), block.line):
             if not line.strip():
                 continue
             try:
-                objects = _objects_in(line, self._place, number)
+                objects = _parse_line(line, self._positions.at(number))
             except (FormatError, DuplicateColumnError):
                 if self._malformed is MalformedPolicy.FAIL:
                     raise
-                self._left_out += 1
+                self._malformed_lines += 1
                 objects = [{}] if self._malformed is MalformedPolicy.NULL else []
             for one in objects:
                 yield one, number
 
-    def warn(self, context: ErrorContext) -> None:
-        """Says in the log what was left out of the file, if anything was."""
-        if self._left_out:
+    def log_warnings(self, context: ErrorContext) -> None:
+        """Log how many lines the policy changed, if any."""
+        if self._malformed_lines:
             what = "rows of null" if self._malformed is MalformedPolicy.NULL else "left out"
-            _log.warning("%s%d malformed lines are %s, as the options say.", context, self._left_out, what)
+            _log.warning("%s%d malformed lines are %s, as the options say.", context, self._malformed_lines, what)
 
 
-def _objects_in(line: bytes, place: RowPositions, number: int) -> list[dict[str, Any]]:
-    context = place.at(number)
+def _parse_line(line: bytes, context: ErrorContext) -> list[dict[str, Any]]:
     try:
         text = line.decode()
     except UnicodeDecodeError:
-        raise FormatError(context, "the bytes are not UTF-8; convert the file to UTF-8") from None
-    values = list(values_in(text, context))
+        raise not_utf_8(context) from None
+    values = list(parse_values(text, context))
     for value in values:
         if not isinstance(value, dict):
-            raise _no_object(context, text_of(value) if value is not None else "null")
+            raise not_an_object(context, text_of(value))
     return values
-
-
-def _no_object(context: ErrorContext, text: str) -> FormatError:
-    return FormatError(context, f"a row must be an object, and {text[:40]!r} is none")

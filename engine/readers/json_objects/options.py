@@ -9,7 +9,7 @@ from engine.readers.malformed_policy import MalformedPolicy
 
 
 class Layout(Enum):
-    """How the objects of a file stand in it."""
+    """The arrangement of the objects in a file."""
 
     AUTO = "auto"
     LINES = "lines"
@@ -18,7 +18,7 @@ class Layout(Enum):
 
 
 class TypeConflictPolicy(Enum):
-    """What becomes of a column whose values have several types in one file."""
+    """The treatment of a column whose values have several types in one file."""
 
     ERROR = "error"
     WIDEN = "widen"
@@ -26,29 +26,36 @@ class TypeConflictPolicy(Enum):
 
 
 class JsonOptions(BaseModel):
-    """Options of JSON files."""
+    """The options of JSON files."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     layout: Layout = Field(
         Layout.AUTO,
-        description="`lines` of objects; `concatenated` objects; an `array` of objects; or `auto`: an array if the "
-        "file begins with `[`, concatenated if an object in its first 64 KiB has several lines, else lines.",
+        description="`lines`: one object on each line. `concatenated`: objects one after another. `array`: an array of "
+        "objects. `auto`: an array if the file begins with `[`; concatenated if an object in its first 64 KiB spans "
+        "several lines; otherwise lines.",
     )
     on_type_conflict: TypeConflictPolicy = Field(
         TypeConflictPolicy.WIDEN,
-        description="Values of several types in one column of one file: `error`; `widen`, so that integers become "
-        "doubles beside doubles and anything else is an error; `text`, so that they become text as it stands there.",
+        description="For values of several types in one column of one file. `error` fails. `widen` converts integers "
+        "to doubles if the column also has doubles, and fails for other types. `text` converts the values to text, "
+        "as they are written in the file.",
     )
-    all_text: bool = Field(False, description="Every number and truth value is text, as it stands in the file.")
+    all_text: bool = Field(
+        False, description="Whether numbers and booleans become text, as they are written in the file."
+    )
     malformed: MalformedPolicy = Field(
         MalformedPolicy.FAIL,
-        description="A line that is no JSON object, in a file of lines: `fail`; `skip` it; or a row of `null`. The "
-        "last two warn, once a file, with a number.",
+        description="For a line that is not a JSON object, in the layout `lines`. `fail` fails. `skip` skips the line. "
+        "`null` makes it a row of nulls. The last two log one warning for each file, with a count.",
     )
     max_line_bytes: int = Field(
-        DEFAULT_MAX_LINE_BYTES, ge=1024, le=1 << 30, description="The longest object; longer ones are an error."
+        DEFAULT_MAX_LINE_BYTES, ge=1024, le=1 << 30, description="The longest object. A longer one is an error."
     )
     max_columns: int = Field(
-        10_000, ge=1, le=100_000, description="How many names a file may have, those inside objects included."
+        10_000,
+        ge=1,
+        le=100_000,
+        description="The largest number of names in a file, including the names of members of objects.",
     )

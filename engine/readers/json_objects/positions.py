@@ -1,4 +1,4 @@
-"""Where the objects of a file stand, for messages."""
+"""The positions of JSON objects in a file, for error messages."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,21 +8,25 @@ from engine.scan.reader import SourceFile
 
 
 class RowPositions(Protocol):
-    """Where the objects of a block stand."""
+    """The positions of the rows of a file: lines or objects, counted from 1."""
 
-    def at(self, number: int) -> ErrorContext: ...
+    def at(self, number: int) -> ErrorContext:
+        """Return the context of one row."""
+        ...
 
-    def near(self, first: int, last: int) -> ErrorContext: ...
+    def between(self, first: int, last: int) -> ErrorContext:
+        """Return the context of several rows."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectPositions:
-    """Makes the position of a message out of the number of an object."""
+    """The positions of objects that are counted in the file."""
 
     file: SourceFile
 
     def at(self, number: int) -> ErrorContext:
         return self.file.context.at(f"object {number}")
 
-    def near(self, first: int, last: int) -> ErrorContext:
+    def between(self, first: int, last: int) -> ErrorContext:
         return self.file.context.at(f"objects {first} to {last}") if first < last else self.at(first)

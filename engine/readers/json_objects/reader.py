@@ -2,12 +2,13 @@
 
 Guarantees:
 
-1. Each object is a row. Columns come as they are met; those that were only null so far are LATE.
-2. Rows come in the order of the file, and memory is bounded by block and limits.
-3. A promised type is met without loss where pyarrow can parse to it, or its text is kept for the loader to convert.
+1. Each object is a row. Columns are added when they first appear. A column that has only nulls so far is LATE.
+2. Rows come in the order of the file. The block size and the limits bound the memory.
+3. Values are parsed to the promised type without loss if pyarrow can do so. Otherwise their text is kept for the loader
+   to convert.
 
-Not guaranteed: that values of columns that nobody reads are JSON of one type, and that an object which has a column
-twice, in different letter case, is noticed where other columns are not read.
+Not guaranteed: that the values of a column that is not read are valid JSON of one type, and that an object is noticed
+that has a column twice, in different letter case, if other columns of the object are not read.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ from engine.scan.reader import SchemaNegotiator, SourceFile
 
 
 class JsonReader:
-    """Implements ``RowBatchReader``."""
+    """The ``RowBatchReader`` of JSON."""
 
     def __init__(self, file: SourceFile, options: JsonOptions, *, block_bytes: int = BLOCK_BYTES) -> None:
         self._file = file
@@ -36,7 +37,7 @@ class JsonReader:
         self._loader: ResultSetLoader | None = None
         self._attempts: Iterator[tuple[Block, Attempt | None]] = iter(())
         self._tables: Iterator[pa.Table] = iter(())
-        self._place = file.context
+        self._context = file.context
         self._block: Block | None = None
         self._promised_type: Callable[[pa.Field], pa.DataType | None] = lambda _: None
         self._is_count = False
@@ -45,10 +46,10 @@ class JsonReader:
         self._objects = open_objects(self._file, self._options, self._block_bytes)
         self._promised_type = negotiator.promised_type
         requested = RequestedColumns(negotiator.is_projected, negotiator.promised_type, negotiator.input_schema)
-        self._parser = ObjectParser(self._objects.place, self._options, requested)
+        self._parser = ObjectParser(self._objects.positions, self._options, requested)
         self._is_count = negotiator.is_projection_empty
         self._loader = negotiator.build()
-        self._attempts = self._blocks(self._objects, self._parser)
+        self._attempts = self._parse_ahead(self._objects, self._parser)
         return True
 
     def next(self) -> bool:
@@ -56,7 +57,7 @@ class JsonReader:
             raise LoaderStateError("the reader is not open.")
         table = next(self._tables, None)
         if table is not None:
-            self._loader.context = self._place
+            self._loader.context = self._context
             self._append(table, self._parser, self._loader)
             return True
         return self._next_block(self._objects, self._parser, self._loader)
@@ -66,20 +67,20 @@ class JsonReader:
             self._objects.close()
 
     @staticmethod
-    def _blocks(objects: ObjectBlocks, parser: ObjectParser) -> Iterator[tuple[Block, Attempt | None]]:
-        """The blocks, from the second one on with what was made of them ahead: before that, nothing is known."""
+    def _parse_ahead(objects: ObjectBlocks, parser: ObjectParser) -> Iterator[tuple[Block, Attempt | None]]:
+        """Yield the blocks, each with its attempt. The first block has none, because no type is known yet."""
         first = objects.next()
         if first is not None:
             yield first, None
             yield from map_ahead(iter(objects.next, None), parser.attempt)
 
     def _append(self, table: pa.Table, parser: ObjectParser, loader: ResultSetLoader) -> None:
-        """Tells the line of a type that cannot become the promised one."""
+        """Append a table. A conflict of types is raised with the row that causes it."""
         try:
             loader.append(table)
         except SchemaConflictError as conflict:
-            place = None if self._block is None else parser.first_place(self._block, self._conflicts)
-            raise conflict.at((place or self._place).position) from None
+            context = None if self._block is None else parser.find_row(self._block, self._conflicts)
+            raise conflict.at((context or self._context).position) from None
 
     def _conflicts(self, row: pa.StructType) -> bool:
         try:
@@ -99,8 +100,8 @@ class JsonReader:
             block, attempt = next(self._attempts, (None, None))
             if block is not None:
                 self._block = block
-                self._place = objects.place.near(block.line, block.last_line)
+                self._context = objects.positions.between(block.line, block.last_line)
                 self._tables = parser.tables(block, attempt)
                 return True
-        parser.finish(self._file.context)
+        parser.log_warnings(self._file.context)
         return False

@@ -1,7 +1,7 @@
-"""The types of values that Python's parser has read.
+"""Types of values that Python's parser has read.
 
-Most objects of a file have the same members with the same kinds of values. So each object is first reduced to its
-shape, which is cheap and can be remembered; only a shape that is new is made a type.
+Most objects of a file have the same members with the same kinds of values. Each object is therefore first reduced to
+its shape, which is cheap to compute and to remember. Only a new shape is converted to a type.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -21,13 +21,13 @@ _SHORT_DIGITS = 18
 
 
 class TypeInference:
-    """Finds the types of the objects of one file.
+    """Infers the types of the objects of one file.
 
     Args:
-        on_conflict: What becomes of values of several types in one array.
-        is_projected: Whether a member of the rows counts.
-        is_text: Whether it is text, whatever its values are.
-        all_text: Scalars are text.
+        on_conflict: The treatment of values of several types in one array.
+        is_projected: Returns whether a member of the rows is read.
+        is_text: Returns whether a member is text, whatever its values are.
+        all_text: Whether numbers and booleans are text.
     """
 
     def __init__(
@@ -44,20 +44,23 @@ class TypeInference:
         self._all_text = all_text
         self._seen: set[Hashable] = set()
 
-    def new_types(self, rows: Sequence[Row], place: RowPositions) -> Iterator[tuple[pa.StructType, int]]:
-        """The types of those rows that are not as one before, each with its number in the file.
+    def new_types(self, rows: Sequence[Row], positions: RowPositions) -> Iterator[tuple[pa.StructType, int]]:
+        """Yield the types of the rows with a new shape, each with the number of its row.
 
         Raises:
-            EngineError: As in TypeMerger; values are nested too deep; a number has too many digits.
+            DuplicateColumnError: Two names of one object differ at most by letter case.
+            FormatError: Values are nested too deeply.
+            SchemaConflictError: An array has values of several types.
+            ValueConversionError: A number has too many digits.
         """
         for row, number in rows:
             shape = _shape_of(row, 0)
             if shape not in self._seen:
                 self._seen.add(shape)
-                yield self._type_of(self._typed_members(row), "", place.at(number), 0), number
+                yield self._type_of(self._read_members(row), "", positions.at(number), 0), number
 
-    def _typed_members(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Those that count, with a text in place of what becomes text."""
+    def _read_members(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return the members that are read, with an empty text for each member that is text."""
         return {name: "" if self._is_text(name) else value for name, value in row.items() if self._is_projected(name)}
 
     def _type_of(self, value: Any, path: str, context: ErrorContext, depth: int) -> pa.DataType:
@@ -69,10 +72,10 @@ class TypeInference:
             )
             return pa.struct([pa.field(name, type_) for name, type_ in members])
         if isinstance(value, list):
-            merging = TypeMerger(self._on_conflict, context)
+            merger = TypeMerger(self._on_conflict, context)
             elements = LATE
             for one in value:
-                elements = merging.types(elements, self._type_of(one, path, context, depth + 1), path)
+                elements = merger.merge(elements, self._type_of(one, path, context, depth + 1), path)
             return pa.list_(elements)
         return LATE if value is None else self._scalar_type(value, path, context)
 
@@ -92,8 +95,8 @@ class TypeInference:
 
 
 def _shape_of(value: Any, depth: int) -> Any:
-    """Equal for values of the same type, and only for those."""
-    if depth > MAX_DEPTH + 1:  # it will be refused when its type is asked for
+    """Return a value that is equal for values of the same type, and only for those."""
+    if depth > MAX_DEPTH + 1:  # the inference of its type raises an error
         return None
     if isinstance(value, dict):
         return tuple((name, _shape_of(one, depth + 1)) for name, one in value.items())

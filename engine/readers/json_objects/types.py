@@ -1,17 +1,17 @@
-"""The types of JSON values, and what they become together.
+"""The types of JSON values and the type that two of them have in common.
 
-| one | other | together |
+| one | other | common type |
 | --- | --- | --- |
 | null | any | the other |
 | integer | double | double; with the policy `error`, a conflict |
 | integer | an integer of more than 64 bits | decimal(38, 0) |
-| array, object | the same | element by element, member by member |
-| any | another | a conflict: an error, or text by policy |
+| array, object | the same | the common type of the elements, or of each member |
+| any | another | a conflict: an error, or text, as the policy says |
 
 Guarantees:
 
-1. The order in which values are met changes nothing but the order of members.
-2. Text is text, whatever it looks like: dates and timestamps come only by a schema that promises them.
+1. The order of values changes only the order of members.
+2. Text stays text. It becomes a date or a timestamp only if a schema promises that type.
 """
 
 from typing import Final
@@ -33,68 +33,78 @@ _NUMBERS = (INTEGER, LONG_INTEGER, DOUBLE)
 
 
 class TypeMerger:
-    """What becomes of two types of one column.
+    """Finds the common type of two types of one column.
 
     Args:
-        on_conflict: The policy.
-        context: The place at which the second type was found.
+        on_conflict: The policy for types that have no common type.
+        context: The position of the second type, for messages.
     """
 
     def __init__(self, on_conflict: TypeConflictPolicy, context: ErrorContext) -> None:
         self._on_conflict = on_conflict
         self._context = context
 
-    def objects(self, one: pa.StructType, other: pa.StructType, path: str = "") -> pa.StructType:
-        """Raises: SchemaConflictError; DuplicateColumnError as names differ by letter case alone."""
+    def merge_objects(self, one: pa.StructType, other: pa.StructType, path: str = "") -> pa.StructType:
+        """Merge the members of two objects.
+
+        Raises:
+            SchemaConflictError: Two types have no common type.
+            DuplicateColumnError: Two names differ by letter case only.
+        """
         members = {fold_case(field.name): field for field in one}
         for field in other:
             key = fold_case(field.name)
             known = members.get(key)
             if known is not None and known.name != field.name:
                 raise DuplicateColumnError(join_names(path, known.name), join_names(path, field.name), self._context)
-            type_ = field.type if known is None else self.types(known.type, field.type, join_names(path, field.name))
+            type_ = field.type if known is None else self.merge(known.type, field.type, join_names(path, field.name))
             members[key] = pa.field(field.name, type_)
         return pa.struct(list(members.values()))
 
-    def types(self, one: pa.DataType, other: pa.DataType, path: str) -> pa.DataType:
-        """Raises: As :meth:`objects`."""
+    def merge(self, one: pa.DataType, other: pa.DataType, path: str) -> pa.DataType:
+        """Return the common type of two types.
+
+        Raises:
+            SchemaConflictError: They have no common type.
+            DuplicateColumnError: Two names differ by letter case only.
+        """
         if one.equals(other) or other.equals(LATE):
             return one
         if one.equals(LATE):
             return other
         if pa.types.is_struct(one) and pa.types.is_struct(other):
-            return self.objects(one, other, path)
+            return self.merge_objects(one, other, path)
         if pa.types.is_list(one) and pa.types.is_list(other):
-            return pa.list_(self.types(one.value_type, other.value_type, path))
-        return self._scalars(one, other, path)
+            return pa.list_(self.merge(one.value_type, other.value_type, path))
+        return self._merge_scalars(one, other, path)
 
-    def _scalars(self, one: pa.DataType, other: pa.DataType, path: str) -> pa.DataType:
+    def _merge_scalars(self, one: pa.DataType, other: pa.DataType, path: str) -> pa.DataType:
         both = {one, other}
         if both == {INTEGER, LONG_INTEGER}:
             return LONG_INTEGER
-        if both == {INTEGER, DOUBLE} and self._on_conflict is TypeConflictPolicy.WIDEN:
+        if both == {INTEGER, DOUBLE} and self._on_conflict is not TypeConflictPolicy.ERROR:
             return DOUBLE
         if self._on_conflict is TypeConflictPolicy.TEXT:
-            return DOUBLE if both == {INTEGER, DOUBLE} else TEXT
+            return TEXT
         raise SchemaConflictError(path, offered=other, promised=one, context=self._context)
 
 
-def inferred(type_: pa.DataType) -> pa.DataType:
-    """What pyarrow has inferred, with text as text."""
+def without_timestamps(type_: pa.DataType) -> pa.DataType:
+    """Return a type that pyarrow has inferred, with text in place of timestamps."""
     if pa.types.is_timestamp(type_):
         return TEXT
     if pa.types.is_list(type_):
-        return pa.list_(inferred(type_.value_type))
+        return pa.list_(without_timestamps(type_.value_type))
     if pa.types.is_struct(type_):
-        return pa.struct([pa.field(field.name, inferred(field.type)) for field in type_])
+        return pa.struct([pa.field(field.name, without_timestamps(field.type)) for field in type_])
     return type_
 
 
-def leaf_count(type_: pa.DataType) -> int:
-    """How many names are in it."""
+def name_count(type_: pa.DataType) -> int:
+    """Return the number of names in a type, including the names of nested members."""
     if pa.types.is_struct(type_):
-        return sum(1 + leaf_count(field.type) for field in type_)
-    return leaf_count(type_.value_type) if pa.types.is_list(type_) else 0
+        return sum(1 + name_count(field.type) for field in type_)
+    return name_count(type_.value_type) if pa.types.is_list(type_) else 0
 
 
 def has_double(type_: pa.DataType) -> bool:
@@ -103,19 +113,19 @@ def has_double(type_: pa.DataType) -> bool:
     return has_double(type_.value_type) if pa.types.is_list(type_) else bool(type_.equals(DOUBLE))
 
 
-def with_promise(found: pa.DataType, promised: pa.DataType | None) -> pa.DataType:
-    """The type to parse to: the promised one where that keeps more of the text than the found one.
+def parse_type(found: pa.DataType, promised: pa.DataType | None) -> pa.DataType:
+    """Return the type to parse to: the promised type where it keeps more of the text than the found type.
 
-    The loader converts what is left.
+    The loader makes the remaining conversions.
     """
     if promised is None or promised.equals(LATE) or found.equals(LATE):
         return found
     if pa.types.is_struct(found) and pa.types.is_struct(promised):
-        return _members_with_promise(found, TupleSchema.of(promised))
+        return _parse_struct(found, TupleSchema.of(promised))
     if pa.types.is_struct(found) and pa.types.is_map(promised):
-        return pa.map_(pa.string(), _of_all([field.type for field in found], promised.item_type))
+        return pa.map_(pa.string(), _map_value_type([field.type for field in found], promised.item_type))
     if pa.types.is_list(found) and pa.types.is_list(promised):
-        return pa.list_(with_promise(found.value_type, promised.value_type))
+        return pa.list_(parse_type(found.value_type, promised.value_type))
     if promised.equals(TEXT) or (found in _NUMBERS and pa.types.is_decimal128(promised)):
         return promised
     is_narrower = found.equals(INTEGER) and pa.types.is_signed_integer(promised)
@@ -123,22 +133,22 @@ def with_promise(found: pa.DataType, promised: pa.DataType | None) -> pa.DataTyp
     return promised if is_narrower or is_floating else found
 
 
-def _members_with_promise(found: pa.StructType, promised: TupleSchema) -> pa.StructType:
+def _parse_struct(found: pa.StructType, promised: TupleSchema) -> pa.StructType:
     members = []
     for field in found:
         wanted = promised.find(field.name)
-        members.append(field.with_type(with_promise(field.type, None if wanted is None else wanted.type)))
+        members.append(field.with_type(parse_type(field.type, None if wanted is None else wanted.type)))
     return pa.struct(members)
 
 
-def _of_all(found: list[pa.DataType], promised: pa.DataType) -> pa.DataType:
-    """The type of the values of a map whose keys were taken for members."""
-    types = {with_promise(one, promised) for one in found if not one.equals(LATE)}
+def _map_value_type(found: list[pa.DataType], promised: pa.DataType) -> pa.DataType:
+    """Return the value type of a map whose keys were inferred as members of a struct."""
+    types = {parse_type(one, promised) for one in found if not one.equals(LATE)}
     return types.pop() if len(types) == 1 else promised
 
 
 def needs_python(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether pyarrow's parser cannot give ``wanted`` for what was found."""
+    """Return whether pyarrow's parser cannot parse values of a found type to the wanted type."""
     if pa.types.is_map(wanted):
         return True
     if pa.types.is_struct(wanted):
@@ -149,5 +159,5 @@ def needs_python(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def join_names(path: str, name: str) -> str:
-    """What a member is called in messages."""
+    """Return the name of a member in messages, such as ``a.b``."""
     return f"{path}.{name}" if path else name

@@ -1,10 +1,10 @@
-"""Columns out of objects that Python's parser has read.
+"""Columns from objects that Python's parser has read.
 
 Guarantees:
 
-1. An integer in a column of doubles is exactly that integer as a double, or there is a ValueConversionError; likewise
-   in a column of floats. No number becomes infinite.
-2. A value in a column of text is its text in the file, without white space if it is an array or an object.
+1. An integer in a column of doubles or floats must be exactly representable there; otherwise it is a
+   ValueConversionError. No number becomes infinite.
+2. A value in a column of text is its text in the file. An array or an object loses its white space.
 """
 
 import math
@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.context import ErrorContext
 from engine.errors import ValueConversionError
 from engine.readers.json_objects.positions import RowPositions
 from engine.readers.json_objects.types import DOUBLE, FLOAT, TEXT, join_names
@@ -22,18 +21,22 @@ from engine.readers.json_objects.values import Number, Row, text_of
 
 
 class ValueConverter:
-    """Makes values those of a type that was found for them, or promised.
+    """Converts values to inferred or promised types.
 
     Args:
-        place: Of the rows.
+        positions: The positions of the rows, for messages.
     """
 
-    def __init__(self, place: RowPositions) -> None:
-        self._place = place
+    def __init__(self, positions: RowPositions) -> None:
+        self._positions = positions
         self._number = 0
 
     def table(self, rows: Sequence[Row], wanted: pa.StructType) -> pa.Table:
-        """The wanted columns of the rows. Raises: ValueConversionError."""
+        """Convert the wanted columns of the rows.
+
+        Raises:
+            ValueConversionError: A value is not of its column's type.
+        """
         if not wanted.num_fields:
             return pa.table({"": pa.nulls(len(rows))}).select([])
         columns = [pa.array([self._member(row, field) for row in rows], field.type) for field in wanted]
@@ -56,7 +59,7 @@ class ValueConverter:
             return value
         if isinstance(value, str) and pa.types.is_decimal128(type_):
             return self._decimal(value, type_, path)
-        raise self._refused(path, text_of(value), type_)
+        raise self._error(path, text_of(value), type_)
 
     def _nested_value(self, value: Any, type_: pa.DataType, path: str) -> Any:
         if isinstance(value, list) and pa.types.is_list(type_):
@@ -65,10 +68,10 @@ class ValueConverter:
             return {one.name: self._value(value.get(one.name), one.type, join_names(path, one.name)) for one in type_}
         if isinstance(value, dict) and pa.types.is_map(type_):
             return [(name, self._value(one, type_.item_type, join_names(path, name))) for name, one in value.items()]
-        raise self._refused(path, text_of(value), type_)
+        raise self._error(path, text_of(value), type_)
 
     def _number_value(self, value: Number, type_: pa.DataType, path: str) -> Any:
-        if pa.types.is_integer(type_) and value.is_integer and _holds(type_, int(value)):
+        if pa.types.is_integer(type_) and value.is_integer and _fits(type_, int(value)):
             return int(value)
         if pa.types.is_decimal128(type_):
             return self._decimal(value, type_, path)
@@ -76,13 +79,13 @@ class ValueConverter:
             return self._floating(value, float(value), "double", path)
         if type_.equals(FLOAT):
             return self._floating(value, pa.scalar(float(value), FLOAT).as_py(), "float", path)
-        raise self._refused(path, str(value), type_)
+        raise self._error(path, str(value), type_)
 
     def _floating(self, value: Number, number: float, type_: str, path: str) -> float:
         if math.isinf(number) and not value.endswith("Infinity"):
-            raise self._refused(path, str(value), f"at most the largest {type_}")
+            raise self._error(path, str(value), f"at most the largest {type_}")
         if value.is_integer and int(number) != int(value):
-            raise self._refused(path, str(value), f"exact as a {type_}")
+            raise self._error(path, str(value), f"exact as a {type_}")
         return number
 
     def _decimal(self, value: str, type_: pa.Decimal128Type, path: str) -> Decimal:
@@ -90,18 +93,14 @@ class ValueConverter:
             number = Decimal(value)
             pa.scalar(number, type_)
         except (ArithmeticError, pa.ArrowException, ValueError):
-            raise self._refused(path, str(value), type_) from None
+            raise self._error(path, str(value), type_) from None
         return number
 
-    def _refused(self, path: str, value: str, wanted: object) -> ValueConversionError:
-        return ValueConversionError(path, value, wanted, self._context)
-
-    @property
-    def _context(self) -> ErrorContext:
-        return self._place.at(self._number)
+    def _error(self, path: str, value: str, wanted: object) -> ValueConversionError:
+        return ValueConversionError(path, value, wanted, self._positions.at(self._number))
 
 
-def _holds(type_: pa.DataType, value: int) -> bool:
-    """Whether a signed integer is not too large for the type."""
+def _fits(type_: pa.DataType, value: int) -> bool:
+    """Return whether an integer is in the range of a signed type."""
     bits: int = type_.bit_width - 1
     return -(1 << bits) <= value < 1 << bits

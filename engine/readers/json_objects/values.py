@@ -1,10 +1,12 @@
-"""JSON read by Python's parser: for lines that pyarrow refuses, and for types that it cannot give.
+"""JSON values as Python's parser reads them.
+
+Python's parser reads the lines that pyarrow rejects, and the types that pyarrow cannot return.
 
 Guarantees:
 
-1. A number keeps its text until its type is known, so no digit is lost on the way.
-2. Two members of one object with one name, in whatever letter case, are a DuplicateColumnError.
-3. Values nested deeper than the stack bears are a FormatError.
+1. A number stays text until its type is known, so no digit is lost.
+2. Two members of one object whose names differ at most by letter case are a DuplicateColumnError.
+3. Values that are nested too deeply for the stack are a FormatError.
 """
 
 import json
@@ -22,11 +24,11 @@ _WHITE_SPACE = " \t\r\n"
 
 
 Row = tuple[dict[str, Any], int]
-"""An object, and the number of its line or its own number in the file."""
+"""An object with its number: that of its line, or its own in the file."""
 
 
 class Number(str):
-    """A number as it stands in the file."""
+    """A number as it is written in the file."""
 
     __slots__ = ()
 
@@ -36,7 +38,7 @@ class Number(str):
 
 
 class _RepeatedNameError(Exception):
-    """Ends the parsing of an object with two members of one name."""
+    """Stops the parsing of an object with two members of one name."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(first, second)
@@ -44,7 +46,7 @@ class _RepeatedNameError(Exception):
         self.second = second
 
 
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _to_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     first: dict[str, str] = {}
     for name, _ in pairs:
         if first.setdefault(fold_case(name), name) != name:
@@ -57,16 +59,16 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_members, parse_int=Number, parse_float=Number, parse_constant=Number, strict=True
+    object_pairs_hook=_to_members, parse_int=Number, parse_float=Number, parse_constant=Number, strict=True
 )
 
 
-def values_in(text: str, context: ErrorContext) -> Iterator[Any]:
-    """The values that follow each other in a text.
+def parse_values(text: str, context: ErrorContext) -> Iterator[Any]:
+    """Yield the values of a text, which may be several.
 
     Raises:
-        FormatError: It is no JSON.
-        DuplicateColumnError: See guarantee 2.
+        FormatError: The text is not JSON.
+        DuplicateColumnError: An object has two members of one name (guarantee 2).
     """
     position = skip_white_space(text, 0)
     while position < len(text):
@@ -83,6 +85,7 @@ def values_in(text: str, context: ErrorContext) -> Iterator[Any]:
 
 
 def skip_white_space(text: str, position: int) -> int:
+    """Return the first position at or after the given one that is not white space."""
     while position < len(text) and text[position] in _WHITE_SPACE:
         position += 1
     return position
@@ -92,16 +95,24 @@ def too_deep(context: ErrorContext) -> FormatError:
     return FormatError(context, f"values are nested deeper than {MAX_DEPTH} levels, which no scan reads")
 
 
+def not_an_object(context: ErrorContext, text: str) -> FormatError:
+    return FormatError(context, f"a row must be an object, and {text[:40]!r} is none")
+
+
+def not_utf_8(context: ErrorContext) -> FormatError:
+    return FormatError(context, "the bytes are not UTF-8; convert the file to UTF-8")
+
+
 def text_of(value: Any) -> str:
-    """A value as text: text as it is, numbers as they stand in the file, others as JSON."""
-    return str(value) if isinstance(value, str) else _json(value)
+    """Return a value as text: a string itself, a number as it is written in the file, any other value as JSON."""
+    return str(value) if isinstance(value, str) else _to_json(value)
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_json(name)}:{_json(one)}" for name, one in value.items()) + "}"
+        return "{" + ",".join(f"{_to_json(name)}:{_to_json(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(_json(one) for one in value) + "]"
+        return "[" + ",".join(_to_json(one) for one in value) + "]"
     return json.dumps(value, ensure_ascii=False)

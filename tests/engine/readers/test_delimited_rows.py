@@ -138,7 +138,7 @@ def test_other_encodings_are_read(memory_file, encoding):
         (b"a,b\nc,\0\n", 2, "a byte that is zero"),
         ("a,b\n".encode("utf-16-le"), 1, "a byte that is zero"),
         (b'a,b\n\n"c\nd', 3, "never closed"),
-        (b'a\n"b"c\n', 2, "goes on after its closing quote"),
+        (b'a\n"b"c\n', 2, "continues after its closing quote"),
         (b"a\nb\rc\n", 2, "carriage return"),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import DuplicateColumnError, EngineError, SchemaConflictError, ValueConversionError
-from engine.readers.byte_arrays import codes_of
+from engine.readers.byte_arrays import as_byte_array
 from engine.readers.errors import FormatError
 from engine.readers.json_objects.object_blocks import open_objects
 from engine.readers.json_objects.object_parser import ObjectParser, RequestedColumns
@@ -338,4 +338,4 @@ def test_a_file_that_cannot_be_read_from_its_start_is_closed():
 
 
 def block_of(text):
-    return Block.of(codes_of(text.encode()), 1)
+    return Block.of(as_byte_array(text.encode()), 1)

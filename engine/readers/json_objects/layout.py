@@ -1,0 +1,56 @@
+"""Detection of the layout of a JSON file from its first bytes."""
+
+import json
+
+from engine.readers.json_objects.options import JsonOptions, Layout
+from engine.readers.json_objects.values import skip_white_space
+from engine.readers.stream import TextStream
+from engine.scan.reader import SourceFile
+
+SCANNER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
+"""A decoder that finds the end of a value without converting its numbers."""
+
+_PEEK_BYTES = 64 * 1024
+_WHITE_SPACE = b" \t\r\n"
+_NEAR_END = 16
+
+
+def detect_layout(file: SourceFile, options: JsonOptions) -> Layout:
+    """Return the layout that the options name, or that the start of the file shows. A range always has lines.
+
+    Raises:
+        FileError: The file cannot be read.
+    """
+    if options.layout is not Layout.AUTO:
+        return options.layout
+    if file.start:
+        return Layout.LINES
+    with TextStream(file) as stream:
+        stream.skip_byte_order_mark()
+        start = stream.read(_PEEK_BYTES)
+    return _layout_of(start.lstrip(_WHITE_SPACE).decode(errors="replace"), is_whole=len(start) < _PEEK_BYTES)
+
+
+def is_truncated(text: str, error: json.JSONDecodeError) -> bool:
+    """Return whether more text may make the JSON valid."""
+    return error.pos >= len(text) - _NEAR_END or error.msg.startswith("Unterminated string")
+
+
+def _layout_of(start: str, *, is_whole: bool) -> Layout:
+    """Return the layout that a text shows, which is the start of a file or the whole file."""
+    if start.startswith("["):
+        return Layout.ARRAY
+    position = 0
+    try:
+        while position < len(start):
+            _, end = SCANNER.raw_decode(start, position)
+            if "\n" in start[position:end]:
+                return Layout.CONCATENATED
+            position = skip_white_space(start, end)
+    except json.JSONDecodeError as error:
+        # If the text ends inside an object, the object may span lines. Any other error belongs to its line.
+        may_span_lines = not is_whole and is_truncated(start, error) and "\n" in start[position:]
+        return Layout.CONCATENATED if may_span_lines else Layout.LINES
+    except RecursionError:
+        return Layout.LINES
+    return Layout.LINES

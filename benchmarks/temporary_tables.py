@@ -23,7 +23,7 @@ from pyspark.sql.connect.session import SparkSession
 
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.names.request_resolver import RequestResolver
-from gateway.plan_decoding import plan_of
+from gateway.plan_decoding import decode_plan
 from gateway.tables.own_statements import OwnStatements
 from lodge.embedded_spark import embedded_spark
 from lodge.logs import set_up_logs
@@ -103,7 +103,7 @@ def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
         data = request.SerializeToString()
 
         async def look(data: bytes = data) -> None:
-            plan = await plan_of(data)
+            plan = await decode_plan(data)
             if plan is None or await own.start(None, data, plan, ()) is not None:  # type: ignore[arg-type]
                 raise AssertionError("an ordinary statement is Spark's")
             if await resolution.resolve_execution(data, plan, _not_asked) is not data:

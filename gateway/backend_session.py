@@ -1,10 +1,10 @@
-"""Calls that Lodge itself makes in a client's session, to do what a statement says.
+"""Calls that Lodge makes at the backend, in a client's session, to execute a statement of its own.
 
-Why it exists: a statement that Lodge answers becomes calls to the client's own backend session, with the client's
-user context and metadata. The backend may end a result stream early (its streams are limited in time and size), so
-following an operation to its end is done here once.
+The calls carry the user context and the metadata of the client's request. The backend may end a result stream early,
+as it limits the time and size of its streams. :meth:`BackendSession.execute` reattaches until the operation ends.
 
-Source: Spark: ExecuteGrpcResponseSender (a stream that ends without ``result_complete`` must be reattached).
+Source: [spark-connect-server ExecuteGrpcResponseSender]: a stream that ends without ``result_complete`` must be
+reattached.
 """
 
 import asyncio
@@ -24,20 +24,20 @@ from gateway.backends import SERVICE, Backend
 from gateway.errors import BackendError, GatewayError, Metadata
 from gateway.session_settings import SETTING_DEFAULTS, SessionSettings
 
-_HOUSEKEEPING_SECONDS = 10.0
+_CLEANUP_SECONDS = 10.0
 
 OnProgress = Callable[[base_pb2.ExecutePlanResponse], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionResult:
-    """What an execution told beside its rows.
+    """The result of an execution, except for its rows.
 
     Attributes:
-        observed: Observed metrics by name: the first value of each.
-        server_side_session_id: The backend's own name of the session.
-        first_value: That of the first row and column; None if there are no rows.
-        answer: The result of a SQL command; empty for others.
+        observed: The first value of each observed metric, by name.
+        server_side_session_id: The backend's own id of the session.
+        first_value: The value in the first row and column; None if there are no rows.
+        answer: The result of a SQL command; empty for other plans.
     """
 
     observed: dict[str, int]
@@ -50,8 +50,8 @@ class BackendSession:
     """A client's session at its backend.
 
     Args:
-        backend: Where it is.
-        request: The client's request that Lodge answers; gives session, user context and tags.
+        backend: The backend of the session.
+        request: The client's request that Lodge answers. It names the session, the user context and the tags.
         metadata: The metadata of the client's request.
     """
 
@@ -60,8 +60,13 @@ class BackendSession:
         self._request = request
         self._metadata = metadata
 
-    async def schema(self, relation: relations_pb2.Relation) -> StructType:
-        """The schema of a relation. Raises: BackendError with the analysis error."""
+    async def analyze_schema(self, relation: relations_pb2.Relation) -> StructType:
+        """Return the schema of a relation.
+
+        Raises:
+            BackendError: Spark refuses the relation.
+            GatewayError: The schema has a user-defined type.
+        """
         request = self._analysis()
         request.schema.plan.root.CopyFrom(relation)
         found = (await self._analyze(request)).schema.schema
@@ -71,25 +76,37 @@ class BackendSession:
             raise TypeError(f"A relation's schema is a struct, not {schema.typeName()}.")
         return schema
 
-    async def explained(self, relation: relations_pb2.Relation) -> str:
-        """All plans of a relation, as ``EXPLAIN EXTENDED`` writes them. Raises: BackendError."""
+    async def explain(self, relation: relations_pb2.Relation) -> str:
+        """Return all plans of a relation, as ``EXPLAIN EXTENDED`` writes them.
+
+        Raises:
+            BackendError: The call failed.
+        """
         request = self._analysis()
         request.explain.plan.root.CopyFrom(relation)
         request.explain.explain_mode = base_pb2.AnalyzePlanRequest.Explain.EXPLAIN_MODE_EXTENDED
         return (await self._analyze(request)).explain.explain_string
 
-    async def input_files(self, relation: relations_pb2.Relation) -> Sequence[str]:
-        """The URIs of the files that a relation reads. Raises: BackendError."""
+    async def list_input_files(self, relation: relations_pb2.Relation) -> Sequence[str]:
+        """Return the URIs of the files that a relation reads.
+
+        Raises:
+            BackendError: The call failed.
+        """
         request = self._analysis()
         request.input_files.plan.root.CopyFrom(relation)
         return (await self._analyze(request)).input_files.files
 
     async def table_exists(self, unparsed_identifier: str) -> bool:
-        """Whether Spark finds a table or view of this name now."""
+        """Return whether Spark finds a table or view with this name.
+
+        Raises:
+            BackendError: The call failed for another reason.
+        """
         relation = relations_pb2.Relation()
         relation.read.named_table.unparsed_identifier = unparsed_identifier
         try:
-            await self.schema(relation)
+            await self.analyze_schema(relation)
         except BackendError as error:
             if "TABLE_OR_VIEW_NOT_FOUND" in str(error.error.details()):
                 return False
@@ -97,7 +114,7 @@ class BackendSession:
         return True
 
     async def database_exists(self, name: str) -> bool:
-        """Whether Spark knows a schema of this name, as Spark parses it."""
+        """Return whether Spark finds a database with this name; False if the call fails."""
         plan = base_pb2.Plan()
         plan.root.catalog.database_exists.db_name = name
         try:
@@ -105,22 +122,31 @@ class BackendSession:
         except BackendError:
             return False
 
-    async def sql_answer(self, relation: relations_pb2.Relation) -> base_pb2.ExecutePlanResponse:
-        """What Spark answers to a SQL command. Raises: BackendError."""
+    async def execute_sql(self, relation: relations_pb2.Relation) -> base_pb2.ExecutePlanResponse:
+        """Execute a SQL command and return Spark's response.
+
+        Raises:
+            BackendError: The command failed.
+        """
         plan = base_pb2.Plan()
         plan.command.sql_command.input.CopyFrom(relation)
         return (await self.execute(plan)).answer
 
     async def drop_temp_view(self, name: str) -> None:
-        """Drops a temporary view; that there is none is no error."""
+        """Drop a temporary view, if it exists.
+
+        Raises:
+            BackendError: The call failed.
+        """
         plan = base_pb2.Plan()
         plan.root.catalog.drop_temp_view.view_name = name
         await self.execute(plan)
 
-    async def settings(self) -> SessionSettings:
-        """The settings of the session that change what its statements mean.
+    async def read_settings(self) -> SessionSettings:
+        """Return the settings of the session that change what its statements mean.
 
-        Raises: BackendError, also if the session is another than the client says that it knows.
+        Raises:
+            BackendError: The call failed, or the backend has another session than the one that the client observed.
         """
         request = base_pb2.ConfigRequest(session_id=self._request.session_id, user_context=self._request.user_context)
         if self._request.HasField("client_observed_server_side_session_id"):
@@ -140,15 +166,16 @@ class BackendSession:
         on_progress: OnProgress | None = None,
         keep: bool = False,
     ) -> ExecutionResult:
-        """Runs a plan to its end.
+        """Execute a plan and wait for its end.
 
         Args:
-            plan: What to run.
-            operation_id: A UUID under which it can be followed and interrupted; a new one if empty.
-            on_progress: Gets each progress message.
-            keep: Whether the backend keeps the result for one who follows it later, until :meth:`release`.
+            plan: The plan.
+            operation_id: A UUID by which the operation can be followed and interrupted; a new one if empty.
+            on_progress: Called with each progress message.
+            keep: Whether the backend keeps the result until :meth:`release`, so that it can be followed again.
 
-        Raises: BackendError.
+        Raises:
+            BackendError: The execution failed.
         """
         request = base_pb2.ExecutePlanRequest(
             session_id=self._request.session_id,
@@ -168,7 +195,11 @@ class BackendSession:
             await self.release(request.operation_id)
 
     async def follow(self, operation_id: str, *, on_progress: OnProgress | None = None) -> ExecutionResult:
-        """Follows an operation to its end that another replica began, and keeps its result. Raises: BackendError."""
+        """Wait for the end of an operation that another replica started. The backend keeps its result.
+
+        Raises:
+            BackendError: The execution failed, or the backend does not know the operation.
+        """
         return await self._result(operation_id, "ReattachExecute", self._reattach(operation_id, ""), on_progress)
 
     async def _result(
@@ -240,7 +271,7 @@ class BackendSession:
             call.cancel()
 
     async def _interrupt(self, operation_id: str) -> None:
-        """Ends an operation at the backend; releasing one that still runs would leave its jobs running."""
+        """Interrupt an operation at the backend. A release alone would leave its jobs running."""
         request = base_pb2.InterruptRequest(
             session_id=self._request.session_id,
             user_context=self._request.user_context,
@@ -248,18 +279,18 @@ class BackendSession:
             operation_id=operation_id,
         )
         with contextlib.suppress(GatewayError):
-            await self._call("Interrupt", request.SerializeToString(), timeout_seconds=_HOUSEKEEPING_SECONDS)
+            await self._call("Interrupt", request.SerializeToString(), timeout_seconds=_CLEANUP_SECONDS)
 
     async def release(self, operation_id: str) -> None:
-        """Lets the backend forget an operation."""
+        """Release an operation at the backend. A failure is ignored: the backend forgets the operation later."""
         release = base_pb2.ReleaseExecuteRequest(
             session_id=self._request.session_id,
             user_context=self._request.user_context,
             operation_id=operation_id,
         )
         release.release_all.SetInParent()
-        with contextlib.suppress(GatewayError):  # the backend forgets an operation that nobody releases
-            await self._call("ReleaseExecute", release.SerializeToString(), timeout_seconds=_HOUSEKEEPING_SECONDS)
+        with contextlib.suppress(GatewayError):
+            await self._call("ReleaseExecute", release.SerializeToString(), timeout_seconds=_CLEANUP_SECONDS)
 
     async def _call(self, method: str, data: bytes, *, timeout_seconds: float | None = None) -> bytes:
         call = self._backend.unary(SERVICE + method)
@@ -271,7 +302,7 @@ class BackendSession:
 
 
 def _refuse_user_defined(data_type: types_pb2.DataType) -> None:
-    """A client names the Python class of a user-defined type, and converting the type would import that."""
+    """Refuse user-defined types: converting one would import the Python class that the client names."""
     pending: list[Message] = [data_type]
     while pending:
         message = pending.pop()

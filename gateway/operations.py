@@ -1,19 +1,22 @@
-"""Statements that Lodge answers itself, as reattachable operations.
+"""Statements of Lodge's own as reattachable operations.
 
-Why it exists: an unmodified client runs every statement as a reattachable operation: it may lose its stream, come back
-with ``ReattachExecute`` and name the last response it saw, and it releases responses as it reads them. What Spark does
-for its own operations, Lodge does here for those it answers, under the operation id that the client chose.
+A Spark Connect client runs every statement as a reattachable operation. It may lose its stream, come back with
+``ReattachExecute`` and name the last response that it saw. It releases responses as it reads them. Spark serves its
+own operations in this way. This module does the same for the statements that Lodge executes, under the operation id
+that the client chose.
 
 Guarantees:
 
-1. An operation runs once, whatever happens to the streams that watch it; a second ``ExecutePlan`` with its id is
+1. An operation runs once, whatever happens to the streams that follow it. A second ``ExecutePlan`` with its id is
    refused as Spark refuses it.
-2. A reattaching client gets every response after the last one it saw, and the result as the last.
-3. An interrupt of the operation, of its tag or of all ends it with Spark's own error, and what it had begun is undone.
-4. An operation that nobody watches for the detached timeout is ended if it still runs, and forgotten, as at Spark.
-5. An operation id that was used is refused for as long as Spark would know it, also after its release.
+2. A client that reattaches gets every response after the last one that it saw, and the result as the last.
+3. An interrupt by operation id, by tag or of all operations ends the operation with Spark's own error and undoes its
+   effects.
+4. An operation that no stream follows for the detached timeout is interrupted if it runs, and forgotten, as in Spark.
+5. A used operation id is refused for as long as Spark would know it, also after its release.
 
-Source: Spark: SparkConnectReattachExecuteHandler, ExecuteGrpcResponseSender; design, "Gateway".
+Source: [spark-connect-server SparkConnectReattachExecuteHandler], [spark-connect-server ExecuteGrpcResponseSender],
+[architecture "Gateway"].
 """
 
 import asyncio
@@ -22,6 +25,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 import structlog
 from pyspark.sql.connect.proto import base_pb2
@@ -36,15 +40,15 @@ _REMEMBERED_IDS = 10_000  # Spark: spark.connect.execute.manager.abandonedTombst
 log = structlog.get_logger(__name__)
 
 Work = Callable[["Operation"], Awaitable[base_pb2.ExecutePlanResponse]]
-"""Does what the statement says, and gives its answer. Cancelling it must undo what it has begun."""
+"""Executes a statement and returns its response. If cancelled, it must undo its effects."""
 
 
 class Operation:
-    """One statement that Lodge answers.
+    """One statement of Lodge's own.
 
     Args:
-        request: The client's own request, without its plan.
-        server_side_session_id: As the backend told it; empty if not known yet.
+        request: The client's request, without its plan.
+        server_side_session_id: The backend's own id of the session; empty if not known yet.
     """
 
     def __init__(self, request: base_pb2.ExecutePlanRequest, server_side_session_id: str = "") -> None:
@@ -65,12 +69,12 @@ class Operation:
 
     @property
     def unwatched_seconds(self) -> float:
-        """For how long no client's stream followed it."""
+        """The time since the last stream stopped following the operation; 0 while one follows it."""
         return 0.0 if self._watchers else time.monotonic() - self._unwatched_since_seconds
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
-        """While a client's stream follows it."""
+    def watch(self) -> Iterator[None]:
+        """Count a client's stream as following the operation in the block."""
         self._watchers += 1
         try:
             yield
@@ -80,36 +84,43 @@ class Operation:
 
     @property
     def is_finished(self) -> bool:
+        """Whether the operation has ended, with a result or an error."""
         return self._is_finished
 
     def start(self, work: Work) -> asyncio.Task[None]:
+        """Start to execute the statement, and return the task that does."""
         self._task = asyncio.create_task(self._run(work))
         self._task.add_done_callback(self._finish)
         return self._task
 
     async def progress(self, response: base_pb2.ExecutePlanResponse) -> None:
-        """Passes a progress message of the backend on to the client."""
+        """Forward a progress message of the backend to the client."""
         if len(self._responses) < _KEPT_PROGRESS_RESPONSES:
             self._add(response)
 
     async def interrupt(self) -> bool:
-        """Ends the operation if it still runs, and waits until what it had begun is undone."""
+        """End the operation and wait until its effects are undone.
+
+        Returns:
+            Whether it was running.
+        """
         if self._is_finished or self._task is None:
             return False
-        if not self._interrupted:  # once more would end what undoes it
+        if not self._interrupted:  # a second cancellation would stop the undo
             self._interrupted = True
             self._task.cancel()
         await asyncio.wait([self._task])
         return True
 
     def release_until(self, response_id: str) -> None:
-        """The client has seen everything up to this response."""
+        """Drop all responses up to the named one, which the client has read."""
         self._responses = self._responses[self._after(response_id) :]
 
     async def responses(self, last_response_id: str = "") -> AsyncIterator[bytes]:
-        """Every response after the named one, until the operation ends.
+        """Yield every response after the named one until the operation ends.
 
-        Raises: GatewayError as the operation failed.
+        Raises:
+            GatewayError: The operation failed.
         """
         seen = {last_response_id} | {r.response_id for r in self._responses[: self._after(last_response_id)]}
         while True:
@@ -161,7 +172,7 @@ class Operation:
             )
 
     def _finish(self, _: "asyncio.Task[None]") -> None:
-        """Also of a task that was cancelled before its first step."""
+        """Record the end of the task, which may have been cancelled before its first step."""
         if not self._is_answered and self._error is None:
             self._error = CanceledError()
         self._is_finished = True
@@ -172,7 +183,7 @@ class Operation:
         self._wake()
 
     def _wake(self) -> None:
-        """Lets every stream look anew."""
+        """Wake every stream that waits for a change."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -186,20 +197,24 @@ class Operation:
 
 
 class Operations:
-    """The operations that Lodge answers at this replica.
+    """The operations of Lodge's own at this replica.
 
     Args:
-        detached_timeout_seconds: How long an operation that nobody watches runs on, and its answer is kept.
+        detached_timeout_seconds: How long an operation runs, and its responses are kept, while no stream follows it.
     """
 
     def __init__(self, detached_timeout_seconds: float) -> None:
         self._detached_timeout_seconds = detached_timeout_seconds
         self._by_key: dict[tuple[str, str, str], Operation] = {}
         self._used: OrderedDict[tuple[str, str, str], None] = OrderedDict()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, operation: Operation, work: Work) -> None:
-        """Raises: GatewayError if the client used the operation id before."""
+        """Start an operation.
+
+        Raises:
+            GatewayError: The client used the operation id before.
+        """
         if operation.key in self._by_key or operation.key in self._used:
             raise GatewayError(
                 "INVALID_HANDLE.OPERATION_ALREADY_EXISTS",
@@ -207,59 +222,60 @@ class Operations:
                 f"The handle {operation.id} is invalid. Operation already exists.",
             )
         self._by_key[operation.key] = operation
-        task = operation.start(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        self._look_after(operation)
+        self._own(operation.start(work))
+        self._abandon_later(operation)
 
     @asynccontextmanager
-    async def followed(self, operation: Operation) -> AsyncIterator[None]:
-        """While a client's stream follows an operation; one that cannot be reattached ends with its stream."""
+    async def follow(self, operation: Operation) -> AsyncIterator[None]:
+        """Follow an operation by a client's stream in the block. If not reattachable, it ends with the stream."""
         try:
-            with operation.watched():
+            with operation.watch():
                 yield
         finally:
             if not operation.is_reattachable:
                 await operation.interrupt()
                 self.release(operation)
             else:
-                self._look_after(operation)
+                self._abandon_later(operation)
 
     def find(self, key: SessionKey, operation_id: str) -> Operation | None:
+        """Return an operation of a session, unless it is released or abandoned."""
         return self._by_key.get((key.principal, key.client_session_id, operation_id))
 
     def release(self, operation: Operation) -> None:
-        """The client needs nothing of the operation any more; a running one is forgotten when it ends."""
+        """Forget an operation if it has ended. A running operation stays until it is abandoned."""
         if operation.is_finished:
             self._forget(operation)
 
     async def interrupt(self, key: SessionKey, request: base_pb2.InterruptRequest) -> Sequence[str]:
-        """Ends the running operations that a client's interrupt means.
+        """End the running operations of a session that a client's request names.
 
-        Returns: The ids of those that it ended.
+        Returns:
+            The ids of the operations that it ended.
         """
-        named = [operation for operation in self._of(key) if _is_meant(operation, request)]
+        named = [operation for operation in self._of_session(key) if _matches(operation, request)]
         return [operation.id for operation in named if await operation.interrupt()]
 
     async def end_session(self, key: SessionKey) -> None:
-        """Ends all operations of a session, and waits until what they had begun is undone."""
-        for operation in self._of(key):
+        """End and forget all operations of a session, and wait until their effects are undone."""
+        for operation in self._of_session(key):
             await operation.interrupt()
             self._forget(operation)
 
     async def end_all(self) -> None:
+        """End all operations, and wait until their effects are undone."""
         for operation in list(self._by_key.values()):
             await operation.interrupt()
 
-    def _of(self, key: SessionKey) -> Sequence[Operation]:
+    def _of_session(self, key: SessionKey) -> Sequence[Operation]:
         return [
             operation
             for operation in self._by_key.values()
             if operation.key[:2] == (key.principal, key.client_session_id)
         ]
 
-    def _look_after(self, operation: Operation) -> None:
-        """Ends and forgets an operation if nobody watches it by then."""
+    def _abandon_later(self, operation: Operation) -> None:
+        """End and forget an operation after the detached timeout if no stream follows it by then."""
         asyncio.get_running_loop().call_later(self._detached_timeout_seconds, self._abandon, operation)
 
     def _abandon(self, operation: Operation) -> None:
@@ -268,13 +284,12 @@ class Operations:
             return
         self._forget(operation)
         if not operation.is_finished:
-            ending = asyncio.create_task(self._end(operation))
-            self._tasks.add(ending)
-            ending.add_done_callback(self._tasks.discard)
+            self._own(asyncio.create_task(operation.interrupt()))
 
-    @staticmethod
-    async def _end(operation: Operation) -> None:
-        await operation.interrupt()
+    def _own(self, task: asyncio.Task[Any]) -> None:
+        """Keep a task from being garbage-collected while it runs."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _forget(self, operation: Operation) -> None:
         if self._by_key.pop(operation.key, None) is not None:
@@ -283,7 +298,7 @@ class Operations:
                 self._used.popitem(last=False)
 
 
-def _is_meant(operation: Operation, request: base_pb2.InterruptRequest) -> bool:
+def _matches(operation: Operation, request: base_pb2.InterruptRequest) -> bool:
     kinds = base_pb2.InterruptRequest.InterruptType
     if request.interrupt_type == kinds.INTERRUPT_TYPE_ALL:
         return True

@@ -1,12 +1,12 @@
-"""Plans as Lodge reads them: decoded, decompressed, and the SQL text of a command found in them.
+"""Decoding and decompression of plans, and replacement of the plan in a request.
 
 Guarantees:
 
-1. A plan that was compressed is looked at like others, and compressed again if it was changed.
-2. What this decoder does not follow is told apart from what is no plan (:class:`UnreadablePlanError`): a plan may be
-   nested deeper than a decoder follows, and Spark still takes it.
+1. A compressed plan is read like any other. A plan that replaces it is compressed again.
+2. A plan that the decoder cannot read raises :class:`UnreadablePlanError`. The caller must not take it for invalid:
+   Spark accepts plans that are nested deeper than this decoder can follow.
 
-Source: Spark: ``base.proto`` (Plan, CompressedOperation), ``commands.proto`` (SqlCommand), CompressionUtils.
+Source: [spark-connect-proto base.proto], messages ``Plan`` and ``CompressedOperation``.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from gateway.errors import GatewayError
 from gateway.requests import field_spans, fields, message_field
 
 INLINE_BYTES = 1024 * 1024
-"""A larger message is looked at in a thread of its own, so that other sessions do not wait for it."""
+"""The largest message that is read on the event loop. A thread reads larger ones, so other sessions do not wait."""
 
 _PLAN = base_pb2.ExecutePlanRequest.PLAN_FIELD_NUMBER
 _COMPRESSED_OPERATION = base_pb2.Plan.COMPRESSED_OPERATION_FIELD_NUMBER
@@ -34,11 +34,11 @@ _Request = TypeVar("_Request", bound=Message)
 
 
 class UnreadablePlanError(Exception):
-    """This decoder does not follow the plan.
+    """A plan that is nested deeper than the decoder follows, or is no plan.
 
     Attributes:
-        data: Its bytes, decompressed.
-        was_compressed: Whether they came otherwise.
+        data: The encoded plan, decompressed.
+        was_compressed: Whether the plan was compressed in the request.
     """
 
     def __init__(self, data: bytes, *, was_compressed: bool = False) -> None:
@@ -47,54 +47,59 @@ class UnreadablePlanError(Exception):
         self.was_compressed = was_compressed
 
 
-async def plan_of(request: bytes) -> base_pb2.Plan | None:
-    """The plan of an ``ExecutePlan`` request, decompressed; None if it has none.
+async def decode_plan(request: bytes) -> base_pb2.Plan | None:
+    """Return the plan of an ``ExecutePlan`` request, decompressed; None if it has none.
 
     Raises:
-        UnreadablePlanError.
-        GatewayError: It is compressed, and cannot be decompressed.
+        UnreadablePlanError: The decoder cannot read the plan.
+        GatewayError: The plan is compressed and cannot be decompressed.
     """
     field = message_field(request, _PLAN)
     if field is None:
         return None
     data = bytes(field)
     if len(data) > INLINE_BYTES or zstandard.FRAME_HEADER in data:
-        return await asyncio.to_thread(_decoded, data)
-    return _decoded(data)
+        return await asyncio.to_thread(_decode, data)
+    return _decode(data)
 
 
 def may_be_compressed(request: bytes) -> bool:
-    """Return whether the plan of an ``ExecutePlan`` request may be compressed, without decoding it."""
+    """Return whether the plan of an ``ExecutePlan`` request has a compressed operation, without decoding the plan."""
     plan = message_field(request, _PLAN)
     return plan is not None and any(number == _COMPRESSED_OPERATION for number, _ in fields(plan))
 
 
-def with_plan(request: bytes, plan: base_pb2.Plan) -> bytes:
-    """An ``ExecutePlan`` request with another plan, compressed if the first one was."""
+def replace_plan(request: bytes, plan: base_pb2.Plan) -> bytes:
+    """Return an ``ExecutePlan`` request with another plan, compressed if the plan of the request was.
+
+    Raises:
+        LookupError: The request has no plan.
+    """
     for number, tag_start, _, start, end in field_spans(memoryview(request), 0, len(request)):
         if number == _PLAN:
             if may_be_compressed(request):
-                first = base_pb2.Plan.FromString(request[start:end])
-                if first.HasField("compressed_operation"):
-                    compress_again(first, plan)
-                    plan = first
+                former = base_pb2.Plan.FromString(request[start:end])
+                if former.HasField("compressed_operation"):
+                    recompress(former, plan)
+                    plan = former
             rest = request[:tag_start] + request[end:]
             return rest + base_pb2.ExecutePlanRequest(plan=plan).SerializeToString()
     raise LookupError("The request has no plan.")
 
 
-def without_plan(request: bytes) -> base_pb2.ExecutePlanRequest:
-    """All else that an ``ExecutePlan`` request says; its plan may be as deep as the decoder follows, and no deeper."""
+def decode_without_plan(request: bytes) -> base_pb2.ExecutePlanRequest:
+    """Return an ``ExecutePlan`` request without its plan. Also reads requests whose plan cannot be read."""
     for number, tag_start, _, _, end in field_spans(memoryview(request), 0, len(request)):
         if number == _PLAN:
             return base_pb2.ExecutePlanRequest.FromString(request[:tag_start] + request[end:])
     return base_pb2.ExecutePlanRequest.FromString(request)
 
 
-def decoded(kind: type[_Request], request: bytes) -> _Request:
-    """A request of another kind.
+def decode_request(kind: type[_Request], request: bytes) -> _Request:
+    """Return a decoded request of any kind.
 
-    Raises: UnreadablePlanError.
+    Raises:
+        UnreadablePlanError: The decoder cannot read the request.
     """
     try:
         return kind.FromString(request)
@@ -102,15 +107,15 @@ def decoded(kind: type[_Request], request: bytes) -> _Request:
         raise UnreadablePlanError(request) from error
 
 
-def decompressed(plan: base_pb2.Plan) -> base_pb2.Plan:
-    """A plan whose operation was compressed.
+def decompress(plan: base_pb2.Plan) -> base_pb2.Plan:
+    """Return the plan that a compressed operation contains.
 
     Raises:
-        UnreadablePlanError.
-        GatewayError: It cannot be decompressed.
+        UnreadablePlanError: The decoder cannot read the plan.
+        GatewayError: The operation cannot be decompressed.
     """
     operation = plan.compressed_operation
-    data = _decompressed(operation.data)
+    data = _decompress(operation.data)
     field = _FIELD_OF_OPERATION.get(operation.op_type)
     if field is None:
         raise UnreadablePlanError(data, was_compressed=True)
@@ -122,17 +127,23 @@ def decompressed(plan: base_pb2.Plan) -> base_pb2.Plan:
     return result
 
 
-def compress_again(plan: base_pb2.Plan, changed: base_pb2.Plan) -> None:
-    """Puts what was decompressed and changed in the place of a plan's compressed operation."""
-    plan.compressed_operation.data = _compressed(changed)
+def recompress(plan: base_pb2.Plan, changed: base_pb2.Plan) -> None:
+    """Replace the compressed operation of a plan by the operation of a changed plan.
+
+    Args:
+        plan: A plan with a compressed operation.
+        changed: The decompressed plan, after changes.
+    """
+    operation = changed.root if changed.HasField("root") else changed.command
+    plan.compressed_operation.data = zstandard.ZstdCompressor().compress(operation.SerializeToString())
 
 
-def _decoded(data: bytes) -> base_pb2.Plan:
-    plan = decoded(base_pb2.Plan, data)
-    return decompressed(plan) if plan.HasField("compressed_operation") else plan
+def _decode(data: bytes) -> base_pb2.Plan:
+    plan = decode_request(base_pb2.Plan, data)
+    return decompress(plan) if plan.HasField("compressed_operation") else plan
 
 
-def _decompressed(data: bytes) -> bytes:
+def _decompress(data: bytes) -> bytes:
     try:
         if zstandard.frame_content_size(data) > _MAX_PLAN_BYTES:
             raise zstandard.ZstdError("it says that it is larger")
@@ -144,8 +155,3 @@ def _decompressed(data: bytes) -> bytes:
             f"The compressed plan cannot be decompressed ({error}), or is larger than {_MAX_PLAN_BYTES:,} bytes. Set "
             "spark.connect.session.planCompression.threshold to -1, or make the plan smaller.",
         ) from error
-
-
-def _compressed(plan: base_pb2.Plan) -> bytes:
-    operation = plan.root if plan.HasField("root") else plan.command
-    return zstandard.ZstdCompressor().compress(operation.SerializeToString())

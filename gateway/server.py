@@ -1,4 +1,4 @@
-"""One gateway replica: the gRPC server, its session housekeeping, and its end."""
+"""One gateway replica: its gRPC server, its background tasks, and how it starts and stops."""
 
 import asyncio
 import secrets
@@ -28,20 +28,17 @@ log = structlog.get_logger(__name__)
 
 
 class ListenError(OSError):
-    """The address cannot be listened on."""
+    """The gateway cannot listen on its address."""
 
 
 class Gateway:
     """A replica of the gateway.
 
     Args:
-        config: Its settings.
+        config: The settings of the replica.
         records: The session records of the default temporary workspace.
         leases: The leases of all replicas.
         locations: The session locations of the default temporary workspace.
-
-    Raises:
-        BackendAddressError: A backend's address is not of the form ``sc://host:port``.
     """
 
     def __init__(
@@ -55,12 +52,16 @@ class Gateway:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> str:
-        """Starts serving. Returns: The address it listens on, ``host:port``.
+        """Start to serve.
+
+        Returns:
+            The address that the gateway listens on, ``host:port``.
 
         Raises:
-            ListenError: The address is taken or not this host's.
+            ListenError: The address is in use, or is not an address of this host.
             GatewayError: The storage of session records cannot be reached.
-            RootError: The default temporary workspace is not what it was when this replica was made.
+            RootError: The default temporary workspace has changed since this replica was created.
+            BackendAddressError: A backend's address is not of the form ``sc://host:port``.
         """
         config = self._config
         self._backends = Backends(config.backends, config.principal_backends, own_only=config.impersonation)
@@ -74,9 +75,8 @@ class Gateway:
         )
         await self._sessions.renew_lease()
         try:
-            await (
-                self._look_at_roots()
-            )  # after the lease, so that of a replica and a move of its home one sees the other
+            # The lease comes first: a replica that starts and a move of its home cannot miss each other.
+            await self._read_roots()
         except OSError:
             await self._storage.run(self._storage.leases.delete, self._replica)
             raise
@@ -111,7 +111,7 @@ class Gateway:
         self._tasks = [
             asyncio.create_task(_repeat(self._sessions.renew_lease, renewal_seconds, "lease_renewal_failed")),
             asyncio.create_task(_repeat(self._sessions.end_idle, idle_check_seconds, "idle_watch_failed")),
-            asyncio.create_task(_repeat(self._look_at_roots, renewal_seconds, "roots_not_read")),
+            asyncio.create_task(_repeat(self._read_roots, renewal_seconds, "roots_not_read")),
         ]
         if config.watch_records:
             watch = RecordWatch(self._sessions, self._storage.records, self._end_operations)
@@ -121,25 +121,30 @@ class Gateway:
 
     @property
     def workspaces(self) -> Workspaces:
-        """As they are now."""
+        """The workspaces after the last reload."""
         return self._workspaces.now
 
     async def reload(self, workspaces: Workspaces) -> None:
-        """Changes the workspaces while sessions go on; new temporary tables go where the temporary one is now.
+        """Replace the workspaces while sessions continue. New tables go to the new default temporary workspace.
 
-        Raises: RootError, OSError; then everything is as it was.
+        Raises:
+            RootError: The new root cannot be used. Nothing changes.
+            OSError: The storage failed. Nothing changes.
         """
         await self._storage.run(self._storage.locations.set_current_root, workspaces.temporary.storage_path)
         self._workspaces.now = workspaces.with_former_roots(self._workspaces.now.temporary_roots)
 
-    async def _look_at_roots(self) -> None:
-        """Finds out where session locations lie by now; another replica may have been told of a new place first."""
+    async def _read_roots(self) -> None:
+        """Read the registered roots again: another replica may have added one."""
         roots = await self._storage.run(self._storage.locations.known_roots)
         self._workspaces.now = self._workspaces.now.with_former_roots(roots)
 
     async def stop(self, grace_seconds: float) -> None:
-        """Stops serving; requests under way have the grace period to end. Sessions end with their backends, if those
-        stop too, else another replica may adopt them."""
+        """Stop serving. The sessions end if their backends stop too; if not, another replica may adopt them.
+
+        Args:
+            grace_seconds: How long requests that are under way may continue.
+        """
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.stop(grace_seconds)
         await self._operations.end_all()

@@ -39,7 +39,7 @@ from gateway.forwarding import (
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.request_resolver import RequestResolver
 from gateway.operations import Operation, Operations
-from gateway.plan_decoding import UnreadablePlanError, plan_of
+from gateway.plan_decoding import UnreadablePlanError, decode_plan
 from gateway.requests import SessionKey, head, message_field
 from gateway.response_releases import ResponseReleases
 from gateway.sessions.registry import Sessions
@@ -196,7 +196,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             return self._names(call.existing, request, context)
 
         try:
-            plan = await plan_of(request)
+            plan = await decode_plan(request)
             if plan is not None:
                 metadata = forwardable(context.invocation_metadata() or ())
                 operation = await self._statements.start(call.existing, request, plan, metadata)
@@ -216,7 +216,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return await self._statements.names(session, backend)
 
     async def _send(self, operation: Operation, last_response_id: str, context: Context) -> None:
-        async with self._operations.followed(operation):
+        async with self._operations.follow(operation):
             async for response in operation.responses(last_response_id):
                 await context.write(response)
 

@@ -1,4 +1,8 @@
-"""SQL text in plans: where it is, and its parameters."""
+"""The SQL text in plans, and its parameters.
+
+Source: [spark-connect-proto commands.proto], message ``SqlCommand``; [spark-connect-proto relations.proto], message
+``SQL``.
+"""
 
 from collections.abc import Sequence
 
@@ -7,16 +11,16 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, r
 from gateway.sql.parameters import Parameters
 
 
-def sql_input(plan: base_pb2.Plan) -> relations_pb2.Relation | None:
-    """The relation of a SQL command, with its text and parameters, not to be changed; None if it is no SQL command."""
+def find_sql_relation(plan: base_pb2.Plan) -> relations_pb2.Relation | None:
+    """Return the relation of a SQL command, which may not be changed; None if the plan is no SQL command."""
     if not plan.HasField("command") or not plan.command.HasField("sql_command"):
         return None
-    relation = input_of(plan.command.sql_command)
-    return relation if sql_of(relation) is not None else None
+    relation = read_sql_command(plan.command.sql_command)
+    return relation if find_sql(relation) is not None else None
 
 
-def input_of(command: commands_pb2.SqlCommand) -> relations_pb2.Relation:
-    """The relation of a SQL command; older clients send the text alone."""
+def read_sql_command(command: commands_pb2.SqlCommand) -> relations_pb2.Relation:
+    """Return the relation of a SQL command. Old clients send no relation, only a text and its parameters."""
     if command.HasField("input"):
         return command.input
     relation = relations_pb2.Relation()
@@ -30,15 +34,15 @@ def input_of(command: commands_pb2.SqlCommand) -> relations_pb2.Relation:
     return relation
 
 
-def sql_of(relation: relations_pb2.Relation) -> relations_pb2.SQL | None:
-    """The text of a relation that is SQL, with or without references to others."""
+def find_sql(relation: relations_pb2.Relation) -> relations_pb2.SQL | None:
+    """Return the SQL text of a relation, with or without references to other relations; None if it has none."""
     if relation.HasField("with_relations"):
         relation = relation.with_relations.root
     return relation.sql if relation.HasField("sql") else None
 
 
-def parameters_of(sql: relations_pb2.SQL) -> Parameters:
-    """The parameters of a text that are strings."""
+def read_parameters(sql: relations_pb2.SQL) -> Parameters:
+    """Return the parameters of a SQL text whose values are strings."""
     named = {name: _string(expression.literal) for name, expression in sql.named_arguments.items()}
     named |= {name: _string(literal) for name, literal in sql.args.items()}
     positional = [_string(expression.literal) for expression in sql.pos_arguments]
@@ -46,8 +50,8 @@ def parameters_of(sql: relations_pb2.SQL) -> Parameters:
     return Parameters({name: value for name, value in named.items() if value is not None}, positional)
 
 
-def remove_positions(sql: relations_pb2.SQL, positions: Sequence[int]) -> None:
-    """Takes away the positional parameters whose places the text has no more."""
+def remove_positional_parameters(sql: relations_pb2.SQL, positions: Sequence[int]) -> None:
+    """Remove the positional parameters whose markers a changed text no longer contains."""
     values = sql.pos_arguments or sql.pos_args
     for position in sorted(positions, reverse=True):
         del values[position]

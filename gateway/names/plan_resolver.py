@@ -32,9 +32,9 @@ from gateway.names.embedded_statements import TextPlace
 from gateway.names.name_lookup import ONE_PATH, NameLookup
 from gateway.names.plan_messages import command_relations, find_messages_with_names
 from gateway.names.sql_text_resolver import SqlTextResolver
-from gateway.plan_decoding import compress_again, decompressed
+from gateway.plan_decoding import decompress, recompress
 from gateway.sql.name_syntax import qualify_with_session, quote_name
-from gateway.sql_relations import input_of, parameters_of, remove_positions
+from gateway.sql_relations import read_parameters, read_sql_command, remove_positional_parameters
 
 _Expression = expressions_pb2.Expression
 
@@ -91,17 +91,17 @@ class _Resolver:
     def _resolve_plan(self, plan: base_pb2.Plan) -> bool:
         if not plan.HasField("compressed_operation"):
             return False
-        operation = decompressed(plan)
+        operation = decompress(plan)
         changed = _Resolver(self._lookup).resolve(operation)
         if changed:
-            compress_again(plan, operation)
+            recompress(plan, operation)
         return changed
 
     def _resolve_old_command(self, command: commands_pb2.SqlCommand) -> bool:
         """Older clients send the text alone."""
         if command.HasField("input") or not command.sql:
             return False
-        relation = input_of(command)
+        relation = read_sql_command(command)
         if not self._resolve_text(relation, TextPlace.COMMAND):
             return False
         command.Clear()
@@ -135,11 +135,11 @@ class _Resolver:
 
     def _resolve_text(self, relation: relations_pb2.Relation, place: TextPlace) -> bool:
         sql = relation.sql
-        resolved = self._texts.resolved(sql.query, place, parameters_of(sql))
+        resolved = self._texts.resolved(sql.query, place, read_parameters(sql))
         if resolved.text == sql.query:
             return False
         sql.query = resolved.text
-        remove_positions(sql, sorted(resolved.unused_positions))
+        remove_positional_parameters(sql, sorted(resolved.unused_positions))
         if resolved.scans:
             root = relations_pb2.Relation()
             root.CopyFrom(relation)

@@ -27,9 +27,9 @@ from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, Tex
 from gateway.names.plan_messages import command_relations, find_messages_with_names
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.word_search import WordSearch
-from gateway.plan_decoding import INLINE_BYTES, UnreadablePlanError, decoded, may_be_compressed, with_plan
+from gateway.plan_decoding import INLINE_BYTES, UnreadablePlanError, decode_request, may_be_compressed, replace_plan
 from gateway.sql.name_syntax import parse_name
-from gateway.sql_relations import sql_input
+from gateway.sql_relations import find_sql_relation
 from workspace.workspaces import Workspaces
 
 _Result = TypeVar("_Result")
@@ -73,7 +73,7 @@ class RequestResolver:
         names = await self._names(request, plan, ask, is_looked_at=is_compressed)
         if names is None or not await asyncio.to_thread(names.resolve, plan):
             return request
-        return await _in_thread_if_large(len(request), lambda: with_plan(request, plan))
+        return await _in_thread_if_large(len(request), lambda: replace_plan(request, plan))
 
     async def resolve_analysis(self, request: bytes, ask: AskNames) -> bytes:
         """An ``AnalyzePlan`` request with the names in its plans resolved.
@@ -83,7 +83,7 @@ class RequestResolver:
         may_be_compressed = await _COMPRESSED.finds_any(request)
         if not may_be_compressed and not await self._is_looked_at(request):
             return request
-        message = await _in_thread_if_large(len(request), lambda: decoded(base_pb2.AnalyzePlanRequest, request))
+        message = await _in_thread_if_large(len(request), lambda: decode_request(base_pb2.AnalyzePlanRequest, request))
         names = await self._names(request, message, ask, is_looked_at=may_be_compressed)
         if names is None or not await asyncio.to_thread(names.resolve, message):
             return request
@@ -154,7 +154,7 @@ def _is_lone_command(message: Message) -> bool:
     """Whether a plan is the text of a SQL command, and no other."""
     if not isinstance(message, base_pb2.Plan):
         return False
-    relation = sql_input(message)
+    relation = find_sql_relation(message)
     return relation is not None and relation.HasField("sql")
 
 

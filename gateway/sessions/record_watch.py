@@ -1,15 +1,16 @@
-"""Session records that others change: a session that is over elsewhere is given up here, one that was left is taken up.
+"""The watch of session records that other processes change.
 
-Why it exists: an operator ends a session by deleting its record (``kubectl delete connectsession``), and nothing else
-tells the replica that serves it. And a replica that stops leaves its sessions, whose clients may be silent for longer
-than a session may be without a replica.
+An operator ends a session by deleting its record (``kubectl delete connectsession``). Only the record tells this to
+the replica that serves the session. A replica that stops leaves its sessions, and their clients may be silent for
+longer than a session may be without a replica. So this replica ends the sessions that are over, and adopts those that
+were left.
 
 Guarantees:
 
-1. Level-triggered: what is done follows from the record as it is read then, whatever a watch reported.
-2. An interrupted watch ends nothing; the next list makes good what it missed. One that failed is begun anew.
-3. What fails for one session does not keep others from theirs, and is tried again.
-4. A session that no replica holds is taken up by one; those of a replica that was lost are left to the reaper.
+1. Level-triggered: the record as it is read at that time decides, not the event that the watch reported.
+2. An interrupted watch ends no session, and the next list makes up for missed events. A failed watch is restarted.
+3. A failure for one session does not affect others, and is retried.
+4. One replica adopts a session without holders. The sessions of a lost replica are left to the reaper.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from gateway.sessions.session import Session
 from workspace.records import (
     RecordChanged,
     RecordGone,
+    RecordName,
     RecordsEvent,
     RecordsListed,
     RecordsUnreachable,
@@ -32,19 +34,19 @@ from workspace.records import (
 )
 from workspace.watch_loop import run_watch_loop
 
-_AT_ONCE = 4
+_WORKERS = 4
 _RETRY_SECONDS = 5.0
 
 log = structlog.get_logger(__name__)
 
 
 class RecordWatch:
-    """Follows the records of the sessions that a replica holds.
+    """Follows the records of the sessions that this replica serves.
 
     Args:
-        sessions: Those of the replica.
-        records: Where their records are.
-        end_operations: Ends what runs in a session.
+        sessions: The sessions of this replica.
+        records: The session records.
+        end_operations: Ends the operations of a session.
     """
 
     def __init__(
@@ -53,77 +55,78 @@ class RecordWatch:
         self._sessions = sessions
         self._records = records
         self._end_operations = end_operations
-        self._work: asyncio.Queue[Session | StoredRecord] = asyncio.Queue()
+        self._queue: asyncio.Queue[Session | StoredRecord] = asyncio.Queue()
         self._is_interrupted = False
 
     async def run(self) -> None:
-        """Watches until cancelled."""
+        """Watch until cancelled."""
         stop = threading.Event()
         loop = asyncio.get_running_loop()
 
-        def tell(event: RecordsEvent) -> None:
-            if not stop.is_set():  # then the loop may be closed
-                loop.call_soon_threadsafe(self._take, event)
+        def take(event: RecordsEvent) -> None:
+            if not stop.is_set():  # after the stop, the loop may be closed
+                loop.call_soon_threadsafe(self._enqueue, event)
 
-        def failed(error: Exception) -> None:
+        def fail(error: Exception) -> None:
             log.exception("record_watch_failed")
-            tell(RecordsUnreachable(f"The watch of session records failed: {error}"))
+            take(RecordsUnreachable(f"The watch of session records failed: {error}"))
 
-        watching = (self._records.watch, tell, failed, stop)
-        thread = threading.Thread(target=run_watch_loop, args=watching, name="record-watch", daemon=True)
+        arguments = (self._records.watch, take, fail, stop)
+        thread = threading.Thread(target=run_watch_loop, args=arguments, name="record-watch", daemon=True)
         thread.start()
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(_AT_ONCE):
-                    group.create_task(self._look_at_all())
+                for _ in range(_WORKERS):
+                    group.create_task(self._work())
         finally:
             stop.set()
 
-    def _take(self, event: RecordsEvent) -> None:
-        """Picks out the sessions that the event leaves in doubt, or without a replica."""
+    def _enqueue(self, event: RecordsEvent) -> None:
+        """Enqueue served sessions that may be over, and records of sessions without holders."""
         match event:
             case RecordsListed(records):
                 self._is_interrupted = False
-                going_on = {stored.record.name for stored in records if not is_over(stored)}
+                continuing = {stored.record.name for stored in records if not is_over(stored)}
                 for session in self._sessions.all():
-                    if session.record_name not in going_on:
-                        self._work.put_nowait(session)
-                for stored in filter(_is_left, records):
-                    self._work.put_nowait(stored)
+                    if session.record_name not in continuing:
+                        self._queue.put_nowait(session)
+                for stored in filter(_has_no_holders, records):
+                    self._queue.put_nowait(stored)
             case RecordChanged(stored):
                 if is_over(stored):
-                    self._doubt(self._sessions.find_by_record(stored.record.name))
-                elif _is_left(stored):
-                    self._work.put_nowait(stored)
+                    self._enqueue_served(stored.record.name)
+                elif _has_no_holders(stored):
+                    self._queue.put_nowait(stored)
             case RecordGone(name):
-                self._doubt(self._sessions.find_by_record(name))
+                self._enqueue_served(name)
             case RecordsUnreachable(reason):
                 if not self._is_interrupted:
                     log.warning("record_watch_interrupted", reason=reason)
                 self._is_interrupted = True
 
-    def _doubt(self, session: Session | None) -> None:
+    def _enqueue_served(self, name: RecordName) -> None:
+        session = self._sessions.find_by_record(name)
         if session is not None:
-            self._work.put_nowait(session)
+            self._queue.put_nowait(session)
 
-    async def _look_at_all(self) -> None:
+    async def _work(self) -> None:
         while True:
-            work = await self._work.get()
+            item = await self._queue.get()
             try:
-                if isinstance(work, Session):
-                    await self._look_at(work)
+                if isinstance(item, Session):
+                    await self._end_if_over(item)
                 else:
-                    await self._sessions.adopt(work)
+                    await self._sessions.adopt(item)
             except Exception as error:  # noqa: BLE001 - a top loop, see guarantee 3
-                session_uuid = work.uuid if isinstance(work, Session) else work.record.session_uuid
+                session_uuid = item.uuid if isinstance(item, Session) else item.record.session_uuid
                 log.error("session_not_settled", session=session_uuid, reason=str(error))
-                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._work.put_nowait, work)
+                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._queue.put_nowait, item)
 
-    async def _look_at(self, session: Session) -> None:
+    async def _end_if_over(self, session: Session) -> None:
         if self._sessions.find(session.key) is session and await self._sessions.is_over(session):
             await self._end_operations(session)
             await self._sessions.release_and_end(session, reason="asked for by its record")
 
 
-def _is_left(stored: StoredRecord) -> bool:
+def _has_no_holders(stored: StoredRecord) -> bool:
     return not is_over(stored) and not stored.record.holders

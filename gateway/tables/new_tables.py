@@ -82,7 +82,7 @@ class WritableTable:
     @classmethod
     async def of(cls, new: NewTable, storing: Storing, execution: Execution) -> "WritableTable":
         """Raises: GatewayError, for what cannot be."""
-        schema = _named(await execution.backend.schema(new.query), new.columns)
+        schema = _named(await execution.backend.analyze_schema(new.query), new.columns)
         _check_partition_columns(schema, new.partition_columns)
         if new.partition_columns and not storing.format.is_partitionable:
             raise refuse_partitions(storing.format)

@@ -18,7 +18,7 @@ from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import Metadata, SyntaxRefusedError
 from gateway.names.plan_resolver import PlanResolver
 from gateway.operations import Operation, Operations, Work
-from gateway.plan_decoding import without_plan
+from gateway.plan_decoding import decode_without_plan
 from gateway.responses import Response, Values, row
 from gateway.session_settings import SessionSettings
 from gateway.sessions.registry import Sessions
@@ -26,7 +26,7 @@ from gateway.sessions.session import Session
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statement_parser import parse_statement
 from gateway.sql.statements import Statement
-from gateway.sql_relations import sql_input, sql_of
+from gateway.sql_relations import find_sql, find_sql_relation
 from gateway.storage import Storage
 from gateway.tables.asked import Asked
 from gateway.tables.data_frame_commands import DataFrameCommands, concerns_tables
@@ -92,7 +92,7 @@ class OwnStatements:
     async def names(self, session: Session, backend: BackendSession) -> PlanResolver:
         """What names mean in the session now."""
         record = await self._records.read(session)
-        return PlanResolver(self._workspaces.now, record.tables, await backend.settings())
+        return PlanResolver(self._workspaces.now, record.tables, await backend.read_settings())
 
     async def start(
         self, session: Session, request: bytes, plan: base_pb2.Plan, metadata: Metadata
@@ -101,15 +101,15 @@ class OwnStatements:
 
         Raises: GatewayError, if the plan may not run.
         """
-        relation = sql_input(plan)
-        sql = None if relation is None else sql_of(relation)
+        relation = find_sql_relation(plan)
+        sql = None if relation is None else find_sql(relation)
         if sql is None and not concerns_tables(plan):
             return None
         if sql is not None and not _is_readable(sql.query):
             return None
         operation = _operation(request)
         backend = BackendSession(session.backend, operation.request, metadata)
-        settings = await backend.settings()
+        settings = await backend.read_settings()
         statement = None if sql is None else _recognised(sql.query, settings)
         if sql is not None and statement is None:
             return None
@@ -222,7 +222,7 @@ class OwnStatements:
 
 
 def _operation(request: bytes) -> Operation:
-    client_request = without_plan(request)
+    client_request = decode_without_plan(request)
     client_request.operation_id = client_request.operation_id or str(uuid.uuid4())
     return Operation(client_request)
 

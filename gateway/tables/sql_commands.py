@@ -37,7 +37,7 @@ from gateway.sql.statements import (
     TableName,
     TruncateTable,
 )
-from gateway.sql_relations import parameters_of, sql_of
+from gateway.sql_relations import find_sql, read_parameters
 from gateway.stored_tables.listings import temporary_tables, workspace_tables
 from gateway.stored_tables.table_plans import empty_relation, named_table, schema_json
 from gateway.tables.asked import Asked
@@ -76,7 +76,7 @@ class SqlStatement:
 
     @property
     def text(self) -> str:
-        sql = sql_of(self.relation)
+        sql = find_sql(self.relation)
         return "" if sql is None else sql.query
 
     def target(self, name: TableName, operation: str) -> Target:
@@ -92,11 +92,11 @@ class SqlStatement:
 
     def _computed(self, name: IdentifierClause, operation: str) -> Sequence[str]:
         """The parts of a name that a text or a parameter says. Raises: GatewayError for any other expression."""
-        sql = sql_of(self.relation)
+        sql = find_sql(self.relation)
         parts = None
         if sql is not None:
             quotes = self.asked.settings.double_quoted_identifiers
-            parts = evaluate_identifier_clause(sql.query, name, parameters_of(sql), double_quoted_identifiers=quotes)
+            parts = evaluate_identifier_clause(sql.query, name, read_parameters(sql), double_quoted_identifiers=quotes)
         if not parts:
             raise unreadable_name(operation)
         return parts
@@ -105,7 +105,7 @@ class SqlStatement:
         """The client's own relation, with the text of the statement's query alone, and its names resolved."""
         query = relations_pb2.Relation()
         query.CopyFrom(self.relation)
-        sql = sql_of(query)
+        sql = find_sql(query)
         if sql is None:
             raise TypeError("The relation is not SQL.")
         sql.query = extract_query(sql.query, statement)
@@ -150,7 +150,7 @@ class SqlCommands:
     async def _check_definition(asked: Asked, columns: relations_pb2.Relation) -> None:
         """Raises: GatewayError for what files do not hold a table's rows to."""
         try:
-            schema = await asked.backend.schema(columns)
+            schema = await asked.backend.analyze_schema(columns)
         except BackendError as error:
             if "char/varchar" in str(error):  # an INTERNAL_ERROR of Spark's, whose LocalRelation has neither
                 raise _not_checked("CHAR or VARCHAR, whose length", "Use STRING") from error
@@ -164,7 +164,7 @@ class SqlCommands:
         if statement.like is None or isinstance(statement.like, IdentifierClause):
             raise unreadable_name("CREATE TEMPORARY TABLE ... LIKE")
         source = named_table(given.text[statement.like.start : statement.like.end])
-        schema = await given.asked.backend.schema(await given.asked.resolved(source))
+        schema = await given.asked.backend.analyze_schema(await given.asked.resolved(source))
         return empty_relation(schema_json(schema))
 
     async def _name_of_new(self, asked: Asked, target: Target) -> str:
@@ -323,7 +323,7 @@ class SqlCommands:
         target = given.target(statement.table.name, "EXPLAIN CREATE TEMPORARY TABLE")
         await self._name_of_new(given.asked, target)
         query = await given.query(statement)
-        return _work(lambda: given.asked.backend.sql_answer(query))
+        return _work(lambda: given.asked.backend.execute_sql(query))
 
     @work.register
     async def _show_temporary_tables(self, statement: ShowTemporaryTables, given: SqlStatement) -> Work | None:

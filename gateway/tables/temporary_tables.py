@@ -149,9 +149,9 @@ class TemporaryTables:
         """
         session, backend = execution.session, execution.backend
         table = self._ready(await self._records.read(session), insertion.table)
-        schema = await backend.schema(session_table(table.name))
-        rows = fitted(insertion, await backend.schema(insertion.query), schema)
-        await backend.schema(rows)
+        schema = await backend.analyze_schema(session_table(table.name))
+        rows = fitted(insertion, await backend.analyze_schema(insertion.query), schema)
+        await backend.analyze_schema(rows)
         kind = WriteKind.OVERWRITING if insertion.overwrite else WriteKind.INSERTION
         write = self._write(execution, self._writes.new_directory(), schema, kind)
         options = storage_format(table.storage_format, table.name).options(dict(table.options))
@@ -179,7 +179,7 @@ class TemporaryTables:
 
     async def truncate(self, execution: Execution, name: str) -> Response:
         """Removes all rows of a table. Raises: GatewayError."""
-        schema = await execution.backend.schema(session_table(name))
+        schema = await execution.backend.analyze_schema(session_table(name))
         empty = empty_relation(schema_json(schema))
         return await self.insert(execution, Insertion(name, empty, overwrite=True))
 
@@ -192,7 +192,7 @@ class TemporaryTables:
             table_uuid=table.uuid,
         )
         try:
-            schema = schema_json(await execution.backend.schema(session_table(table.name)))
+            schema = schema_json(await execution.backend.analyze_schema(session_table(table.name)))
         except BackendError:  # a table that can be read no more must still be dropped
             schema = ""
         directory = self._writes.new_directory()
@@ -205,7 +205,7 @@ class TemporaryTables:
 
     async def create_statement(self, execution: Execution, table: TemporaryTable) -> str:
         """What ``SHOW CREATE TABLE`` shows. Raises: GatewayError."""
-        schema = await execution.backend.schema(session_table(table.name))
+        schema = await execution.backend.analyze_schema(session_table(table.name))
         return create_statement(table, schema, self._workspaces.now.temporary.name)
 
     async def take_over(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> Response:
@@ -253,7 +253,7 @@ class TemporaryTables:
     async def _copy_table(self, table: TemporaryTable, parent: Session, execution: Execution) -> None:
         """Copies a table as it is now; one that its session changes meanwhile is copied anew."""
         clone = execution.session
-        schema = await execution.backend.schema(session_table(table.name))
+        schema = await execution.backend.analyze_schema(session_table(table.name))
         for _ in range(_COPY_ATTEMPTS):
             parts = [(part, self._writes.new_directory()) for part in table.parts]
             writes = tuple(self._write(execution, new, schema, WriteKind.CREATION) for _, new in parts)
@@ -304,9 +304,9 @@ class TemporaryTables:
         backend = execution.backend
         if not await backend.table_exists(qualify_with_session(name)):
             return
-        files = await backend.input_files(session_table(name))
+        files = await backend.list_input_files(session_table(name))
         is_tables = any(f"/{execution.session.uuid}/" in file for file in files)
-        views = {view.lower() for view in views_in(await backend.explained(session_table(name)))}
+        views = {view.lower() for view in views_in(await backend.explain(session_table(name)))}
         if not is_tables or views != {name.lower()}:
             raise self.already_exists(name)
         await backend.drop_temp_view(name)

@@ -27,14 +27,14 @@ async def refuse_lasting_view(asked: Asked, query: relations_pb2.Relation) -> No
     What cannot be analysed is left to Spark's own error; what Spark does not tell to its end is refused.
     """
     try:
-        plans = await asked.backend.explained(query)
+        plans = await asked.backend.explain(query)
     except BackendError:
         return
     names = views_in(plans)
     for table in asked.record.tables:
         if any(is_same_name(table.name, name, asked.settings) for name in names):
             raise temporary_table_used(table.name)
-    files = await asked.backend.input_files(query)
+    files = await asked.backend.list_input_files(query)
     for table in asked.record.tables:
         if any(f"/{asked.execution.session.uuid}/{part}/" in file for part in table.parts for file in files):
             raise temporary_table_used(table.name)

@@ -68,7 +68,7 @@ def test_an_operation_that_nobody_watches_is_ended_and_a_watched_one_is_not():
         left, watched = an_operation(), an_operation()
         for operation in (left, watched):
             operations.start(operation, forever)
-        async with operations.followed(watched):
+        async with operations.follow(watched):
             with pytest.raises(CanceledError):
                 await asyncio.wait_for(responses_of(left), 10)
             assert not watched.is_finished

@@ -8,7 +8,7 @@ from gateway.errors import GatewayError
 from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_embed_statement
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.word_search import WordSearch
-from gateway.plan_decoding import plan_of, with_plan, without_plan
+from gateway.plan_decoding import decode_plan, decode_without_plan, replace_plan
 from gateway.session_settings import SessionSettings
 from workspace.records import TableState, TableUuid, TemporaryTable
 from workspace.workspaces import Workspaces
@@ -61,14 +61,14 @@ async def test_a_compressed_plan_is_read_and_compressed_again(resolved, kind):
     plain = root("select * from dfs.tmp.t") if kind == "root" else command("select * from dfs.tmp.t")
     kinds = {"root": Operation.OP_TYPE_RELATION, "command": Operation.OP_TYPE_COMMAND}
     data = request(compressed(getattr(plain, kind), kinds[kind])).SerializeToString()
-    plan = await plan_of(data)
+    plan = await decode_plan(data)
     assert plan == plain
     assert resolved(plan)
-    changed = base_pb2.ExecutePlanRequest.FromString(with_plan(data, plan))
+    changed = base_pb2.ExecutePlanRequest.FromString(replace_plan(data, plan))
     assert changed.plan.compressed_operation.op_type == kinds[kind]
-    assert await plan_of(changed.SerializeToString()) == plan
+    assert await decode_plan(changed.SerializeToString()) == plan
     changed.ClearField("plan")
-    assert changed == without_plan(data) == without_plan(changed.SerializeToString())
+    assert changed == decode_without_plan(data) == decode_without_plan(changed.SerializeToString())
 
 
 def test_compressed_plans_in_any_question_are_resolved(resolved):
@@ -89,14 +89,14 @@ def test_compressed_plans_in_any_question_are_resolved(resolved):
 async def test_what_cannot_be_decompressed_whole_is_refused(data):
     plan = base_pb2.Plan(compressed_operation=Operation(data=data, op_type=Operation.OP_TYPE_COMMAND))
     with pytest.raises(GatewayError, match="cannot be decompressed"):
-        await plan_of(request(plan).SerializeToString())
+        await decode_plan(request(plan).SerializeToString())
 
 
 async def test_a_frame_that_claims_to_be_huge_is_refused_before_memory_is_taken():
     header = b"\x28\xb5\x2f\xfd\xe0" + (1 << 45).to_bytes(8, "little")
     plan = base_pb2.Plan(compressed_operation=Operation(data=header, op_type=Operation.OP_TYPE_COMMAND))
     with pytest.raises(GatewayError, match="is larger than"):
-        await plan_of(request(plan).SerializeToString())
+        await decode_plan(request(plan).SerializeToString())
 
 
 def test_the_text_of_an_older_client_is_resolved(resolved):

@@ -1,4 +1,4 @@
-"""Rounds of faults for as long as asked: ``make soak``, and a failure again by its seed."""
+"""Play rounds of faults (``make soak``), or repeat a round by its seed."""
 
 import argparse
 import os
@@ -8,11 +8,11 @@ import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from tests.chaos.ground import Ground
-from tests.chaos.logs import kept
-from tests.chaos.plans import at_random
+from tests.chaos.logs import save_logs
+from tests.chaos.plans import plan_random_faults
 from tests.chaos.rounds import Plan, RoundError, Rounds
-from tests.chaos.site import Site, Times
+from tests.chaos.site import Site, Timeouts
+from tests.chaos.testbed import Testbed
 from tests.cluster.builds import ProgramError, build
 from tests.cluster.cluster import Cluster
 from tests.cluster.directories import owned_directory
@@ -24,17 +24,17 @@ IDLE_SECONDS = 30.0
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=50, help="how many; default: 50")
-    parser.add_argument("--seed", default=secrets.token_hex(4), help="what they follow from; default: a new one")
-    parser.add_argument("--only", type=int, metavar="ROUND", help="play only this one of them")
+    parser.add_argument("--rounds", type=int, default=50, help="number of rounds; default: 50")
+    parser.add_argument("--seed", default=secrets.token_hex(4), help="the seed of the rounds; default: random")
+    parser.add_argument("--only", type=int, metavar="ROUND", help="play only this round")
     arguments = parser.parse_args()
-    plans = list(at_random(arguments.seed, arguments.rounds, ABSENCE_SECONDS))
+    plans = list(plan_random_faults(arguments.seed, arguments.rounds, ABSENCE_SECONDS))
     if arguments.only is not None:
         plans = plans[arguments.only - 1 : arguments.only]
     again = f"--rounds {arguments.rounds} --seed {arguments.seed}"
-    print(f"Seed {arguments.seed}: {len(plans)} rounds. The same again: python -m tests.chaos {again}")
+    print(f"Seed {arguments.seed}: {len(plans)} rounds. To repeat them: python -m tests.chaos {again}")
     if os.geteuid() != 0:
-        print("Only root may mount file systems. Run it as root.", file=sys.stderr)
+        print("Only root can mount file systems. Run it as root.", file=sys.stderr)
         return 1
     try:
         build(PROGRAMS, announce=print)
@@ -45,14 +45,14 @@ def main() -> int:
 
 
 def _play(plans: Sequence[Plan]) -> int:
-    warnings.simplefilter("ignore", UserWarning)  # PySpark's, when it stops asking again
+    warnings.simplefilter("ignore", UserWarning)  # PySpark warns when it stops retrying
     with ExitStack() as stack:
         cluster = stack.enter_context(Cluster())
         directory = stack.enter_context(owned_directory())
-        ground = stack.enter_context(Ground(cluster, directory))
-        if ground.without_clocks is not None:
-            print(f"Without faults of clocks. {ground.without_clocks}", file=sys.stderr)
-        site = stack.enter_context(Site(ground, "soak", Times(idle_seconds=IDLE_SECONDS)))
+        testbed = stack.enter_context(Testbed(cluster, directory))
+        if testbed.clocks_missing_because is not None:
+            print(f"Skips faults of clocks. {testbed.clocks_missing_because}", file=sys.stderr)
+        site = stack.enter_context(Site(testbed, "soak", Timeouts(idle_seconds=IDLE_SECONDS)))
         rounds = Rounds(site)
         try:
             for plan in plans:
@@ -60,7 +60,7 @@ def _play(plans: Sequence[Plan]) -> int:
                 print(rounds.play(plan), flush=True)
             rounds.end()
         except RoundError as error:
-            print(f"FAILED\n{error}\nLogs: {kept(directory)}", flush=True)
+            print(f"FAILED\n{error}\nLogs: {save_logs(directory)}", flush=True)
             return 1
     print("All rounds passed.")
     return 0

@@ -1,4 +1,4 @@
-"""A real Spark Connect server that works on the storage of these tests, and can be killed and paused."""
+"""A real Spark Connect server on the storage of these tests, which a fault may kill or pause."""
 
 import socket
 import sys
@@ -13,19 +13,19 @@ from tests.cluster.ports import free_port
 
 REPOSITORY = Path(__file__).parents[2]
 _DETACHED_SECONDS = 15
-_STREAM_SECONDS = 10  # while it waits to send, Spark notices only then that a client is gone
+_STREAM_SECONDS = 10  # a blocked sender notices a lost client only at the end of its stream
 ABANDONED_SECONDS = _STREAM_SECONDS + _DETACHED_SECONDS
-"""So long Spark keeps the result of a statement whose client is gone; meanwhile its session is not idle."""
+"""How long Spark keeps the result of a statement whose client is gone. Until then, the session is not idle."""
 
 _TASKS = 16
-"""So many tasks run at once: most of those in these tests sleep."""
+"""Concurrent tasks. Most tasks in these tests sleep."""
 
 
 class Backend:
     """One server, always at the same address.
 
     Args:
-        directory: Where it may write.
+        directory: A directory that the server may write to.
         prefix: Words before its command.
     """
 

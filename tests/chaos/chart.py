@@ -1,6 +1,6 @@
-"""The chart's part in these tests: its rights, its accounts and its configuration, for processes that run without pods.
+"""The chart's permissions, accounts and configuration, for processes that run without pods.
 
-Why it exists: gateways and reapers must prove themselves with exactly the rights and settings that an operator gets.
+Gateways and reapers must work with exactly the permissions and settings that an operator gets.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ _WITHOUT_PODS = frozenset({"Deployment", "PodDisruptionBudget"})
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What the processes of one Lodge get.
+    """The parts of an installed chart that processes need.
 
     Attributes:
         instance: The name of this Lodge.
-        config_file: For ``--config``, as the pods would have it.
+        config_file: The file for ``--config``, as pods would mount it.
         accounts: The service accounts of ``gateway`` and ``reaper``.
         labels: The labels of their pods.
     """
@@ -35,12 +35,12 @@ class Installed:
 def install(
     cluster: Cluster, namespace: str, directory: Path, *, backend: str, workspace: Path, config: Mapping[str, Any]
 ) -> Installed:
-    """Applies all that the chart makes but what starts pods.
+    """Apply all objects of the chart except those that start pods.
 
     Args:
-        directory: For the configuration file.
+        directory: The directory of the configuration file.
         backend: The address of Spark.
-        workspace: Where the temporary workspace is.
+        workspace: The directory of the temporary workspace.
         config: The chart's value ``config``.
     """
     values = {

@@ -1,7 +1,7 @@
-"""Clients that create, fill and drop temporary tables at random, and keep account of what they were answered.
+"""Clients that create, fill and drop temporary tables at random, and record the answers.
 
-Each client has one session at a time, which it replaces when it is told that the session is over. What it does follows
-from its seed, as far as the answers are the same.
+Each client has one session at a time, and opens a new one when the session is over. Its statements follow from its
+seed, as long as the answers are the same.
 """
 
 import enum
@@ -17,8 +17,8 @@ from pyspark.errors import PySparkAssertionError, PySparkException
 from pyspark.sql.connect.session import SparkSession
 
 from tests.chaos.connections import connect
-from tests.chaos.knowledge import Contents, Fate, TableKnowledge, WrongAnswerError
 from tests.chaos.replicas import Replica
+from tests.chaos.table_oracle import Contents, Outcome, TableOracle, WrongAnswerError
 
 _NAMES = ("ants", "bees", "cats", "dogs")
 _LOST = (
@@ -29,7 +29,7 @@ _LOST = (
 )
 _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 _UNCERTAIN = ("LODGE_STATEMENT_UNFINISHED", "LODGE_STORAGE_UNAVAILABLE")
-"""Errors of which the client is told that the gateway does not know either."""
+"""Errors after which neither client nor gateway knows the outcome."""
 
 _PAUSE_SECONDS = 0.2
 _CALM_SECONDS = 30.0
@@ -39,29 +39,29 @@ logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # PySpark
 
 
 class SessionLostError(Exception):
-    """The client was told that its session is over."""
+    """The session of a client is over."""
 
 
 class HungError(Exception):
-    """A statement had no end in time."""
+    """A statement did not end in time."""
 
 
 def rows(ids: range, *, milliseconds: int = 0, files: int = 1) -> str:
-    """A query of rows with these ids, that takes so long for each row and writes so many files."""
+    """Return a query of rows with these ids, which sleeps for each row and is written as several files."""
     pause = f"java_method('java.lang.Thread', 'sleep', {milliseconds} + id * 0)"
     return f"select id, {pause} slept from range({ids.start}, {ids.stop}, 1, {files})"
 
 
-def is_lost(error: PySparkException) -> bool:
-    """Whether it says that the session is over."""
+def is_session_lost(error: PySparkException) -> bool:
+    """Return whether an error says that the session is over."""
     is_another = isinstance(error, PySparkAssertionError) and "server side session identifier" in str(error)
     return is_another or (error.getCondition() or "").startswith(_LOST)
 
 
-def fate_of(error: PySparkException) -> Fate:
-    """What an error says of a statement: one with a condition is an answer, any other says that there was none."""
+def outcome_of(error: PySparkException) -> Outcome:
+    """Return the outcome after an error. An error without a condition means that the answer was lost."""
     condition = error.getCondition()
-    return Fate.UNKNOWN if condition is None or condition in _UNCERTAIN else Fate.REFUSED
+    return Outcome.UNKNOWN if condition is None or condition in _UNCERTAIN else Outcome.REFUSED
 
 
 class Action(enum.Enum):
@@ -74,7 +74,7 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a client asks for, and what its table holds if it is done."""
+    """A statement, and the content of its table after success."""
 
     action: Action
     table: str
@@ -83,42 +83,42 @@ class Statement:
 
 
 @dataclass(slots=True)
-class Account:
-    """What happened to one client, for people."""
+class Tally:
+    """Counts of outcomes and errors of one client, for people."""
 
     done: int = 0
     refused: int = 0
     unknown: int = 0
     errors: list[str] = field(default_factory=list)
 
-    def note(self, fate: Fate, statement: Statement, error: PySparkException | None) -> None:
-        match fate:
-            case Fate.DONE:
+    def note(self, outcome: Outcome, statement: Statement, error: PySparkException | None) -> None:
+        match outcome:
+            case Outcome.DONE:
                 self.done += 1
-            case Fate.REFUSED:
+            case Outcome.REFUSED:
                 self.refused += 1
-            case Fate.UNKNOWN:
+            case Outcome.UNKNOWN:
                 self.unknown += 1
         if error is not None:
-            self.errors.append(f"{fate.value}: {statement.text[:60]}: {_short(error)}")
+            self.errors.append(f"{outcome.value}: {statement.text[:60]}: {_short(error)}")
 
 
 class Client:
-    """One user, with one session at a time.
+    """A user with one session at a time.
 
     Args:
-        name: Who it is.
-        gateways: Where it connects, in this order.
-        random: What it does.
+        name: The user's name.
+        gateways: The gateways to connect to, in order of preference.
+        random: Chooses the statements.
 
     Attributes:
-        account: What happened to its statements since it began to work.
-        problem: What must not happen and did; None while all is well.
+        tally: The outcomes of the statements since the client started to work.
+        problem: The violation that the client found; None if there is none.
     """
 
     def __init__(self, name: str, gateways: Sequence[Replica], random: Random) -> None:
         self.name = name
-        self.account = Account()
+        self.tally = Tally()
         self.problem: Exception | None = None
         self._gateways = gateways
         self._random = random
@@ -134,14 +134,18 @@ class Client:
         return self.spark.session_id
 
     def work(self) -> None:
-        """Begins to run statements, one after the other, until it is to be calm; with a new account."""
-        self.account = Account()
+        """Run one statement after another in a thread, with a new tally, until `stop_working`."""
+        self.tally = Tally()
         self._stop.clear()
         self._working = threading.Thread(target=self._work, name=self.name, daemon=True)
         self._working.start()
 
-    def calm(self) -> None:
-        """Ends its statement and runs no more. Raises: HungError"""
+    def stop_working(self) -> None:
+        """Finish the current statement and run no more.
+
+        Raises:
+            HungError: If the statement does not end.
+        """
         self._stop.set()
         if self._working is not None:
             self._working.join(_CALM_SECONDS)
@@ -149,8 +153,12 @@ class Client:
                 raise HungError(f"client {self.name} still waits for: {self._doing}")
             self._working = None
 
-    def greet(self) -> None:
-        """Has the gateway hold its session, a new one if need be. Raises: PySparkException"""
+    def ensure_session(self) -> None:
+        """Make a gateway serve the session, or a new session if this one is over.
+
+        Raises:
+            PySparkException: If no gateway serves it.
+        """
         try:
             self.rows("select 1 id")
         except SessionLostError as error:
@@ -158,20 +166,21 @@ class Client:
             self.rows("select 1 id")
 
     def check(self, seconds: float) -> None:
-        """Compares all its tables with what it knows, once nothing runs any more.
+        """Compare all tables with the expected content, once no statement runs.
 
         Args:
-            seconds: How long it may take until all can be read.
+            seconds: How long the tables may be unreadable.
 
         Raises:
-            SessionLostError, WrongAnswerError.
+            SessionLostError: If the session is over.
+            WrongAnswerError: If a table differs.
         """
         deadline = time.monotonic() + seconds
         while True:
             try:
                 listed = set(self.listed())
                 for name in {*self.tables.names(), *listed}:
-                    self.look(name, is_final=True)
+                    self.check_table(name, is_final=True)
                 wrong = listed.symmetric_difference(self.tables.names())
                 if wrong:
                     raise WrongAnswerError(f"tables {sorted(listed)} are listed, not {sorted(self.tables.names())}")
@@ -181,19 +190,27 @@ class Client:
                     raise WrongAnswerError(f"its tables cannot be read: {_short(error)}") from error
                 time.sleep(_PAUSE_SECONDS)
 
-    def prove(self, seconds: float) -> None:
-        """Creates a table and drops it, again and again until that succeeds.
+    def check_writable(self, seconds: float) -> None:
+        """Create a table and drop it, with retries.
 
-        Raises: SessionLostError, WrongAnswerError if it does not in time.
+        Raises:
+            SessionLostError: If the session is over.
+            WrongAnswerError: If it does not succeed in time.
         """
         deadline = time.monotonic() + seconds
-        while not self._proves():
+        while not self._can_write():
             if time.monotonic() > deadline:
-                raise WrongAnswerError(f"it can create no table: {self.account.errors[-1]}")
+                raise WrongAnswerError(f"it can create no table: {self.tally.errors[-1]}")
             time.sleep(_PAUSE_SECONDS)
 
-    def look(self, name: str, *, is_final: bool) -> None:
-        """Compares a table with what it knows. Raises: WrongAnswerError, SessionLostError, PySparkException."""
+    def check_table(self, name: str, *, is_final: bool) -> None:
+        """Compare a table with the expected content.
+
+        Raises:
+            WrongAnswerError: If it differs.
+            SessionLostError: If the session is over.
+            PySparkException: If it cannot be read.
+        """
         try:
             ids: Sequence[int] | None = self.rows(f"select id from {self._random.choice(('', 'dfs.tmp.'))}{name}")
         except PySparkException as error:
@@ -203,60 +220,69 @@ class Client:
         self.tables.seen(name, ids, is_final=is_final)
 
     def lost_sessions(self) -> Sequence[str]:
-        """Its own ids of the sessions that it lost since it was asked last."""
+        """Return the ids of sessions lost since the last call."""
         lost, self._lost = self._lost, []
         return lost
 
     def listed(self) -> Sequence[str]:
-        """The names of its temporary tables. Raises: SessionLostError, PySparkException."""
+        """Return the names of the session's temporary tables."""
         return [row.tableName for row in self.ask("show temporary tables")]
 
     def rows(self, text: str) -> Sequence[int]:
-        """The ids that a query returns. Raises: SessionLostError, PySparkException."""
+        """Return the ids that a query selects."""
         return [row.id for row in self.ask(text)]
 
     def ask(self, text: str) -> Sequence[object]:
-        """Raises: SessionLostError, PySparkException."""
+        """Run a statement and return its rows.
+
+        Raises:
+            SessionLostError: If the session is over.
+            PySparkException: If the statement fails.
+        """
         self._doing = text
         try:
             return self.spark.sql(text).collect()
         except PySparkException as error:
-            if is_lost(error):
+            if is_session_lost(error):
                 raise SessionLostError(f"{text[:60]}: {_short(error)}") from error
             raise
         finally:
             self._doing = "nothing"
 
     def leave(self) -> None:
-        """Ends its session as a client does, after the statement that it runs. Raises: HungError"""
-        self.calm()
+        """Finish the current statement and release the session.
+
+        Raises:
+            HungError: If the statement does not end.
+        """
+        self.stop_working()
         try:
             self.spark.client.release_session()
         except PySparkException as error:
-            self.account.errors.append(f"session not released: {_short(error)}")
+            self.tally.errors.append(f"session not released: {_short(error)}")
         self.spark.client.close()
 
     def vanish(self) -> None:
-        """Goes without a word, in the middle of a statement perhaps, as a client that is killed."""
+        """Disappear without a word, like a killed client, perhaps in the middle of a statement."""
         self._stop.set()
         self.spark.client._channel.close()
 
-    def touch(self) -> None:
-        """Shows that it is still there, whatever comes of it."""
+    def ping(self) -> None:
+        """Run a statement to keep the session from being idle, and ignore its failure."""
         with suppress(PySparkException, SessionLostError):
             self.rows("select 1 id")
 
     def _begin(self) -> None:
         self.spark: SparkSession = connect(self._gateways, user=self.name)
-        self.tables = TableKnowledge()
+        self.tables = TableOracle()
 
     def _replace_session(self, error: SessionLostError) -> None:
         self._lost.append(self.session_id)
-        self.account.errors.append(f"session {self.session_id} lost: {error}")
+        self.tally.errors.append(f"session {self.session_id} lost: {error}")
         self.spark.client.close()
         self._begin()
 
-    def _proves(self) -> bool:
+    def _can_write(self) -> bool:
         self._next_id += 1000
         name = f"proof_{self._next_id}"
         create = f"create temporary table {name} as {rows(range(self._next_id, self._next_id + 1))}"
@@ -264,61 +290,66 @@ class Client:
             Statement(Action.CREATE, name, create, frozenset({self._next_id})),
             Statement(Action.DROP, name, f"drop table {name}"),
         )
-        return all(self._done(statement) is Fate.DONE for statement in proof)
+        return all(self._done(statement) is Outcome.DONE for statement in proof)
 
     def _work(self) -> None:
         try:
             while not self._stop.is_set() and self.problem is None:
-                self._step(self._chosen())
+                self._step(self._choose_statement())
         except WrongAnswerError as error:
             self.problem = error
-        except Exception as error:  # noqa: BLE001 - whatever ends it must be seen by who asks
+        except Exception as error:  # noqa: BLE001 - any failure is a problem
             self.problem = error
 
     def _step(self, statement: Statement) -> None:
         try:
-            if self._done(statement) is not Fate.DONE:
+            if self._done(statement) is not Outcome.DONE:
                 self._stop.wait(_PAUSE_SECONDS)
         except SessionLostError as error:
             self._replace_session(error)
 
-    def _done(self, statement: Statement) -> Fate:
-        """Runs a statement and takes in what became of it. Raises: SessionLostError, WrongAnswerError."""
-        fate, failure = Fate.DONE, None
+    def _done(self, statement: Statement) -> Outcome:
+        """Run a statement and record its outcome.
+
+        Raises:
+            SessionLostError: If the session is over.
+            WrongAnswerError: If a table differs.
+        """
+        outcome, failure = Outcome.DONE, None
         try:
             if statement.action is Action.READ:
-                self.look(statement.table, is_final=False)
+                self.check_table(statement.table, is_final=False)
             else:
                 self.ask(statement.text)
         except PySparkException as error:
-            fate, failure = fate_of(error), error
+            outcome, failure = outcome_of(error), error
         if statement.action is not Action.READ:
-            self.tables.changed(statement.table, statement.after, fate)
-        self.account.note(fate, statement, failure)
-        return fate
+            self.tables.changed(statement.table, statement.after, outcome)
+        self.tally.note(outcome, statement, failure)
+        return outcome
 
-    def _chosen(self) -> Statement:
+    def _choose_statement(self) -> Statement:
         table = self._random.choice(_NAMES)
         if not self.tables.is_certain(table):
             return Statement(Action.READ, table, f"read {table}")
         before = self.tables.contents(table)
         if before is None:
-            return self._writing(Action.CREATE, table, "create temporary table {} as {}", frozenset())
+            return self._write_statement(Action.CREATE, table, "create temporary table {} as {}", frozenset())
         action = self._random.choices(
             (Action.INSERT, Action.OVERWRITE, Action.DROP, Action.READ), weights=(3, 2, 3, 2)
         )[0]
         match action:
             case Action.INSERT:
-                return self._writing(action, table, "insert into {} {}", before)
+                return self._write_statement(action, table, "insert into {} {}", before)
             case Action.OVERWRITE:
-                return self._writing(action, table, "insert overwrite {} {}", frozenset())
+                return self._write_statement(action, table, "insert overwrite {} {}", frozenset())
             case Action.DROP:
                 return Statement(action, table, f"drop table {table}")
             case _:
                 return Statement(Action.READ, table, f"read {table}")
 
-    def _writing(self, action: Action, table: str, form: str, kept: frozenset[int]) -> Statement:
-        """A statement that adds new ids to those that are kept, and takes from a moment to two seconds."""
+    def _write_statement(self, action: Action, table: str, form: str, kept: frozenset[int]) -> Statement:
+        """Return a statement that adds new ids to the kept ones, and runs for up to two seconds."""
         count = self._random.randint(1, 20)
         ids = range(self._next_id, self._next_id + count)
         self._next_id += 1000
@@ -326,14 +357,14 @@ class Client:
         return Statement(action, table, form.format(table, query), kept | frozenset(ids))
 
 
-def all_of(clients: Sequence[Client], action: Callable[[Client], None]) -> Sequence[str]:
-    """Has all clients do something at the same time. Returns: What went wrong, if anything."""
+def run_for_all(clients: Sequence[Client], action: Callable[[Client], None]) -> Sequence[str]:
+    """Run an action for all clients concurrently, and return the problems."""
     problems: list[str] = []
 
     def run(client: Client) -> None:
         try:
             action(client)
-        except Exception as error:  # noqa: BLE001 - each one's is told
+        except Exception as error:  # noqa: BLE001 - each failure is a problem
             problems.append(f"client {client.name}: {type(error).__name__}: {error}")
 
     threads = [threading.Thread(target=run, args=(client,), daemon=True) for client in clients]

@@ -1,4 +1,4 @@
-"""A ground for all tests of this folder, and what they do where it cannot be had."""
+"""Fixtures for tests with faults."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql.connect.session import SparkSession
 
 from tests.chaos.connections import connect
-from tests.chaos.ground import Ground
-from tests.chaos.logs import kept
+from tests.chaos.logs import save_logs
 from tests.chaos.replicas import Replica
-from tests.chaos.site import Site, Times
-from tests.chaos.wall_clock import MissingCompilerError, compiled
+from tests.chaos.site import Site, Timeouts
+from tests.chaos.testbed import Testbed
+from tests.chaos.wall_clock import MissingCompilerError, compile_library
 from tests.cluster.directories import owned_directory
 from tests.skips import require_root, skip_missing
 
@@ -22,18 +22,18 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="session")
-def ground(cluster, chart_programs) -> Iterator[Ground]:
-    """What all sites stand on; who breaks something of it for a while must put it right again."""
+def testbed(cluster, chart_programs) -> Iterator[Testbed]:
+    """The testbed of all sites. A test that breaks a part of it must repair it."""
     require_root()
-    with owned_directory() as directory, Ground(cluster, directory) as ground:
-        yield ground
+    with owned_directory() as directory, Testbed(cluster, directory) as testbed:
+        yield testbed
 
 
 @pytest.fixture
 def clock_library(tmp_path) -> Path:
-    """What gives processes wall clocks of their own."""
+    """The library that gives a process a wall clock of its own."""
     try:
-        return compiled(tmp_path)
+        return compile_library(tmp_path)
     except MissingCompilerError as error:
         skip_missing(str(error))
 
@@ -46,21 +46,21 @@ def pytest_runtest_makereport(item) -> Iterator[None]:
 
 
 @pytest.fixture
-def start_site(ground, request) -> Iterator[Callable[..., Site]]:
-    """Starts Lodges that end with the test; if it fails, their logs are kept."""
+def start_site(testbed, request) -> Iterator[Callable[..., Site]]:
+    """Start a Lodge that ends with the test. If the test fails, its logs are kept."""
     with ExitStack() as stack:
 
-        def start(times: Times | None = None, **options: int) -> Site:
-            return stack.enter_context(Site(ground, f"site-{next(_numbers)}", times, **options))
+        def start(times: Timeouts | None = None, **options: int) -> Site:
+            return stack.enter_context(Site(testbed, f"site-{next(_numbers)}", times, **options))
 
         yield start
         if request.node.stash.get(_failed, False):
-            print(f"Logs: {kept(ground.directory)}")
+            print(f"Logs: {save_logs(testbed.directory)}")
 
 
 @pytest.fixture
 def open_session() -> Iterator[Callable[..., SparkSession]]:
-    """Opens client sessions, whose connections end with the test."""
+    """Open client sessions whose connections end with the test."""
     sessions = []
 
     def open_session(*gateways: Replica, user: str = "ada", session_id: str | None = None) -> SparkSession:

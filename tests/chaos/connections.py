@@ -1,4 +1,4 @@
-"""Unmodified PySpark clients, connected as to a Service with several gateways behind it."""
+"""Unmodified PySpark clients, connected as to a Service with several gateways."""
 
 import uuid
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _LONGEST_RECONNECT_MILLISECONDS = 500
 
 
 class _SeveralGateways(DefaultChannelBuilder):
-    """Connects to the first gateway that can be reached, and to the next one once that is lost."""
+    """Connects to the first gateway that answers, and to the next one when that is lost."""
 
     def __init__(self, url: str, ports: Sequence[int]) -> None:
         super().__init__(url)
@@ -31,13 +31,13 @@ class _SeveralGateways(DefaultChannelBuilder):
 def connect(
     gateways: Sequence[Replica], *, user: str, session_id: str | None = None, patience_seconds: float = 20.0
 ) -> SparkSession:
-    """A session, of which the server knows nothing yet.
+    """Return a client session, before its first request.
 
     Args:
-        gateways: In the order in which they are tried.
-        user: Who it is.
-        session_id: Of a session that goes on; None for a new one.
-        patience_seconds: How long it asks again when nobody answers.
+        gateways: The gateways in order of preference.
+        user: The user's name.
+        session_id: The id of an existing session; None for a new one.
+        patience_seconds: How long the client retries without an answer.
     """
     address = f"sc://127.0.0.1/;user_id={user};session_id={session_id or uuid.uuid4()}"
     builder = _SeveralGateways(address, [gateway.port for gateway in gateways])
@@ -47,5 +47,5 @@ def connect(
 
 
 def connect_to_backend(address: str) -> SparkSession:
-    """A session at Spark itself, past Lodge."""
+    """Return a session at Spark itself, without Lodge."""
     return SparkSession.builder.remote(address).create()

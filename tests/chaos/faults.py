@@ -1,7 +1,7 @@
-"""The faults: what breaks, what it may cost, and how it is put right again.
+"""The faults: what breaks, what it may cost, and how it is repaired.
 
-Each is a function that takes as long as the fault lasts; what it broke is whole again when it returns. No other fault
-may touch at that time what it touches.
+Each fault is a function that runs as long as the fault lasts, and repairs what it broke before it returns. Two faults
+that touch the same thing never run at the same time.
 """
 
 import time
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tests.chaos.clients import Client
-from tests.chaos.ground import Ground
 from tests.chaos.replicas import Replica
 from tests.chaos.site import Site
 from tests.chaos.storage import Storage
+from tests.chaos.testbed import Testbed
 from tests.cluster.nodes import Node
 from tests.cluster.processes import Process
 
@@ -23,12 +23,12 @@ CLOCK_SECONDS = 600
 
 @dataclass(slots=True)
 class Harm:
-    """What faults may have cost; everything else must have stayed.
+    """The losses that faults permit. Everything else must survive.
 
     Attributes:
-        gateways: The names of those that may seem dead to others: sessions that only they held may have ended.
-        backend: Whether the sessions of the backend are gone.
-        sessions: The client's ids of the sessions whose end was asked for.
+        gateways: Names of gateways that may look dead. Sessions that only they hold may end.
+        backend: Whether the backend's sessions are lost.
+        sessions: Client session ids of the sessions whose end was requested.
     """
 
     gateways: set[str] = field(default_factory=set)
@@ -38,14 +38,14 @@ class Harm:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where a fault happens.
+    """The context of a fault.
 
     Attributes:
-        site: To whom.
-        clients: Who is there.
+        site: The Lodge to break.
+        clients: The clients of the site.
         random: Chooses what the fault leaves open.
-        harm: Is told what the fault may cost, before it happens.
-        absence_seconds: How long the API server is away.
+        harm: Receives the permitted losses, before the fault starts.
+        absence_seconds: How long the API server is absent.
     """
 
     site: Site
@@ -55,53 +55,53 @@ class Scene:
     absence_seconds: float
 
     @property
-    def ground(self) -> Ground:
+    def ground(self) -> Testbed:
         return self.site.ground
 
     def pause(self) -> None:
-        """Takes longer than the lease, and perhaps than lease and grace period."""
+        """Sleep longer than the lease, and perhaps longer than lease and grace period."""
         times = self.site.times
         time.sleep(self.random.uniform(times.lease_seconds + 0.5, times.lost_seconds + 2))
 
     def wait(self, most_seconds: float) -> None:
-        """Takes a moment."""
+        """Sleep for a random time."""
         time.sleep(self.random.uniform(0, most_seconds))
 
     def gateway(self) -> Replica:
-        """One that is about to be harmed."""
+        """Return a random gateway, and permit its loss."""
         gateway = self.random.choice(self.site.gateways)
         self.harm.gateways.add(gateway.name)
         return gateway
 
 
-Happening = Callable[[Scene], None]
+FaultFunction = Callable[[Scene], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One kind.
+    """One kind of fault.
 
     Attributes:
-        name: For people, and to choose it.
-        touches: What no other fault may touch meanwhile.
-        happens: What it does.
+        name: The name, for people and for `FAULTS`.
+        touches: Things that no concurrent fault may touch.
+        run: Breaks and repairs.
     """
 
     name: str
     touches: frozenset[str]
-    happens: Happening
+    run: FaultFunction
 
 
 _faults: dict[str, Fault] = {}
 FAULTS: Mapping[str, Fault] = _faults
 
 
-def _fault(*touches: str) -> Callable[[Happening], Happening]:
-    def registered(happens: Happening) -> Happening:
-        _faults[happens.__name__] = Fault(happens.__name__, frozenset(touches), happens)
-        return happens
+def _fault(*touches: str) -> Callable[[FaultFunction], FaultFunction]:
+    def register(function: FaultFunction) -> FaultFunction:
+        _faults[function.__name__] = Fault(function.__name__, frozenset(touches), function)
+        return function
 
-    return registered
+    return register
 
 
 @_fault("gateways")
@@ -120,7 +120,7 @@ def gateway_paused(scene: Scene) -> None:
 
 @_fault("reapers")
 def reapers_killed(scene: Scene) -> None:
-    """One of them, or all."""
+    """Kill one reaper, or all."""
     killed = scene.random.sample(scene.site.reapers, scene.random.randint(1, len(scene.site.reapers)))
     for reaper in killed:
         reaper.process.kill()
@@ -138,31 +138,31 @@ def reaper_paused(scene: Scene) -> None:
 @_fault("backend")
 def backend_killed(scene: Scene) -> None:
     scene.harm.backend = True
-    scene.ground.backend.process.kill()
+    scene.testbed.backend.process.kill()
     scene.wait(scene.site.times.lease_seconds)
-    scene.ground.backend.process.start()
+    scene.testbed.backend.process.start()
 
 
 @_fault("backend")
 def backend_paused(scene: Scene) -> None:
-    with _paused(scene.ground.backend.process):
+    with _paused(scene.testbed.backend.process):
         scene.pause()
 
 
 @_fault("gateways", "api")
 def node_failed(scene: Scene) -> None:
-    """With the gateway on it; the cluster gives the gateway a pod elsewhere."""
+    """Fail a node with its gateway. The gateway gets a pod on another node."""
     gateway = scene.gateway()
     node = gateway.node
     with _silent(node):
         gateway.process.kill()
         node.wait_until_lost()
-        gateway.replace(scene.random.choice([other for other in scene.ground.nodes if other is not node]))
+        gateway.replace(scene.random.choice([other for other in scene.testbed.nodes if other is not node]))
 
 
 @_fault("gateways", "api")
 def node_silent(scene: Scene) -> None:
-    """Only for Kubernetes: what runs on it goes on, and renews its lease."""
+    """Silence a node for Kubernetes. Its processes continue and renew their leases."""
     node = scene.random.choice(scene.site.gateways).node
     with _silent(node):
         node.wait_until_lost()
@@ -171,34 +171,34 @@ def node_silent(scene: Scene) -> None:
 
 @_fault("api")
 def api_restarted(scene: Scene) -> None:
-    with scene.ground.cluster.api_server.stopped():
+    with scene.testbed.cluster.api_server.stopped():
         pass
 
 
 @_fault("api")
 def api_absent(scene: Scene) -> None:
-    with scene.ground.cluster.api_server.stopped():
+    with scene.testbed.cluster.api_server.stopped():
         time.sleep(scene.absence_seconds)
 
 
 @_fault("api")
 def api_hanging(scene: Scene) -> None:
-    """As behind a network that loses everything: connections stay, and nothing answers."""
-    with scene.ground.cluster.api_server.paused():
+    """Pause the API server: connections stay open, and nothing answers, as in a network that loses all packets."""
+    with scene.testbed.cluster.api_server.paused():
         scene.pause()
 
 
 @_fault("api")
 def api_without_store(scene: Scene) -> None:
-    """The API server answers, and fails."""
-    with scene.ground.cluster.etcd.paused():
+    """Pause etcd: the API server answers with errors."""
+    with scene.testbed.cluster.etcd.paused():
         scene.pause()
-    scene.ground.cluster.api_server.wait_until_ready()
+    scene.testbed.cluster.api_server.wait_until_ready()
 
 
 @_fault("clocks")
 def clock_shifted(scene: Scene) -> None:
-    """Of one gateway or reaper: it jumps, and later jumps back."""
+    """Shift the wall clock of one gateway or reaper, and later shift it back."""
     clock = scene.random.choice(scene.site.replicas).clock
     if clock is not None:
         clock.set(scene.random.choice((-CLOCK_SECONDS, CLOCK_SECONDS)))
@@ -228,14 +228,14 @@ def storage_empty(scene: Scene) -> None:
 
 @_fault("sessions", "api")
 def record_deleted(scene: Scene) -> None:
-    """As by ``kubectl delete connectsession``, of a session in use."""
+    """Delete the record of a session in use, like ``kubectl delete connectsession``."""
     session_id = scene.random.choice(scene.clients).session_id
     scene.harm.sessions.add(session_id)
     scene.site.delete_object(session_id)
 
 
 def _break_storage(scene: Scene, broken: Callable[[Storage], AbstractContextManager[None]]) -> None:
-    with broken(scene.ground.storage):
+    with broken(scene.testbed.storage):
         scene.pause()
 
 

@@ -1,12 +1,12 @@
-"""What the processes of these tests wrote, kept for a person when something went wrong."""
+"""Keeps the logs of failed tests."""
 
 import shutil
 import tempfile
 from pathlib import Path
 
 
-def kept(directory: Path) -> Path:
-    """Copies all logs below a directory to where they stay. Returns: Where."""
+def save_logs(directory: Path) -> Path:
+    """Copy all logs below a directory to a new directory, and return that."""
     place = Path(tempfile.mkdtemp(prefix="lodge-chaos-failed-"))
     for log in directory.rglob("*.log"):
         copy = place / log.relative_to(directory)

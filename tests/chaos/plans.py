@@ -1,4 +1,4 @@
-"""Which faults come together in which round, chosen by a seed."""
+"""Plans: which faults run together in which round, chosen by a seed."""
 
 from collections.abc import Iterator, Sequence
 from random import Random
@@ -9,30 +9,30 @@ from tests.chaos.rounds import Plan
 _MOST_AT_ONCE = 3
 
 
-def all_kinds(seed: str, absence_seconds: float) -> Sequence[Plan]:
-    """Few rounds in which each kind of fault happens once; what loses all sessions comes last."""
+def plan_all_faults(seed: str, absence_seconds: float) -> Sequence[Plan]:
+    """Return rounds in which each kind of fault runs once. Faults that end all sessions come last."""
     random = Random(seed)  # noqa: S311 - to be repeated, not to be secret
     left = random.sample(sorted(FAULTS), len(FAULTS))
     left.sort(key=lambda name: "backend" in FAULTS[name].touches)
     plans = []
     while left:
-        chosen = _compatible([FAULTS[name] for name in left], _MOST_AT_ONCE)
+        chosen = _choose_compatible([FAULTS[name] for name in left], _MOST_AT_ONCE)
         left = [name for name in left if FAULTS[name] not in chosen]
         plans.append(Plan(f"{seed}/{len(plans) + 1}", chosen, absence_seconds))
     return plans
 
 
-def at_random(seed: str, rounds: int, absence_seconds: float) -> Iterator[Plan]:
-    """Rounds of one to three faults."""
+def plan_random_faults(seed: str, rounds: int, absence_seconds: float) -> Iterator[Plan]:
+    """Yield rounds of one to three faults."""
     for number in range(1, rounds + 1):
         of_round = f"{seed}/{number}"
         random = Random(of_round)  # noqa: S311 - to be repeated, not to be secret
         shuffled = random.sample(list(FAULTS.values()), len(FAULTS))
-        yield Plan(of_round, _compatible(shuffled, random.randint(1, _MOST_AT_ONCE)), absence_seconds)
+        yield Plan(of_round, _choose_compatible(shuffled, random.randint(1, _MOST_AT_ONCE)), absence_seconds)
 
 
-def _compatible(faults: Sequence[Fault], most: int) -> Sequence[Fault]:
-    """The first of them that touch nothing in common."""
+def _choose_compatible(faults: Sequence[Fault], most: int) -> Sequence[Fault]:
+    """Return the first faults that touch nothing in common."""
     chosen: list[Fault] = []
     touched: frozenset[str] = frozenset()
     for fault in faults:

@@ -1,4 +1,4 @@
-"""A process that a test may lose: it says whether it lives, and can be asked to end."""
+"""Processes whose death is part of a test."""
 
 import signal
 import subprocess
@@ -10,21 +10,21 @@ _STOP_SECONDS = 30.0
 
 
 class Program(Process):
-    """As the test cluster's own, for programs whose death is an event."""
+    """A process of the test cluster that reports whether it has ended."""
 
     @property
     def process_id(self) -> int:
         return self._running().pid
 
     def has_ended(self) -> bool:
-        """Whether it was started, and is gone although nobody killed it here."""
+        """Return whether the process ended without being killed by a test."""
         return self._child is not None and self._child.poll() is not None
 
     def is_started(self) -> bool:
         return self._child is not None
 
     def stop(self) -> None:
-        """Asks it to end, and kills it if that takes too long; does nothing if it does not run."""
+        """Terminate the process, and kill it if that takes too long. Does nothing if it does not run."""
         if self._child is not None:
             self._child.send_signal(signal.SIGCONT)
             self._child.terminate()

@@ -1,8 +1,8 @@
-"""Gateways and reapers as processes, each in the place of a pod on a simulated node.
+"""Gateways and reapers as processes, each in place of a pod on a simulated node.
 
-A pod of the cluster stands for each process: it is on a node, and its name, uid and node are what the process is told
-of itself, as the chart does it. If the process is killed and started again, that is a restart of the pod's container;
-`Replica.replace` is what a Deployment does when a pod is lost.
+Each process has a pod in the cluster, which gives it its name, uid and node, as the chart does. Killing and
+restarting the process is a restart of the pod's container. `Replica.replace` is what a Deployment does when a pod is
+lost.
 """
 
 import json
@@ -28,15 +28,15 @@ _START_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class ReplicaEnvironment:
-    """What all replicas of one Lodge have in common.
+    """The parts that all replicas of one Lodge share.
 
     Attributes:
-        namespace: Of their pods.
-        directory: For logs.
+        namespace: The namespace of their pods.
+        directory: The directory of their logs.
         prefix: Words before each command.
-        installed: What the chart gives them.
-        core: The administrator's.
-        clock_library: What gives them wall clocks of their own; None if they have the machine's.
+        installed: The installed chart.
+        core: A client with the administrator's permissions.
+        clock_library: The library for wall clocks; None to use the machine's clock.
     """
 
     namespace: str
@@ -49,15 +49,15 @@ class ReplicaEnvironment:
 
 @dataclass(slots=True)
 class Replica:
-    """One of the gateways or reapers.
+    """A gateway or a reaper.
 
     Attributes:
-        name: Such as ``gateway-0``.
-        node: Where its pod is.
-        pod: Its pod's name.
-        clock: Its wall clock; None if it has the machine's.
-        process: What runs now, or ran last.
-        port: What it listens on: a gateway for clients, a reaper for probes.
+        name: The name, such as ``gateway-0``.
+        node: The node of its pod.
+        pod: The name of its pod.
+        clock: Its wall clock; None to use the machine's clock.
+        process: The current or last process.
+        port: The port for clients (gateway) or probes (reaper).
     """
 
     name: str
@@ -72,14 +72,14 @@ class Replica:
     def __post_init__(self) -> None:
         if (library := self.environment.clock_library) is not None:
             self.clock = WallClock(library, self.environment.directory / f"{self.name}.clock")
-        self._bind()
+        self._create_pod()
 
     @property
     def component(self) -> str:
         return self.name.partition("-")[0]
 
     def start(self) -> None:
-        """Starts it, again and again as the kubelet would if it ends, until it is ready."""
+        """Start the process until it is ready, with restarts as by a kubelet."""
 
         def started() -> bool:
             if self.process.has_ended():
@@ -92,26 +92,26 @@ class Replica:
         wait_until(started, f"{self.name} runs; its log ends:\n{self.log()[-4000:]}", _START_SECONDS)
 
     def replace(self, node: Node) -> None:
-        """Gives it a pod on that node in the place of its own, which is deleted, and starts it there."""
+        """Delete the pod, create one on another node, and start the process there."""
         self.process.kill()
         with suppress(ApiException):
             self.environment.core.delete_namespaced_pod(self.pod, self.environment.namespace, grace_period_seconds=0)
         self.node = node
-        self._bind()
+        self._create_pod()
         self.start()
 
     def log(self) -> str:
-        """All that it ever wrote."""
+        """Return everything that its processes logged."""
         logs = sorted(self.environment.directory.glob(f"{self.name}.*.log"))
         return "".join(log.read_text(errors="replace") for log in logs)
 
     def replica_id(self) -> str:
-        """What a gateway that runs calls itself, in leases and records."""
+        """Return the replica id of a running gateway."""
         lines = (line for line in self.log().splitlines() if '"gateway_started"' in line)
         return str(json.loads(list(lines)[-1])["replica"])
 
-    def _bind(self) -> None:
-        """Makes its pod, and the process that stands for it."""
+    def _create_pod(self) -> None:
+        """Create the pod, and the process in its place."""
         self._pods += 1
         environment = self.environment
         self.pod = f"{environment.installed.instance}-{self.name}-{self._pods}"

@@ -1,15 +1,14 @@
-"""Rounds: clients work, faults happen, and then all must be as the clients know it, and nothing else be there.
+"""Rounds: clients work while faults happen, and then everything must be as the clients expect.
 
-What a round must show:
+A round proves:
 
-1. A session that a gateway held all the time lives on, each of its tables holds what its client knows, and more can be
-   created.
-2. A session that was lost is lost whole: its client is told so, and its location, record, trash and lease are gone;
-   likewise that of a client that left, or vanished.
-3. Nothing hangs, no process has died by itself, and no log has a traceback.
+1. A session with a holder that survived lives on. Its tables have the expected content, and it can create more.
+2. A lost session is lost completely: its client gets an error, and its location, record, trash and lease are gone. The
+   same holds for clients that left or vanished.
+3. Nothing hangs, no process has ended by itself, and no log has a traceback.
 
-A round follows from its seed as far as processes can: which faults, to whom, when, for how long, and what each client
-does; not how the kernel schedules all that.
+A round follows from its seed as far as real processes can: which faults, when, for how long, and what each client
+does. The scheduling by the kernel is not repeatable.
 """
 
 import time
@@ -18,14 +17,14 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.chaos.backend import ABANDONED_SECONDS
-from tests.chaos.clients import Account, Client, SessionLostError, all_of
+from tests.chaos.clients import Client, SessionLostError, Tally, run_for_all
 from tests.chaos.faults import Fault, Harm, Scene
-from tests.chaos.happenings import Happening, happen, moment
-from tests.chaos.remains import remains, under_way
+from tests.chaos.leftovers import find_leftovers, find_pending_writes
 from tests.chaos.site import Site
+from tests.chaos.timed_actions import TimedAction, choose_moment, run_concurrently
 
 SLACK_SECONDS = 20.0
-"""What a removal may take beside lease and grace period: passes of the reaper, its election, and a busy machine."""
+"""How long a removal may take beyond lease and grace period: passes of the reaper, its election, and a busy machine."""
 
 CLIENTS = 4
 _READING_SECONDS = 30.0
@@ -33,17 +32,17 @@ _TOUCH_SECONDS = 3.0
 
 
 class RoundError(Exception):
-    """A round has shown what must not be."""
+    """A round found a violation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a round is to do.
+    """The content of a round.
 
     Attributes:
-        seed: What it follows from.
-        faults: What happens, all within the same time.
-        absence_seconds: How long the API server is away, if it is.
+        seed: The seed of the round.
+        faults: The faults, all within the same time.
+        absence_seconds: How long an absent API server is absent.
     """
 
     seed: str
@@ -52,31 +51,31 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
-    """What was there before the faults.
+class InitialState:
+    """The sessions before the faults.
 
     Attributes:
-        sessions: Each client's own id of its session.
-        holders: The gateways that held each session.
+        sessions: The client session id of each client.
+        holders: The gateways that hold each session.
     """
 
     sessions: Mapping[Client, str]
     holders: Mapping[str, Set[str]]
 
     def may_be_lost(self, session: str, harm: Harm) -> bool:
-        """Whether the faults may have ended it: none of its holders was spared, or its end was asked for."""
+        """Return whether faults may have ended a session: it lost all holders, or its end was requested."""
         if harm.backend or session in harm.sessions:
             return True
-        if session not in self.holders:  # it began later
+        if session not in self.holders:  # it started later
             return bool(harm.gateways)
         return self.holders[session] <= harm.gateways
 
 
 class Rounds:
-    """Rounds on one site, whose clients go on from round to round.
+    """Rounds on one site. Clients continue from round to round.
 
     Args:
-        site: Where.
+        site: The site.
     """
 
     def __init__(self, site: Site) -> None:
@@ -84,66 +83,78 @@ class Rounds:
         self._clients: list[Client] = []
         self._made = 0
         self._vanished: dict[str, float] = {}
-        """Sessions of clients that vanished, with the time at which they are idle for too long."""
+        """Sessions of vanished clients, with the time when each is idle for too long."""
 
     def play(self, plan: Plan) -> str:
-        """Returns: What happened, for people. Raises: RoundError"""
+        """Play a round and return a summary for people.
+
+        Raises:
+            RoundError: If the round finds a violation.
+        """
         begun = time.monotonic()
         random = Random(plan.seed)  # noqa: S311 - to be repeated, not to be secret
-        before = self._begun(random)
+        before = self._begin(random)
         leaver, vanisher = random.sample(self._clients, 2)
         self._clients = [client for client in self._clients if client not in {leaver, vanisher}]
         harm = Harm()
         leavings = [("leaving", leaver.leave), ("vanishing", vanisher.vanish)]
-        happenings = [Happening(name, moment(self._site, random), action) for name, action in leavings]
+        actions = [TimedAction(name, choose_moment(self._site, random), action) for name, action in leavings]
         for fault in plan.faults:
             own = Random(random.random())  # noqa: S311 - of each thread, so that its course is its own
             scene = Scene(self._site, self._clients, own, harm, plan.absence_seconds)
-            happenings.append(_of_fault(fault, scene, moment(self._site, random)))
+            actions.append(_fault_action(fault, scene, choose_moment(self._site, random)))
         for client in before.sessions:
             client.work()
-        problems = [*happen(happenings), *all_of(self._clients, Client.calm)]
-        _raise([*problems, *self._mishaps()])
+        problems = [*run_concurrently(actions), *run_for_all(self._clients, Client.stop_working)]
+        _raise([*problems, *self._failures()])
         self._vanished[vanisher.session_id] = time.monotonic() + ABANDONED_SECONDS + self._site.times.idle_seconds
         lost = self._check_clients(before, harm)
-        self._wait_until_none(lambda: remains(self._site, self._live(), self._tolerated()))
+        self._wait_until_empty(lambda: find_leftovers(self._site, self._live(), self._tolerated()))
         _raise(self._tracebacks())
-        told = _told([client.account for client in before.sessions])
-        return f"{time.monotonic() - begun:.1f} s; {told}; {lost} sessions lost"
+        summary = _summarise([client.tally for client in before.sessions])
+        return f"{time.monotonic() - begun:.1f} s; {summary}; {lost} sessions lost"
 
     def end(self) -> None:
-        """All clients leave, and nothing may stay. Raises: RoundError"""
-        _raise(all_of(self._clients, Client.leave))
+        """Let all clients leave, and check that nothing remains.
+
+        Raises:
+            RoundError: If something remains.
+        """
+        _raise(run_for_all(self._clients, Client.leave))
         self._clients = []
         latest = max(self._vanished.values(), default=0.0)
-        self._wait_until_none(lambda: remains(self._site, frozenset()), max(latest - time.monotonic(), 0.0))
-        _raise([*self._mishaps(), *self._tracebacks()])
+        self._wait_until_empty(lambda: find_leftovers(self._site, frozenset()), max(latest - time.monotonic(), 0.0))
+        _raise([*self._failures(), *self._tracebacks()])
 
-    def _begun(self, random: Random) -> Before:
-        """Has enough clients, each with a session that gateways hold."""
+    def _begin(self, random: Random) -> InitialState:
+        """Ensure that there are enough clients, each with a session that gateways hold."""
         while len(self._clients) < CLIENTS:
             self._made += 1
             gateways = random.sample(self._site.gateways, len(self._site.gateways))
             self._clients.append(Client(f"client-{self._made}", gateways, Random(random.random())))  # noqa: S311
-        _raise(all_of(self._clients, Client.greet))
-        return Before({client: client.session_id for client in self._clients}, self._site.holders())
+        _raise(run_for_all(self._clients, Client.ensure_session))
+        return InitialState({client: client.session_id for client in self._clients}, self._site.holders())
 
-    def _check_clients(self, before: Before, harm: Harm) -> int:
-        """Returns: How many sessions were lost. Raises: RoundError"""
-        self._wait_until_none(lambda: under_way(self._site, self._live()))
+    def _check_clients(self, before: InitialState, harm: Harm) -> int:
+        """Check all clients and return the number of lost sessions.
+
+        Raises:
+            RoundError: If a session is lost or lives without reason.
+        """
+        self._wait_until_empty(lambda: find_pending_writes(self._site, self._live()))
         lost: list[str] = []
 
         def check(client: Client) -> None:
             try:
                 client.check(_READING_SECONDS)
-                client.prove(_READING_SECONDS)
+                client.check_writable(_READING_SECONDS)
             except SessionLostError:
                 lost.append(client.session_id)
-                client.greet()
+                client.ensure_session()
 
-        problems = list(all_of(self._clients, check))
+        problems = list(run_for_all(self._clients, check))
         lost += [session for client in self._clients for session in client.lost_sessions()]
-        problems += [f"session {each} was lost without need" for each in lost if not before.may_be_lost(each, harm)]
+        problems += [f"session {each} was lost without reason" for each in lost if not before.may_be_lost(each, harm)]
         problems += [f"session {each} lives on although it was deleted" for each in harm.sessions - set(lost)]
         _raise(problems)
         return len(set(lost))
@@ -158,29 +169,33 @@ class Rounds:
     def _limit_seconds(self) -> float:
         return self._site.times.lost_seconds + SLACK_SECONDS
 
-    def _wait_until_none(self, found: Callable[[], Sequence[str]], more_seconds: float = 0.0) -> None:
-        """Waits until nothing is found any more; all clients show meanwhile that they live. Raises: RoundError"""
+    def _wait_until_empty(self, found: Callable[[], Sequence[str]], more_seconds: float = 0.0) -> None:
+        """Wait until nothing is found. All clients keep their sessions alive in the meantime.
+
+        Raises:
+            RoundError: If something is still found after the limit.
+        """
         begun = touched = time.monotonic()
         while still := found():
             now = time.monotonic()
             if now > begun + more_seconds + self._limit_seconds():
-                raise RoundError(f"Still there {now - begun:.0f} s after the faults:\n" + "\n".join(still))
+                raise RoundError(f"{now - begun:.0f} s after the faults, these remain:\n" + "\n".join(still))
             if now > touched + _TOUCH_SECONDS:
                 touched = now
-                all_of(self._clients, Client.touch)
+                run_for_all(self._clients, Client.ping)
             time.sleep(0.1)
 
-    def _mishaps(self) -> Sequence[str]:
+    def _failures(self) -> Sequence[str]:
         wrong = [f"client {client.name}: {client.problem}" for client in self._clients if client.problem is not None]
-        processes = [replica.process for replica in self._site.replicas] + [self._site.ground.backend.process]
+        processes = [replica.process for replica in self._site.replicas] + [self._site.testbed.backend.process]
         return wrong + [f"{process.name} has ended by itself" for process in processes if process.has_ended()]
 
     def _tracebacks(self) -> Sequence[str]:
         return [f"{name} logged a traceback: {line[:2000]}" for name, line in _lines_with_tracebacks(self._site)]
 
 
-def _of_fault(fault: Fault, scene: Scene, moment: Callable[[], None]) -> Happening:
-    return Happening(fault.name, moment, lambda: fault.happens(scene))
+def _fault_action(fault: Fault, scene: Scene, wait: Callable[[], None]) -> TimedAction:
+    return TimedAction(fault.name, wait, lambda: fault.run(scene))
 
 
 def _lines_with_tracebacks(site: Site) -> Iterator[tuple[str, str]]:
@@ -188,7 +203,7 @@ def _lines_with_tracebacks(site: Site) -> Iterator[tuple[str, str]]:
         yield from ((name, line) for line in log.splitlines() if "Traceback" in line)
 
 
-def _told(accounts: Sequence[Account]) -> str:
+def _summarise(accounts: Sequence[Tally]) -> str:
     done, refused, unknown = (sum(getattr(each, name) for each in accounts) for name in ("done", "refused", "unknown"))
     return f"{done} statements done, {refused} refused, {unknown} without an answer"
 

@@ -1,6 +1,6 @@
-"""One Lodge as an operator would have it: the chart's rights and settings, two gateways, two reapers.
+"""One Lodge as an operator runs it: the chart's permissions and settings, two gateways, two reapers.
 
-It is seen from outside as well: what is in its records, its leases and on its storage, by the administrator's eyes.
+A site can also be inspected from outside: its records, leases and storage, with the administrator's permissions.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -13,8 +13,8 @@ from typing import Self
 from kubernetes.client import CustomObjectsApi
 
 from tests.chaos import chart
-from tests.chaos.ground import Ground
 from tests.chaos.replicas import Replica, ReplicaEnvironment
+from tests.chaos.testbed import Testbed
 from workspace.files.layout import Layout
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, object_name
 from workspace.kubernetes.connection import connect
@@ -24,8 +24,8 @@ from workspace.records import SessionUuid, StoredRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """The settings by which something is dead.
+class Timeouts:
+    """The settings that decide when something is dead.
 
     Attributes:
         lease_seconds: ``lease_duration``.
@@ -39,11 +39,11 @@ class Times:
 
     @property
     def lost_seconds(self) -> float:
-        """From the death of a gateway to the end of the sessions that it alone had, as configured."""
+        """The configured time from the death of a gateway to the end of the sessions that only it held."""
         return self.lease_seconds + self.grace_seconds
 
     def config(self) -> Mapping[str, str]:
-        """For the chart."""
+        """Return the settings for the chart."""
         return {
             "lease_duration": f"{self.lease_seconds:g}s",
             "grace_period": f"{self.grace_seconds:g}s",
@@ -53,28 +53,29 @@ class Times:
 
 
 class Site:
-    """A Lodge for ``with``.
+    """A Lodge.
 
     Args:
-        ground: What it stands on.
-        name: Its directory in the storage; another one for each site.
-        gateways: How many.
-        reapers: How many.
+        testbed: The testbed that it uses.
+        name: The name of its directory in the storage, unique for each site.
+        timeouts: Its settings; the defaults are short.
+        gateways: The number of gateways.
+        reapers: The number of reapers.
 
     Attributes:
-        path: Its temporary workspace, as its processes see it.
-        workspace: The same, as seen from outside.
+        path: The temporary workspace, as the site's processes see it.
+        workspace: The same directory, as seen from outside.
     """
 
     def __init__(
-        self, ground: Ground, name: str, times: Times | None = None, *, gateways: int = 2, reapers: int = 2
+        self, testbed: Testbed, name: str, times: Timeouts | None = None, *, gateways: int = 2, reapers: int = 2
     ) -> None:
-        self.ground = ground
-        self.times = times or Times()
+        self.testbed = testbed
+        self.times = times or Timeouts()
         self._counts = {"gateway": gateways, "reaper": reapers}
-        self.path = ground.storage.path / name
-        self.workspace = ground.storage.root / name
-        self.directory = ground.directory / name
+        self.path = testbed.storage.path / name
+        self.workspace = testbed.storage.root / name
+        self.directory = testbed.directory / name
         self.gateways: Sequence[Replica] = ()
         self.reapers: Sequence[Replica] = ()
         self._stack = ExitStack()
@@ -82,29 +83,29 @@ class Site:
     def __enter__(self) -> Self:
         self.directory.mkdir()
         self.workspace.mkdir(mode=0o700)
-        ground = self.ground
+        testbed = self.testbed
         with ExitStack() as stack:
-            namespace = ground.cluster.namespace("chaos")
-            stack.callback(ground.cluster.delete_namespace, namespace)
+            namespace = testbed.cluster.namespace("chaos")
+            stack.callback(testbed.cluster.delete_namespace, namespace)
             installed = chart.install(
-                ground.cluster,
+                testbed.cluster,
                 namespace,
                 self.directory,
-                backend=ground.backend.address,
+                backend=testbed.backend.address,
                 workspace=self.path,
                 config=self.times.config(),
             )
-            connection = connect(ground.cluster.kubeconfig, namespace, installed.instance)
+            connection = connect(testbed.cluster.kubeconfig, namespace, installed.instance)
             self._instance, self._namespace = installed.instance, namespace
             self._records, self._leases = KubernetesSessionRecords(connection), KubernetesLeases(connection)
-            self._objects = CustomObjectsApi(ground.cluster.client)
+            self._objects = CustomObjectsApi(testbed.cluster.client)
             environment = ReplicaEnvironment(
                 namespace=namespace,
                 directory=self.directory,
-                prefix=ground.storage.prefix,
+                prefix=testbed.storage.prefix,
                 installed=installed,
-                core=ground.core,
-                clock_library=ground.clock_library,
+                core=testbed.core,
+                clock_library=testbed.clock_library,
             )
             self.gateways, self.reapers = (self._replicas(kind, environment, stack) for kind in ("gateway", "reaper"))
             with ThreadPoolExecutor() as threads:
@@ -120,15 +121,15 @@ class Site:
         return [*self.gateways, *self.reapers]
 
     def records(self) -> Sequence[StoredRecord]:
-        """All session records. Raises: RecordsUnavailableError"""
+        """Return all session records."""
         return self._records.list()
 
     def record_of(self, client_session_id: str) -> StoredRecord | None:
-        """The record of a client's session. Raises: RecordsUnavailableError"""
+        """Return the record of a client's session, or None."""
         return next((s for s in self.records() if s.record.client_session_id == client_session_id), None)
 
     def holders(self) -> Mapping[str, Set[str]]:
-        """The names of the gateways that hold each session, by the client's session id; dead ones are none."""
+        """Return the names of the living gateways that hold each session, by client session id."""
         names = {gateway.replica_id(): gateway.name for gateway in self.gateways}
         return {
             stored.record.client_session_id: {names[holder] for holder in stored.record.holders if holder in names}
@@ -136,11 +137,11 @@ class Site:
         }
 
     def leases(self) -> int:
-        """How many gateways have one."""
+        """Return the number of gateways with a lease."""
         return len(self._leases.list())
 
     def delete_object(self, client_session_id: str) -> bool:
-        """``kubectl delete connectsession``, without waiting. Returns: False if there is none."""
+        """Delete a session like ``kubectl delete connectsession --wait=false``. Return whether it existed."""
         stored = self.record_of(client_session_id)
         if stored is None:
             return False
@@ -150,7 +151,7 @@ class Site:
         return True
 
     def locations(self) -> Set[SessionUuid]:
-        """What is in the workspace beside Lodge's own directory."""
+        """Return all entries of the workspace except Lodge's own directory."""
         return {SessionUuid(path.name) for path in self.workspace.iterdir()} - {".lodge"}
 
     def location(self, session_uuid: SessionUuid) -> Path:
@@ -160,11 +161,11 @@ class Site:
         return list(Layout.below(self.workspace).trash.iterdir())
 
     def logs(self) -> Mapping[str, str]:
-        """What each replica ever wrote."""
+        """Return everything that each replica logged."""
         return {replica.name: replica.log() for replica in self.replicas}
 
     def _replicas(self, kind: str, environment: ReplicaEnvironment, stack: ExitStack) -> Sequence[Replica]:
-        nodes = self.ground.nodes if kind == "gateway" else self.ground.nodes[::-1]
+        nodes = self.testbed.nodes if kind == "gateway" else self.testbed.nodes[::-1]
         made = [Replica(f"{kind}-{n}", nodes[n % len(nodes)], environment) for n in range(self._counts[kind])]
         for replica in made:
             stack.callback(lambda replica=replica: replica.process.kill())

@@ -1,4 +1,4 @@
-"""Statements under way in threads, and what became of them."""
+"""Statements that run in threads."""
 
 import threading
 
@@ -8,8 +8,8 @@ from pyspark.sql.connect.session import SparkSession
 _LONGEST_SECONDS = 90.0
 
 
-class Running:
-    """A statement that a thread waits for."""
+class RunningStatement:
+    """A statement that runs in a thread."""
 
     def __init__(self, session: SparkSession, text: str) -> None:
         self._outcome: object = None
@@ -17,12 +17,12 @@ class Running:
         self._thread.start()
 
     def outcome(self) -> object:
-        """The rows that it returned, or the error that it raised."""
+        """Return the rows, or the error that the statement raised."""
         self._thread.join(_LONGEST_SECONDS)
         assert not self._thread.is_alive(), "the statement hangs"
         return self._outcome
 
-    def is_under_way(self) -> bool:
+    def is_running(self) -> bool:
         return self._thread.is_alive()
 
     def _run(self, session: SparkSession, text: str) -> None:
@@ -33,7 +33,7 @@ class Running:
 
 
 def condition_of(session: SparkSession, text: str) -> str | None:
-    """The condition of the error that a statement raises; None if it raises none."""
+    """Return the condition of the error that a statement raises; None without an error."""
     try:
         session.sql(text).collect()
     except PySparkException as error:

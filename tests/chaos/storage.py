@@ -1,11 +1,11 @@
-"""A small file system as the storage of a workspace, which can fill up, turn read-only, and go away.
+"""A small file system as a workspace's storage, which can be full, read-only or absent.
 
-Why it exists: Lodge and Spark must meet real errors of a real file system, and what is mounted for that must not stay
-on the machine. So a process of its own holds a mount namespace in which the file system lives; whatever works on the
-storage is started in there by `Storage.prefix`. With the last of these processes the kernel takes the mounts away, also
-when the test run is ended by SIGKILL.
+Lodge and Spark must meet real errors of a real file system, and its mounts must not remain on the machine. So a
+process of its own holds a mount namespace with the file system. Processes that use the storage start in this
+namespace, through `Storage.prefix`. When the last of them ends, the kernel removes the mounts, even if the test run
+was killed.
 
-Needs root. What looks from outside looks through `Storage.root`.
+Needs root. `Storage.root` is the view from outside.
 """
 
 import os
@@ -31,18 +31,18 @@ _BUSY_SECONDS = 20.0
 
 
 class StorageError(Exception):
-    """The storage cannot be made, or changed, as a test wants it; the message says why."""
+    """The storage cannot be created or changed. The message says why."""
 
 
 class Storage:
-    """A file system for ``with``.
+    """A file system.
 
     Args:
-        directory: Where its mount points are made.
-        size: Of the file system, as ``mount`` takes it.
+        directory: The directory of its mount points.
+        size: The size of the file system, as ``mount`` accepts it.
 
     Attributes:
-        path: Where the processes that are started with `prefix` find it.
+        path: The storage, as processes started with `prefix` see it.
     """
 
     def __init__(self, directory: Path, size: str = "48m") -> None:
@@ -57,7 +57,7 @@ class Storage:
 
     def __enter__(self) -> Self:
         if os.geteuid() != 0:
-            raise StorageError("Only root may mount the file systems of these tests.")
+            raise StorageError("Only root can mount the file systems of these tests.")
         self._holder.start()
         return self
 
@@ -66,17 +66,17 @@ class Storage:
 
     @property
     def prefix(self) -> Sequence[str]:
-        """Words before the command of a process that works on the storage."""
+        """Words before the command of a process that uses the storage."""
         return ["nsenter", f"--target={self._holder.process_id}", "--mount", "--"]
 
     @property
     def root(self) -> Path:
-        """The storage, seen from outside; what is mounted there now."""
+        """The storage, as seen from outside."""
         return self._outside(self.path)
 
     @contextmanager
     def full(self) -> Iterator[None]:
-        """Without a byte left."""
+        """Fill the storage to the last byte."""
         filler = self._outside(self._store) / "filler"
         with filler.open("wb", buffering=0) as file:
             try:
@@ -91,14 +91,16 @@ class Storage:
 
     @contextmanager
     def read_only(self) -> Iterator[None]:
-        """Takes no change. First it takes none but to files that are open already, until they are closed: the kernel
-        wants that."""
+        """Make the storage read-only.
+
+        The kernel refuses that while a file is open for writing, so new writers are locked out first.
+        """
         self._run("mount", "--bind", str(self._read_only), str(self.path))
         try:
             deadline = time.monotonic() + _BUSY_SECONDS
             while not self._try("mount", "-o", "remount,ro", str(self._store)):
                 if time.monotonic() > deadline:
-                    raise StorageError("Files were open for writing all the time.")
+                    raise StorageError("Some file was always open for writing.")
                 time.sleep(0.02)
         finally:
             self._run("umount", "--lazy", str(self.path))
@@ -109,7 +111,7 @@ class Storage:
 
     @contextmanager
     def gone(self) -> Iterator[None]:
-        """Not mounted: an empty directory is in its place. Who has something of it open keeps that."""
+        """Unmount the storage, which leaves an empty directory. Open files stay usable."""
         self._run("umount", "--lazy", str(self.path))
         try:
             yield
@@ -118,7 +120,7 @@ class Storage:
 
     @contextmanager
     def empty(self) -> Iterator[None]:
-        """Another file system, which takes changes, is mounted in its place, with the same directories, but empty."""
+        """Mount another, empty and writable file system in its place, with the same directories."""
         names = [path.name for path in self.root.iterdir() if path.is_dir()]
         self._run("umount", "--lazy", str(self.path))
         self._run("mount", "-t", "tmpfs", "lodge-chaos-empty", str(self.path))

@@ -1,20 +1,20 @@
-"""``kubectl delete connectsession`` ends the session: the backend's, then the location, and the object last."""
+"""``kubectl delete connectsession`` ends the backend's session, then the location, then the object."""
 
 from tests.chaos.clients import rows
 from tests.chaos.rounds import SLACK_SECONDS
-from tests.chaos.site import Times
-from tests.chaos.statements import Running, condition_of
+from tests.chaos.site import Timeouts
+from tests.chaos.statements import RunningStatement, condition_of
 from tests.cluster.processes import wait_until
 
-TIMES = Times(lease_seconds=30, grace_seconds=30)
-"""So long that nothing here ends by them."""
-SHORT = Times()
+TIMES = Timeouts(lease_seconds=30, grace_seconds=30)
+"""So long that no session ends by lease or grace period."""
+SHORT = Timeouts()
 SOON_SECONDS = 10.0
 CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 
 
 def wait_until_ended(site, session, seconds):
-    """Returns: Whether the object outlived the location at every look."""
+    """Delete a session, and return whether its object outlived its location at every check."""
     uuid = site.record_of(session.session_id).record.session_uuid
     was_last = []
     site.delete_object(session.session_id)
@@ -30,7 +30,7 @@ def wait_until_ended(site, session, seconds):
     return all(was_last)
 
 
-def test_the_gateway_that_holds_a_session_ends_it_within_seconds(start_site, open_session):
+def test_serving_gateway_ends_session_within_seconds(start_site, open_session):
     site = start_site(TIMES, gateways=1, reapers=1)
     session = open_session(*site.gateways)
     session.sql(f"create temporary table t as {rows(range(5))}")
@@ -40,22 +40,22 @@ def test_the_gateway_that_holds_a_session_ends_it_within_seconds(start_site, ope
     assert all("Traceback" not in log for log in site.logs().values())
 
 
-def test_a_statement_in_the_middle_ends_with_its_session(start_site, open_session):
-    times = Times(lease_seconds=30, grace_seconds=2)
+def test_running_statement_ends_with_its_session(start_site, open_session):
+    times = Timeouts(lease_seconds=30, grace_seconds=2)
     site = start_site(times, gateways=1, reapers=1)
     session = open_session(*site.gateways)
-    writing = Running(session, f"create temporary table t as {rows(range(20), milliseconds=1000)}")
+    writing = RunningStatement(session, f"create temporary table t as {rows(range(20), milliseconds=1000)}")
     wait_until(site.locations, "the statement writes", 30)
     site.delete_object(session.session_id)
     wait_until(lambda: site.record_of(session.session_id) is None, "the object is gone", SOON_SECONDS)
     assert isinstance(writing.outcome(), Exception)
     assert condition_of(session, "select 1") == CLOSED
-    swept = "the location is gone, also if Spark, which is only asked to end, made it anew"
+    swept = "the location is gone, even if Spark created it again"
     wait_until(lambda: not site.locations() and not site.trash(), swept, times.grace_seconds + SLACK_SECONDS)
     assert all("Traceback" not in log for log in site.logs().values())
 
 
-def test_without_a_gateway_the_reaper_ends_it(start_site, open_session):
+def test_reaper_ends_session_without_a_gateway(start_site, open_session):
     site = start_site(SHORT, gateways=1, reapers=1)
     (gateway,) = site.gateways
     session = open_session(gateway)
@@ -68,9 +68,9 @@ def test_without_a_gateway_the_reaper_ends_it(start_site, open_session):
     assert all("Traceback" not in log for log in site.logs().values())
 
 
-def test_after_the_gateway_was_lost_the_reaper_ends_it_within_the_lease(start_site, open_session):
-    """Asked for, it need not wait for the grace period."""
-    times = Times(lease_seconds=2, grace_seconds=300)
+def test_reaper_ends_session_of_lost_gateway_within_the_lease(start_site, open_session):
+    """A requested end does not wait for the grace period."""
+    times = Timeouts(lease_seconds=2, grace_seconds=300)
     site = start_site(times, gateways=1, reapers=1)
     (gateway,) = site.gateways
     session = open_session(gateway)

@@ -1,17 +1,17 @@
-"""A gateway that was paused for so long that others acted on its silence touches nothing that is not its own now."""
+"""A gateway that was paused past its lease touches nothing that it no longer owns."""
 
 from tests.chaos.clients import rows
 from tests.chaos.rounds import SLACK_SECONDS
-from tests.chaos.site import Times
-from tests.chaos.statements import Running, condition_of
+from tests.chaos.site import Timeouts
+from tests.chaos.statements import RunningStatement, condition_of
 from tests.cluster.processes import wait_until
 
-TIMES = Times()
+TIMES = Timeouts()
 GONE_SECONDS = TIMES.lost_seconds + SLACK_SECONDS
 REFUSALS = ("LODGE_LEASE_LOST", "INVALID_HANDLE.SESSION_CLOSED")
 
 
-def test_a_paused_gateway_whose_session_was_reaped_refuses_it_and_goes_on_with_its_others(start_site, open_session):
+def test_paused_gateway_refuses_reaped_session_and_serves_others(start_site, open_session):
     site = start_site(TIMES)
     paused, other = site.gateways
     alone, shared = open_session(paused, user="alone"), open_session(paused, user="shared")
@@ -21,7 +21,7 @@ def test_a_paused_gateway_whose_session_was_reaped_refuses_it_and_goes_on_with_i
     uuid = site.record_of(alone.session_id).record.session_uuid
 
     paused.process.pause()
-    waiting = Running(alone, f"create temporary table u as {rows(range(5))}")
+    waiting = RunningStatement(alone, f"create temporary table u as {rows(range(5))}")
     wait_until(lambda: site.record_of(alone.session_id) is None, "the session is reaped", GONE_SECONDS)
     wait_until(lambda: uuid not in site.locations(), "its location is gone", GONE_SECONDS)
     paused.process.resume()
@@ -31,25 +31,29 @@ def test_a_paused_gateway_whose_session_was_reaped_refuses_it_and_goes_on_with_i
     assert condition_of(alone, f"create temporary table v as {rows(range(5))}") in REFUSALS
     assert uuid not in site.locations()
     wait_until(
-        lambda: condition_of(shared, f"create temporary table u as {rows(range(3))}") is None, "it has re-joined", 30
+        lambda: condition_of(shared, f"create temporary table u as {rows(range(3))}") is None,
+        "the gateway has joined the session again",
+        30,
     )
     assert sorted(row.id for row in shared.sql("select id from t").collect()) == list(range(5))
     assert site.holders()[shared.session_id] == {paused.name, other.name}
     assert "Traceback" not in paused.log()
 
 
-def test_a_paused_gateway_publishes_nothing_after_its_lease(start_site, open_session):
+def test_paused_gateway_publishes_nothing_after_its_lease(start_site, open_session):
     site = start_site(TIMES)
     paused, other = site.gateways
     session = open_session(paused)
     session.sql(f"create temporary table t as {rows(range(5))}")
     kept = open_session(other, session_id=session.session_id)
     kept.sql("select 1").collect()
-    writing = Running(session, f"insert into t {rows(range(5, 15), milliseconds=100)}")
+    writing = RunningStatement(session, f"insert into t {rows(range(5, 15), milliseconds=100)}")
     wait_until(lambda: site.record_of(session.session_id).record.tables[0].writes, "the insertion has begun", 30)
     paused.process.pause()
     wait_until(
-        lambda: not site.record_of(session.session_id).record.tables[0].writes, "it is undone by others", GONE_SECONDS
+        lambda: not site.record_of(session.session_id).record.tables[0].writes,
+        "another process has undone it",
+        GONE_SECONDS,
     )
     paused.process.resume()
     outcome = writing.outcome()

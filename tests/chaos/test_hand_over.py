@@ -1,16 +1,16 @@
-"""A gateway that stops leaves its sessions to the others, also those whose clients are silent for long."""
+"""A stopping gateway hands its sessions over, even those of silent clients."""
 
 import time
 
 from tests.chaos.clients import rows
 from tests.chaos.rounds import SLACK_SECONDS
-from tests.chaos.site import Times
+from tests.chaos.site import Timeouts
 from tests.cluster.processes import wait_until
 
-TIMES = Times()
+TIMES = Timeouts()
 
 
-def test_a_silent_client_finds_its_tables_after_its_gateway_was_replaced(start_site, open_session):
+def test_silent_client_keeps_tables_when_its_gateway_is_replaced(start_site, open_session):
     site = start_site(TIMES)
     stopping, staying = site.gateways
     sessions = [open_session(stopping, staying, user=f"user-{number}") for number in range(5)]
@@ -20,7 +20,7 @@ def test_a_silent_client_finds_its_tables_after_its_gateway_was_replaced(start_s
     stopping.process.stop()
     wait_until(
         lambda: set(map(frozenset, site.holders().values())) == {frozenset({staying.name})},
-        "the other gateway has taken them up",
+        "the other gateway has adopted the sessions",
         SLACK_SECONDS,
     )
     silent_until = time.monotonic() + 2 * TIMES.lost_seconds

@@ -1,18 +1,17 @@
-"""A node that fails takes its gateway's sessions with it, as soon as they are sure to be lost; one that only seems to
-fail takes nothing."""
+"""A failed node takes its gateway's sessions with it. A node that only seems to fail does not."""
 
 import time
 
 from tests.chaos.clients import rows
 from tests.chaos.rounds import SLACK_SECONDS
-from tests.chaos.site import Times
+from tests.chaos.site import Timeouts
 from tests.cluster.processes import wait_until
 
-LONG = Times(lease_seconds=14, grace_seconds=10)
-"""The cluster knows of a lost node before the lease has lapsed, and the grace period is over when it has."""
+LONG = Timeouts(lease_seconds=14, grace_seconds=10)
+"""Long enough for the cluster to notice a lost node before the lease lapses."""
 
 
-def test_after_a_node_failure_the_locations_of_its_gateway_are_removed(start_site, open_session):
+def test_node_failure_removes_locations_of_its_gateway(start_site, open_session):
     site = start_site(LONG, gateways=3)
     failing, crashing, _ = site.gateways
     lost, crashed, kept = (open_session(gateway, user=gateway.name) for gateway in site.gateways)
@@ -26,22 +25,20 @@ def test_after_a_node_failure_the_locations_of_its_gateway_are_removed(start_sit
         begun = time.monotonic()
         wait_until(lambda: uuid not in site.locations(), "the location is gone", LONG.lost_seconds + SLACK_SECONDS)
         seconds = time.monotonic() - begun
-        assert later in site.locations(), "of a gateway whose node is well nothing is known but its lease"
-        wait_until(lambda: site.record_of(lost.session_id) is None and not site.trash(), "nothing is left of it", 10)
+        assert later in site.locations(), "only the lease tells that a gateway on a healthy node is lost"
+        wait_until(lambda: site.record_of(lost.session_id) is None and not site.trash(), "the session is gone", 10)
         wait_until(
-            lambda: later not in site.locations(), "the other one is gone too", LONG.lost_seconds + SLACK_SECONDS
+            lambda: later not in site.locations(), "the other location is gone too", LONG.lost_seconds + SLACK_SECONDS
         )
     finally:
         failing.node.recover()
     assert sorted(row.id for row in kept.sql("select id from t").collect()) == list(range(5))
-    assert seconds > LONG.lease_seconds / 2  # its lease was renewed a third of that before, at most
+    assert seconds > LONG.lease_seconds / 2  # the last renewal was at most a third of the duration earlier
     assert all("Traceback" not in log for log in site.logs().values())
 
 
-def test_a_gateway_whose_node_is_lost_to_the_cluster_keeps_its_sessions_while_it_renews_its_lease(
-    start_site, open_session
-):
-    times = Times()
+def test_gateway_on_unreachable_node_keeps_sessions_while_it_renews_its_lease(start_site, open_session):
+    times = Timeouts()
     site = start_site(times)
     silent = site.gateways[0]
     session = open_session(silent)

@@ -1,4 +1,4 @@
-"""The storage of these tests fails as it should, and comes back as it was."""
+"""The storage of these tests fails as intended, and returns unchanged."""
 
 import errno
 from concurrent.futures import ThreadPoolExecutor
@@ -22,19 +22,19 @@ def storage(tmp_path):
         (storage.root / "new").write_text("more")
 
 
-def test_a_full_storage_takes_no_byte(storage):
+def test_full_storage_accepts_no_byte(storage):
     with storage.full(), pytest.raises(OSError) as raised:
         (storage.root / "more").write_text("data")
     assert raised.value.errno == errno.ENOSPC
 
 
-def test_a_read_only_storage_takes_no_change(storage):
+def test_read_only_storage_accepts_no_change(storage):
     with storage.read_only(), pytest.raises(OSError) as raised:
         (storage.root / "kept").unlink()
     assert raised.value.errno == errno.EROFS
 
 
-def test_a_storage_in_which_some_file_is_always_open_for_writing_becomes_read_only(storage):
+def test_storage_becomes_read_only_despite_constant_writers(storage):
     is_over = Event()
 
     def write() -> int | None:
@@ -54,14 +54,14 @@ def test_a_storage_in_which_some_file_is_always_open_for_writing_becomes_read_on
             assert writing.result(10) == errno.EROFS
 
 
-def test_a_storage_that_is_gone_leaves_an_empty_directory_that_takes_changes(storage):
+def test_absent_storage_leaves_writable_empty_directory(storage):
     with storage.gone():
         assert list(storage.root.iterdir()) == []
         (storage.root / "elsewhere").mkdir()
     assert not (storage.root / "elsewhere").exists()
 
 
-def test_an_empty_storage_has_the_same_directories_and_takes_changes(storage):
+def test_empty_storage_has_same_directories_and_is_writable(storage):
     (storage.root / "workspace" / "inside").mkdir(parents=True)
     with storage.empty():
         assert [path.name for path in storage.root.rglob("*")] == ["workspace"]
@@ -69,5 +69,5 @@ def test_an_empty_storage_has_the_same_directories_and_takes_changes(storage):
     assert [path.name for path in (storage.root / "workspace").iterdir()] == ["inside"]
 
 
-def test_nothing_of_it_is_mounted_for_others(storage):
+def test_storage_is_mounted_only_for_its_processes(storage):
     assert list(storage.path.iterdir()) == []

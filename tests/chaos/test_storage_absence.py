@@ -1,18 +1,18 @@
-"""Without the storage, or with an empty one in its place: nothing is deleted, nothing is made, and all comes back."""
+"""Processes without storage, or with an empty one, delete nothing and create nothing."""
 
 import pytest
 
 from tests.chaos.clients import rows
-from tests.chaos.site import Times
+from tests.chaos.site import Timeouts
 from tests.chaos.statements import condition_of
 from tests.chaos.storage import Storage
 from tests.cluster.processes import ClusterError, wait_until
 
-TIMES = Times()
+TIMES = Timeouts()
 
 
 @pytest.mark.parametrize("broken", [Storage.gone, Storage.empty])
-def test_processes_that_start_without_the_true_storage_touch_nothing(start_site, open_session, ground, broken):
+def test_processes_that_start_without_true_storage_change_nothing(start_site, open_session, testbed, broken):
     site = start_site(TIMES, gateways=2, reapers=1)
     staying, starting = site.gateways
     (reaper,) = site.reapers
@@ -21,14 +21,14 @@ def test_processes_that_start_without_the_true_storage_touch_nothing(start_site,
     before = site.locations()
     starting.process.kill()
     reaper.process.kill()
-    with broken(ground.storage):
-        found = set(ground.storage.root.rglob("*"))
+    with broken(testbed.storage):
+        found = set(testbed.storage.root.rglob("*"))
         for replica in (starting, reaper):
             with pytest.raises(ClusterError, match="ended with status"):
                 replica.process.start()
             replica.process.kill()
         assert condition_of(session, f"create temporary table u as {rows(range(5))}") == "LODGE_STORAGE_UNAVAILABLE"
-        assert set(ground.storage.root.rglob("*")) == found
+        assert set(testbed.storage.root.rglob("*")) == found
     starting.start()
     reaper.start()
     wait_until(lambda: "reaper_leads" in reaper.log().rpartition("reaper_started")[2], "the reaper works", 30)

@@ -1,4 +1,4 @@
-"""A clock that is set shifts the wall clock of its process and what waits for it, and leaves the monotonic one."""
+"""A shifted clock changes the wall clock of one process, and no monotonic clock."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ for line in sys.stdin:
 
 
 @pytest.mark.parametrize("offset_seconds", [0, 600, -600])
-def test_a_process_sees_its_own_wall_clock_and_everybodys_monotonic_clock(clock_library, tmp_path, offset_seconds):
+def test_process_sees_its_own_wall_clock_and_shared_monotonic_clock(clock_library, tmp_path, offset_seconds):
     clock = WallClock(clock_library, tmp_path / "clock")
     with subprocess.Popen(
         [sys.executable, "-c", _TELLS],

@@ -1,7 +1,7 @@
 /*
- * A wall clock of its own for one process: preloaded, it adds the seconds that stand in the file $LODGE_CLOCK_FILE to
- * whatever the process reads of CLOCK_REALTIME, and takes them from whatever time of that clock it waits until. So the
- * process sees itself on a machine whose clock is off, and may be set while it runs. No other clock is touched.
+ * A wall clock for one process. When preloaded, it adds the offset in the file $LODGE_CLOCK_FILE to all times that the
+ * process reads of CLOCK_REALTIME, and subtracts it from all times of that clock that the process waits for. The offset
+ * may change while the process runs. No other clock changes.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of a clock that counts from the start of the machine no time is as large, so a larger one is of the wall clock. */
+/* Times of a clock that starts with the machine are smaller, so a larger time belongs to the wall clock. */
 #define LEAST_WALL_CLOCK_SECONDS 1000000000
 
 static const int64_t none = 0;

@@ -1,9 +1,8 @@
-"""A wall clock of its own for a process, which a test sets forward and back while the process runs.
+"""A wall clock for one process, which a test can shift while the process runs.
 
-Linux has no such clock to give: its time namespaces are for the other clocks. So a small library is preloaded that
-changes what the process reads of the wall clock and waits for by it (``wall_clock.c``, compiled where it is used). The
-monotonic clock, by which Lodge judges time, goes on. Debian's libfaketime would do the same, but makes Python's
-``time.sleep`` fail.
+Linux has no time namespace for the wall clock. A small preloaded library (``wall_clock.c``, compiled on use) shifts
+what the process reads of the wall clock, and how long it waits by it. The monotonic clock, by which Lodge measures
+time, is unchanged. Debian's libfaketime does the same, but breaks Python's ``time.sleep``.
 """
 
 import shutil
@@ -16,14 +15,18 @@ _BYTES = 8
 
 
 class MissingCompilerError(Exception):
-    """Clocks cannot be set here; the message says what to install."""
+    """Clocks cannot be shifted on this machine. The message says what to install."""
 
 
-def compiled(directory: Path) -> Path:
-    """The library, compiled into a directory. Raises: MissingCompilerError"""
+def compile_library(directory: Path) -> Path:
+    """Compile the library into a directory and return its path.
+
+    Raises:
+        MissingCompilerError: If there is no C compiler.
+    """
     compiler = shutil.which("cc")
     if compiler is None:
-        raise MissingCompilerError("There is no C compiler (cc), which wall clocks of their own need: install gcc.")
+        raise MissingCompilerError("Shifting wall clocks needs a C compiler (cc), which is missing. Install gcc.")
     library = directory / "wall_clock.so"
     subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", library, _SOURCE, "-ldl"], check=True)
     return library
@@ -33,8 +36,8 @@ class WallClock:
     """The clock of one process, over all its starts.
 
     Args:
-        library: As `compiled` returns it.
-        file: Will say how far the clock is off.
+        library: The library that `compile_library` returned.
+        file: A file for the clock's offset.
     """
 
     def __init__(self, library: Path, file: Path) -> None:
@@ -42,10 +45,10 @@ class WallClock:
         file.write_bytes(bytes(_BYTES))
 
     def set(self, offset_seconds: int) -> None:
-        """Sets it to the true time and so many seconds, at once."""
+        """Set the clock to the true time plus an offset."""
         with self._file.open("r+b", buffering=0) as file:
             file.write(offset_seconds.to_bytes(_BYTES, "little", signed=True))
 
     def environment(self) -> Mapping[str, str]:
-        """For the process."""
+        """Return the environment variables for the process."""
         return {"LD_PRELOAD": str(self._library), "LODGE_CLOCK_FILE": str(self._file)}

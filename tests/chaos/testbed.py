@@ -1,4 +1,4 @@
-"""What several Lodges of these tests stand on, and what a fault may take from under them."""
+"""The storage, backend and nodes that several Lodges of these tests share."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,23 +11,23 @@ from kubernetes.client import CoreV1Api
 
 from tests.chaos.backend import Backend
 from tests.chaos.storage import Storage
-from tests.chaos.wall_clock import MissingCompilerError, compiled
+from tests.chaos.wall_clock import MissingCompilerError, compile_library
 from tests.cluster.cluster import Cluster
 from tests.cluster.nodes import Node
 
 _NODES = 3
 
 
-class Ground:
-    """A storage, a backend that works on it, and nodes, for ``with``.
+class Testbed:
+    """A storage, a backend on it, and nodes.
 
     Args:
-        cluster: Where the nodes are, and the namespaces of each Lodge.
-        directory: Where all of it lives.
+        cluster: The cluster of the nodes and of each Lodge's namespace.
+        directory: The directory of all files.
 
     Attributes:
-        clock_library: What gives processes wall clocks of their own; None if that cannot be had.
-        without_clocks: Why it cannot be had; None if it can.
+        clock_library: The library for wall clocks; None if it cannot be compiled.
+        clocks_missing_because: Why it cannot be compiled; None if it can.
     """
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
@@ -36,11 +36,11 @@ class Ground:
         self.storage = Storage(directory)
         self._stack = ExitStack()
         self.clock_library: Path | None = None
-        self.without_clocks: str | None = None
+        self.clocks_missing_because: str | None = None
         try:
-            self.clock_library = compiled(directory)
+            self.clock_library = compile_library(directory)
         except MissingCompilerError as error:
-            self.without_clocks = str(error)
+            self.clocks_missing_because = str(error)
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -61,7 +61,7 @@ class Ground:
 
     @cached_property
     def core(self) -> CoreV1Api:
-        """The administrator's."""
+        """A client with the administrator's permissions."""
         return CoreV1Api(self.cluster.client)
 
     def _node(self, stack: ExitStack) -> Node:

@@ -1,4 +1,4 @@
-"""Things that happen beside each other, each at its moment."""
+"""Actions that run concurrently, each at its own time."""
 
 import threading
 import time
@@ -14,22 +14,22 @@ _LONGEST_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
-    """Something that a round does to a Lodge.
+class TimedAction:
+    """An action on a Lodge.
 
     Attributes:
-        name: For people.
-        moment: Returns when it is time.
-        happen: Does it.
+        name: The name, for people.
+        wait: Returns when it is time.
+        run: Performs the action.
     """
 
     name: str
-    moment: Callable[[], None]
-    happen: Callable[[], None]
+    wait: Callable[[], None]
+    run: Callable[[], None]
 
 
-def moment(site: Site, random: Random) -> Callable[[], None]:
-    """Chooses when: after a while, or in the middle of a statement or of a removal, if one comes in time."""
+def choose_moment(site: Site, random: Random) -> Callable[[], None]:
+    """Return a wait: a random time, or until a statement or a removal is in progress."""
     seconds = random.uniform(0, _LATEST_SECONDS)
     waits: Sequence[Callable[[], None]] = (
         lambda: time.sleep(seconds),
@@ -40,24 +40,24 @@ def moment(site: Site, random: Random) -> Callable[[], None]:
     return random.choice(waits)
 
 
-def happen(happenings: Sequence[Happening]) -> list[str]:
-    """Lets all of it happen. Returns: What went wrong, if anything."""
+def run_concurrently(actions: Sequence[TimedAction]) -> list[str]:
+    """Run all actions concurrently, and return the problems."""
     problems: list[str] = []
 
-    def run(happening: Happening) -> None:
+    def run(action: TimedAction) -> None:
         try:
-            happening.moment()
-            happening.happen()
-        except Exception as error:  # noqa: BLE001 - each one's is told
-            problems.append(f"{happening.name}: {type(error).__name__}: {error}")
+            action.wait()
+            action.run()
+        except Exception as error:  # noqa: BLE001 - each failure is a problem
+            problems.append(f"{action.name}: {type(error).__name__}: {error}")
 
-    threads = [threading.Thread(target=run, args=(each,), daemon=True, name=each.name) for each in happenings]
+    threads = [threading.Thread(target=run, args=(each,), daemon=True, name=each.name) for each in actions]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(_LONGEST_SECONDS)
         if thread.is_alive():
-            problems.append(f"{thread.name} has no end")
+            problems.append(f"{thread.name} did not end")
     return problems
 
 
@@ -69,8 +69,8 @@ def _until(has_come: Callable[[frozenset[str]], bool], look: Callable[[], frozen
 
 
 def _tables(site: Site) -> frozenset[str]:
-    """The directories of all tables."""
-    with suppress(OSError):  # of storage that another fault took away
+    """Return the directories of all tables."""
+    with suppress(OSError):  # another fault removed the storage
         return frozenset(str(path) for path in site.workspace.glob("*-*/*-*"))
     return frozenset()
 

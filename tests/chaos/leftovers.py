@@ -1,6 +1,6 @@
-"""What is left of sessions that are over, wherever something can be left; and of statements that are.
+"""Finds what ended sessions and statements left behind.
 
-A session that goes on has its record, and a location that holds the directories of its tables and nothing else.
+A live session has a record, and a location with exactly the directories of its tables.
 """
 
 from collections.abc import Iterator, Sequence, Set
@@ -9,12 +9,13 @@ from tests.chaos.site import Site
 from workspace.records import Phase, RecordsUnavailableError, StoredRecord
 
 
-def remains(site: Site, live: Set[str], tolerated: Set[str] = frozenset()) -> Sequence[str]:
-    """Everything that ought not to be there, or to be, in words.
+def find_leftovers(site: Site, live: Set[str], tolerated: Set[str] = frozenset()) -> Sequence[str]:
+    """Describe everything that should not exist, or that is missing.
 
     Args:
-        live: The clients' ids of the sessions that go on.
-        tolerated: Those of sessions whose time is not over yet.
+        site: The Lodge to check.
+        live: Client session ids of live sessions.
+        tolerated: Client session ids of sessions that may still exist.
     """
     try:
         return list(_remains(site, live, tolerated))
@@ -22,8 +23,8 @@ def remains(site: Site, live: Set[str], tolerated: Set[str] = frozenset()) -> Se
         return [f"it cannot be read: {error}"]
 
 
-def under_way(site: Site, live: Set[str]) -> Sequence[str]:
-    """What is being written in these sessions, in words."""
+def find_pending_writes(site: Site, live: Set[str]) -> Sequence[str]:
+    """Describe the pending writes of these sessions."""
     try:
         return [
             f"a {write.kind} in session {stored.record.client_session_id}"
@@ -43,7 +44,7 @@ def _remains(site: Site, live: Set[str], tolerated: Set[str]) -> Iterator[str]:
     for stored in records:
         record = stored.record
         if record.client_session_id in live:
-            yield from _wrong_in(site, stored)
+            yield from _leftovers_of_live_session(site, stored)
         elif record.client_session_id not in tolerated:
             yield f"the record of session {record.client_session_id}, {record.phase}, held by {sorted(record.holders)}"
     yield from (f"no record of session {session}" for session in live - {s.record.client_session_id for s in records})
@@ -54,7 +55,7 @@ def _remains(site: Site, live: Set[str], tolerated: Set[str]) -> Iterator[str]:
         yield f"{leases} leases of {len(site.gateways)} gateways"
 
 
-def _wrong_in(site: Site, stored: StoredRecord) -> Iterator[str]:
+def _leftovers_of_live_session(site: Site, stored: StoredRecord) -> Iterator[str]:
     record = stored.record
     if record.phase is Phase.ENDING or stored.is_deletion_requested:
         yield f"session {record.client_session_id} is ending"

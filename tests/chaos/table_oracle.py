@@ -1,22 +1,25 @@
-"""What a client knows about its temporary tables, from the answers that it got: no I/O.
+"""The content that temporary tables may have, derived from the answers that a client got.
 
-Why it exists: after a fault, what the storage holds is judged by what the client was told. An answer binds Lodge; an
-error means that nothing is left of the statement; and of a statement whose answer was lost, the whole effect or none
-of it may be there, never a part. So for each name there is a set of contents that are right, which an uncertain
-statement makes larger and a look makes smaller.
+After a fault, the tables must agree with the answers:
+
+- A successful statement took effect.
+- A refused statement had no effect.
+- A statement whose answer was lost took effect as a whole, or not at all.
+
+So each table has a set of possible contents. A lost answer enlarges the set, and reading the table reduces it.
 """
 
 import enum
 from collections.abc import Iterable, Sequence
 
 Contents = frozenset[int] | None
-"""The ids of all rows of a table, none of which is there twice; None if there is no table."""
+"""The ids of all rows, each once; None if the table does not exist."""
 
 _NO_TABLE: frozenset[Contents] = frozenset({None})
 
 
-class Fate(enum.Enum):
-    """What a client knows of a statement that it sent."""
+class Outcome(enum.Enum):
+    """The outcome of a statement, as its client knows it."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -24,52 +27,56 @@ class Fate(enum.Enum):
 
 
 class WrongAnswerError(Exception):
-    """A table is not as it can be."""
+    """A table has a content that it must not have."""
 
 
-class TableKnowledge:
-    """The contents that each table of one session may have."""
+class TableOracle:
+    """The possible contents of the tables of one session."""
 
     def __init__(self) -> None:
         self._possible: dict[str, frozenset[Contents]] = {}
 
     def names(self) -> Sequence[str]:
-        """All tables that may be there."""
+        """Return all tables that may exist."""
         return [name for name, possible in self._possible.items() if possible != _NO_TABLE]
 
     def is_certain(self, name: str) -> bool:
         return len(self._of(name)) == 1
 
     def contents(self, name: str) -> Contents:
-        """Of a table that is certain."""
+        """Return the content of a table that has only one possible content."""
         (contents,) = self._of(name)
         return contents
 
-    def changed(self, name: str, after: Contents, fate: Fate) -> None:
-        """Takes in a statement on a table that was certain.
+    def changed(self, name: str, after: Contents, outcome: Outcome) -> None:
+        """Record the outcome of a statement on a table with one possible content.
 
         Args:
-            after: What the table holds if the statement was done.
+            name: The table.
+            after: The table's content after success.
+            outcome: The outcome.
         """
-        if fate is Fate.DONE:
+        if outcome is Outcome.DONE:
             self._possible[name] = frozenset({after})
-        elif fate is Fate.UNKNOWN:
+        elif outcome is Outcome.UNKNOWN:
             self._possible[name] = self._of(name) | {after}
 
     def seen(self, name: str, ids: Iterable[int] | None, *, is_final: bool) -> None:
-        """Takes in what a look at the table has shown.
+        """Record the content that a client read.
 
         Args:
-            ids: Of its rows; None if there was no such table.
-            is_final: Whether no statement can be under way any more.
+            name: The table.
+            ids: The ids of its rows; None if the table does not exist.
+            is_final: Whether no statement can be running any more.
 
-        Raises: WrongAnswerError
+        Raises:
+            WrongAnswerError: If the table must not have this content.
         """
         contents = _contents(name, ids)
         possible = self._of(name)
         if contents not in possible:
-            expected = " or ".join(sorted(map(_described, possible)))
-            raise WrongAnswerError(f"table {name} is {_described(contents)}, but it can only be {expected}")
+            expected = " or ".join(sorted(map(_describe, possible)))
+            raise WrongAnswerError(f"table {name} is {_describe(contents)}, but it can only be {expected}")
         if is_final:
             self._possible[name] = frozenset({contents})
 
@@ -86,12 +93,12 @@ def _contents(name: str, ids: Iterable[int] | None) -> Contents:
     return frozenset(listed)
 
 
-def _described(contents: Contents) -> str:
+def _describe(contents: Contents) -> str:
     return "missing" if contents is None else f"[{_ranges(contents)}]"
 
 
 def _ranges(ids: Iterable[int]) -> str:
-    """Ids as a person reads them: ``1000-1019 2000-2009``."""
+    """Format ids for people: ``1000-1019 2000-2009``."""
     runs: list[list[int]] = []
     for each in sorted(ids):
         if runs and each - runs[-1][-1] <= 1:

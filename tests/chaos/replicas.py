@@ -113,34 +113,34 @@ class Replica:
     def _create_pod(self) -> None:
         """Create the pod, and the process in its place."""
         self._pods += 1
-        environment = self.environment
-        self.pod = f"{environment.installed.instance}-{self.name}-{self._pods}"
-        account = environment.installed.accounts[self.component]
+        shared = self.environment
+        self.pod = f"{shared.installed.instance}-{self.name}-{self._pods}"
+        account = shared.installed.accounts[self.component]
         pod = self.node.pod(
-            environment.namespace,
+            shared.namespace,
             self.pod,
-            labels=environment.installed.labels[self.component],
+            labels=shared.installed.labels[self.component],
             service_account=account.name,
             unreachable_seconds=3,
         )
-        environment = {
+        variables = {
             "KUBECONFIG": str(account.kubeconfig),
             "LODGE_POD_NAME": self.pod,
             "LODGE_POD_UID": pod.metadata.uid,
             "LODGE_NODE_NAME": self.node.name,
         }
         if self.clock is not None:
-            environment |= self.clock.environment()
+            variables |= self.clock.environment()
         listen, command, is_ready = _KINDS[self.component]
         self.process = Program(
             [
-                *environment.prefix,
-                *(sys.executable, "-m", "lodge", command, "--config", str(environment.installed.config_file)),
+                *shared.prefix,
+                *(sys.executable, "-m", "lodge", command, "--config", str(shared.installed.config_file)),
                 *(listen, f"127.0.0.1:{self.port}"),
             ],
-            environment.directory / f"{self.name}.{self._pods}.log",
+            shared.directory / f"{self.name}.{self._pods}.log",
             is_ready=lambda: is_ready(self.port),
-            environment=environment,
+            environment=variables,
         )
 
 

@@ -31,7 +31,7 @@ from engine.projection.project_list import EVERYTHING, ProjectionList
 from engine.readers.delimited.header import COLUMNS
 from engine.readers.delimited.options import DelimitedOptions
 from engine.readers.registry import reader_format
-from engine.scan.implicit import FileLocation, implicit_field, partition_fields
+from engine.scan.implicit_columns import FileLocation, implicit_field, partition_fields
 from engine.scan.missing_columns import resolve_missing_types
 from engine.scan.reader import LateTypeFormat, ReaderFormat, SourceFile
 from engine.scan.row_filter import RowFilter
@@ -125,7 +125,7 @@ class FileScan:
             defined=schema,
             provided=schema if is_declared else None,
             row_filters=row_filters,
-            implicit_names=implicit_field if is_declared else partial(_marked_field, schema),
+            find_implicit=implicit_field if is_declared else partial(_marked_field, schema),
         )
         inputs = [ScanInput(file, partial(self._reader, file)) for file in files]
         return Scan(inputs, plan, ErrorContext(self.source.workspace)).batches()

@@ -36,7 +36,7 @@ TEXT_SCHEMA = "columns array<string>"
 """The schema of a scan of text files without header, as Spark DDL (seed 004, the "generic" selection)."""
 
 IMPLICIT_NAME = re.compile(r"fqn|filepath|filename|suffix|dir(?P<directory>0|[1-9]\d*)", re.IGNORECASE)
-"""Names of columns that a scan makes itself: see :mod:`engine.scan.implicit`."""
+"""Names of columns that a scan makes itself: see :mod:`engine.scan.implicit_columns`."""
 
 READER_GROUP = "lodge.readers"
 """Entry points of this group are formats that other packages bring. One whose name begins with a dot is found by that

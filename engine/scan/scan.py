@@ -19,16 +19,16 @@ import pyarrow as pa
 from engine.context import ErrorContext
 from engine.limits import BatchLimits
 from engine.projection.project_list import EVERYTHING, ProjectionList
-from engine.scan.implicit import FileLocation, implicit_field, partition_fields
+from engine.scan.implicit_columns import FileLocation, implicit_field, partition_fields
 from engine.scan.missing_columns import resolve_missing_types
 from engine.scan.negotiator import ReaderRequest, ScanNegotiator
-from engine.scan.output import build_output_batch
+from engine.scan.output_batch import build_output_batch
 from engine.scan.reader import RowBatchReader, SourceFile
 from engine.scan.reader_lifecycle import read_batches
 from engine.scan.row_filter import RowFilter
 from engine.schema import TupleSchema
-from engine.schema_tracker.initial import ImplicitNames
-from engine.schema_tracker.tracker import ScanSchemaTracker, schema_tracker
+from engine.schema_tracker.initial_schema import FindImplicitColumn
+from engine.schema_tracker.tracker import ScanSchemaTracker, create_tracker
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ScanPlan:
         missing_type: Of a column that no reader has given a type to.
         limits: Of each batch, and of the scan.
         row_filters: Rows for which one of these is not true may be left out.
-        implicit_names: Knows the implicit columns by name.
+        find_implicit: Knows the implicit columns by name.
     """
 
     selected: str
@@ -70,7 +70,7 @@ class ScanPlan:
     missing_type: pa.DataType = field(default_factory=pa.string)
     limits: BatchLimits = field(default_factory=BatchLimits)
     row_filters: Sequence[RowFilter] = ()
-    implicit_names: ImplicitNames = implicit_field
+    find_implicit: FindImplicitColumn = implicit_field
 
 
 class Scan:
@@ -148,13 +148,13 @@ class Scan:
 
 def _tracker(plan: ScanPlan, locations: Iterable[FileLocation], context: ErrorContext) -> ScanSchemaTracker:
     """A tracker that knows the implicit columns (the query selection phase)."""
-    tracker = schema_tracker(
+    tracker = create_tracker(
         plan.projection,
         defined=plan.defined,
         provided=plan.provided,
         is_strict=plan.is_strict,
         allows_schema_change=plan.allows_schema_change,
-        implicit_names=plan.implicit_names,
+        find_implicit=plan.find_implicit,
         context=context,
     )
     if tracker.has_wildcard():

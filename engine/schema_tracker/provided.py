@@ -1,8 +1,8 @@
-"""Provided schemas: types that a user declares for some columns, apart from what the query selects.
+"""Provided schemas: types that a user declares for some columns, separate from the columns that the query selects.
 
-Seed 002, "Hybrid Schema": the project list says which columns there are, the provided schema of which type those
-are that it knows. A strict one says too that there are no others: a wildcard stands for its columns, members of
-maps included. A lenient one leaves others to the readers.
+The project list says which columns exist, and the provided schema says the types of those that it knows
+[scan-schema-tracker "Hybrid Schema"]. A *strict* schema has all columns, so a wildcard stands for its columns,
+including the members of its maps. A *lenient* one leaves other columns to the readers.
 """
 
 import pyarrow as pa
@@ -13,15 +13,16 @@ from engine.projection.project_list import ProjectionList, ProjectionType
 from engine.schema import TupleSchema, fold_case
 
 HIDDEN_KEY = b"lodge.hidden"
-"""Metadata of a field, of a provided schema or of a reader's: any value leaves it out of what a wildcard brings."""
+"""The metadata key that hides a column from wildcards, in a provided schema or a reader's. Its value is not read."""
 
 
 def is_hidden(field: pa.Field | None) -> bool:
+    """Return whether a wildcard leaves the column out. False for None."""
     return field is not None and HIDDEN_KEY in (field.metadata or {})
 
 
 def restrict_to_schema(wanted: ProjectionList, schema: TupleSchema) -> ProjectionList:
-    """What is left of a project list if there are no columns but those of the schema: without any wildcard."""
+    """Return the project list without wildcards, if no columns exist except those of the schema."""
     if wanted.type is ProjectionType.ALL:
         named = {fold_case(path.name) for path in wanted.columns}
         fields = [field for field in schema if not is_hidden(field) or fold_case(field.name) in named]
@@ -29,10 +30,10 @@ def restrict_to_schema(wanted: ProjectionList, schema: TupleSchema) -> Projectio
     else:
         found = ((path, schema.find(path.name)) for path in wanted.columns)
         paths = [(path, field) for path, field in found if field is not None]
-    return ProjectionList(tuple(_closed_path(path, field) for path, field in paths))
+    return ProjectionList(tuple(_restrict_path(path, field) for path, field in paths))
 
 
-def _closed_path(path: ProjectedPath, field: pa.Field) -> ProjectedPath:
+def _restrict_path(path: ProjectedPath, field: pa.Field) -> ProjectedPath:
     members = members_of(field.type)
     if members is None:
         return path

@@ -1,15 +1,14 @@
-"""The schema of a scan as far as it is known: what the tracker knows at one moment.
+"""The schema of a scan as far as it is known at one moment.
 
-A value: each step of a scan makes the next one. The columns stand in four stretches, because a wildcard opens the
-list in the middle: ``SELECT filename, *, suffix`` is implicit columns, what the table turns out to have, the
-partition columns, and implicit columns again.
+The schema is an immutable value, and each step of a scan makes the next one. Its columns are in four sections, because
+a wildcard opens the project list in the middle. ``SELECT filename, *, suffix`` has implicit columns, the columns of
+the table, the partition columns, and implicit columns again.
 
 Guarantees:
 
-1. A column, once there, keeps its place, its name and its mode, and its type once that is named. The one
-   exception: columns named beside a wildcard take the place that the first reader gives them, and those that it
-   lacks stand behind its own.
-2. A map grows only by members: those of the first reader first.
+1. A column keeps its place, its name and its mode, and its type once that is known. One exception: columns named
+   besides a wildcard take the place that the first reader gives them. Those that it lacks come after its own.
+2. A map changes only by new members. Those of the first reader come first.
 """
 
 from collections.abc import Sequence
@@ -28,9 +27,9 @@ class ScanColumn:
     """One column of the output.
 
     Attributes:
-        field: With its name in the output; LATE, all of it or in it, while its type is not known.
-        is_implicit: The scan makes it, no reader.
-        is_placed: Whether its place is final.
+        field: The column as the output names it. It is LATE, or contains LATE types, until its type is known.
+        is_implicit: Whether the scan adds the column itself.
+        is_placed: Whether the place of the column is final.
     """
 
     field: pa.Field
@@ -40,26 +39,27 @@ class ScanColumn:
 
 @dataclass(frozen=True, slots=True)
 class ScanSchema:
-    """See above.
+    """The schema of a scan at one moment.
 
     Attributes:
-        wanted: What a reader is to give: the project list without implicit columns.
-        before: All columns, if there is no wildcard; else those before it.
-        table: What the wildcard stands for.
-        partitions: What it brings along.
-        behind: Behind the wildcard.
-        is_expanded: It is known what the wildcard stands for, and what members those maps have that are wanted whole.
+        wanted: What a reader should produce: the project list without implicit columns.
+        before: The columns before the wildcard. All columns if there is no wildcard.
+        table: The columns that the wildcard stands for.
+        partitions: The partition columns that the wildcard adds.
+        after: The columns after the wildcard.
+        is_expanded: Whether all columns are known that the wildcard stands for, and all members of maps that are
+            selected whole.
         output: All columns, in order.
-        implicit: Those that no reader gives.
-        reader_input: The others.
-        is_resolved: Everything is expanded and has a type.
+        implicit: The columns that no reader produces.
+        reader_input: The other columns.
+        is_resolved: Whether everything is expanded and has a type.
     """
 
     wanted: ProjectionList
     before: Sequence[ScanColumn] = ()
     table: Sequence[ScanColumn] = ()
     partitions: Sequence[ScanColumn] = ()
-    behind: Sequence[ScanColumn] = ()
+    after: Sequence[ScanColumn] = ()
     is_expanded: bool = True
     output: TupleSchema = field(init=False, compare=False)
     implicit: TupleSchema = field(init=False, compare=False)
@@ -67,112 +67,116 @@ class ScanSchema:
     is_resolved: bool = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        columns = [*self.before, *self.table, *self.partitions, *self.behind]
-        is_late_in_part = any(has_late(column.field) for column in columns)
+        columns = [*self.before, *self.table, *self.partitions, *self.after]
+        has_late_types = any(has_late(column.field) for column in columns)
         derived = {
             "output": TupleSchema(column.field for column in columns),
             "implicit": TupleSchema(column.field for column in columns if column.is_implicit),
             "reader_input": TupleSchema(column.field for column in columns if not column.is_implicit),
-            "is_resolved": self.is_expanded and not is_late_in_part,
+            "is_resolved": self.is_expanded and not has_late_types,
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)
 
     def with_partition(self, field: pa.Field) -> "ScanSchema":
+        """Return the schema with a further partition column."""
         return replace(self, partitions=(*self.partitions, ScanColumn(field, is_implicit=True)))
 
-    def resolved_by(self, offered: TupleSchema) -> "ScanSchema":
-        """With the types of these columns. Others than those of the scan are left out."""
+    def resolve(self, offered: TupleSchema) -> "ScanSchema":
+        """Return the schema with the types of these columns. Unknown columns are ignored."""
         return replace(
             self,
             before=self._with_types(self.before, offered),
             table=self._with_types(self.table, offered),
-            behind=self._with_types(self.behind, offered),
+            after=self._with_types(self.after, offered),
         )
 
-    def merged(self, offered: TupleSchema) -> "ScanSchema":
-        """With the types of a reader's columns, and with those that are new at the end of the wildcard's.
+    def merge(self, offered: TupleSchema) -> "ScanSchema":
+        """Return the schema with the types of a reader's columns. Under a wildcard, new columns are added.
 
-        A reader without columns does not tell what a wildcard stands for.
+        A reader without columns does not expand a wildcard.
         """
         if self.wanted.type is not ProjectionType.ALL:
-            return replace(self.resolved_by(offered), is_expanded=True)
+            return replace(self.resolve(offered), is_expanded=True)
         if not len(offered):
             return self
-        known = self.output
-        new = [ScanColumn(field) for field in offered if known.find(field.name) is None]
-        resolved = self.resolved_by(offered)
-        return replace(resolved, table=_placed(resolved.table, offered, new), is_expanded=True)
+        new = [ScanColumn(field) for field in offered if self.output.find(field.name) is None]
+        resolved = self.resolve(offered)
+        return replace(resolved, table=_place_columns(resolved.table, offered, new), is_expanded=True)
 
-    def _with_types(self, stretch: Sequence[ScanColumn], offered: TupleSchema) -> tuple[ScanColumn, ...]:
-        pairs = ((column, offered.find(column.field.name)) for column in stretch)
-        return tuple(column if field is None else self._merged_column(column, field) for column, field in pairs)
+    def _with_types(self, columns: Sequence[ScanColumn], offered: TupleSchema) -> tuple[ScanColumn, ...]:
+        pairs = ((column, offered.find(column.field.name)) for column in columns)
+        return tuple(column if field is None else self._merge_column(column, field) for column, field in pairs)
 
-    def _merged_column(self, column: ScanColumn, offered: pa.Field) -> ScanColumn:
+    def _merge_column(self, column: ScanColumn, offered: pa.Field) -> ScanColumn:
         path = self.wanted.find(column.field.name) or ProjectedPath(column.field.name)
-        return replace(column, field=_merged(column.field, offered, path))
+        return replace(column, field=_merge_field(column.field, offered, path))
 
 
 def add_named_members(field: pa.Field, path: ProjectedPath) -> pa.Field:
-    """The column with all members that its path names: LATE those that it lacks, all in the order of the path."""
+    """Return the column with all members that its path names.
+
+    Members that the column lacks are LATE. If the path selects only named members, they are in the path's order.
+    """
     members = members_of(field.type)
     if members is None:
         return field
-    named = [_member(members.find(member.name), member) for member in path.members]
-    others = members.without(member.name for member in path.members)
+    named = [_complete_member(members.find(member.name), member) for member in path.members]
     if path.is_whole:
-        inner = [_member(one, path.member(one.name) or ProjectedPath(one.name)) for one in members]
+        inner = [_complete_member(one, path.member(one.name) or ProjectedPath(one.name)) for one in members]
         inner += [one for one in named if members.find(one.name) is None]
     else:
-        inner = [*named, *others]
+        inner = [*named, *members.without(member.name for member in path.members)]
     return field.with_type(with_members(field.type, inner))
 
 
 def find_missing(promised: pa.Field, offered: pa.Field | None) -> pa.Field | None:
-    """What of a column a reader does not give: all of it, some members, or nothing (None)."""
+    """Return the part of a column that a reader does not offer: all of it, or some members. None if it offers all."""
     if offered is None or is_late(offered):
         return promised
-    members, given = members_of(promised.type), members_of(offered.type)
-    if members is None or given is None:
+    members, offered_members = members_of(promised.type), members_of(offered.type)
+    if members is None or offered_members is None:
         return None
-    missing = [one for one in (find_missing(member, given.find(member.name)) for member in members) if one is not None]
+    parts = (find_missing(member, offered_members.find(member.name)) for member in members)
+    missing = [part for part in parts if part is not None]
     return promised.with_type(with_members(promised.type, missing)) if missing else None
 
 
-def _placed(table: Sequence[ScanColumn], offered: TupleSchema, new: Sequence[ScanColumn]) -> tuple[ScanColumn, ...]:
-    """What has its place already, then the reader's columns in its order, then what it lacks."""
-    floating = [*(column for column in table if not column.is_placed), *new]
-    by_reader = sorted(floating, key=lambda column: _place(offered, column.field.name))
-    return (*(column for column in table if column.is_placed), *(replace(one, is_placed=True) for one in by_reader))
+def _place_columns(
+    table: Sequence[ScanColumn], offered: TupleSchema, new: Sequence[ScanColumn]
+) -> tuple[ScanColumn, ...]:
+    """Order columns: those with a final place, then the reader's in its order, then those that it lacks."""
+
+    def reader_index(column: ScanColumn) -> int:
+        index = offered.index_of(column.field.name)
+        return len(offered) if index is None else index
+
+    floating = sorted([*(column for column in table if not column.is_placed), *new], key=reader_index)
+    return (*(column for column in table if column.is_placed), *(replace(one, is_placed=True) for one in floating))
 
 
-def _place(offered: TupleSchema, name: str) -> int:
-    place = offered.index_of(name)
-    return len(offered) if place is None else place
-
-
-def _member(member: pa.Field | None, path: ProjectedPath) -> pa.Field:
+def _complete_member(member: pa.Field | None, path: ProjectedPath) -> pa.Field:
     return pa.field(path.name, LATE) if member is None else add_named_members(member, path)
 
 
-def _merged(promised: pa.Field, offered: pa.Field, path: ProjectedPath) -> pa.Field:
+def _merge_field(promised: pa.Field, offered: pa.Field, path: ProjectedPath) -> pa.Field:
     if is_late(promised):
         return add_named_members(offered.with_name(promised.name), path)
-    return promised.with_type(_merged_type(promised.type, offered.type, path))
+    return promised.with_type(_merge_type(promised.type, offered.type, path))
 
 
-def _merged_type(promised: pa.DataType, offered: pa.DataType, path: ProjectedPath) -> pa.DataType:
-    members, given = members_of(promised), members_of(offered)
+def _merge_type(promised: pa.DataType, offered: pa.DataType, path: ProjectedPath) -> pa.DataType:
+    members, offered_members = members_of(promised), members_of(offered)
     if is_any_list(promised) and is_any_list(offered):
         element = pa.field(path.name, promised.value_type)
-        held = _merged(element, pa.field(path.name, offered.value_type), path).type
-        return with_element(promised, promised.value_field.with_type(held))
-    if members is None or given is None:
+        merged = _merge_field(element, pa.field(path.name, offered.value_type), path)
+        return with_element(promised, promised.value_field.with_type(merged.type))
+    if members is None or offered_members is None:
         return fill_late(promised, offered)
     inner = []
     for member in inner_fields(promised):
-        one = given.find(member.name)
-        inside = path.member(member.name) or ProjectedPath(member.name)
-        inner.append(member if one is None else _merged(member, one, inside))
-    new = [one for one in given if members.find(one.name) is None]
+        one = offered_members.find(member.name)
+        member_path = path.member(member.name) or ProjectedPath(member.name)
+        inner.append(member if one is None else _merge_field(member, one, member_path))
+    new = [one for one in offered_members if members.find(one.name) is None]
     return pa.struct([*inner, *new])

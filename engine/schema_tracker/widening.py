@@ -1,6 +1,7 @@
-"""Which types go together: the one table of it, for discovery before a scan and for the readers within it.
+"""Type widening: which types have a common type, and which type can become another.
 
-:func:`common_type` of two types that files have for one column:
+Discovery uses these rules before a scan, and readers use them during it. :func:`common_type` of two types that files
+have for one column:
 
 | one | other | common |
 | --- | --- | --- |
@@ -10,27 +11,27 @@
 | int | uint | the narrowest int that holds both; double for uint64 |
 | any integer | any float | double |
 | float | wider float | the wider |
-| int, or uint other than uint64, as the int that holds it | decimal | all digits of both, at most 38 |
+| int, or uint other than uint64, as the int that holds it | decimal | a decimal with all digits of both, at most 38 |
 | decimal | decimal | the same |
 | date | later date type, timestamp without time zone | the other |
-| timestamp, time, duration | of another unit | the finer unit |
-| timestamp with time zone | with another one | in UTC |
+| timestamp, time, duration | the same in another unit | the finer unit |
+| timestamp with time zone | with another time zone | in UTC |
 | string, binary | large or fixed-size kind | the larger kind |
-| map (struct) | map | all members of both, member by member; nullable if one of them lacks it |
+| map (struct) | map | all members of both, member by member; nullable if one lacks it |
 | array (list) | array | array of the common element |
 | dict (map) | dict | dict of the common key and the common value |
 
-What is not in the table has none: string with anything else above all, since only a provided schema may say that
-numbers are to be text. Where one of two fields is nullable, so is the common one. Integers become double as in
-every SQL engine: those that are no double exactly, beyond 2**53, are refused by what converts the values.
+Other pairs have no common type. Above all, text has none with other types: only a provided schema may say that numbers
+become text. The common field of two fields is nullable if one of them is. Integers become double as in every SQL
+engine. Integers beyond 2**53 that are not exact are refused when the values are converted.
 
 Guarantees:
 
-1. ``common_type`` is idempotent, symmetric and associative, if no common type of two means none of all; but the
-   order of members and the letter case of their names are those of the first.
-2. ``can_become(offered, promised)`` says that ``promised`` holds all that ``offered`` can: their common type is the
-   promised one. A promised LATE takes anything.
-3. ``can_be_declared`` allows all that ``can_become`` does.
+1. ``common_type`` is idempotent, symmetric and associative, if no common type of two means none of all. The order of
+   members and the letter case of their names are those of the first type.
+2. ``can_become(offered, promised)`` means that the common type of both is ``promised``. A LATE ``promised`` takes
+   any type.
+3. ``can_be_declared`` allows all that ``can_become`` allows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,48 +39,48 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.types as pt
 
-from engine.arrow_types import inner_fields, with_element
+from engine.arrow_types import inner_fields, is_bytes, is_text, with_element
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 
 _NUMBERS: Sequence[pa.DataType] = (
     *(pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()),
     *(pa.float16(), pa.float32(), pa.float64()),
 )
-"""Each before those that hold more."""
+"""All number types, each before those that hold more."""
 
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 _UNITS = ("s", "ms", "us", "ns")
 
 
-def common_type(seen: pa.DataType, offered: pa.DataType) -> pa.DataType | None:
-    """The narrowest type that holds the values of both; None if the table has none."""
-    if seen.equals(offered) or pt.is_null(offered):
-        return seen
-    if pt.is_null(seen):
+def common_type(known: pa.DataType, offered: pa.DataType) -> pa.DataType | None:
+    """Return the narrowest type that holds the values of both types. None if the table has none."""
+    if known.equals(offered) or pt.is_null(offered):
+        return known
+    if pt.is_null(known):
         return offered
     for rule in (_number, _decimal, _date_or_timestamp, _time_or_duration, _text, _bytes, _struct, _list, _dict):
-        common = rule(seen, offered)
+        common = rule(known, offered)
         if common is not None:
             return common
     return None
 
 
-def common_field(seen: pa.Field, offered: pa.Field) -> pa.Field | None:
-    """With name and metadata of the first."""
-    common = common_type(seen.type, offered.type)
-    return None if common is None else seen.with_type(common).with_nullable(seen.nullable or offered.nullable)
+def common_field(known: pa.Field, offered: pa.Field) -> pa.Field | None:
+    """Return the first field with the common type of both. None if they have none."""
+    common = common_type(known.type, offered.type)
+    return None if common is None else known.with_type(common).with_nullable(known.nullable or offered.nullable)
 
 
 def can_become(offered: pa.DataType, promised: pa.DataType) -> bool:
-    """Whether every value of one type is a value of the other: see guarantee 2."""
+    """Return whether every value of the offered type is a value of the promised one. See guarantee 2."""
     return _fits(offered, promised, _widens)
 
 
 def can_be_declared(offered: pa.DataType, declared: pa.DataType) -> bool:
-    """Whether values can be read as the type that a provided schema declares.
+    """Return whether values can be read as the type that a provided schema declares.
 
-    Beyond widening, text is read as any type, and any type is written as text, but no map, array or dict. Not every
-    text is a value of the type: what is not, is a ValueConversionError of that value.
+    Besides widening, text can be read as any type, and any type as text, except maps, arrays and dicts. A text that is
+    not a value of the declared type becomes a ``ValueConversionError`` when it is read.
     """
     return _fits(offered, declared, lambda one, other: _widens(one, other) or _is_text_and_scalar(one, other))
 
@@ -117,7 +118,7 @@ def _widens(offered: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _is_text_and_scalar(offered: pa.DataType, wanted: pa.DataType) -> bool:
-    return (_is_text(offered) or _is_text(wanted)) and not (pt.is_nested(offered) or pt.is_nested(wanted))
+    return (is_text(offered) or is_text(wanted)) and not (pt.is_nested(offered) or pt.is_nested(wanted))
 
 
 def _number(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -147,9 +148,9 @@ def _decimal(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def _digits(type_: pa.DataType) -> tuple[int, int] | None:
-    """Before and behind the point: of an uint those of the int that holds it, as any int beside it makes it one.
+    """Return the digits before and after the decimal point. A uint has those of the int that holds it.
 
-    An uint64 has none: with an int it is a double, and so it is no decimal either.
+    A uint64 has none: with an int it becomes a double, so it never becomes a decimal.
     """
     if pt.is_decimal(type_):
         return type_.precision - type_.scale, type_.scale
@@ -184,21 +185,13 @@ def _finer(one: pa.DataType, other: pa.DataType) -> str:
 
 
 def _text(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    return pa.large_string() if _is_text(one) and _is_text(other) else None
+    return pa.large_string() if is_text(one) and is_text(other) else None
 
 
 def _bytes(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    if not (_is_bytes(one) and _is_bytes(other)):
+    if not (is_bytes(one) and is_bytes(other)):
         return None
     return pa.large_binary() if pt.is_large_binary(one) or pt.is_large_binary(other) else pa.binary()
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(pt.is_string(type_) or pt.is_large_string(type_))
-
-
-def _is_bytes(type_: pa.DataType) -> bool:
-    return bool(pt.is_binary(type_) or pt.is_large_binary(type_) or pt.is_fixed_size_binary(type_))
 
 
 def _struct(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -218,7 +211,7 @@ def _common_members(one: TupleSchema, other: TupleSchema) -> Iterator[pa.Field |
 
 
 def _list(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Of two kinds of array, the one that can hold the other's."""
+    """Return the kind of array that can hold the other kind."""
     if not (_list_rank(one) and _list_rank(other)):
         return None
     element = common_field(one.value_field, other.value_field)

@@ -15,7 +15,7 @@ from engine.projection.list_filter import ListFilter
 from engine.projection.project_list import ProjectionList
 from engine.result_set.loader import ResultSetLoader
 from engine.schema import TupleSchema
-from engine.schema_tracker.tracker import schema_tracker
+from engine.schema_tracker.tracker import create_tracker
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ def test_a_query_that_wants_other_members_than_there_are_has_the_map_without_any
 @pytest.mark.parametrize("is_strict", [False, True])
 def test_a_strict_schema_leaves_out_columns_and_members_and_a_lenient_one_does_not(is_strict: bool) -> None:
     provided = TupleSchema([N, pa.field("m", pa.struct([S]))])
-    tracker = schema_tracker(["*"], provided=provided, is_strict=is_strict)
+    tracker = create_tracker(["*"], provided=provided, is_strict=is_strict)
     loader = loader_of(tracker.projection_filter(ErrorContext("dfs", "1.json")), N)
     loader.append(pa.table({"n": pa.array([1], pa.int32()), "m": [{"s": "x", "o": 2}], "z": [3]}))
     strict = {"n": 1, "m": {"s": "x"}}

@@ -4,7 +4,7 @@ from pyarrow import parquet
 
 from engine.errors import ProjectionError
 from engine.file_scan import FileScan
-from engine.scan.implicit import FileLocation, implicit_field, partition_fields
+from engine.scan.implicit_columns import FileLocation, implicit_field, partition_fields
 from engine.scan_source import IMPLICIT_NAME, known_schema
 from engine.schema import IMPLICIT_MARK
 

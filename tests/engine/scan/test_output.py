@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from engine.errors import ReaderError
-from engine.scan.implicit import FileLocation, implicit_field
-from engine.scan.output import build_output_batch
+from engine.scan.implicit_columns import FileLocation, implicit_field
+from engine.scan.output_batch import build_output_batch
 from engine.schema import TupleSchema
 
 LONG, TEXT = pa.int64(), pa.string()

@@ -6,7 +6,7 @@ import pytest
 from engine.context import ErrorContext
 from engine.errors import ProjectionError, SchemaConflictError
 from engine.schema import TupleSchema
-from engine.schema_tracker.tracker import schema_tracker
+from engine.schema_tracker.tracker import create_tracker
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
 FILE = ErrorContext("dfs", "1.parquet")
@@ -14,14 +14,14 @@ SUBSET, EQUAL, SUPERSET = {"a": INT}, {"b": TEXT, "a": INT}, {"c": INT, "b": TEX
 
 
 def test_an_early_schema_expands_a_wildcard_before_the_first_batch(schema):
-    tracker = schema_tracker(["*"])
+    tracker = create_tracker(["*"])
     tracker.apply_early_reader_schema(schema(b=INT, a=TEXT), FILE)
     assert tracker.is_resolved()
     assert tracker.output_schema() == schema(b=INT, a=TEXT)
 
 
 def test_an_early_schema_names_the_types_of_an_explicit_list(schema):
-    tracker = schema_tracker(["A", "x"])
+    tracker = create_tracker(["A", "x"])
     tracker.apply_early_reader_schema(schema(b=INT, a=TEXT), FILE)
     assert not tracker.is_resolved()
     assert tracker.missing_columns(schema(A=TEXT)).names == ["x"]
@@ -40,7 +40,7 @@ def test_an_early_schema_names_the_types_of_an_explicit_list(schema):
     ],
 )
 def test_an_early_schema_meets_a_provided_one_under_a_wildcard(schema, early, is_strict, expected):
-    tracker = schema_tracker(["*"], provided=schema(a=LONG, b=TEXT), is_strict=is_strict)
+    tracker = create_tracker(["*"], provided=schema(a=LONG, b=TEXT), is_strict=is_strict)
     tracker.apply_early_reader_schema(schema(**early), FILE)
     assert tracker.output_schema().names == expected
     assert tracker.output_schema().find("a").type == LONG
@@ -50,7 +50,7 @@ def test_an_early_schema_meets_a_provided_one_under_a_wildcard(schema, early, is
 @pytest.mark.parametrize("early", [SUBSET, EQUAL, SUPERSET])
 @pytest.mark.parametrize("is_strict", [False, True])
 def test_an_early_schema_meets_a_provided_one_and_an_explicit_list(schema, early, is_strict):
-    tracker = schema_tracker(["b", "a"], provided=schema(a=LONG, b=TEXT), is_strict=is_strict)
+    tracker = create_tracker(["b", "a"], provided=schema(a=LONG, b=TEXT), is_strict=is_strict)
     tracker.apply_early_reader_schema(schema(**early), FILE)
     assert tracker.output_schema() == schema(b=TEXT, a=LONG)
 
@@ -68,9 +68,9 @@ def test_an_early_schema_meets_a_provided_one_and_an_explicit_list(schema, early
 def test_an_early_schema_at_odds_with_a_given_one_names_column_file_and_both_types(early, given):
     promised = TupleSchema([pa.field("a", LONG, nullable=False)])
     if given == "defined":
-        tracker = schema_tracker(["a"], defined=promised)
+        tracker = create_tracker(["a"], defined=promised)
     else:
-        tracker = schema_tracker(["a"], provided=promised, is_strict=given == "strict")
+        tracker = create_tracker(["a"], provided=promised, is_strict=given == "strict")
     with pytest.raises(SchemaConflictError) as raised:
         tracker.apply_early_reader_schema(TupleSchema([early]), FILE)
     assert str(raised.value).startswith(f"'1.parquet' in workspace 'dfs': column 'a' is {early.type}")
@@ -79,17 +79,17 @@ def test_an_early_schema_at_odds_with_a_given_one_names_column_file_and_both_typ
 
 def test_an_early_schema_that_the_project_list_cannot_mean_is_refused(schema):
     with pytest.raises(ProjectionError, match=r"'1.parquet'.*a\[1\]"):
-        schema_tracker(["a[1]"]).apply_early_reader_schema(schema(a=INT), FILE)
+        create_tracker(["a[1]"]).apply_early_reader_schema(schema(a=INT), FILE)
 
 
 def test_an_early_schema_of_a_later_reader_follows_the_first(schema):
-    tracker = schema_tracker(["*"])
+    tracker = create_tracker(["*"])
     tracker.apply_early_reader_schema(schema(a=LONG, b=TEXT), FILE)
     tracker.apply_early_reader_schema(schema(b=TEXT, a=INT, c=INT), FILE)
     assert tracker.output_schema() == schema(a=LONG, b=TEXT)
 
 
 def test_an_early_schema_without_a_file_is_in_the_context_of_the_scan(schema):
-    tracker = schema_tracker(["a"], defined=schema(a=INT), context=ErrorContext("dfs"))
+    tracker = create_tracker(["a"], defined=schema(a=INT), context=ErrorContext("dfs"))
     with pytest.raises(SchemaConflictError, match=r"^workspace 'dfs': "):
         tracker.apply_early_reader_schema(schema(a=TEXT))

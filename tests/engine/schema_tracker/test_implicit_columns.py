@@ -8,16 +8,16 @@ import pytest
 from engine.context import ErrorContext
 from engine.errors import ProjectionError, SchemaConflictError
 from engine.projection.project_list import ProjectionType
-from engine.scan.implicit import implicit_field
+from engine.scan.implicit_columns import implicit_field
 from engine.schema import TupleSchema
-from engine.schema_tracker.tracker import schema_tracker
+from engine.schema_tracker.tracker import create_tracker
 
 INT, TEXT = pa.int32(), pa.string()
 FILE = ErrorContext("dfs", "1.json")
 
 
 def tracker_of(*elements, **options):
-    return schema_tracker(elements, implicit_names=implicit_field, **options)
+    return create_tracker(elements, find_implicit=implicit_field, **options)
 
 
 def partitions(count):
@@ -40,7 +40,7 @@ def test_a_list_of_implicit_columns_only_counts_the_tables_rows():
 
 
 def test_other_data_sources_have_no_implicit_columns():
-    assert schema_tracker(["filename"]).reader_input_schema().names == ["filename"]
+    assert create_tracker(["filename"]).reader_input_schema().names == ["filename"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from engine.context import ErrorContext
 from engine.errors import ProjectionError, SchemaConflictError
 from engine.schema import TupleSchema
-from engine.schema_tracker.tracker import schema_tracker
+from engine.schema_tracker.tracker import create_tracker
 
 INT, LONG, TEXT, LATE = pa.int32(), pa.int64(), pa.string(), pa.null()
 FILE = ErrorContext("dfs", "1.json")
@@ -30,7 +30,7 @@ def tracker_in(form, elements, schema):
         "strict": {"provided": schema, "is_strict": True},
         "defined": {"defined": schema},
     }
-    return schema_tracker(elements, **options[form])
+    return create_tracker(elements, **options[form])
 
 
 def wrong(form, elements, type_):
@@ -154,21 +154,21 @@ def test_a_member_outside_of_a_strict_schema_is_never_read(schema, read):
 
 
 def test_members_that_a_later_reader_lacks_are_missing_with_their_type(schema, read):
-    tracker = schema_tracker(["m"])
+    tracker = create_tracker(["m"])
     read(tracker, {"m": struct(a=INT, n=struct(x=INT, y=TEXT))})
     batch = read(tracker, {"m": struct(n=struct(x=INT))})
     assert tracker.missing_columns(batch) == schema(m=struct(a=INT, n=struct(y=TEXT)))
 
 
 def test_a_guessed_type_of_a_missing_member_that_turns_out_wrong_is_a_conflict(read):
-    tracker = schema_tracker(["m.x"])
+    tracker = create_tracker(["m.x"])
     read(tracker, {"m": struct(a=INT)})
     with pytest.raises(SchemaConflictError, match=r"column 'm.x' is int64 here, but string"):
         tracker.projection_filter(FILE).project(pa.field("m", struct(x=LONG)))
 
 
 def test_a_whole_map_that_no_reader_has_is_missing_and_may_turn_out_to_be_wrong(schema, read):
-    tracker = schema_tracker(["m.x"])
+    tracker = create_tracker(["m.x"])
     assert tracker.missing_columns(TupleSchema()) == schema(m=LATE)
     read(tracker, {})
     with pytest.raises(SchemaConflictError, match=r"column 'm' is struct.* but string"):
@@ -201,7 +201,7 @@ def test_a_late_map_or_array_of_maps_is_still_limited_to_its_members(schema, rea
 
 
 def test_members_of_two_maps_may_have_the_same_name(schema, read):
-    tracker = schema_tracker(["m.a", "n.a"])
+    tracker = create_tracker(["m.a", "n.a"])
     read(tracker, {"m": struct(a=INT), "n": struct(a=TEXT)})
     assert tracker.output_schema() == schema(m=struct(a=INT), n=struct(a=TEXT))
 
@@ -217,7 +217,7 @@ def test_the_members_of_a_map_are_those_that_asking_for_each_gives(read, first, 
         one_by_one = [projected.members.project(member).field for member in type_]
         assert list(projected.field.type) == [member for member in one_by_one if member is not None]
 
-    tracker = schema_tracker(elements, allows_schema_change=allows_schema_change)
+    tracker = create_tracker(elements, allows_schema_change=allows_schema_change)
     for names in (first, later):
         type_ = pa.struct([(name, TEXT) for name in names])
         asked(tracker.projection_filter(FILE), type_)

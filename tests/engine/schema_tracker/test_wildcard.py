@@ -10,7 +10,7 @@ from engine.errors import SchemaConflictError
 from engine.projection.project_list import ProjectionType
 from engine.schema import TupleSchema
 from engine.schema_tracker.provided import HIDDEN_KEY
-from engine.schema_tracker.tracker import schema_tracker
+from engine.schema_tracker.tracker import create_tracker
 
 INT, LONG, TEXT, LATE = pa.int32(), pa.int64(), pa.string(), pa.null()
 FILE = ErrorContext("dfs", "2.json")
@@ -25,7 +25,7 @@ def warnings(caplog):
 
 
 def test_before_the_first_reader_there_are_no_columns():
-    tracker = schema_tracker(["*"])
+    tracker = create_tracker(["*"])
     assert tracker.projection_type() is ProjectionType.ALL
     assert tracker.reader_input_schema() == TupleSchema()
     assert not tracker.is_resolved()
@@ -33,40 +33,40 @@ def test_before_the_first_reader_there_are_no_columns():
 
 
 def test_the_first_reader_names_the_columns_and_their_order(schema, read):
-    tracker = schema_tracker(["*"])
+    tracker = create_tracker(["*"])
     read(tracker, {"b": INT, "A": TEXT})
     assert tracker.output_schema() == schema(b=INT, A=TEXT)
     assert tracker.is_resolved()
 
 
 def test_the_order_of_the_first_reader_is_kept(schema, read):
-    tracker = schema_tracker(["*"])
+    tracker = create_tracker(["*"])
     read(tracker, {"a": INT, "b": TEXT})
     read(tracker, {"B": TEXT, "A": INT})
     assert tracker.output_schema() == schema(a=INT, b=TEXT)
 
 
 def test_what_a_later_reader_lacks_is_missing_with_the_type_seen(schema, read):
-    tracker = schema_tracker(["*"])
+    tracker = create_tracker(["*"])
     read(tracker, {"a": INT, "b": TEXT, "c": INT})
     assert tracker.missing_columns(schema(B=TEXT)) == schema(a=INT, c=INT)
 
 
 @pytest.mark.parametrize("elements", [["*", "b"], ["b", "*"], ["*", "B", "b"]])
 def test_a_column_beside_the_wildcard_stands_once_at_its_natural_place(schema, read, elements):
-    tracker = schema_tracker(elements)
+    tracker = create_tracker(elements)
     read(tracker, {"a": INT, "b": TEXT, "c": INT})
     assert [name.casefold() for name in tracker.output_schema().names] == ["a", "b", "c"]
 
 
 def test_a_column_beside_the_wildcard_that_the_first_reader_lacks_stands_last(schema, read):
-    tracker = schema_tracker(["x", "*"])
+    tracker = create_tracker(["x", "*"])
     read(tracker, {"a": INT, "b": TEXT})
     assert tracker.output_schema() == schema(a=INT, b=TEXT, x=TEXT)
 
 
 def test_a_reader_without_any_column_does_not_say_what_the_wildcard_is(schema, read):
-    tracker = schema_tracker(["*"])
+    tracker = create_tracker(["*"])
     read(tracker, {})
     assert not tracker.is_resolved()
     read(tracker, {"a": INT})
@@ -74,7 +74,7 @@ def test_a_reader_without_any_column_does_not_say_what_the_wildcard_is(schema, r
 
 
 def test_columns_that_come_after_the_commit_point_are_left_out_with_one_warning(schema, read, caplog):
-    tracker = schema_tracker(["*"])
+    tracker = create_tracker(["*"])
     read(tracker, {"a": INT})
     version = tracker.schema_version()
     for file in ("2.json", "3.json"):
@@ -87,7 +87,7 @@ def test_columns_that_come_after_the_commit_point_are_left_out_with_one_warning(
 
 
 def test_after_the_commit_point_no_reader_is_asked_for_all_columns(read):
-    tracker = schema_tracker(["*"])
+    tracker = create_tracker(["*"])
     read(tracker, {"a": INT})
     assert tracker.projection_type() is ProjectionType.SOME
     assert tracker.column_projection("a") is not None
@@ -95,7 +95,7 @@ def test_after_the_commit_point_no_reader_is_asked_for_all_columns(read):
 
 
 def test_columns_that_appear_later_in_the_same_file_come_after_the_commit_point_too(schema, read, caplog):
-    tracker = schema_tracker(["*"])
+    tracker = create_tracker(["*"])
     projection = tracker.projection_filter(FILE)
     members = projection.project(pa.field("m", struct(x=INT))).members
     read(tracker, {"m": struct(x=INT)}, projection=projection)
@@ -106,7 +106,7 @@ def test_columns_that_appear_later_in_the_same_file_come_after_the_commit_point_
 
 
 def test_a_column_that_the_loader_took_in_with_an_overflow_row_is_left_out_after_the_commit_point(schema, caplog):
-    tracker = schema_tracker(["*"])
+    tracker = create_tracker(["*"])
     projection = tracker.projection_filter(FILE)
     for name in ("a", "late"):
         assert projection.project(pa.field(name, INT)).field is not None
@@ -117,7 +117,7 @@ def test_a_column_that_the_loader_took_in_with_an_overflow_row_is_left_out_after
 
 
 def test_with_schema_change_later_readers_add_columns_at_the_end(schema, read, caplog):
-    tracker = schema_tracker(["*"], allows_schema_change=True)
+    tracker = create_tracker(["*"], allows_schema_change=True)
     read(tracker, {"b": INT})
     version = tracker.schema_version()
     read(tracker, {"a": TEXT, "b": INT})
@@ -128,14 +128,14 @@ def test_with_schema_change_later_readers_add_columns_at_the_end(schema, read, c
 
 
 def test_with_schema_change_too_a_new_type_conflicts(read):
-    tracker = schema_tracker(["*"], allows_schema_change=True)
+    tracker = create_tracker(["*"], allows_schema_change=True)
     read(tracker, {"a": INT})
     with pytest.raises(SchemaConflictError):
         read(tracker, {"a": TEXT})
 
 
 def test_with_schema_change_new_members_of_a_map_are_a_new_version(schema, read):
-    tracker = schema_tracker(["*"], allows_schema_change=True)
+    tracker = create_tracker(["*"], allows_schema_change=True)
     read(tracker, {"m": pa.list_(struct(x=INT))})
     version = tracker.schema_version()
     read(tracker, {"m": pa.list_(struct(y=TEXT, X=INT))})
@@ -144,7 +144,7 @@ def test_with_schema_change_new_members_of_a_map_are_a_new_version(schema, read)
 
 
 def test_without_schema_change_new_members_of_a_map_are_left_out_with_one_warning(schema, read, caplog):
-    tracker = schema_tracker(["*"])
+    tracker = create_tracker(["*"])
     read(tracker, {"m": struct(x=INT)})
     for _ in range(2):
         assert read(tracker, {"m": struct(x=INT, y=TEXT)}) == schema(m=struct(x=INT))
@@ -155,11 +155,11 @@ def test_without_schema_change_new_members_of_a_map_are_left_out_with_one_warnin
 
 def test_hidden_columns_of_a_reader_come_only_by_name(schema, read):
     hidden = pa.field("h", INT, metadata={HIDDEN_KEY: b""})
-    by_wildcard, by_name = schema_tracker(["*"]), schema_tracker(["*", "h"])
+    by_wildcard, by_name = create_tracker(["*"]), create_tracker(["*", "h"])
     assert read(by_wildcard, {"a": INT, "h": hidden}) == schema(a=INT)
     assert read(by_name, {"a": INT, "h": hidden}) == schema(a=INT, h=INT)
 
 
 def test_all_columns_of_a_text_file_are_wanted():
-    selection = schema_tracker(["*"]).select_columns_array()
+    selection = create_tracker(["*"]).select_columns_array()
     assert selection.is_projected and selection.indexes is None

@@ -11,7 +11,7 @@ import pyarrow.types as pt
 
 from engine.errors import ReaderError
 from engine.result_set.conversion.defaults import missing_values
-from engine.scan.implicit import FileLocation
+from engine.scan.implicit_columns import FileLocation
 from engine.schema import TupleSchema, fold_case
 
 

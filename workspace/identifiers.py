@@ -1,14 +1,13 @@
-"""Names that become paths, and the one place that says which are allowed.
+"""Validation of the identifiers that become parts of paths.
 
-Why it exists: session UUIDs, record names and replica ids are read from requests, records and other
-processes' files. Each is checked here before it is joined to a path, so that no name can point anywhere but
-below its directory.
+Session UUIDs, record names and replica ids come from requests, records and files of other processes. A ``check_…``
+function must accept each of them before it becomes part of a path, so no identifier can point outside its directory.
 
-Guarantees of every name that a ``checked_…`` function returns:
+Guarantees for every identifier that a ``check_…`` function returns:
 
-1. It is one path component: not empty, no separator, no leading dot, no NUL, at most 200 characters of ASCII.
-2. It has no letter in upper case, so that two names differ on a file system that ignores letter case as well.
-3. It is the argument itself, never a repaired form of it; anything else raises ValueError.
+1. It is one path component: not empty, no separator, no leading dot, no NUL, at most 200 ASCII characters.
+2. It has no upper-case letter, so two identifiers also differ on a file system that ignores letter case.
+3. It is the argument, unchanged. Everything else raises ValueError.
 """
 
 import re
@@ -21,33 +20,48 @@ _REPLICA_ID = re.compile(r"[a-z0-9]([a-z0-9.-]{0,198}[a-z0-9])?")
 
 
 def is_uuid(text: str) -> bool:
-    """Whether the text is a UUID in its canonical form: lower case, with hyphens."""
+    """Return whether a text is a UUID in its canonical form: lower case, with hyphens."""
     return _UUID.fullmatch(text) is not None
 
 
 def is_record_name(text: str) -> bool:
-    """Whether the text is what :func:`workspace.records.record_name` makes."""
+    """Return whether a text has the form that :func:`workspace.records.record_name` returns."""
     return _RECORD_NAME.fullmatch(text) is not None
 
 
 def is_replica_id(text: str) -> bool:
-    """Whether the text can name a lease, as a file and as a Kubernetes object."""
+    """Return whether a text can name a lease, both as a file and as a Kubernetes object."""
     return _REPLICA_ID.fullmatch(text) is not None
 
 
 def check_uuid(uuid: str) -> str:
+    """Return a UUID if it is canonical.
+
+    Raises:
+        ValueError: If it is not.
+    """
     if not is_uuid(uuid):
         raise ValueError(f"Not a UUID in lower case with hyphens: {uuid!r}")
     return uuid
 
 
 def check_record_name(name: RecordName) -> RecordName:
+    """Return the name of a session record if it is valid.
+
+    Raises:
+        ValueError: If it is not.
+    """
     if not is_record_name(name):
         raise ValueError(f"Not the name of a session record: {name!r}")
     return name
 
 
 def check_replica_id(replica: ReplicaId) -> ReplicaId:
+    """Return a replica id if it is valid.
+
+    Raises:
+        ValueError: If it is not.
+    """
     if not is_replica_id(replica):
-        raise ValueError(f"Not a replica id (lower case letters, digits, '-' and '.' inside): {replica!r}")
+        raise ValueError(f"Not a replica id (lower-case letters, digits, '-' and '.' inside): {replica!r}")
     return replica

@@ -1,16 +1,16 @@
-"""All session records in memory, kept up to date by a watch.
+"""An in-memory copy of all session records, kept up to date by a watch.
 
-Why it exists: who must often look at all sessions should not read all of them each time.
+A caller that often looks at all sessions should not read all records each time.
 
 Guarantees:
 
-1. A view says whether it is current: every change that the storage has told of is in it, and the storage was not found
-   unreachable since. A view that is not current still has what was known last.
-2. ``on_change`` is called after whatever made a view different, from the cache's own thread.
-3. An unexpected error makes the view one that is not current, and the watch begins anew.
+1. A view says whether it is current: it contains every change that the storage has reported, and the storage has been
+   reachable since. A view that is not current contains the last known state.
+2. ``on_change`` runs after each event that may change a view, in the thread of the cache.
+3. After an unexpected error the view is not current, and the watch restarts.
 
-Not guaranteed: that a current view has the latest change. Nothing may be deleted because a record is missing in a view;
-that is what :meth:`workspace.records.SessionRecords.list` and ``find`` are for.
+Not guaranteed: that a current view contains the latest change. A record that is missing from a view is no reason to
+delete anything. Ask :meth:`workspace.records.SessionRecords.list` or ``find`` first.
 """
 
 import threading
@@ -37,12 +37,12 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class RecordsView:
-    """What was known at one moment.
+    """The known records at one moment.
 
     Attributes:
-        records: By name.
-        is_current: See guarantee 1.
-        reason: Why it is not current; empty if it is.
+        records: The records by name.
+        is_current: Whether the view is current; see guarantee 1.
+        reason: Why the view is not current; empty if it is.
     """
 
     records: Mapping[RecordName, StoredRecord]
@@ -51,11 +51,11 @@ class RecordsView:
 
 
 class RecordCache:
-    """A cache for ``with``: it watches from entering to leaving.
+    """A context manager that watches session records while it is open.
 
     Args:
-        records: What is watched.
-        on_change: Must not block for long, and raise nothing.
+        records: The records to watch.
+        on_change: Must return quickly and must not raise.
     """
 
     def __init__(self, records: SessionRecords, on_change: Callable[[], None]) -> None:
@@ -65,7 +65,7 @@ class RecordCache:
         self._reason = "the records have not been listed yet"
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="record-cache", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="record-cache", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -76,26 +76,27 @@ class RecordCache:
         self._thread.join()
 
     def view(self) -> RecordsView:
+        """Return the records that are known now."""
         with self._lock:
             return RecordsView(self._known.copy(), not self._reason, self._reason)
 
-    def _follow(self) -> None:
+    def _run(self) -> None:
         try:
-            run_watch_loop(self._records.watch, self._tell, self._failed, self._stop)
+            run_watch_loop(self._records.watch, self._handle, self._handle_error, self._stop)
         finally:
             with self._lock:
                 self._reason = "the watch has ended"
 
-    def _failed(self, error: Exception) -> None:
+    def _handle_error(self, error: Exception) -> None:
         _log.exception("record_cache_failed")
-        self._tell(RecordsUnreachable(f"The watch of session records failed: {error}"))
+        self._handle(RecordsUnreachable(f"The watch of session records failed: {error}"))
 
-    def _tell(self, event: RecordsEvent) -> None:
+    def _handle(self, event: RecordsEvent) -> None:
         with self._lock:
-            self._take(event)
+            self._apply(event)
         self._on_change()
 
-    def _take(self, event: RecordsEvent) -> None:
+    def _apply(self, event: RecordsEvent) -> None:
         match event:
             case RecordsListed(records):
                 self._known = {stored.record.name: stored for stored in records}

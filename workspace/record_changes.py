@@ -1,10 +1,16 @@
-"""Changes of session records."""
+"""Changes of session records, as pure functions from one record to the next.
+
+Gateway replicas and the reaper change the same records, so this module defines each change once. :func:`update_record`
+applies a change to a stored record by compare-and-swap.
+
+Guarantee: a session never goes back. A record that is ``ENDING`` only waits for its deletion. Every change except
+:func:`mark_ending`, :func:`remove_holders` and :func:`add_answer` then raises SessionEndingError.
+
+Source: [architecture "Session records, leases and the reaper"].
+"""
 
 from collections.abc import Callable, Set
 from dataclasses import replace
-from typing import ParamSpec, TypeVar
-
-import tenacity
 
 from workspace.records import (
     Answer,
@@ -20,16 +26,17 @@ from workspace.records import (
     TableState,
     TemporaryTable,
 )
+from workspace.retries import retry_on
 
-_ATTEMPTS = 50
-_KEPT_ANSWERS = 32
-
-_Parameters = ParamSpec("_Parameters")
-_Result = TypeVar("_Result")
+_MAX_ANSWERS = 32
 
 
 class SessionEndingError(RecordError):
-    """The session is ending and takes no more changes."""
+    """The session is ending and accepts no more changes.
+
+    Attributes:
+        session_uuid: The session.
+    """
 
     def __init__(self, record: SessionRecord) -> None:
         super().__init__(record.name, f"Session {record.session_uuid} is ending; start a new session.")
@@ -37,23 +44,32 @@ class SessionEndingError(RecordError):
 
 
 def add_holder(record: SessionRecord, replica: ReplicaId) -> SessionRecord:
-    """The replica serves the session from now on."""
+    """Add a replica that serves the session.
+
+    Raises:
+        SessionEndingError: If the session is ending.
+    """
     return replace(_require_active(record), holders=record.holders | {replica})
 
 
 def remove_holders(record: SessionRecord, replicas: Set[ReplicaId]) -> SessionRecord:
-    """The replicas serve the session no more. An ending session stays as it is."""
+    """Remove replicas that no longer serve the session. An ending session stays unchanged."""
     if record.phase is Phase.ENDING:
         return record
     return replace(record, holders=record.holders - replicas)
 
 
 def mark_ending(record: SessionRecord) -> SessionRecord:
+    """Set the phase of the session to ``ENDING``."""
     return replace(record, phase=Phase.ENDING)
 
 
 def put_table(record: SessionRecord, table: TemporaryTable) -> SessionRecord:
-    """Adds a temporary table, or puts it in the place of the one of that name, regardless of letter case."""
+    """Add a temporary table, or replace the table of that name regardless of letter case.
+
+    Raises:
+        SessionEndingError: If the session is ending.
+    """
     tables = _require_active(record).tables
     if find_table(record, table.name) is None:
         return replace(record, tables=(*tables, table))
@@ -61,20 +77,27 @@ def put_table(record: SessionRecord, table: TemporaryTable) -> SessionRecord:
 
 
 def remove_table(record: SessionRecord, name: str) -> SessionRecord:
-    """Takes a temporary table out, regardless of letter case; one that is not there is no error."""
+    """Remove a temporary table, regardless of letter case. A missing table is no error.
+
+    Raises:
+        SessionEndingError: If the session is ending.
+    """
     tables = _require_active(record).tables
     return replace(record, tables=tuple(table for table in tables if not _same_name(table.name, name)))
 
 
 def add_answer(record: SessionRecord, answer: Answer) -> SessionRecord:
-    """Keeps what a statement was answered; of many, the last ones."""
-    return replace(record, answers=(*record.answers, answer)[-_KEPT_ANSWERS:])
+    """Add the answer to a statement. The record keeps the last 32 answers."""
+    return replace(record, answers=(*record.answers, answer)[-_MAX_ANSWERS:])
 
 
 def remove_writes(record: SessionRecord, replicas: Set[ReplicaId]) -> SessionRecord:
-    """Takes out what these replicas were writing: tables that they were creating, and insertions.
+    """Remove the unfinished writes of replicas: insertions, and the tables that they were creating.
 
-    What is published already is kept: it must be completed, which only a gateway can.
+    Published writes stay, because only a gateway can complete them.
+
+    Raises:
+        SessionEndingError: If the session is ending.
     """
     kept = [replace(table, writes=_without(table.writes, replicas)) for table in _require_active(record).tables]
     tables = tuple(table for table in kept if table.state is not TableState.CREATING or table.writes)
@@ -82,22 +105,13 @@ def remove_writes(record: SessionRecord, replicas: Set[ReplicaId]) -> SessionRec
 
 
 def find_answer(record: SessionRecord, operation_id: str) -> Answer | None:
+    """Return the stored answer to an operation; None if there is none."""
     return next((answer for answer in record.answers if answer.operation_id == operation_id), None)
 
 
 def find_table(record: SessionRecord, name: str) -> TemporaryTable | None:
-    """The temporary table of that name, regardless of letter case."""
+    """Return the temporary table of a name, regardless of letter case; None if there is none."""
     return next((table for table in record.tables if _same_name(table.name, name)), None)
-
-
-def retry_on(error: type[RecordError]) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
-    """Return a decorator that retries a blocking function, with random pauses, when it raises an error."""
-    return tenacity.retry(
-        retry=tenacity.retry_if_exception_type(error),
-        wait=tenacity.wait_random_exponential(multiplier=0.002, max=0.1),
-        stop=tenacity.stop_after_attempt(_ATTEMPTS),
-        reraise=True,
-    )
 
 
 def update_record(
@@ -107,19 +121,23 @@ def update_record(
     *,
     must_write: bool = False,
 ) -> StoredRecord:
-    """Reads a record, changes it and writes it back, anew for as long as others change it in between.
+    """Read, change and write a record, and retry when others change it in between.
 
     Args:
-        records: Where the record is.
-        name: Which record.
-        change: A transition; may be called several times. What it raises is passed on, and nothing is
-            written. If it returns an equal record, nothing is written either.
-        must_write: Write an equal record too. It gets a new version, so that whoever decided by the former one finds
-            out that the session is alive.
+        records: The storage of the record.
+        name: The name of the record.
+        change: A change; may run several times. If it raises, the error passes on and nothing is written. If it
+            returns an equal record, nothing is written either.
+        must_write: Whether to write an equal record too. The record then gets a new version, so anyone acting on the
+            earlier version gets a conflict and sees that the session is alive.
+
+    Returns:
+        The stored record after the change.
 
     Raises:
-        RecordConflictError: Others were faster too often.
-        RecordNotFoundError, RecordsUnavailableError: As the record store raises them.
+        RecordConflictError: If others changed the record first at every attempt.
+        RecordNotFoundError: If there is no such record.
+        RecordsUnavailableError: If the storage cannot answer now.
     """
 
     @retry_on(RecordConflictError)

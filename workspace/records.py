@@ -1,25 +1,27 @@
-"""Session records: the durable entries that say who owns a session location.
+"""Session records: the durable objects that say who owns a session location.
 
-Why it exists: replicas of the gateway hold no truth of their own, and a reaper must be able to prove what is dead.
-Both agree through these records and nothing else. This module has the values and the interface; the storage of
-records lies behind :class:`SessionRecords` (files: :mod:`workspace.files.session_records`).
+Gateway replicas keep no truth of their own, and a reaper must prove that a session is dead. Both rely on session
+records only. This module contains the values and the interface of their storage, :class:`SessionRecords`. The
+implementations are :mod:`workspace.files.session_records` and :mod:`workspace.kubernetes.session_records`.
 
-Guarantees of every implementation, held by one contract test suite:
+Guarantees of every implementation, checked by one contract test suite:
 
-1. ``create`` succeeds once for a name, whoever else tries at the same time.
+1. Of several concurrent calls of ``create`` for one name, one succeeds.
 2. ``replace`` and ``delete`` succeed only if the record is still at the version that the caller read
-   (compare-and-swap); of several callers with one version, one wins.
-3. A reader sees a whole record or none, never a part.
-4. ``watch`` begins with :class:`RecordsListed`, or with :class:`RecordsUnreachable` and then that. After each change it
-   tells the record's last state sooner or later; whenever it may have missed one, it lists all of them anew.
-5. After RecordsUnavailableError a change has taken effect or not.
+   (compare-and-swap). Of several callers with the same version, one succeeds.
+3. A reader sees a complete record or none.
+4. ``watch`` starts with :class:`RecordsListed`, or with :class:`RecordsUnreachable` and then that. It eventually
+   reports the last state of a changed record. It lists all records again whenever it may have missed a change.
+5. After RecordsUnavailableError, a change may or may not have taken effect.
 
-Not guaranteed: that ``list`` is one point in time. A record created while it runs may be missing, which is why the
-reaper lists locations first and records second. Nor that ``watch`` tells of every change: of several in a row it may
-tell the last one only, and it may be late. Before something is deleted for want of a record, ``list`` or ``find`` must
-be asked.
+Not guaranteed:
 
-Source: design, "Session records, leases and the reaper".
+- That ``list`` shows one point in time. It may miss a record that is created while it runs, so the reaper lists
+  locations first and records second.
+- That ``watch`` reports every change, or reports it at once. Of several changes in a row it may report only the last.
+  Before you delete something because it has no record, ask ``list`` or ``find``.
+
+Source: [architecture "Session records, leases and the reaper"].
 """
 
 import enum
@@ -30,37 +32,40 @@ from dataclasses import dataclass, field
 from typing import NewType, Protocol
 
 Principal = NewType("Principal", str)
-"""Who authentication says the client is; today the ``user_id`` the client sends."""
+"""Who authentication says the client is; today, the ``user_id`` that the client sends."""
 
 ClientSessionId = NewType("ClientSessionId", str)
-"""The session id a client chose: unique per principal only, and never used as a path."""
+"""The session id that a client chose; unique per principal only, and never part of a path."""
 
 SessionUuid = NewType("SessionUuid", str)
-"""The random UUID that names a session location; chosen by the gateway."""
+"""The random UUID that names a session location; the gateway chooses it."""
 
 TableUuid = NewType("TableUuid", str)
-"""The random UUID that names a temporary table's directory in the session location."""
+"""The random UUID that names a directory of a temporary table in the session location."""
 
 ReplicaId = NewType("ReplicaId", str)
-"""A gateway replica's name, new at each start of the process."""
+"""The name of a gateway replica; each start of the process has a new one."""
 
 RecordName = NewType("RecordName", str)
-"""A record's name in its storage; see :func:`record_name`."""
+"""The name of a record in its storage; see :func:`record_name`."""
 
 Version = NewType("Version", str)
-"""An opaque mark of one state of a record; differs after each change."""
+"""An opaque identifier of one state of a record; each change makes a new one."""
 
 
 class Phase(enum.StrEnum):
-    """Where a session is in its life; it only moves forward, and after ``ENDING`` the record is deleted."""
+    """The phase of a session. ``ENDING`` is final: then the record is deleted."""
 
     ACTIVE = "Active"
     ENDING = "Ending"
 
 
 class TableState(enum.StrEnum):
-    """``CREATING`` holds the name while the backend writes, ``DROPPING`` until all is removed; only a ``READY`` table
-    can be read."""
+    """The state of a temporary table.
+
+    ``CREATING`` reserves the name while the backend writes, ``DROPPING`` until all files are removed. Only a ``READY``
+    table can be read.
+    """
 
     CREATING = "Creating"
     READY = "Ready"
@@ -68,7 +73,7 @@ class TableState(enum.StrEnum):
 
 
 class WriteKind(enum.StrEnum):
-    """What a statement does to a table; see :mod:`gateway.tables.writes` for the steps."""
+    """The kind of a change of a table; see :mod:`gateway.tables.writes` for the steps."""
 
     CREATION = "Creation"
     INSERTION = "Insertion"
@@ -78,21 +83,21 @@ class WriteKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """A change of a table that is under way for one statement.
+    """A change of a table by a statement that is still running.
 
     Attributes:
-        directory: Where the backend writes, in the session location; of a drop, one that is never made.
-        operation_id: The statement's operation.
-        replica: Who follows the write to its end; if that replica is lost, another may take over, or it is undone.
-        schema: Of the table, as Spark's JSON: what a replica that takes over needs to make it visible.
-        kind: What the statement does.
-        is_published: Whether the record holds the outcome already. Then it is not undone any more by others, but
-            completed, by whichever replica comes first.
+        directory: The directory in the session location that the backend writes to. A drop names one that never exists.
+        operation_id: The operation of the statement.
+        replica: The replica that finishes the write. If it is lost, another replica takes over or undoes the write.
+        schema: The schema of the table as Spark's JSON. A replica that takes over needs it to make the table visible.
+        kind: The kind of the change.
+        is_published: Whether the record already contains the outcome. If so, any replica completes the write, and
+            none undoes it.
         rows: The number of rows, once published.
         size_bytes: The size of the files, once published.
-        replaced: Directories whose rows were replaced; kept until the statement is complete.
-        replaced_rows: The table's number of rows before.
-        replaced_bytes: The size of the table's files before.
+        replaced: The directories whose rows were replaced; they stay until the statement is complete.
+        replaced_rows: The number of rows of the table before.
+        replaced_bytes: The size of the files of the table before.
     """
 
     directory: TableUuid
@@ -109,26 +114,26 @@ class PendingWrite:
 
     @property
     def directories(self) -> tuple[TableUuid, ...]:
-        """All directories that must stay while it is under way."""
+        """The directories that must stay until the write is complete."""
         return (self.directory, *self.replaced)
 
 
 @dataclass(frozen=True, slots=True)
 class TemporaryTable:
-    """One temporary table of a session.
+    """A temporary table of a session.
 
     Attributes:
-        name: As the user wrote it; compared without letter case (seed 001, 5.1.2).
-        uuid: Its own, and the name of the first directory of its data.
-        state: Whether its data is complete.
-        storage_format: The data source name of its files, for instance ``parquet``.
-        parts: The directories in the session location that hold its rows; each insertion adds one.
-        rows: The number of rows in them.
-        size_bytes: The size of the files in them.
-        created_at: Wall clock, ISO 8601 with zone, for people to read.
-        partition_columns: The columns that its directories are named by.
-        options: Of its storage format, by key.
-        writes: What is being written: the creation, or insertions.
+        name: The name as the user wrote it; compared without letter case [temporary-tables §5.1.2].
+        uuid: The UUID of the table, and the name of the first directory of its data.
+        state: Whether the data is complete.
+        storage_format: The data source name of the files, such as ``parquet``.
+        parts: The directories in the session location that contain the rows; each insertion adds one.
+        rows: The number of rows.
+        size_bytes: The size of the files.
+        created_at: Wall-clock time as ISO 8601 with a time zone, for people.
+        partition_columns: The columns that name the subdirectories.
+        options: The options of the storage format, by key.
+        writes: The running creation, insertions or drop.
     """
 
     name: str
@@ -145,17 +150,17 @@ class TemporaryTable:
 
     @property
     def directories(self) -> frozenset[TableUuid]:
-        """All directories of the session location that are its own now."""
+        """The directories of the session location that belong to the table now."""
         return frozenset(self.parts).union(*(write.directories for write in self.writes))
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a statement was answered, kept for a client that asks again.
+    """The answer to a statement, for a client that asks again.
 
     Attributes:
-        operation_id: The statement's operation.
-        values: The one row of the answer, by column; empty if the answer has none.
+        operation_id: The operation of the statement.
+        values: The single row of the answer, by column; empty for an answer without rows.
     """
 
     operation_id: str
@@ -164,19 +169,20 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """Who owns a session location, and what lies in it.
+    """The owner and the contents of a session location.
 
     Attributes:
-        session_uuid: Names the session location.
-        principal: First half of the session's identity.
-        client_session_id: Second half of the session's identity.
-        backend: Address of the backend that has the session, as configured (``sc://host:port``).
-        phase: See :class:`Phase`.
-        holders: The gateway replicas that serve the session now. Empty while ``ACTIVE`` means an orphan that a
+        session_uuid: The name of the session location.
+        principal: The first half of the session's identity.
+        client_session_id: The second half of the session's identity.
+        backend: The configured address of the backend that runs the session (``sc://host:port``).
+        phase: The phase of the session.
+        created_at: Wall-clock time as ISO 8601 with a time zone, for people; no decision depends on it.
+        holders: The gateway replicas that serve the session. An ``ACTIVE`` session without holders is an orphan that a
             replica may still adopt.
-        tables: The session's temporary tables, in order of creation.
-        answers: The last statements that changed them, oldest first.
-        created_at: Wall clock, ISO 8601 with zone, for people to read; never used to decide anything.
+        tables: The temporary tables, in order of creation.
+        answers: The answers to the last statements that changed tables, oldest first.
+        writes: The running writes that belong to no temporary table.
     """
 
     session_uuid: SessionUuid
@@ -192,30 +198,31 @@ class SessionRecord:
 
     @property
     def directories(self) -> frozenset[TableUuid]:
-        """All directories of the session location that it names."""
+        """The directories of the session location that the record names."""
         own = frozenset(write.directory for write in self.writes)
         return own.union(*(table.directories for table in self.tables))
 
     @property
     def writers(self) -> frozenset[ReplicaId]:
-        """The replicas that follow a write to its end whose outcome the record does not hold yet."""
+        """The replicas with a write whose outcome is not yet published."""
         of_tables = (write for table in self.tables for write in table.writes)
         return frozenset(write.replica for write in (*of_tables, *self.writes) if not write.is_published)
 
     @property
     def name(self) -> RecordName:
+        """The name of the record in its storage."""
         return record_name(self.principal, self.client_session_id)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A record together with the version that a later ``replace`` or ``delete`` must name.
+    """A record with the version that a later ``replace`` or ``delete`` must name.
 
     Attributes:
-        record: As it was read.
-        version: Of the record as it was read.
-        is_deletion_requested: Whether someone has asked the storage for the session's end (``kubectl delete``).
-            No part of the version: asking changes nothing that a ``replace`` could lose.
+        record: The record as it was read.
+        version: The version of the record as it was read.
+        is_deletion_requested: Whether someone has asked the storage to end the session (``kubectl delete``). A request
+            does not change the version, because ``replace`` cannot lose it.
     """
 
     record: SessionRecord
@@ -225,14 +232,14 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordsListed:
-    """All records there are. Whatever a watcher knew before counts no more."""
+    """The list of all records. Replaces the previous state of the watcher."""
 
     records: tuple[StoredRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordChanged:
-    """A record is new, or has changed."""
+    """A record was created or changed."""
 
     stored: StoredRecord
 
@@ -246,7 +253,7 @@ class RecordGone:
 
 @dataclass(frozen=True, slots=True)
 class RecordsUnreachable:
-    """The storage does not answer; what a watcher knows may be old until the next :class:`RecordsListed`."""
+    """The storage does not answer. The state of a watcher may be stale until the next :class:`RecordsListed`."""
 
     reason: str
 
@@ -255,14 +262,19 @@ RecordsEvent = RecordsListed | RecordChanged | RecordGone | RecordsUnreachable
 
 
 class RecordError(Exception):
-    """Base of what a record store raises::
+    """The base class of the errors of a record store.
 
-    RecordError
-    ├── RecordExistsError       create: the name is taken
-    ├── RecordNotFoundError     read, replace, delete: no such record
-    ├── RecordConflictError     replace, delete: changed since it was read
-    ├── RecordTooLargeError     create, replace: the storage takes no record of that size
-    └── RecordsUnavailableError the truth cannot be read now; nothing may be deleted on the strength of it
+    ::
+
+        RecordError
+        ├── RecordExistsError        create: the name is taken
+        ├── RecordNotFoundError      read, replace, delete: there is no such record
+        ├── RecordConflictError      replace, delete: the record has changed since it was read
+        ├── RecordTooLargeError      create, replace: the storage does not accept a record of that size
+        └── RecordsUnavailableError  the storage cannot answer now; nothing may be deleted on this basis
+
+    Attributes:
+        name: The name of the record; None if the error concerns all records.
     """
 
     def __init__(self, name: RecordName | None, message: str) -> None:
@@ -271,67 +283,97 @@ class RecordError(Exception):
 
 
 class RecordExistsError(RecordError):
-    pass
+    """A record of that name exists already."""
 
 
 class RecordNotFoundError(RecordError):
-    pass
+    """There is no record of that name."""
 
 
 class RecordConflictError(RecordError):
-    pass
+    """The record has changed since it was read."""
 
 
 class RecordTooLargeError(RecordError):
-    pass
+    """The record is larger than the storage accepts."""
 
 
 class RecordsUnavailableError(RecordError):
-    pass
+    """The storage cannot answer now."""
 
 
 class SessionRecords(Protocol):
     """The storage of session records. All methods block; callers in an event loop use an executor."""
 
     def create(self, record: SessionRecord) -> StoredRecord:
-        """Raises: RecordExistsError, RecordTooLargeError, RecordsUnavailableError."""
+        """Store a new record.
+
+        Raises:
+            RecordExistsError: If the name is taken.
+            RecordTooLargeError: If the storage does not accept a record of that size.
+            RecordsUnavailableError: If the storage cannot answer now.
+        """
         ...
 
     def read(self, name: RecordName) -> StoredRecord:
-        """Raises: RecordNotFoundError, RecordsUnavailableError."""
+        """Return the current state of a record.
+
+        Raises:
+            RecordNotFoundError: If there is no such record.
+            RecordsUnavailableError: If the storage cannot answer now.
+        """
         ...
 
     def list(self) -> Sequence[StoredRecord]:
-        """All records, in no order. Raises: RecordsUnavailableError."""
+        """Return all records, in no order.
+
+        Raises:
+            RecordsUnavailableError: If the storage cannot answer now.
+        """
         ...
 
     def find(self, session_uuid: SessionUuid) -> StoredRecord | None:
-        """The record that names this session location, as it is now; None if there is none.
+        """Return the current record that names a session location; None if there is none.
 
-        Raises: RecordsUnavailableError.
+        Raises:
+            RecordsUnavailableError: If the storage cannot answer now.
         """
         ...
 
     def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
-        """Tells of changes until it is stopped; see guarantee 4. Raises nothing of its own."""
+        """Yield changes until ``stop`` is set; see guarantee 4. Raises nothing of its own."""
         ...
 
     def replace(self, record: SessionRecord, version: Version) -> StoredRecord:
-        """Raises: RecordConflictError, RecordNotFoundError, RecordTooLargeError, RecordsUnavailableError."""
+        """Replace a record that is still at a version.
+
+        Raises:
+            RecordConflictError: If the record has changed since.
+            RecordNotFoundError: If there is no such record.
+            RecordTooLargeError: If the storage does not accept a record of that size.
+            RecordsUnavailableError: If the storage cannot answer now.
+        """
         ...
 
     def delete(self, name: RecordName, version: Version) -> None:
-        """Raises: RecordConflictError, RecordNotFoundError, RecordsUnavailableError."""
+        """Delete a record that is still at a version.
+
+        Raises:
+            RecordConflictError: If the record has changed since.
+            RecordNotFoundError: If there is no such record.
+            RecordsUnavailableError: If the storage cannot answer now.
+        """
         ...
 
 
 def record_name(principal: Principal, client_session_id: ClientSessionId) -> RecordName:
-    """The name of the record of a session.
+    """Return the name of the record of a session.
 
-    Always 40 characters of ``[0-9a-f]``, whatever the inputs hold, so it is safe as a file name and as a Kubernetes
-    object name. The same session always has the same name, so that creating a record is what decides between two
-    replicas that see a session's first request at the same time. Distinct sessions have distinct names: the
-    principal's length is part of what is hashed, so no two pairs join to the same text.
+    - The name always has 40 characters of ``[0-9a-f]``, so it is safe as a file name and as a Kubernetes object name.
+    - One session always has the same name. So when two replicas see the first request of a session at the same time,
+      the creation of the record decides between them.
+    - Different sessions have different names. The hash includes the length of the principal, so no two pairs join to
+      the same text.
     """
     identity = f"{len(principal)}:{principal}:{client_session_id}"
     return RecordName(hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:40])

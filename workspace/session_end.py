@@ -1,22 +1,26 @@
-"""The life of a session: what may change in its record, and how it ends.
+"""The end of a session, in steps that gateway and reaper share.
 
-Why it exists: gateway replicas and the reaper change the same records, so what a change may do is said once,
-as pure functions from a record to the next. And both end sessions, by the one routine here.
+====================  =============================================================================
+step                  effect
+====================  =============================================================================
+:func:`begin_end`     marks the record ``ENDING`` and moves the session locations to the trash
+:func:`complete_end`  deletes the record
+:func:`end_session`   both, and purges the files
+====================  =============================================================================
 
 Guarantees:
 
-1. A session never goes back: once ``ENDING``, its record changes no more; it is only deleted. Every
-   transition except :func:`mark_ending` and :func:`remove_holders` raises SessionEndingError then.
-2. The record is deleted only after the session locations were set aside, in all roots (:func:`begin_end`).
-3. :func:`begin_end`, :func:`complete_end` and :func:`end_session` may be stopped at any instruction and run again, here
-   or in another process; several may run at once. At most one is told that it ended the session.
-4. :func:`begin_end` of an ``ACTIVE`` session whose record was changed since it was read touches nothing, nor does that
-   of an ``ENDING`` one that has ended meanwhile, though there be a later session of the same name.
+1. The record of a session never leaves ``ENDING``; see :mod:`workspace.record_changes`.
+2. The record is deleted only after the session locations of all roots have moved to the trash.
+3. Each function may be stopped at any instruction and repeated, here or in another process. Several may run
+   concurrently. At most one caller learns that it ended the session.
+4. If an ``ACTIVE`` session has changed since the caller read it, :func:`begin_end` changes nothing. The same holds for
+   an ``ENDING`` session that has ended since, even if a later session has the same name.
 
-Not guaranteed: that the end of each session is logged; a process that dies between the deletion and its log
-line leaves none.
+Not guaranteed: that the end of every session is logged. A process that dies between the deletion and the log line
+leaves none.
 
-Source: design, "Session records, leases and the reaper".
+Source: [architecture "Session records, leases and the reaper"].
 """
 
 from collections.abc import Callable
@@ -41,11 +45,11 @@ from workspace.trash_entries import is_whole_location, location_of
 
 @dataclass(frozen=True, slots=True)
 class EndingSession:
-    """A session whose locations were set aside, and whose record is still there.
+    """A session whose locations are in the trash and whose record still exists.
 
     Attributes:
-        stored: Its record, which is ``ENDING``.
-        locations: Where the session locations were that were deleted.
+        stored: The record, which is ``ENDING``.
+        locations: The session locations that were deleted.
     """
 
     stored: StoredRecord
@@ -54,12 +58,12 @@ class EndingSession:
 
 @dataclass(frozen=True, slots=True)
 class EndedSession:
-    """What :func:`complete_end` and :func:`end_session` did.
+    """The result of :func:`complete_end` and :func:`end_session`.
 
     Attributes:
-        record: The session's last record.
-        locations: Where the session locations were that were deleted.
-        purge_error: Why files of the session are still in the trash, for a later purge; None if none are.
+        record: The last record of the session.
+        locations: The session locations that were deleted.
+        purge_error: Why files of the session are still in the trash, for a later purge; None if there are none.
     """
 
     record: SessionRecord
@@ -68,7 +72,7 @@ class EndedSession:
 
 
 def end_session(records: SessionRecords, locations: SessionLocations, stored: StoredRecord) -> EndedSession | None:
-    """Ends a session and purges its files; see :func:`begin_end` and :func:`complete_end`."""
+    """End a session and purge its files; see :func:`begin_end` and :func:`complete_end`."""
     ending = begin_end(records, locations, stored)
     done = None if ending is None else complete_end(records, ending)
     return done and replace(done, purge_error=_purge(locations, done.record.session_uuid))
@@ -80,20 +84,23 @@ def begin_end(
     stored: StoredRecord,
     release: Callable[[SessionRecord], None] = lambda record: None,
 ) -> EndingSession | None:
-    """Marks a session ``ENDING`` and sets its locations aside: its files are in the trash.
+    """Mark a session ``ENDING`` and move its locations to the trash.
 
     Args:
-        records: Where the record is.
-        locations: Where the session locations are.
-        stored: The record as the caller read it when it decided that the session must end.
-        release: Called once the session is ``ENDING`` and before its locations go, so that nobody writes there any
-            more; ends the session at its backend as well as that can be done. What it raises is passed on.
+        records: The storage of the record.
+        locations: The session locations.
+        stored: The record as the caller read it when it decided to end the session.
+        release: Runs when the session is ``ENDING`` and before its locations move, so that nobody writes there any
+            more. It ends the session at the backend as far as possible. Its errors pass on.
 
-    Returns: What :func:`complete_end` is to be called with; None if another process ended the session first.
+    Returns:
+        The argument of :func:`complete_end`; None if another process ended the session first.
 
     Raises:
-        RecordConflictError: Only if the record was ``ACTIVE`` and was changed since; the caller decides anew.
-        RecordsUnavailableError, OSError: The session may be in any step of its end; call again.
+        RecordConflictError: If the record was ``ACTIVE`` and has changed since; the caller must decide again.
+        RecordsUnavailableError: If the records cannot answer now. The session may be in any step of its end; call
+            again.
+        OSError: If the locations cannot be moved; call again.
     """
     try:
         ending = _mark_ending(records, stored)
@@ -102,32 +109,34 @@ def begin_end(
     release(ending.record)
     session_uuid = ending.record.session_uuid
     deleted = set[StoragePath](locations.move_to_trash(session_uuid))
-    if stored.record.phase is Phase.ENDING:  # somebody who began to end it may have come so far
+    if stored.record.phase is Phase.ENDING:  # an earlier attempt may have moved the locations
         deleted |= {location_of(entry) for entry in locations.trash_of(session_uuid) if is_whole_location(entry)}
     return EndingSession(ending, tuple(sorted(deleted, key=str)))
 
 
 def complete_end(records: SessionRecords, ending: EndingSession) -> EndedSession | None:
-    """Deletes the record of a session whose locations were set aside.
+    """Delete the record of a session whose locations are in the trash.
 
-    Returns: None if another process ended the session first.
+    Returns:
+        None if another process ended the session first.
 
-    Raises: RecordsUnavailableError; begin with :func:`begin_end` again, by the record that is there then.
+    Raises:
+        RecordsUnavailableError: If the records cannot answer now. Read the record, and call :func:`begin_end` again.
     """
     stored = ending.stored
     try:
         records.delete(stored.record.name, stored.version)
     except (RecordNotFoundError, RecordConflictError):
-        # A conflict is with a later session of the same name, or with somebody who asks for the deletion of this one,
-        # which is then for the next who looks.
+        # A conflict means a later session of the same name, or a request to delete this record. The next caller
+        # handles that request.
         return None
     return EndedSession(stored.record, ending.locations)
 
 
-def log_session_end(log: structlog.typing.FilteringBoundLogger, ended_session: EndedSession) -> None:
-    """Logs the end of a session, in the same words wherever it was ended."""
-    record = ended_session.record
-    for location in ended_session.locations:
+def log_session_end(log: structlog.typing.FilteringBoundLogger, ended: EndedSession) -> None:
+    """Log the end of a session with the same events in gateway and reaper."""
+    record = ended.record
+    for location in ended.locations:
         log.info(
             "session_location_deleted",
             message=deletion_message(location),
@@ -136,8 +145,8 @@ def log_session_end(log: structlog.typing.FilteringBoundLogger, ended_session: E
             session=record.session_uuid,
             principal=record.principal,
         )
-    if ended_session.purge_error is not None:
-        log.warning("trash_purge_failed", session=record.session_uuid, reason=str(ended_session.purge_error))
+    if ended.purge_error is not None:
+        log.warning("trash_purge_failed", session=record.session_uuid, reason=str(ended.purge_error))
 
 
 def _mark_ending(records: SessionRecords, stored: StoredRecord) -> StoredRecord:

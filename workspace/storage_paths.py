@@ -1,27 +1,23 @@
-"""Where something lies in storage, as users, logs and Spark are told it.
+"""Paths and URIs of storage, as users, logs and Spark see them.
 
-A directory of a file system is a path. In an object store there are no directories: what lies below a prefix is named
-by its URI, ``s3://bucket/prefix``. ``str`` of either is what people read.
+A place on a file system is a :class:`~pathlib.Path`. A place in an object store is a URI, ``s3://bucket/prefix``.
+``str`` of either is the form for people.
 """
 
 from pathlib import Path
 from typing import TypeAlias
-from urllib.parse import urlsplit
 
 StoragePath: TypeAlias = Path | str
 
 OWN_DIRECTORY = ".lodge"
-"""Everything of Lodge's own that is no session location lies below this name."""
+"""The name below which a root keeps all of Lodge's own files that are not session locations."""
 
 
-def file_system_of(place: StoragePath) -> str:
-    """The URI of the file system that a place is in: ``file:///``, or the bucket's."""
-    if isinstance(place, Path):
-        return "file:///"
-    parts = urlsplit(place)
-    return f"{parts.scheme}://{parts.netloc}"
+def file_system_of(path: StoragePath) -> str:
+    """Return the URI of the file system that contains a path: ``file:///``, or that of the bucket."""
+    return "file:///" if isinstance(path, Path) else "/".join(path.split("/", 3)[:3])
 
 
 def deletion_message(location: StoragePath) -> str:
-    """What the deletion of a session location is called wherever it is told (seed 001, 5.1.13)."""
+    """Return the log message for a deleted session location [temporary-tables §5.1.13]."""
     return f"Deleted session temporary location [{location}] from file system [{file_system_of(location)}]"

@@ -1,4 +1,8 @@
-"""Entries of the trash."""
+"""Names of what lies in the trash of a root.
+
+The last part of a name is ``<session uuid>.<suffix>`` for a session location, and
+``<session uuid>.<table uuid>.<suffix>`` for a table.
+"""
 
 from pathlib import Path
 from typing import NewType
@@ -7,22 +11,21 @@ from workspace.records import SessionUuid
 from workspace.storage_paths import StoragePath
 
 TrashEntry = NewType("TrashEntry", str)
-"""The absolute path, or the URI, of something that was set aside; what follows its last slash begins with the UUID of
-the session whose thing it was."""
+"""The absolute path or the URI of a session location or a table in the trash."""
 
 
 def session_of(entry: TrashEntry) -> SessionUuid:
-    """The session whose thing was set aside; of anything else, no UUID."""
+    """Return the session that an entry belonged to; for a foreign entry, something that is not a UUID."""
     return SessionUuid(_name(entry).partition(".")[0])
 
 
 def is_whole_location(entry: TrashEntry) -> bool:
-    """Whether something that was set aside of a session is its location, not a single table."""
+    """Return whether an entry is a whole session location, not a single table."""
     return _name(entry).count(".") == 1
 
 
 def location_of(entry: TrashEntry) -> StoragePath:
-    """Where a whole location was before it was set aside."""
+    """Return where a session location was before it moved to the trash."""
     if entry.startswith("/"):
         return Path(entry).parents[2] / session_of(entry)
     return f"{entry.rsplit('/', 3)[0]}/{session_of(entry)}"

@@ -1,4 +1,4 @@
-"""A watch that goes on whatever happens to it."""
+"""A loop that keeps a watch running until it is stopped."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -11,22 +11,24 @@ _PAUSE_SECONDS = 5.0
 
 def run_watch_loop(
     watch: Callable[[threading.Event], Iterable[_Event]],
-    take: Callable[[_Event], None],
-    failed: Callable[[Exception], None],
+    handle: Callable[[_Event], None],
+    on_error: Callable[[Exception], None],
     stop: threading.Event,
 ) -> None:
-    """Takes the events of a watch until it is stopped. One that ends or fails is begun anew after a pause.
+    """Handle the events of a watch until it is stopped.
+
+    Restarts a watch that ends or fails, after a pause.
 
     Args:
-        watch: Begins the watch; it ends soon after the stop.
-        take: What it raises is a failure of the watch.
-        failed: Called with what was unexpected, while it is handled; must raise nothing.
-        stop: Set from another thread.
+        watch: Starts the watch, which must end soon after ``stop`` is set.
+        handle: Handles one event. An exception counts as a failure of the watch.
+        on_error: Handles an unexpected exception; must not raise.
+        stop: Ends the loop when another thread sets it.
     """
     while not stop.is_set():
         try:
             for event in watch(stop):
-                take(event)
-        except Exception as error:  # noqa: BLE001 - a top loop: it must be watched again
-            failed(error)
+                handle(event)
+        except Exception as error:  # noqa: BLE001 - a top loop: it must start the watch again
+            on_error(error)
         stop.wait(_PAUSE_SECONDS)

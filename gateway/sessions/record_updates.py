@@ -20,7 +20,8 @@ from gateway.requests import SessionKey
 from gateway.sessions.replica_lease import ReplicaLease
 from gateway.sessions.session import Session
 from gateway.storage import Storage
-from workspace.record_changes import SessionEndingError, add_holder, remove_holders, retry_on, update_record
+from workspace.record_changes import SessionEndingError, add_holder, remove_holders, update_record
+from workspace.retries import retry_on
 from workspace.records import (
     Phase,
     RecordConflictError,

@@ -1,0 +1,1 @@
+"""Session records, leases and session locations on a file system."""

@@ -1,0 +1,1 @@
+"""Session records, leases and root ids as objects of the Kubernetes API."""

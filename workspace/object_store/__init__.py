@@ -1,0 +1,1 @@
+"""Session locations in an S3 object store."""

@@ -1,32 +1,29 @@
-"""Session locations: the places that hold sessions' temporary tables.
+"""Session locations: the directories or key prefixes that contain the temporary tables of sessions.
 
-Why it exists: gateway and reaper must make, find and remove session locations in the same way, and a removal
-must be safe while a late task still writes, while another process removes the same thing, and when someone
-put a link in the way. So nothing is removed in its place: it is set aside by one step that cannot be seen half
-done, and purged afterwards.
+Gateway and reaper must create, find and remove session locations in the same way. A removal must be safe while a late
+task still writes, while another process removes the same location, and when someone put a link in the way. So nothing
+is removed in place: one atomic step moves it to the trash, and a purge removes it later.
 
-There are two implementations: :mod:`workspace.files.session_locations` for directories of a file system and
-:mod:`workspace.object_store.session_locations` for prefixes of a bucket.
-One suite of tests checks both.
+There are two implementations, checked by one contract test suite: :mod:`workspace.files.session_locations` for
+directories of a file system, and :mod:`workspace.object_store.session_locations` for prefixes of a bucket.
 
 Guarantees of both:
 
-1. Only names that are canonical UUIDs become places; anything else raises ValueError.
-2. Nothing outside of a session location is ever removed with it, whatever its owner put into it.
-3. Setting aside is one step. A location that was set aside is in no later :meth:`SessionLocations.list`, and a table
-   that was is in no later :meth:`RootContents.inside`, until a late writer makes something there after the purge.
-4. Everything may be repeated, stopped at any instruction, and done by several processes at once: that something is gone
-   already is no error, and what one left undone the next one does.
-5. What looks over all roots fails if one of them cannot be read, or is not the one that it was;
-   see :mod:`workspace.files.roots`. No answer ever stands for a root that was not asked. An empty or foreign
-   file system in the place of a root is an error, never a workspace without sessions.
+1. Only canonical UUIDs become parts of paths; anything else raises ValueError.
+2. Removing a session location never removes anything outside it, whatever its owner stored in it.
+3. Moving to the trash is one step. After it, :meth:`SessionLocations.list` no longer returns the location, and
+   :meth:`RootContents.contents` no longer returns the table, until a late writer creates it again after the purge.
+4. Every operation may be repeated, stopped at any instruction, and run by several processes concurrently. A target that
+   is already gone is no error, and the next caller completes what another one left unfinished.
+5. An operation over all roots fails if one root cannot be read or was replaced; see :mod:`workspace.files.roots`. An
+   empty or foreign file system in the place of a root is an error, never a workspace without sessions.
 
-Not guaranteed: that a late writer does not make a location again after it was set aside; the reaper finds it
-as an orphan.
+Not guaranteed: that a late writer does not create a removed location again. The reaper finds it as an orphan.
 
-All methods block, and raise OSError when the storage fails. Safe to share between threads.
+All methods block, and raise OSError when the storage fails. They are safe to share between threads.
 
-Source: design, "Temporary tables" and "Session records, leases and the reaper"; seed 001, 5.1.4 and 5.1.5.
+Source: [architecture "Temporary tables"], [architecture "Session records, leases and the reaper"],
+[temporary-tables §5.1.4], [temporary-tables §5.1.5].
 """
 
 from collections.abc import Callable, Hashable, Sequence, Set
@@ -39,12 +36,12 @@ from workspace.trash_entries import TrashEntry
 
 
 class OwnerError(PermissionError):
-    """A session location belongs to somebody else."""
+    """The session location belongs to another OS user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An OS user whom a session location belongs to."""
+    """The OS user that a session location belongs to."""
 
     uid: int
     gid: int
@@ -52,11 +49,11 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class LocationContents:
-    """What is in a session location.
+    """The directories in a session location.
 
     Attributes:
         tables: The directories whose names can be those of tables.
-        foreign_count: How many others there are.
+        foreign_count: The number of other directories.
     """
 
     tables: Set[TableUuid]
@@ -64,113 +61,139 @@ class LocationContents:
 
 
 class RootContents(Protocol):
-    """What lies in the session locations of one root."""
+    """The contents of the session locations of one root."""
 
     def stamp(self, session_uuid: SessionUuid) -> Hashable:
-        """Differs after any change of the names in a location; its owner cannot set it back. None if there is none."""
+        """Return a value that differs after any change of the names in a location; None if there is no location.
+
+        The owner of the location cannot restore an earlier value.
+        """
         ...
 
     def contents(self, session_uuid: SessionUuid) -> LocationContents:
-        """What is in a location; of very many directories, some. Of none, nothing. Raises: OSError."""
+        """Return the directories in a location: a part of them if there are very many, none if there is no location.
+
+        Raises:
+            OSError: If the location cannot be read.
+        """
         ...
 
 
 class SessionLocations(Protocol):
-    """The session locations of the default temporary workspace, wherever it was."""
+    """The session locations in all roots of the default temporary workspace."""
 
     def initialise(self) -> None:
-        """Makes what is missing of Lodge's own; to be called when a process starts.
+        """Create Lodge's own files where they are missing. Each process calls this when it starts.
 
-        Raises: RootError if the root is not the one that it was, or another Lodge's.
+        Raises:
+            RootError: If the root was replaced, or belongs to another Lodge.
         """
         ...
 
     def set_current_root(self, root: StoragePath) -> None:
-        """Makes a root the current one; new locations are made there from now on.
+        """Create new locations in another root from now on.
 
-        Raises: RootError if it cannot be used; the current root stays as it was.
+        Raises:
+            RootError: If the root cannot be used; the current root then stays.
         """
         ...
 
     def known_roots(self) -> Sequence[StoragePath]:
-        """Where session locations may lie, the current root first, readable or not.
+        """Return all roots, readable or not; the current one first.
 
-        Raises: RootError if the current root is not what it was.
+        Raises:
+            RootError: If the current root was replaced.
         """
         ...
 
     def roots(self) -> Sequence[RootContents]:
-        """All roots, the current one first. Raises: RootError if one cannot be read."""
+        """Return the contents of all roots, the current one first.
+
+        Raises:
+            RootError: If a root cannot be read.
+        """
         ...
 
     def create(self, session_uuid: SessionUuid, owner: Owner | None = None) -> StoragePath:
-        """Makes the session location in the current root, or takes the one that is there.
+        """Create the session location in the current root, or return the existing one.
 
         Args:
-            session_uuid: Whose it is.
-            owner: The OS user it is for, from the moment that it can be seen; None for the user of this process.
+            session_uuid: The session.
+            owner: The OS user that owns the location from the moment it is visible; None for the user of this process.
 
-        Raises: OSError, also if there is something else in its place; OwnerError if it is another user's; RootError.
+        Raises:
+            OwnerError: If the location belongs to another OS user.
+            RootError: If the current root was replaced.
+            OSError: If the location cannot be created, also because something else has its name.
         """
         ...
 
     def list(self) -> Set[SessionUuid]:
-        """The sessions that have a location."""
+        """Return the sessions that have a location."""
         ...
 
     def paths(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
-        """The locations of a session that are there."""
+        """Return the existing locations of a session."""
         ...
 
     def move_to_trash(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
-        """Puts the locations of a session into the trash.
+        """Move the locations of a session to the trash.
 
-        Returns: Where they were; nothing if there was nothing.
+        Returns:
+            The former paths; empty if there was no location.
         """
         ...
 
     def remove_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
-        """Puts one table's directory into the trash.
+        """Move the directory of a table to the trash.
 
-        Returns: False if there was nothing.
+        Returns:
+            False if there was no such directory.
         """
         ...
 
     def table_paths(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[StoragePath]:
-        """The directories of several, as :meth:`directory` finds each."""
+        """Return the directory of each table. A missing directory counts as one of the current root."""
         ...
 
     def size_bytes(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> int:
-        """The sizes of all regular files of a table.
+        """Return the total size of the files of a table.
 
-        Raises: FileNotFoundError if its directory is not there; OSError if it is deeper than a table can be.
+        Raises:
+            FileNotFoundError: If the table has no directory.
+            OSError: If the directory is deeper than a table can be.
         """
         ...
 
     def copy_table(self, source: tuple[SessionUuid, TableUuid], target: tuple[SessionUuid, TableUuid]) -> None:
-        """Gives a session whose location is there a copy of a table, without moving bytes where the storage can.
+        """Copy a table to another session that has a location, without moving bytes where the storage can.
 
-        Raises: FileNotFoundError if the table is gone, or went meanwhile; OSError.
+        Raises:
+            FileNotFoundError: If the table is gone, or was removed during the copy.
+            OSError: If the table cannot be copied.
         """
         ...
 
     def trash(self) -> Sequence[TrashEntry]:
-        """All that was set aside and not purged yet."""
+        """Return everything in the trash."""
         ...
 
     def trash_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
-        """What was set aside of one session, and not purged yet."""
+        """Return what the trash contains of one session."""
         ...
 
-    def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] | None = None) -> bool:
-        """Removes something from the trash for good; may take long.
+    def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] = lambda: False) -> bool:
+        """Remove an entry of the trash for good; may take long.
 
         Args:
-            entry: As :meth:`trash` returned it.
-            should_stop: Asked again and again, from several threads; once it says yes, the purge ends soon, and what
-                is left stays in the trash.
+            entry: An entry that :meth:`trash` returned.
+            should_stop: Called repeatedly, from several threads. When it returns True, the purge stops soon, and the
+                rest stays in the trash.
 
-        Returns: Whether all of it is gone.
-        Raises: OSError for the first thing that could not be removed, after trying all the others.
+        Returns:
+            Whether the entry is gone.
+
+        Raises:
+            OSError: If something could not be removed. The first such error, raised after trying all the rest.
         """
         ...

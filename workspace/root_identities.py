@@ -1,10 +1,13 @@
-"""Whether a root is the one that it was, and belongs to the session records that are asked.
+"""The identity of a root: its id, and whose session records name its contents.
 
-Why it exists: a file system that is not mounted looks like an empty directory, and so does an empty bucket. And what no
-record names is an orphan: who asks other records than those of the sessions in a root would take all of them for
-orphans. So each root has a random id, and says whose records name what lives in it. They are judged here,
-for roots in file systems (:mod:`workspace.files.roots`) and in object stores alike. Where
-session records are not on the roots' own storage, nor are the ids (:class:`RootIds`).
+Two mistakes would make the reaper delete live sessions:
+
+- A file system that is not mounted looks like an empty directory; so does an empty bucket.
+- A location that no record names is an orphan. Someone who asks the wrong records would take every location for one.
+
+So each root has a random id, and says whose records name its contents. This module checks both, for roots on file
+systems (:mod:`workspace.files.roots`) and in object stores alike. If the session records are stored elsewhere than the
+roots, so are the ids; see :class:`RootIds`.
 """
 
 import errno
@@ -19,12 +22,14 @@ FILES = "files"
 
 
 class RootError(OSError):
-    """Base of what is wrong with a root; the message says what to do::
+    """The base class of the errors of a root; the message says what to do.
 
-    RootError
-    ├── RootUnavailableError  a root is not there, or something else is in its place
-    ├── RootTakenError        a root belongs to another home, or to other session records
-    └── HomeMovedError        what was a home has become part of another one
+    ::
+
+        RootError
+        ├── RootUnavailableError  a root is missing, or something else is in its place
+        ├── RootTakenError        a root belongs to another home, or to other session records
+        └── HomeMovedError        a home has become part of another home
     """
 
     def __init__(self, message: str) -> None:
@@ -36,45 +41,43 @@ class RootError(OSError):
 
 
 class RootUnavailableError(RootError):
-    pass
+    """A root is missing, or something else is in its place."""
 
 
 class RootTakenError(RootError):
-    pass
+    """A root belongs to another home, or to other session records."""
 
 
 class HomeMovedError(RootError):
-    pass
+    """A home has become part of another home."""
 
 
 class RootIds(Protocol):
-    """Where the ids of roots are recorded, beside the session records, if that is not on the roots' own storage."""
+    """A registry of the ids of roots, beside session records that are stored elsewhere than the roots.
+
+    Every method raises RecordsUnavailableError if the registry cannot answer.
+    """
 
     def records_id(self) -> str:
-        """What roots say whose sessions these records name: always the same, and unlike that of any other records.
-
-        Raises: RecordsUnavailableError
-        """
+        """Return the id of these session records: always the same, and unlike that of any other records."""
         ...
 
     def expected(self, root: str) -> str | None:
-        """The id of a root; None if it was never recorded. Raises: RecordsUnavailableError"""
+        """Return the id of a root; None if it was never recorded."""
         ...
 
     def record(self, root: str, root_id: str) -> str:
-        """Records the id of a root, unless there is one. Returns: The one that is recorded now.
-
-        Raises: RecordsUnavailableError
-        """
+        """Record the id of a root unless there is one, and return the recorded one."""
         ...
 
 
 class RootIdentities:
-    """Which id each root must have: the one that this process saw first, which was the recorded one, if any was. And to
-    whose records they must belong.
+    """The identity that each root must have.
+
+    The expected id is the one that this process saw first, which was the recorded one, if there was one.
 
     Args:
-        root_ids: Where ids are recorded; None if they are on the roots' own storage only.
+        root_ids: The registry of ids; None if the ids are stored only in the roots.
     """
 
     def __init__(self, root_ids: RootIds | None) -> None:
@@ -84,73 +87,96 @@ class RootIdentities:
 
     @property
     def are_recorded(self) -> bool:
+        """Whether there is a registry of ids."""
         return self._root_ids is not None
 
     def records_id(self) -> str:
-        """Whose records this process asks. Raises: RootUnavailableError"""
+        """Return the id of the session records that this process uses.
+
+        Raises:
+            RootUnavailableError: If the registry cannot answer.
+        """
         if self._records_id is None and self._root_ids is not None:
             try:
                 self._records_id = self._root_ids.records_id()
             except RecordsUnavailableError as error:
-                raise RootUnavailableError(f"Whose session records these are cannot be found out: {error}") from error
+                raise RootUnavailableError(f"The id of the session records cannot be read: {error}") from error
         return self._records_id or FILES
 
     def check_records(self, root: str, found: str | None) -> None:
-        """Raises: RootTakenError if what a root says is that it belongs to other records."""
-        if found is not None and found != self.records_id():
-            raise self.taken(root, f"the session records of [{found}]", ["records"])
+        """Check the session records that a root names.
 
-    def taken(self, root: str, whose: str, said_in: Sequence[str] = ()) -> RootTakenError:
-        """That a root belongs to other records, and how to part it from them."""
+        Raises:
+            RootTakenError: If the root belongs to other records.
+        """
+        if found is not None and found != self.records_id():
+            raise self.taken_error(root, f"the session records of [{found}]", ["records"])
+
+    def taken_error(self, root: str, owner: str, said_in: Sequence[str] = ()) -> RootTakenError:
+        """Return the error for a root that belongs to other records; its message says how to release the root."""
         names = said_in if self.are_recorded and self.expected(root) is not None else [*said_in, "root"]
         files = " and ".join(f"[{root}/{OWN_DIRECTORY}/{name}]" for name in names)
         return RootTakenError(
-            f"[{root}] belongs to {whose}, not to those of [{self.records_id()}], which would take what lives there "
-            "for orphans. Start with its own records (--records, --namespace, --instance), or use another directory. "
-            f"If its own are gone for good, remove {files}: what lives there is deleted then."
+            f"[{root}] belongs to {owner}, not to those of [{self.records_id()}], which would treat its sessions as "
+            "orphans. Start with the records of the root (--records, --namespace, --instance), or use another "
+            f"directory. If its records are gone for good, remove {files}: Lodge then deletes the sessions in it."
         )
 
     def expected(self, root: str) -> str | None:
-        """The id that a root must have; None if any will do. Raises: RootUnavailableError"""
+        """Return the id that a root must have; None if any id is valid.
+
+        Raises:
+            RootUnavailableError: If the registry cannot answer.
+        """
         seen = self._seen.get(root)
         if seen is not None or self._root_ids is None:
             return seen
         try:
             return self._root_ids.expected(root)
         except RecordsUnavailableError as error:
-            raise RootUnavailableError(
-                f"Whether [{root}] is the storage that it was cannot be found out: {error}"
-            ) from error
+            raise RootUnavailableError(f"The recorded id of [{root}] cannot be read: {error}") from error
 
     def check(self, root: str, found: str | None) -> None:
-        """Raises: RootUnavailableError if what was found in a root is not its id."""
+        """Check the id that a root has.
+
+        Raises:
+            RootUnavailableError: If it is not the expected one.
+        """
         expected = self.expected(root)
         if found is None:
             raise RootUnavailableError(
-                f"[{root}] is not the storage that it was: it has no id, as an empty file system has none. "
-                "Bring the right storage back."
+                f"[{root}] is not the storage that it was: it has no id, like an empty file system. Bring the right "
+                "storage back."
             )
         if expected is not None and found != expected:
             raise RootUnavailableError(
-                f"[{root}] is not the storage that it was: its id is [{found}], not [{expected}]. "
-                "Bring the right storage back."
+                f"[{root}] is not the storage that it was: its id is [{found}], not [{expected}]. Bring the right "
+                "storage back."
             )
         self._seen.setdefault(root, found)
 
     def establish(self, root: str, found: str | None) -> None:
-        """Checks the id of a root, and records it. Raises: RootUnavailableError"""
+        """Check the id that a root has, and record it.
+
+        Raises:
+            RootUnavailableError: If it is not the expected one, or cannot be recorded.
+        """
         self.check(root, found)
         if found is None:
             return
-        recorded = self.recorded(root, found)
+        recorded = self.record(root, found)
         if recorded != found:
             self._seen[root] = recorded
             self.check(root, found)
 
-    def recorded(self, root: str, root_id: str) -> str:
-        """Records the id of a root before the root has it. Returns: The one that it shall have.
+    def record(self, root: str, root_id: str) -> str:
+        """Record the id of a root before it is written to the root.
 
-        Raises: RootUnavailableError
+        Returns:
+            The id to write, which another process may have recorded first.
+
+        Raises:
+            RootUnavailableError: If the registry cannot answer.
         """
         if self._root_ids is None:
             return root_id

@@ -129,11 +129,11 @@ class ModelLocations:
         check_uuid(session_uuid)
         return [entry for entry in self.trash() if session_of(entry) == session_uuid]
 
-    def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] | None = None) -> bool:
+    def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] = lambda: False) -> bool:
         if not entry.startswith(f"{self._storage.root}/.lodge/trash/") or entry.rpartition("/")[2] in {"", ".", ".."}:
             raise ValueError(f"Not an entry of the trash: {entry!r}")
         while self._call("purge", lambda: self._storage.purge_some(entry)):
-            if should_stop is not None and should_stop():
+            if should_stop():
                 return False
         return True
 

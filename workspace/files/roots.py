@@ -144,7 +144,7 @@ class Roots:
             return
         roots = self.registered() if layout.root == self._home.root else [layout.root]
         if has_records or any(is_uuid(entry.name) for each in roots for entry in each.iterdir()):
-            raise self._identities.taken(root, "unknown session records")
+            raise self._identities.taken_error(root, "unknown session records")
 
     def _identify_others(self) -> None:
         """Gives ids to roots that were registered before roots had any; of one that is not there, looking will tell."""

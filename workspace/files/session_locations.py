@@ -153,7 +153,7 @@ class FileSessionLocations:
         check_uuid(session_uuid)
         return [entry for root in self.roots() for entry in root.trash.entries_of(session_uuid)]
 
-    def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] | None = None) -> bool:
+    def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] = lambda: False) -> bool:
         """Removes something from the trash for good, however deep it is; may take long.
 
         Args:
@@ -167,4 +167,4 @@ class FileSessionLocations:
         trash = next((root.trash for root in self.roots() if root.trash.has(entry)), None)
         if trash is None:
             raise ValueError(f"Not an entry of the trash: {entry!r}")
-        return trash.purge(entry, should_stop or (lambda: False))
+        return trash.purge(entry, should_stop)

@@ -1,8 +1,8 @@
-"""Where a workspace is in an object store, as its URI says it.
+"""Addresses of workspaces in an object store.
 
-``s3://bucket/prefix?endpoint_override=host:port&scheme=https&region=eu-central-1``: all after the question mark may be
-left out at AWS. Credentials have no place in it, for it stands in settings, logs and messages: they come from the
-standard AWS environment variables, profile, or role.
+An address has the form ``s3://bucket/prefix?endpoint_override=host:port&scheme=https&region=eu-central-1``. AWS needs
+none of the options after the question mark. An address appears in settings, logs and messages, so it contains no
+credentials: they come from the standard AWS environment variables, profile or role.
 """
 
 import re
@@ -19,7 +19,7 @@ _OPTIONS = ("endpoint_override", "scheme", "region")
 
 
 class ObjectAddressError(ValueError):
-    """The URI names no place in an object store; the message says why, and repeats nothing that may be a secret."""
+    """The URI is not a valid address. The message completes a sentence, and repeats nothing that may be a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class ObjectAddress:
     """A prefix in a bucket.
 
     Attributes:
-        bucket: Its name.
-        prefix: Without slashes at its ends; never empty.
+        bucket: The name of the bucket.
+        prefix: The prefix, without slashes at its ends; never empty.
         endpoint: ``host`` or ``host:port`` of an S3 server; None for AWS.
-        scheme: ``https``, or ``http``.
-        region: Of the bucket; None for what the AWS environment variables say.
+        scheme: ``https`` or ``http``.
+        region: The region of the bucket; None to use the AWS environment variables.
     """
 
     bucket: str
@@ -42,19 +42,23 @@ class ObjectAddress:
 
     @classmethod
     def from_uri(cls, uri: str) -> Self:
-        """Raises: ObjectAddressError"""
+        """Parse a URI.
+
+        Raises:
+            ObjectAddressError: If the URI is not a valid address.
+        """
         try:
             parts = urlsplit(uri)
         except ValueError as error:
-            raise ObjectAddressError("is no URI; give one such as s3://bucket/prefix") from error
+            raise ObjectAddressError("is invalid; give one such as s3://bucket/prefix") from error
         if "@" in parts.netloc:
             raise ObjectAddressError(
-                "has credentials in it; give them by the AWS environment variables or profile instead, and change them"
+                "contains credentials; set them by the AWS environment variables or profile instead, and rotate them"
             )
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         unknown = sorted(options.keys() - set(_OPTIONS))
         if unknown:
-            raise ObjectAddressError(f"has the option [{unknown[0]}]; there are {', '.join(_OPTIONS)}")
+            raise ObjectAddressError(f"has the unknown option [{unknown[0]}]; the options are {', '.join(_OPTIONS)}")
         _check_options(options)
         bucket, prefix = parts.netloc, parts.path.strip("/")
         if parts.scheme != "s3" or not _BUCKET.fullmatch(bucket) or parts.fragment:
@@ -71,12 +75,12 @@ class ObjectAddress:
 
     @property
     def storage_path(self) -> str:
-        """How people are told of it."""
+        """The URI without its options; the form for people."""
         return f"s3://{self.bucket}/{self.prefix}"
 
     @property
     def uri(self) -> str:
-        """The whole of it, as :meth:`from_uri` reads it."""
+        """The complete URI, which :meth:`from_uri` parses."""
         given = {"endpoint_override": self.endpoint, "scheme": self.scheme, "region": self.region}
         options = {name: value for name, value in given.items() if value not in {None, "https"}}
         return f"{self.storage_path}?{urlencode(options, quote_via=quote)}" if options else self.storage_path
@@ -87,7 +91,7 @@ def _check_options(options: Mapping[str, str]) -> None:
         raise ObjectAddressError("has a scheme that is neither http nor https")
     for name, pattern in (("endpoint_override", _ENDPOINT), ("region", _REGION)):
         if name in options and not pattern.fullmatch(options[name]):
-            raise ObjectAddressError(f"has an [{name}] that is none; give for example {_EXAMPLES[name]}")
+            raise ObjectAddressError(f"has an invalid [{name}]; give for example {_EXAMPLES[name]}")
 
 
 _EXAMPLES = {"endpoint_override": "endpoint_override=storage.example.com:9000", "region": "region=eu-central-1"}

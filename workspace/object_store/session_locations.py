@@ -125,11 +125,11 @@ class ObjectSessionLocations:
         self._identities.check_records(root, records_id)
         if records_id is None:
             if root_id is not None and expected is None and self._there(frozenset(self._marks())):
-                raise self._identities.taken(root, "unknown session records")
+                raise self._identities.taken_error(root, "unknown session records")
             self._store.put_new(self._records, self._identities.records_id().encode())
             self._identities.check_records(root, self._records_id())
         if root_id is None:
-            self._store.put_new(self._marker, self._identities.recorded(root, secrets.token_hex(16)).encode())
+            self._store.put_new(self._marker, self._identities.record(root, secrets.token_hex(16)).encode())
             root_id = self._root_id()
         self._identities.establish(root, root_id)
 
@@ -236,7 +236,7 @@ class ObjectSessionLocations:
         self._check()
         return [self._entry(*mark) for mark in sorted(self._marks(session_uuid), key=str)]
 
-    def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] | None = None) -> bool:
+    def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] = lambda: False) -> bool:
         """Deletes all objects of something that was set aside; may take long.
 
         Args:
@@ -253,7 +253,7 @@ class ObjectSessionLocations:
             return True
         prefix = self._prefix(session_uuid, table_uuid)
         for _ in range(_PURGES):
-            if not self._delete_all(prefix, should_stop or (lambda: False)):
+            if not self._delete_all(prefix, should_stop):
                 return False
             self._store.abort_uploads(prefix)
             if self._store.is_empty(prefix):

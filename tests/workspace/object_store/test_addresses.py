@@ -44,7 +44,7 @@ def test_a_uri_says_where_and_comes_back_as_it_was(uri: str, address: ObjectAddr
         ("s3://bucket:9000/lodge", "does not name a bucket"),
         ("s3://bucket/lodge#x", "does not name a bucket"),
         ("gs://bucket/lodge", "does not name a bucket"),
-        ("s3://[/lodge", "is no URI"),
+        ("s3://[/lodge", "is invalid"),
         ("s3://bucket/lodge?scheme=ftp", "neither http nor https"),
         ("s3://bucket/lodge?endpoint_override=http://host", "endpoint_override"),
         ("s3://bucket/lodge?endpoint_override=user@host", "endpoint_override"),

@@ -8,8 +8,8 @@ Guarantees:
 1. If several workspace names match the start of a reference, the longest wins.
 2. A configured name is case-sensitive [temporary-tables §4.1]. In a reference, the exact letter case wins. Another
    letter case matches if only one workspace can be meant, as Spark users expect of names.
-3. :meth:`Workspaces.resolve` never returns a path outside the workspace, in a session location, or in Lodge's own files,
-   even if links are on the way. The engine checks again when it opens the file.
+3. :meth:`Workspaces.resolve` never returns a path outside the workspace, in a session location, or in Lodge's own
+   files, even if links are on the way. The engine checks again when it opens the file.
 
 Source: [temporary-tables §4.1], [temporary-tables §5.1.3], [temporary-tables §5.4], [temporary-tables §5.5].
 """

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from gateway.errors import GatewayError
 from gateway.stored_tables.storage_formats import STORAGE_FORMATS
 from gateway.stored_tables.table_plans import read_relation
-from workspace.files.public_files import has_links
+from workspace.files.table_files import has_links
 from workspace.workspaces import NotFileBasedError, Workspace
 
 DESCRIPTION = ".lodge-table.json"

@@ -36,8 +36,7 @@ from gateway.stored_tables.table_plans import ROWS_WRITTEN
 from gateway.tables.new_tables import AlreadyExistsError, NewTable, Storing, WritableTable
 from gateway.tables.records import TableRecords
 from gateway.tables.writes import Execution, TableWrites, statement_lost, to_its_end
-from workspace.files.public_files import make_public, write_public_file
-from workspace.files.table_copies import copy_table
+from workspace.files.table_files import copy_table, make_public, write_public_file
 from workspace.identifiers import is_uuid
 from workspace.record_changes import add_answer
 from workspace.records import Answer, PendingWrite, ReplicaId, SessionRecord

@@ -1,18 +1,18 @@
-"""Where things lie below the root of the default temporary workspace.
+"""The directories below the root of the default temporary workspace.
 
 ::
 
-    <root>/<session uuid>/<table uuid>/   session locations: the only thing beside .lodge
+    <root>/<session uuid>/<table uuid>/   session locations: the only names beside .lodge
     <root>/.lodge/sessions/               session records
     <root>/.lodge/leases/                 leases of gateway replicas
     <root>/.lodge/staging/                records and leases that are being written
-    <root>/.lodge/trash/                  what was set aside, and never comes back; locations that are being made
+    <root>/.lodge/trash/                  removed locations and tables; new locations until they are complete
     <root>/.lodge/roots/                  the other roots of this home (:mod:`workspace.files.roots`)
-    <root>/.lodge/home                    the home of this root, if it is not its own
+    <root>/.lodge/home                    the home of this root, unless the root is its own home
     <root>/.lodge/root                    the id of this root
-    <root>/.lodge/records                 whose session records say what lives in this root
+    <root>/.lodge/records                 the id of the session records that name the contents of this root
 
-All of it must be on one file system, so that renaming is atomic. Each root has its own.
+Everything below one root must be on one file system, so that a rename is atomic.
 """
 
 from dataclasses import dataclass
@@ -34,6 +34,7 @@ class Layout:
 
     @classmethod
     def below(cls, root: Path) -> "Layout":
+        """Return the layout of a root, which may be a relative path."""
         return cls(root.absolute())
 
     @property
@@ -73,11 +74,12 @@ class Layout:
         return self.own / "records"
 
     def initialise(self) -> None:
-        """Makes what is missing; safe to repeat, and for several processes at once.
+        """Create the missing directories; safe to repeat and to run concurrently.
 
-        A root that is missing is made with mode 0700; the mode of one that exists is its operator's decision.
+        A missing root gets mode 0700. An existing root keeps its mode, which is the operator's decision.
 
-        Raises: OSError, also for a link or a file in the place of one of Lodge's own directories.
+        Raises:
+            OSError: If a directory cannot be created, or a link or a file has its name.
         """
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for directory in (self.own, self.sessions, self.leases, self.staging, self.trash, self.roots):

@@ -1,13 +1,13 @@
-"""Leases as files on the workspace's storage: the default where there is no Kubernetes.
+"""Leases as files in the workspace; the default without Kubernetes.
 
-One file for each replica, ``.lodge/leases/<replica id>``. Its content is the renewal mark: random, so that no
-clock and no counter must survive a restart.
+Each replica has one file, ``.lodge/leases/<replica id>``. It contains the renewal mark, which is random, so no clock or
+counter needs to survive a restart.
 
 Guarantees:
 
-1. A reader sees a whole mark; renewing puts a new file in the place of the old one by one rename.
-2. Only names that are replica ids become paths; anything else raises ValueError. Other files are not listed.
-3. A renewal that failed leaves the lease as it was, or renewed.
+1. A reader sees a complete mark. A renewal replaces the file by one rename.
+2. Only replica ids become paths; anything else raises ValueError. Other files are not listed.
+3. After a failed renewal, the lease is either unchanged or renewed.
 """
 
 import secrets
@@ -23,21 +23,21 @@ from workspace.records import RecordsUnavailableError, ReplicaId
 
 
 class FileLeases:
-    """Implements :class:`workspace.leases.Leases`.
+    """The implementation of :class:`workspace.leases.Leases` for a file system.
 
     Args:
-        root: The root of the default temporary workspace, initialised by
-            :meth:`workspace.locations.SessionLocations.initialise`.
+        root: The home of the workspace, after :meth:`workspace.locations.SessionLocations.initialise`.
     """
 
     def __init__(self, root: Path) -> None:
         self._layout = Layout.below(root)
 
     def renew(self, replica: ReplicaId) -> None:
+        """Create the lease of a replica, or change its renewal mark."""
         lease = self._layout.leases / check_replica_id(replica)
         mark = secrets.token_hex(16)
         staged = self._layout.staging / mark
-        with self._answering():
+        with self._convert_errors():
             with open_directory(self._layout.staging) as staging:
                 write_private_file(mark, mark.encode("ascii"), staging)
             try:
@@ -47,8 +47,9 @@ class FileLeases:
                 raise
 
     def list(self) -> Mapping[ReplicaId, RenewalMark]:
+        """Return the renewal marks of all leases."""
         marks: dict[ReplicaId, RenewalMark] = {}
-        with self._answering(), open_directory(self._layout.leases) as leases:
+        with self._convert_errors(), open_directory(self._layout.leases) as leases:
             for path in self._layout.leases.iterdir():
                 if is_replica_id(path.name):
                     with suppress(FileNotFoundError):
@@ -57,13 +58,14 @@ class FileLeases:
         return marks
 
     def delete(self, replica: ReplicaId) -> None:
+        """Remove the lease of a replica. A missing lease is no error."""
         lease = self._layout.leases / check_replica_id(replica)
-        with self._answering():
+        with self._convert_errors():
             lease.unlink(missing_ok=True)
             self._layout.leases.lstat()
 
     @contextmanager
-    def _answering(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

@@ -1,11 +1,10 @@
-"""Files and directories for their owner only, whatever the umask, and never through a link.
+"""Files and directories for their owner only, independent of the umask, that no link can redirect.
 
-Why it exists: on shared storage the modes of what Lodge makes are its access control, and a link where a
-directory is expected is an attack. So everything below a workspace's root that must be private is made and
-opened here.
+On shared storage, the modes of Lodge's files are its access control, and a link in the place of a directory is an
+attack. So this module creates and opens everything below a root that must be private.
 
-Not guaranteed: safety against someone who may already write into the parent directory of what is opened; the
-root and ``.lodge`` are for their owner alone to write.
+Not guaranteed: safety against someone who may write to the parent directory of what is opened. Only the owner may write
+to the root and to ``.lodge``.
 """
 
 import os
@@ -18,13 +17,24 @@ _DIRECTORY_MODE = 0o700
 _FILE_MODE = 0o600
 
 
-@contextmanager
-def open_directory(path: Path, parent: int | None = None) -> Iterator[int]:
-    """The descriptor of a real directory; of one below an open directory, if that is given.
+def open_directory_descriptor(path: str | Path, parent: int | None = None) -> int:
+    """Open a directory that is no link, and return its descriptor.
 
-    Raises: FileNotFoundError; NotADirectoryError for a link or a file in its place.
+    Args:
+        path: The directory, relative to ``parent`` if that is given.
+        parent: The descriptor of an open directory.
+
+    Raises:
+        FileNotFoundError: If it does not exist.
+        NotADirectoryError: If a link or a file has its name.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+
+
+@contextmanager
+def open_directory(path: str | Path, parent: int | None = None) -> Iterator[int]:
+    """Open a directory as :func:`open_directory_descriptor` does, and close it at the end of the block."""
+    descriptor = open_directory_descriptor(path, parent)
     try:
         yield descriptor
     finally:
@@ -32,9 +42,10 @@ def open_directory(path: Path, parent: int | None = None) -> Iterator[int]:
 
 
 def make_private_directory(path: Path) -> None:
-    """Makes a directory of mode 0700, or gives an existing one that mode.
+    """Create a directory of mode 0700, or give an existing directory that mode.
 
-    Raises: NotADirectoryError for a link or a file in its place.
+    Raises:
+        NotADirectoryError: If a link or a file has its name.
     """
     with suppress(FileExistsError):
         path.mkdir(mode=_DIRECTORY_MODE)
@@ -44,9 +55,10 @@ def make_private_directory(path: Path) -> None:
 
 
 def write_private_file(name: str, content: bytes, directory: int) -> None:
-    """Writes a new file of mode 0600 below an open directory, down to the disk.
+    """Write a new file of mode 0600 in an open directory, and sync it to the disk.
 
-    Raises: FileExistsError, also for a link of that name.
+    Raises:
+        FileExistsError: If a file or a link of that name exists.
     """
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE, dir_fd=directory)
     with os.fdopen(descriptor, "wb") as file:
@@ -57,13 +69,18 @@ def write_private_file(name: str, content: bytes, directory: int) -> None:
 
 
 def read_private_file(name: str, directory: int) -> bytes:
-    """Reads a file below an open directory; a link of that name raises OSError (ELOOP)."""
+    """Read a file in an open directory.
+
+    Raises:
+        OSError: If the file cannot be read; ``ELOOP`` if a link has its name.
+    """
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=directory)
     with os.fdopen(descriptor, "rb") as file:
         return file.read()
 
 
 def file_exists(name: str, directory: int) -> bool:
+    """Return whether an open directory contains a name, without following a link."""
     try:
         os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -72,19 +89,23 @@ def file_exists(name: str, directory: int) -> bool:
 
 
 def remove_file(name: str, directory: int) -> None:
-    """Removes a file below an open directory; that it is gone already is no error."""
+    """Remove a file from an open directory. A missing file is no error."""
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)
 
 
 def scan_directory(directory: int) -> Sequence[os.DirEntry[str]]:
-    """What is in an open directory; nothing, if the directory itself was removed meanwhile."""
+    """Return the entries of an open directory; none if the directory itself was removed."""
     with os.scandir(directory) as entries:
         return list(entries)
 
 
 def sync_directory(path: Path) -> None:
-    """Brings the names in a directory down to the disk. Raises: OSError, also if it is missing."""
+    """Sync the names in a directory to the disk.
+
+    Raises:
+        OSError: If the directory is missing, or the disk fails.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

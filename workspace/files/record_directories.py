@@ -1,27 +1,25 @@
-"""Named contents on a file system: created once, changed by compare-and-swap, deleted for good.
+"""The directories of session records: created once, changed by compare-and-swap, deleted for good.
 
-Why it exists: :mod:`workspace.files.record_versions` says how one directory of versions is changed without locks.
-This module is how such directories come and go, at ``.lodge/sessions/<name>/``, with no lock either.
+:mod:`workspace.files.record_versions` says how one directory of versions changes without locks. This module creates and
+deletes such directories at ``.lodge/sessions/<name>/``, also without locks:
 
-- *Create*: a directory with its first version is staged, and renamed to its place. The rename fails on a
-  directory that is not empty.
-- *Delete*: the directory is buried and cleared, and then removed by rmdir, which fails if it is not empty.
+- *Create*: stage a directory with its first version, then rename it. The rename fails if a non-empty directory exists.
+- *Delete*: bury and clear the directory, then remove it with ``rmdir``, which fails if it is not empty.
 
 Guarantees:
 
-1. A slow process never touches a later creation of the same name. It works through the descriptor of the
-   directory that it opened, and a directory serves one creation only. The two operations by path, rmdir and
-   the rename of a creation, leave a live directory alone because it is never empty.
-2. After a process died at any instruction, or the machine lost power, the state is that before or that after
-   the operation. What is left over means nothing: a dead directory is removed by the next create, or by a
-   list that has seen it for long; a staged one is moved to the trash by a list that has seen it for long, and
-   if its creator still lives, the creation fails.
-3. After RecordsUnavailableError a change has taken effect or not. Any other error means that it has not, save
-   one: a change that was overtaken by the clearing of its directory may report that the record is not found,
-   which is true by then. A list leaves what died just now alone, so that this is rare.
+1. A slow process never touches a later creation of the same name. It works with the descriptor of the directory that it
+   opened, and each creation has its own directory. The two operations by path, ``rmdir`` and the rename of a creation,
+   never affect a live directory, because it is never empty.
+2. If a process dies at any instruction, or the machine loses power, the state is the one before or after the operation.
+   Left-overs have no meaning. The next creation removes a dead directory, and so does a list that has seen it for a
+   while. Such a list also moves a staged directory to the trash; if its creator is still alive, the creation fails.
+3. After RecordsUnavailableError, a change may or may not have taken effect. After any other error it has not, with one
+   exception: if another process clears the directory during a change, the change may report that the record does not
+   exist, which is true by then. This is rare, because a list leaves recently dead directories alone.
 
-Needs of the storage: as in :mod:`workspace.files.record_versions`; also, rename is atomic. A rename that was made
-although the answer says that its source is missing, as NFS can do after a lost reply, is recognised.
+Requirements on the storage: those of :mod:`workspace.files.record_versions`, and an atomic rename. A rename that
+succeeds although its answer says that the source is missing, as after a lost reply on NFS, is recognised.
 """
 
 import errno
@@ -55,7 +53,7 @@ from workspace.records import (
 )
 
 LEFTOVER_SECONDS = 600.0
-"""How long lists must have seen something unfinished before they take the process that began it for dead."""
+"""How long lists must have seen something unfinished before they consider its process dead."""
 
 _ATTEMPTS = 50
 _NOT_EMPTY = {errno.ENOTEMPTY, errno.EEXIST}
@@ -65,7 +63,7 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A live content, with the version that a change of it must name, and its file for people to find."""
+    """The content of a live directory, with the version that a change must name, and the file for messages."""
 
     content: bytes
     version: Version
@@ -73,12 +71,12 @@ class Content:
 
 
 class RecordDirectories:
-    """The named contents below one root.
+    """The directories of all session records of one root.
 
     Every method raises RecordsUnavailableError when the storage cannot answer.
 
     Args:
-        layout: Where contents, staged contents and trash lie.
+        layout: The paths of the root.
         monotonic: A clock, in seconds.
     """
 
@@ -88,30 +86,38 @@ class RecordDirectories:
         self._unfinished_since: dict[str, float] = {}
 
     def create(self, name: RecordName, content: bytes) -> Version:
-        """Raises: RecordExistsError."""
+        """Create a directory with its first version, and return that version.
+
+        Raises:
+            RecordExistsError: If there is a live directory of that name.
+        """
         incarnation = secrets.token_hex(8)
         version = first_version(incarnation)
         staged = self._layout.staging / incarnation
-        with self._answering(name):
+        with self._convert_errors(name):
             try:
                 make_private_directory(staged)
                 with open_directory(staged) as descriptor:
                     write_private_file(file_name(version), content, descriptor)
                     os.fsync(descriptor)
-                _retrying(lambda: self._publish(staged, name, version))
+                _retry(lambda: self._publish(staged, name, version))
                 sync_directory(self._layout.sessions)
             finally:
                 shutil.rmtree(staged, ignore_errors=True)
         return version
 
     def read(self, name: RecordName) -> Content:
-        """Raises: RecordNotFoundError."""
-        with self._answering(name):
-            return _retrying(lambda: self._read(name))
+        """Return the current content of a directory.
+
+        Raises:
+            RecordNotFoundError: If there is no live directory of that name.
+        """
+        with self._convert_errors(name):
+            return _retry(lambda: self._read(name))
 
     def list(self) -> Sequence[tuple[RecordName, Content]]:
-        """All contents that were there during the whole call; others perhaps. Sweeps what is left over."""
-        with self._answering(None):
+        """Return all contents that exist during the whole call, perhaps others too. Removes left-overs."""
+        with self._convert_errors(None):
             staged = {path.name for path in self._layout.staging.iterdir()}
             names = {path.name for path in self._layout.sessions.iterdir() if is_record_name(path.name)}
         found: MutableSequence[tuple[RecordName, Content]] = []
@@ -125,13 +131,23 @@ class RecordDirectories:
         return found
 
     def replace(self, name: RecordName, content: bytes, version: Version) -> Version:
-        """Raises: RecordConflictError, RecordNotFoundError."""
-        with self._answering(name), self._opened(name) as directory:
+        """Replace the content at a version, and return the new version.
+
+        Raises:
+            RecordConflictError: If the content has changed since.
+            RecordNotFoundError: If there is no live directory of that name.
+        """
+        with self._convert_errors(name), self._open(name) as directory:
             return directory.replace(version, content)
 
     def delete(self, name: RecordName, version: Version) -> None:
-        """Raises: RecordConflictError, RecordNotFoundError."""
-        with self._answering(name), self._opened(name) as directory:
+        """Delete the content at a version.
+
+        Raises:
+            RecordConflictError: If the content has changed since.
+            RecordNotFoundError: If there is no live directory of that name.
+        """
+        with self._convert_errors(name), self._open(name) as directory:
             directory.bury(version)
             self._remove(name, directory)
 
@@ -139,7 +155,7 @@ class RecordDirectories:
         return self._layout.sessions / check_record_name(name)
 
     @contextmanager
-    def _answering(self, name: RecordName | None) -> Iterator[None]:
+    def _convert_errors(self, name: RecordName | None) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -149,17 +165,17 @@ class RecordDirectories:
             ) from error
 
     @contextmanager
-    def _opened(self, name: RecordName) -> Iterator[VersionDirectory]:
+    def _open(self, name: RecordName) -> Iterator[VersionDirectory]:
         with ExitStack() as stack:
             try:
                 descriptor = stack.enter_context(open_directory(self._path(name)))
             except FileNotFoundError:
-                self._layout.sessions.lstat()  # if that is missing too, the storage is, not the record
+                self._layout.sessions.lstat()  # raises if the storage is missing, not the record
                 raise RecordNotFoundError(name, f"There is no session record {name}.") from None
             yield VersionDirectory(name, descriptor)
 
     def _read(self, name: RecordName) -> Content:
-        with self._opened(name) as directory:
+        with self._open(name) as directory:
             head = directory.head()
             if head is None:
                 raise directory.not_found()
@@ -181,7 +197,7 @@ class RecordDirectories:
             raise ConcurrentChangeError from error
 
     def _remove_if_dead(self, name: RecordName) -> None:
-        with self._opened(name) as directory:
+        with self._open(name) as directory:
             if directory.head() is not None:
                 raise RecordExistsError(name, f"The session record {name} exists already.")
             self._remove(name, directory)
@@ -201,7 +217,7 @@ class RecordDirectories:
         since = {entry: self._unfinished_since.get(entry, now) for entry in staged | dead}
         self._unfinished_since = since
         for entry in (entry for entry in since if now - since[entry] >= LEFTOVER_SECONDS):
-            # What cannot be removed now means nothing either, so it must not stop the list.
+            # A left-over has no meaning, so an error must not stop the list.
             with suppress(OSError, RecordExistsError, RecordNotFoundError):
                 if entry in dead:
                     self._remove_if_dead(RecordName(entry))
@@ -209,16 +225,16 @@ class RecordDirectories:
                     (self._layout.staging / entry).rename(self._layout.trash / f"staged.{entry}")
 
 
-def _is_passing(error: BaseException) -> bool:
+def _is_transient(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in {errno.EAGAIN, errno.ESTALE}
 
 
-def _retrying(look: Callable[[], _Found]) -> _Found:
-    """Calls again while others change what is looked at, a bounded number of times."""
+def _retry(read: Callable[[], _Found]) -> _Found:
+    """Call a function, and retry a bounded number of times while others change the directory."""
     attempts = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_is_passing),
+        retry=tenacity.retry_if_exception(_is_transient),
         wait=tenacity.wait_random_exponential(multiplier=0.001, max=0.05),
         stop=tenacity.stop_after_attempt(_ATTEMPTS),
         reraise=True,
     )
-    return attempts(look)
+    return attempts(read)

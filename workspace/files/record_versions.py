@@ -1,37 +1,43 @@
-"""One directory of numbered versions, changed by compare-and-swap without locks.
+"""The versions of one session record, in a directory that changes by compare-and-swap without locks.
 
-Why it exists: several gateway replicas and reapers change the same record on shared storage. A lock would let
-a paused process block all others, so nothing here waits for anyone: who comes too late finds out.
+Several gateway replicas and reapers change the same record on shared storage. With a lock, a paused process would block
+all others. Here nobody waits for anyone: a late process gets a conflict.
 
-The directory holds one file for each version, ``<number>.<incarnation>.json``. Numbers count from 1; the file
-numbered 1 is the *anchor*. The incarnation is random, and new with each creation of a record.
+The directory contains one file per version, ``<number>.<incarnation>.json``. Numbers start at 1. The file with number 1
+is the *anchor*. The incarnation is random, and each creation of a record has a new one.
 
-- *Replace* of version n: a temporary file is linked as n+1, which fails if that name exists; then the file n
-  is *spent*: emptied, its name kept.
-- *Bury* of version n: a tombstone is linked as n+1.
-- *Clear*, once buried: the anchor is removed first, then all other files.
+=================  ===============================================================================================
+operation          steps
+=================  ===============================================================================================
+replace version n  Link a temporary file as n+1, which fails if that name exists. Then *spend* file n: truncate it,
+                   but keep its name.
+bury version n     Link a tombstone as n+1.
+clear              After burying: remove the anchor first, then all other files.
+=================  ===============================================================================================
 
-The directory is *live* if it has its anchor and its highest version is no tombstone; its content is that of
-the highest version. All else is *dead*, which means: not found.
+The directory is *live* if it has its anchor and its highest version is no tombstone. Its content is that of the highest
+version. Otherwise it is *dead*, and its record does not exist.
 
 Guarantees:
 
-1. Versions are never reused. In a live directory no name is ever removed, so linking n+1 succeeds for one
-   process only, however long the others were paused. That link is the moment of change.
-2. A dead directory stays dead. A slow replace can still link a name in one that is being cleared; it looks
-   for the anchor afterwards, finds it gone, and reports that the record is not found. With the anchor gone
-   the name means nothing, even if the process died before it looked.
-3. A reader sees a whole content. It takes the highest version, and only if after reading no later version is
-   there and the anchor still is: then nobody had begun to spend or to clear what was read.
-4. After a process died at any instruction, or the machine lost power, the state is that before or that after
-   the operation. What may be left over, a temporary file or a version not yet spent, goes with the directory.
+1. Versions are never reused. No name is ever removed from a live directory, so only one process can link n+1, however
+   long the others were paused. That link is the moment of the change.
+2. A dead directory stays dead. A slow replace may still link a name in a directory that is being cleared. It then finds
+   the anchor gone, and reports that the record does not exist. Without the anchor, the name has no meaning, even if the
+   process dies before it looks.
+3. A reader sees a complete content. It reads the highest version, and accepts it only if afterwards no later version
+   exists and the anchor still does. Then nobody has begun to spend or clear what it read.
+4. If a process dies at any instruction, or the machine loses power, the state is the one before or after the operation.
+   A left-over temporary file, or a version that is not yet spent, disappears with the directory.
 
-Not guaranteed: that the number of names is bounded. Each change adds one file, empty in the end, until the
-record is deleted.
+Not guaranteed: a limit on the number of names. Each change adds one file, which ends up empty, until the record is
+deleted.
 
-Needs of the storage: link is atomic and fails on existing names, fsync of files and directories is obeyed,
-and opening a directory shows what others changed before (NFS: not mounted with ``nocto``). A link that was
-made although the answer says that its name exists, as NFS can do after a lost reply, is recognised.
+Requirements on the storage:
+
+- A link is atomic and fails if the name exists. ``fsync`` of files and directories takes effect.
+- Opening a directory shows what others changed before (NFS: not mounted with ``nocto``).
+- A link that succeeds although its answer says that the name exists, as after a lost reply on NFS, is recognised.
 """
 
 import errno
@@ -56,20 +62,20 @@ _SUFFIX = ".json"
 
 
 class ConcurrentChangeError(OSError):
-    """Another process changed the directory while it was looked at; look again."""
+    """Another process changed the directory while this one read it; read it again."""
 
     def __init__(self) -> None:
-        super().__init__(errno.EAGAIN, "changed by others too often while it was looked at")
+        super().__init__(errno.EAGAIN, "others keep changing it")
 
 
 class VersionDirectory:
-    """The versions of one record, below an open directory.
+    """The versions of one record in an open directory.
 
     All methods raise OSError when the storage fails.
 
     Args:
-        name: The record's name, for errors.
-        descriptor: The open directory; whoever opened it closes it.
+        name: The name of the record, for error messages.
+        descriptor: The open directory; the caller closes it.
     """
 
     def __init__(self, name: RecordName, descriptor: int) -> None:
@@ -77,9 +83,10 @@ class VersionDirectory:
         self._descriptor = descriptor
 
     def head(self) -> tuple[Version, bytes] | None:
-        """The highest version and its content; None if the directory is dead.
+        """Return the highest version and its content; None if the directory is dead.
 
-        Raises: ConcurrentChangeError.
+        Raises:
+            ConcurrentChangeError: If another process changed the directory at the same time.
         """
         versions = self._versions()
         if not versions:
@@ -87,27 +94,37 @@ class VersionDirectory:
         head = versions[-1]
         try:
             content = read_private_file(file_name(head), self._descriptor)
-        except FileNotFoundError:  # names vanish from dead directories only
+        except FileNotFoundError:  # only dead directories lose names
             return None
-        if self._has(_following(head)):
+        if self._has(_next_version(head)):
             raise ConcurrentChangeError
         if content == _TOMBSTONE or not self._has(_anchor(head)):
             return None
         return head, content
 
     def replace(self, version: Version, content: bytes) -> Version:
-        """Raises: RecordConflictError, RecordNotFoundError."""
-        following = self._append(version, content)
+        """Replace a version with new content, and return the new version.
+
+        Raises:
+            RecordConflictError: If it is not the highest version.
+            RecordNotFoundError: If the directory is dead.
+        """
+        next_version = self._append(version, content)
         os.fsync(self._descriptor)
         self._spend(version)
-        return following
+        return next_version
 
     def bury(self, version: Version) -> None:
-        """Makes the directory dead; to be cleared. Raises: RecordConflictError, RecordNotFoundError."""
+        """Make the directory dead, so that it can be cleared.
+
+        Raises:
+            RecordConflictError: If it is not the highest version.
+            RecordNotFoundError: If the directory is dead already.
+        """
         self._append(version, _TOMBSTONE)
 
     def clear(self) -> None:
-        """Empties a dead directory: first the anchor, down to the disk, then the rest in any order."""
+        """Remove all files of a dead directory: first the anchor, synced to the disk, then the rest in any order."""
         os.fsync(self._descriptor)
         for version in self._versions()[:1]:
             remove_file(file_name(version), self._descriptor)
@@ -116,16 +133,17 @@ class VersionDirectory:
             remove_file(entry.name, self._descriptor)
 
     def not_found(self) -> RecordNotFoundError:
+        """Return the error for a dead directory."""
         return RecordNotFoundError(self._name, f"There is no session record {self._name}.")
 
     def _append(self, version: Version, content: bytes) -> Version:
         if not _VERSION.fullmatch(version) or not self._has(version):
             raise self._refusal()
-        following = _following(version)
+        next_version = _next_version(version)
         temporary = f"{secrets.token_hex(8)}.tmp"
         try:
             write_private_file(temporary, content, self._descriptor)
-            self._link(temporary, file_name(following))
+            self._link(temporary, file_name(next_version))
         except FileExistsError:
             raise self._refusal() from None
         except FileNotFoundError:  # the directory is being cleared
@@ -133,9 +151,9 @@ class VersionDirectory:
         finally:
             remove_file(temporary, self._descriptor)
         if not self._has(_anchor(version)):
-            remove_file(file_name(following), self._descriptor)
+            remove_file(file_name(next_version), self._descriptor)
             raise self.not_found()
-        return following
+        return next_version
 
     def _link(self, temporary: str, target: str) -> None:
         here = self._descriptor
@@ -147,7 +165,7 @@ class VersionDirectory:
                 raise
 
     def _spend(self, version: Version) -> None:
-        """Empties a version. Must never make its name: the directory may have been cleared meanwhile."""
+        """Truncate a version. Never creates its name, because the directory may have been cleared."""
         flags = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW
         with suppress(FileNotFoundError):
             os.close(os.open(file_name(version), flags, dir_fd=self._descriptor))
@@ -167,18 +185,19 @@ class VersionDirectory:
         return file_exists(file_name(version), self._descriptor)
 
     def _versions(self) -> Sequence[Version]:
-        """All versions, spent ones included, in ascending order."""
+        """Return all versions in ascending order, including spent ones."""
         names = (entry.name for entry in scan_directory(self._descriptor))
         stems = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
         return sorted(Version(stem) for stem in stems if _VERSION.fullmatch(stem))
 
 
 def first_version(incarnation: str) -> Version:
-    """The version that a creation writes; the incarnation is 16 random hexadecimal digits."""
+    """Return the version that a creation writes. The incarnation has 16 random hexadecimal digits."""
     return _numbered(1, incarnation)
 
 
 def file_name(version: Version) -> str:
+    """Return the name of the file of a version."""
     return version + _SUFFIX
 
 
@@ -190,6 +209,6 @@ def _anchor(version: Version) -> Version:
     return _numbered(1, version.partition(".")[2])
 
 
-def _following(version: Version) -> Version:
+def _next_version(version: Version) -> Version:
     number, _, incarnation = version.partition(".")
     return _numbered(int(number) + 1, incarnation)

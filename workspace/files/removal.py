@@ -1,19 +1,18 @@
-"""Removing a directory with all that is below it, also while its owner works against that.
+"""Removal of a directory with everything below it, even against the will of its owner.
 
-Why it exists: tables have very many files, so their removal must cost about what ``rm -rf`` costs; and whoever owns the
-directories may exchange them for links, forbid to enter them, or go on writing.
+Tables have very many files, so a removal must cost about as much as ``rm -rf``. The owner of the directories may
+replace them with links, make them unreadable, or keep writing to them.
 
 Guarantees:
 
-1. No link is followed, and no other file system entered: each directory is opened below its open parent, only if it is
-   one, and what is removed is a name in an open directory.
-2. A directory whose own mode forbids to list or change it is removed all the same, if this process may change modes.
-3. What cannot be removed does not keep the rest from being removed.
-4. Of a directory, at most ``DEEPEST`` levels are open at once in each of ``THREADS`` threads: what lies deeper is moved
-   up first.
-5. Once told to stop, it stops within ``FILES_BETWEEN_LOOKS`` files, and may be begun anew at any time.
+1. No link is followed and no other file system is entered. Each directory is opened from its open parent, and only if
+   it is a directory. Each removed entry is a name in an open directory.
+2. A directory whose mode forbids listing or changing it is removed too, if this process may change modes.
+3. An error does not prevent the removal of the rest.
+4. Each of ``THREADS`` threads keeps at most ``MAX_DEPTH`` levels of a directory open. Anything deeper first moves up.
+5. A removal stops within ``FILES_BETWEEN_CHECKS`` files, and may be restarted at any time.
 
-Not guaranteed: that a directory goes away in which someone goes on making files.
+Not guaranteed: that a directory is removed while someone keeps creating files in it.
 """
 
 import errno
@@ -25,25 +24,27 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-DEEPEST = 32
+from workspace.files.private_files import open_directory_descriptor
+
+MAX_DEPTH = 32
 THREADS = 4
-FILES_BETWEEN_LOOKS = 256
+FILES_BETWEEN_CHECKS = 256
 _ROUNDS = 10
 _BATCH = 10_000
 _PRIVATE = 0o700
 
 
 class _StoppedError(Exception):
-    """The removal was told to stop."""
+    """The removal was stopped."""
 
 
 class Removal:
     """One removal.
 
     Args:
-        move_up: Moves a directory, given by its name and its open parent, to where the removal began; returns the name
-            that it has there.
-        should_stop: Asked from several threads.
+        move_up: Moves a directory, given by its name and its open parent, to where the removal started; returns its new
+            name.
+        should_stop: Called from several threads.
     """
 
     def __init__(self, move_up: Callable[[str, int], str], should_stop: Callable[[], bool]) -> None:
@@ -53,10 +54,13 @@ class Removal:
         self._failure: OSError | None = None
 
     def remove(self, name: str, parent: int) -> bool:
-        """Removes what bears a name in an open directory.
+        """Remove an entry of an open directory with everything below it.
 
-        Returns: Whether it is gone; False if the removal was told to stop.
-        Raises: OSError for the first thing that could not be removed, after trying all the others.
+        Returns:
+            Whether it is gone; False if the removal was stopped.
+
+        Raises:
+            OSError: If something could not be removed. The first such error, raised after trying all the rest.
         """
         self._device = os.fstat(parent).st_dev
         self._moved.append(name)
@@ -70,14 +74,14 @@ class Removal:
         return True
 
     def _note(self, error: OSError) -> None:
-        """Keeps the first failure only, without what it happened in: there may be as many as there are files."""
+        """Keep the first failure only, without its traceback: there may be as many failures as files."""
         if self._failure is None:
             self._failure = OSError(error.errno, error.strerror, error.filename)
 
     def _remove(self, name: str, parent: int, depth: int) -> None:
-        self._look()
+        self._check_stop()
         try:
-            directory = _opened(name, parent)
+            directory = _open_removable(name, parent)
             try:
                 if os.fstat(directory).st_dev != self._device:
                     raise OSError(errno.EXDEV, "Another file system is mounted here; unmount it", name)
@@ -92,46 +96,46 @@ class Removal:
             self._note(error)
 
     def _empty(self, name: str, parent: int, directory: int, depth: int) -> None:
-        """Removes all that is in a directory, then the directory; if others fill it meanwhile, several times."""
+        """Remove the entries of a directory, then the directory; retry if others create new entries."""
         for _ in range(_ROUNDS):
             self._remove_children(directory, depth)
             try:
-                _remove_directory(name, parent)
+                _retry_permitted(os.rmdir, name, parent)
                 return
             except OSError as error:
                 if error.errno != errno.ENOTEMPTY:
                     raise
-                if self._failure is not None:  # which is why
+                if self._failure is not None:  # the reason why it is not empty
                     return
-        raise OSError(errno.ENOTEMPTY, "Someone goes on making files here", name)
+        raise OSError(errno.ENOTEMPTY, "Someone keeps creating files here", name)
 
     def _remove_children(self, directory: int, depth: int) -> None:
         directories: list[str] = []
         with os.scandir(directory) as entries:
-            while batch := sorted(islice(entries, _BATCH), key=os.DirEntry.inode):  # as they lie on the disk
+            while batch := sorted(islice(entries, _BATCH), key=os.DirEntry.inode):  # in the order on the disk
                 for number, entry in enumerate(batch):
-                    if number % FILES_BETWEEN_LOOKS == 0:
-                        self._look()
+                    if number % FILES_BETWEEN_CHECKS == 0:
+                        self._check_stop()
                     if entry.is_dir(follow_symlinks=False):
                         directories.append(entry.name)
                     else:
                         self._unlink(entry.name, directory)
         if depth == 0 and len(directories) > 1:
-            self._remove_at_once(directories, directory)
-        elif depth < DEEPEST:
+            self._remove_concurrently(directories, directory)
+        elif depth < MAX_DEPTH:
             for name in directories:
                 self._remove(name, directory, depth + 1)
         else:
             self._move_all_up(directories, directory)
 
-    def _remove_at_once(self, names: Sequence[str], directory: int) -> None:
-        left = iter(names)
+    def _remove_concurrently(self, names: Sequence[str], directory: int) -> None:
+        remaining = iter(names)
         lock = threading.Lock()
 
         def work(_: int) -> None:
             while True:
                 with lock:
-                    name = next(left, None)
+                    name = next(remaining, None)
                 if name is None:
                     return
                 self._remove(name, directory, 1)
@@ -151,64 +155,49 @@ class Removal:
 
     def _unlink(self, name: str, directory: int) -> None:
         try:
-            os.unlink(name, dir_fd=directory)
-        except FileNotFoundError:
-            pass
-        except PermissionError:
-            self._unlink_permitted(name, directory)
-        except OSError as error:
-            self._note(error)
-
-    def _unlink_permitted(self, name: str, directory: int) -> None:
-        """Tries again after giving the directory a mode that permits it."""
-        _allow_changes(directory)
-        try:
-            os.unlink(name, dir_fd=directory)
+            _retry_permitted(os.unlink, name, directory)
         except FileNotFoundError:
             pass
         except OSError as error:
             self._note(error)
 
-    def _look(self) -> None:
+    def _check_stop(self) -> None:
         if self._should_stop():
             raise _StoppedError
 
 
-def _opened(name: str, parent: int) -> int:
-    """The descriptor of a directory that can be listed, if this process may make it so."""
+def _open_removable(name: str, parent: int) -> int:
+    """Open a directory so that it can be listed, and change modes if they forbid it and this process may."""
     try:
-        return _open(name, parent)
+        return open_directory_descriptor(name, parent)
     except PermissionError:
-        _allow_changes(parent)
-        allow(name, parent)
-        return _open(name, parent)
+        _make_writable(parent)
+        make_removable(name, parent)
+        return open_directory_descriptor(name, parent)
 
 
-def _open(name: str, parent: int) -> int:
-    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-
-
-def allow(name: str | Path, parent: int | None) -> None:
-    """Gives a directory, but no link to one, the mode that lets its owner list and change it."""
+def make_removable(name: str | Path, parent: int | None) -> None:
+    """Give a directory, but no link to one, the mode that lets its owner list and change it."""
     if os.chmod in os.supports_follow_symlinks:
         os.chmod(name, _PRIVATE, dir_fd=parent, follow_symlinks=False)
         return
     descriptor = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     try:
-        Path(f"/proc/self/fd/{descriptor}").chmod(_PRIVATE)  # Linux has no other way to what cannot be opened
+        Path(f"/proc/self/fd/{descriptor}").chmod(_PRIVATE)  # the only way on Linux if it cannot be opened
     finally:
         os.close(descriptor)
 
 
-def _remove_directory(name: str, parent: int) -> None:
+def _retry_permitted(remove: Callable[..., None], name: str, parent: int) -> None:
+    """Remove an entry; if its directory forbids that, change the mode of the directory and retry."""
     try:
-        os.rmdir(name, dir_fd=parent)
+        remove(name, dir_fd=parent)
     except PermissionError:
-        _allow_changes(parent)
-        os.rmdir(name, dir_fd=parent)
+        _make_writable(parent)
+        remove(name, dir_fd=parent)
 
 
-def _allow_changes(directory: int) -> None:
-    """Gives an open directory the mode that lets its owner change it; what comes next tells whether it could."""
+def _make_writable(directory: int) -> None:
+    """Give an open directory the mode that lets its owner change it. The next step reports a failure."""
     with suppress(OSError):
         os.fchmod(directory, _PRIVATE)

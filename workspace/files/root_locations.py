@@ -1,4 +1,4 @@
-"""Session locations below one root; see :mod:`workspace.locations` for the guarantees."""
+"""Session locations in one root; see :mod:`workspace.files.session_locations` for the guarantees."""
 
 import errno
 import os
@@ -11,65 +11,75 @@ from pathlib import Path
 
 from workspace.files.layout import Layout
 from workspace.files.private_files import make_private_directory, open_directory, sync_directory
-from workspace.files.sizes import size_below
+from workspace.files.table_files import size_bytes
 from workspace.files.trash import Trash
 from workspace.identifiers import check_uuid, is_uuid
 from workspace.locations import LocationContents, Owner, OwnerError
 from workspace.records import SessionUuid, TableUuid
 
 _ATTEMPTS = 10
-_MOST_DIRECTORIES = 10_000
+_MAX_DIRECTORIES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Differs after any change of the names in a directory; its owner cannot set it back."""
+    """A value that differs after any change of the names in a directory; its owner cannot restore an earlier value."""
 
     inode: int
     changed_ns: int
 
 
 class RootLocations:
-    """The session locations below one root."""
+    """The session locations in one root."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self.trash = Trash(layout)
 
     def path(self, session_uuid: SessionUuid) -> Path:
+        """Return the path of a location."""
         return self._layout.root / check_uuid(session_uuid)
 
     def create(self, session_uuid: SessionUuid, owner: Owner | None) -> Path:
+        """Create a location, or return the existing one.
+
+        Raises:
+            NotADirectoryError: If a link or a file has its name.
+            OwnerError: If the location belongs to another OS user.
+        """
         path = self.path(session_uuid)
         if owner is None:
             make_private_directory(path)
             return path
         with suppress(FileNotFoundError):
-            _require_owner(path, owner)
+            _check_owner(path, owner)
             return path
         for _ in range(_ATTEMPTS):
             try:
-                self._make_for(path, owner)
-            except FileNotFoundError:  # the reaper took it for trash meanwhile
+                self._create_for(path, owner)
+            except FileNotFoundError:  # the reaper purged it from the trash
                 continue
             except OSError as error:
                 if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:
                     raise
-            _require_owner(path, owner)
+            _check_owner(path, owner)
             return path
-        raise FileNotFoundError(errno.ENOENT, "A session location was removed again and again", str(path))
+        raise FileNotFoundError(errno.ENOENT, "Other processes keep removing the session location", str(path))
 
-    def _make_for(self, path: Path, owner: Owner) -> None:
-        """Makes a location in the trash, where nobody else can see it and a crash leaves nothing, then gives it its
-        name."""
-        made = Path(self.trash.new_location(path.name))
-        make_private_directory(made)
-        with open_directory(made) as descriptor:
+    def _create_for(self, path: Path, owner: Owner) -> None:
+        """Create a location in the trash, then rename it.
+
+        Nobody else can see it in the trash, and a crash leaves nothing to clean up.
+        """
+        new = Path(self.trash.new_location(path.name))
+        make_private_directory(new)
+        with open_directory(new) as descriptor:
             os.fchown(descriptor, owner.uid, owner.gid)
             os.fchmod(descriptor, 0o700)
-        made.rename(path)
+        new.rename(path)
 
     def list(self) -> Set[SessionUuid]:
+        """Return the sessions that have a location; links do not count."""
         with os.scandir(self._layout.root) as entries:
             return {
                 SessionUuid(entry.name)
@@ -78,7 +88,7 @@ class RootLocations:
             }
 
     def stamp(self, session_uuid: SessionUuid) -> Stamp | None:
-        """None if there is no such location."""
+        """Return the stamp of a location; None if there is no such location."""
         try:
             status = self.path(session_uuid).lstat()
         except FileNotFoundError:
@@ -86,22 +96,24 @@ class RootLocations:
         return Stamp(status.st_ino, status.st_ctime_ns) if stat.S_ISDIR(status.st_mode) else None
 
     def contents(self, session_uuid: SessionUuid) -> LocationContents:
-        """What is in a location; of very many directories, some. Of none, nothing."""
-        tables, foreign = set[TableUuid](), 0
-        for name in islice(self._directories(session_uuid), _MOST_DIRECTORIES):
+        """Return the directories in a location, at most the first 10,000; none if there is no location."""
+        tables, foreign_count = set[TableUuid](), 0
+        for name in islice(self._directories(session_uuid), _MAX_DIRECTORIES):
             if is_uuid(name):
                 tables.add(TableUuid(name))
             else:
-                foreign += 1
-        return LocationContents(tables, foreign)
+                foreign_count += 1
+        return LocationContents(tables, foreign_count)
 
     def move_to_trash(self, session_uuid: SessionUuid) -> bool:
+        """Move a location to the trash, and return whether there was one."""
         moved = self.trash.take(self.path(session_uuid), None, session_uuid)
         if moved:
             sync_directory(self._layout.root)
         return moved
 
     def remove_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
+        """Move the directory of a table to the trash, and return whether there was one."""
         table = Path(check_uuid(table_uuid))
         try:
             with open_directory(self.path(session_uuid)) as location:
@@ -111,20 +123,23 @@ class RootLocations:
             return False
 
     def table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> Path:
+        """Return the path of the directory of a table."""
         return self.path(session_uuid) / check_uuid(table_uuid)
 
     def has_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
+        """Return whether a table has a directory; a link does not count."""
         try:
             return stat.S_ISDIR(self.table(session_uuid, table_uuid).lstat().st_mode)
         except (FileNotFoundError, NotADirectoryError):
             return False
 
     def size_bytes(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> int:
+        """Return the total size of the regular files of a table."""
         with (
             open_directory(self.path(session_uuid)) as location,
-            open_directory(Path(check_uuid(table_uuid)), location) as table,
+            open_directory(check_uuid(table_uuid), location) as table,
         ):
-            return size_below(table)
+            return size_bytes(table)
 
     def _directories(self, session_uuid: SessionUuid) -> Iterator[str]:
         try:
@@ -136,8 +151,14 @@ class RootLocations:
             return
 
 
-def _require_owner(path: Path, owner: Owner) -> None:
-    """Gives a location its mode. Raises: FileNotFoundError; NotADirectoryError; OwnerError."""
+def _check_owner(path: Path, owner: Owner) -> None:
+    """Check the owner of a location, and give the location mode 0700.
+
+    Raises:
+        FileNotFoundError: If there is no location.
+        NotADirectoryError: If a link or a file has its name.
+        OwnerError: If it belongs to another OS user.
+    """
     with open_directory(path) as descriptor:
         found = os.fstat(descriptor).st_uid
         if found != owner.uid:

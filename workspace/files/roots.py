@@ -1,29 +1,31 @@
-"""The roots of one home: the default temporary workspace may move while sessions live (seed 001, 5.1.5).
+"""The roots of one home. The default temporary workspace may move while sessions live [temporary-tables §5.1.5].
 
-Why it exists: session records and leases stay where they began, in the *home*, so that gateways and reapers agree on
-them through any move. Session locations are made in the root that is current, and lie in all roots there ever were. So
-each root has a private pointer to its home, and the home has a register of its other roots. A root without a pointer
-is its own home.
+Session records and leases stay in the first root, the *home*, so that gateways and reapers agree on them through any
+move. Session locations are created in the current root, and exist in all roots so far. So each root has a private
+pointer to its home, and the home has a register of its other roots. A root without a pointer is its own home.
 
-Each root also has a random id, and says whose session records name what lives in it. Both are written into it once,
-when it is first used (:mod:`workspace.root_identities`).
+Each root also has a random id, and says whose session records name its contents. Both are written when the root is
+first used (:mod:`workspace.root_identities`).
 
 Guarantees:
 
-1. A root has its pointer, and is registered, before any session location is made in it.
-2. A root that has session records, leases or other roots of its own never becomes a part of another home: they would be
-   forgotten.
-3. A root that is not there as it was is an error, never an empty root: what lies in it would otherwise look as if it
-   were gone. Its id must be the one that this process saw first, and the one that is recorded.
-4. Who uses a root as its own home finds out by :meth:`Roots.all` once it has become part of another one.
-5. In the place of a root whose id is recorded, nothing is ever made that could pass for it.
-6. A root that says it belongs to other records is refused: at the start, and at each look. One that says nothing, as
-   none did once, becomes that of the first who knows it by its id, its session records or its home; of anybody, if
-   there is nothing in it.
+1. A root has its pointer and is registered before any session location is created in it.
+2. A root with session records, leases or other roots of its own never becomes a part of another home, which would lose
+   them.
+3. A root that is missing or was replaced is an error, never an empty root; otherwise its contents would look removed.
+   Its id must be the one that this process saw first, and the recorded one.
+4. A process that uses a root as its own home learns from :meth:`Roots.all` that the root has become part of another
+   home.
+5. If a root's id is recorded, nothing is ever created in its place that could be mistaken for the root.
+6. A root that belongs to other records is refused, at the start and at each snapshot. Early versions of Lodge wrote no
+   such mark. A root without it belongs to the first process that knows it by its id, its session records or its home;
+   an empty root belongs to anyone.
 
-Not guaranteed: that a process which starts while another file system is in the place of a root finds that out, unless
-the root's id is recorded elsewhere; nor that two that keep records in files know each other's apart, but these lie in
-the root itself.
+Not guaranteed:
+
+- That a process notices a file system that took the place of a root before the process started, unless the id of the
+  root is recorded elsewhere.
+- That two processes with records in files tell their records apart. Such records are in the root itself.
 
 All methods block, and raise OSError when the storage fails.
 """
@@ -48,17 +50,17 @@ from workspace.root_identities import (
 
 
 def home_of(root: Path) -> Path:
-    """The home of a root: what its pointer names, or the root itself."""
+    """Return the home of a root: the target of its pointer, or the root itself."""
     layout = Layout.below(root)
-    return _pointed(layout) or layout.root
+    return _pointer_target(layout) or layout.root
 
 
 class Roots:
     """The roots of one home.
 
     Args:
-        home: As :func:`home_of` returns it.
-        root_ids: Where ids of roots are recorded; None if they are on the roots' own storage only.
+        home: The home, as :func:`home_of` returns it.
+        root_ids: The registry of root ids; None if the ids are stored only in the roots.
     """
 
     def __init__(self, home: Path, root_ids: RootIds | None = None) -> None:
@@ -66,9 +68,10 @@ class Roots:
         self._identities = RootIdentities(root_ids)
 
     def add(self, root: Path) -> None:
-        """Makes a root part of this home; safe to repeat, and for several processes at once.
+        """Make a root part of this home; safe to repeat and to run concurrently.
 
-        Raises: RootError
+        Raises:
+            RootError: If the root was replaced, or belongs to another home.
         """
         layout = Layout.below(root)
         if layout.root == self._home.root:
@@ -76,16 +79,20 @@ class Roots:
             self.check(layout.root)
             self._identify_others()
             return
-        self._home.roots.lstat()  # a home that is missing must not be made anew
+        self._home.roots.lstat()  # a missing home must not be created again
         self._initialise(self._home)
         if self._entry(layout.root).exists():
             self._check_pointer(layout)
         self._initialise(layout)
         self._claim(layout)
-        self._place(self._entry(layout.root), os.fsencode(layout.root), self._home)
+        self._write_new(self._entry(layout.root), os.fsencode(layout.root), self._home)
 
     def all(self) -> Sequence[Path]:
-        """As :meth:`registered`. Raises: RootError if one of them is not there as it was."""
+        """Return the home and the registered roots, all checked.
+
+        Raises:
+            RootError: If one of them is missing or was replaced.
+        """
         self.check(self._home.root)
         roots = self.registered()
         for root in roots[1:]:
@@ -93,7 +100,7 @@ class Roots:
         return roots
 
     def registered(self) -> Sequence[Path]:
-        """The home and the roots that are registered."""
+        """Return the home and the registered roots, unchecked."""
         roots = [self._home.root]
         try:
             with open_directory(self._home.roots) as register:
@@ -106,7 +113,11 @@ class Roots:
         return roots
 
     def check(self, root: Path) -> None:
-        """Raises: RootError if the root is not there as a part of this home."""
+        """Check that a root is what it was, and part of this home.
+
+        Raises:
+            RootError: If it is not.
+        """
         layout = Layout.below(root)
         self._check_pointer(layout)
         try:
@@ -117,7 +128,7 @@ class Roots:
         self._identities.check_records(str(layout.root), records_id)
 
     def _initialise(self, layout: Layout) -> None:
-        """Makes what is missing in a root, and gives it an id, if it never had one."""
+        """Create what is missing in a root, and give it an id if it never had one."""
         root = str(layout.root)
         if self._identities.expected(root) is not None:
             self._identities.check(root, _root_id(layout))
@@ -125,20 +136,20 @@ class Roots:
         layout.initialise()
         if _records_id(layout) is None:
             self._require_unused(layout)
-            self._place(layout.records, self._identities.records_id().encode(), layout)
+            self._write_new(layout.records, self._identities.records_id().encode(), layout)
             self._identities.check_records(root, _records_id(layout))
-        expected = self._identities.expected(root)  # first: others record the id that is there
+        expected = self._identities.expected(root)  # read this first, because others record the existing id
         root_id = _root_id(layout)
         if root_id is None and expected is None:
-            self._place(layout.marker, secrets.token_hex(16).encode(), layout)
+            self._write_new(layout.marker, secrets.token_hex(16).encode(), layout)
             root_id = _root_id(layout)
         self._identities.establish(root, root_id)
 
     def _require_unused(self, layout: Layout) -> None:
-        """Raises: RootTakenError if there are sessions in a root that does not say whose, and these are not known."""
+        """Raise RootTakenError if a root contains sessions of unknown records."""
         root = str(layout.root)
         has_records = any(any(directory.iterdir()) for directory in (layout.sessions, layout.leases))
-        if _root_id(layout) is None or _pointed(layout) == self._home.root:
+        if _root_id(layout) is None or _pointer_target(layout) == self._home.root:
             return
         if self._identities.expected(root) is not None or (has_records and not self._identities.are_recorded):
             return
@@ -147,7 +158,7 @@ class Roots:
             raise self._identities.taken_error(root, "unknown session records")
 
     def _identify_others(self) -> None:
-        """Gives ids to roots that were registered before roots had any; of one that is not there, looking will tell."""
+        """Give ids to roots that were registered before roots had ids. A missing root fails later, when it is read."""
         for root in self.registered()[1:]:
             with suppress(OSError):
                 self._check_pointer(Layout(root))
@@ -156,21 +167,21 @@ class Roots:
     def _check_pointer(self, layout: Layout) -> None:
         is_home = layout.root == self._home.root
         try:
-            home = _pointed(layout)
-            is_there = home is not None or is_home
+            home = _pointer_target(layout)
+            exists = home is not None or is_home
         except OSError as error:
             raise self._unavailable(layout.root, str(error)) from error
-        if not is_there:
+        if not exists:
             raise self._unavailable(layout.root, f"[{layout.home}] is missing")
         if is_home and home is not None:
             raise HomeMovedError(
-                f"[{layout.root}] has become a part of the Lodge at [{home}]. Start again to follow it."
+                f"[{layout.root}] has become a part of the Lodge at [{home}]. Restart this process to follow it."
             )
         if home is not None and home != self._home.root:
             raise RootTakenError(f"[{layout.root}] belongs to the Lodge at [{home}]. Use another directory.")
 
     def _claim(self, layout: Layout) -> None:
-        is_new = self._place(layout.home, os.fsencode(self._home.root), layout)
+        is_new = self._write_new(layout.home, os.fsencode(self._home.root), layout)
         if not is_new:
             self.check(layout.root)
         if any(any(directory.iterdir()) for directory in (layout.sessions, layout.leases, layout.roots)):
@@ -187,13 +198,13 @@ class Roots:
     def _unavailable(self, root: Path, reason: str) -> RootUnavailableError:
         way_out = f"; or, if it is gone for good, remove [{self._entry(root)}]" if root != self._home.root else ""
         return RootUnavailableError(
-            f"The root [{root}], which may hold session locations, cannot be used: {reason}. Bring its storage back"
+            f"The root [{root}], which may contain session locations, cannot be used: {reason}. Bring its storage back"
             f"{way_out}."
         )
 
     @staticmethod
-    def _place(path: Path, content: bytes, layout: Layout) -> bool:
-        """Writes a whole file under a name. Returns: False if it is there already."""
+    def _write_new(path: Path, content: bytes, layout: Layout) -> bool:
+        """Write a complete file unless the name exists, and return whether it was written."""
         staged = layout.staging / secrets.token_hex(16)
         with open_directory(layout.staging) as staging:
             write_private_file(staged.name, content, staging)
@@ -207,7 +218,7 @@ class Roots:
         return True
 
 
-def _pointed(layout: Layout) -> Path | None:
+def _pointer_target(layout: Layout) -> Path | None:
     home = _read(layout, layout.home)
     return None if home is None else Path(os.fsdecode(home))
 

@@ -1,17 +1,15 @@
-"""Session locations as directories of a file system; see :mod:`workspace.locations` for what they are.
+"""Session locations as directories of a file system; see :mod:`workspace.locations` for the interface.
 
-Nothing is removed in its place: it is set aside by one atomic rename, and purged from the trash. The default temporary
-workspace may move while sessions live (seed 001, 5.1.5), so a session can have a location in each of several roots.
-They are made in the root that is current, and found in all of them.
+A removal first moves its target to the trash by one atomic rename, and purges it later. The default temporary workspace
+may move while sessions live [temporary-tables §5.1.5], so a session can have a location in each of several roots. New
+locations are created in the current root, and found in all roots.
 
-Guarantees, beside those of all session locations:
+Guarantees in addition to those of all session locations:
 
-1. No operation follows a link at or below a session location. Where a link bears the name of what is to be
-   removed, the link itself is removed and what it points to is untouched. This holds as well if the location is
-   owned by somebody else, who exchanges directories for links at that moment.
-2. Setting aside is atomic in each root: a reader sees the whole location or none of it. What is in the trash never
-   comes back.
-3. A session location has mode 0700, whatever the umask.
+1. No operation follows a link at or below a session location, even if another owner replaces directories with links at
+   that moment. If the target of a removal is a link, the link is removed and its target stays.
+2. Moving to the trash is atomic in each root: a reader sees the complete location or none. Nothing leaves the trash.
+3. A session location has mode 0700, independent of the umask.
 
 Not guaranteed: what :mod:`workspace.files.trash` does not guarantee.
 """
@@ -22,7 +20,7 @@ from pathlib import Path
 from workspace.files.layout import Layout
 from workspace.files.root_locations import RootLocations
 from workspace.files.roots import Roots
-from workspace.files.table_copies import copy_table
+from workspace.files.table_files import copy_table
 from workspace.identifiers import check_uuid
 from workspace.locations import Owner
 from workspace.records import SessionUuid, TableUuid
@@ -32,12 +30,13 @@ from workspace.trash_entries import TrashEntry
 
 
 class FileSessionLocations:
-    """The session locations of the default temporary workspace, wherever it was.
+    """The session locations in all roots of the default temporary workspace.
 
     Args:
-        root: The workspace's root now; shared by all replicas and reapers.
-        home: Where session records and leases are (:func:`workspace.files.roots.home_of`); None if that is the root.
-        root_ids: Where ids of roots are recorded; None if they are on the roots' own storage only.
+        root: The current root; the same for all replicas and reapers.
+        home: The root with the session records and leases (:func:`workspace.files.roots.home_of`); None if that is
+            ``root``.
+        root_ids: The registry of root ids; None if the ids are stored only in the roots.
     """
 
     def __init__(self, root: Path, home: Path | None = None, root_ids: RootIds | None = None) -> None:
@@ -47,124 +46,143 @@ class FileSessionLocations:
 
     @property
     def home(self) -> Path:
+        """The root with the session records and leases."""
         return self._home
 
     def initialise(self) -> None:
-        """Makes the root and Lodge's own directories, if missing; to be called when a process starts."""
+        """Create the root and Lodge's own directories where they are missing. Each process calls this at its start."""
         self._roots.add(self._root)
 
     def set_current_root(self, root: StoragePath) -> None:
-        """Makes a root the current one; new locations are made there from now on.
+        """Create new locations in another root from now on.
 
-        Raises: RootError if it cannot be used; the current root stays as it was.
+        Raises:
+            RootError: If the root cannot be used; the current root then stays.
         """
         if not isinstance(root, Path):
             raise RootError(
-                f"The workspace cannot move from [{self._root}] to [{root}] while it is in use. Start anew."
+                f"The workspace cannot move from [{self._root}] to [{root}] while it is in use. "
+                "Restart Lodge to change it."
             )
         self._roots.add(root)
         self._root = Layout.below(root).root
 
     def roots(self) -> Sequence[RootLocations]:
-        """All roots, the current one first. Raises: RootError if one cannot be read."""
+        """Return the locations of all roots, the current one first.
+
+        Raises:
+            RootError: If a root cannot be read.
+        """
         current = self._root
         others = (root for root in self._roots.all() if root != current)
         return [RootLocations(Layout(root)) for root in (current, *others)]
 
     def known_roots(self) -> Sequence[Path]:
-        """Where session locations may lie, the current root first, readable or not.
+        """Return all roots, readable or not; the current one first.
 
-        Raises: RootError if the current root is not what it was.
+        Raises:
+            RootError: If the current root was replaced.
         """
         current = self._root
         self._roots.check(current)
         return [current, *(root for root in self._roots.registered() if root != current)]
 
     def path(self, session_uuid: SessionUuid) -> Path:
-        """Where the location is made now."""
+        """Return the path of a location in the current root."""
         return RootLocations(Layout(self._root)).path(session_uuid)
 
     def create(self, session_uuid: SessionUuid, owner: Owner | None = None) -> Path:
-        """Makes the session location in the current root, or takes the one that is there.
+        """Create the session location in the current root, or return the existing one.
 
         Args:
-            session_uuid: Whose it is.
-            owner: The OS user it is for, from the moment that it can be seen; None for the user of this process.
+            session_uuid: The session.
+            owner: The OS user that owns the location from the moment it is visible; None for the user of this process.
 
-        Raises: NotADirectoryError for a link or a file in its place; OwnerError if it is another user's; RootError.
+        Raises:
+            NotADirectoryError: If a link or a file has its name.
+            OwnerError: If the location belongs to another OS user.
+            RootError: If the current root was replaced.
         """
         root = self._root
         self._roots.check(root)
         return RootLocations(Layout(root)).create(session_uuid, owner)
 
     def list(self) -> Set[SessionUuid]:
-        """The sessions that have a location: real directories only."""
+        """Return the sessions that have a location; links do not count."""
         return {session_uuid for root in self.roots() for session_uuid in root.list()}
 
     def paths(self, session_uuid: SessionUuid) -> Sequence[Path]:
-        """The locations of a session that are there."""
+        """Return the existing locations of a session."""
         return [root.path(session_uuid) for root in self.roots() if root.stamp(session_uuid) is not None]
 
     def move_to_trash(self, session_uuid: SessionUuid) -> Sequence[Path]:
-        """Moves the locations of a session into the trash of their roots.
-
-        Returns: Where they were; nothing if nothing bore the session's name.
-        """
+        """Move the locations of a session to the trash of their roots, and return their former paths."""
         return [root.path(session_uuid) for root in self.roots() if root.move_to_trash(session_uuid)]
 
     def remove_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
-        """Moves one table's directory into the trash.
+        """Move the directory of a table to the trash.
 
-        Returns: False if nothing bore its name.
-        Raises: NotADirectoryError for a link or a file in the place of the session location.
+        Returns:
+            False if there was no such directory.
+
+        Raises:
+            NotADirectoryError: If a link or a file has the name of the session location.
         """
         removed = [root.remove_table(session_uuid, table_uuid) for root in self.roots()]
         return any(removed)
 
     def table_paths(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[Path]:
-        """The directories of several, as :meth:`directory` finds each."""
+        """Return the directory of each table. A missing directory counts as one of the current root."""
         roots = self.roots()
-        found = (next((root for root in roots if root.has_table(session_uuid, each)), roots[0]) for each in tables)
-        return [root.table(session_uuid, each) for root, each in zip(found, tables, strict=True)]
+        return [_root_of(roots, session_uuid, each).table(session_uuid, each) for each in tables]
 
     def size_bytes(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> int:
-        """The sizes of all regular files of a table.
+        """Return the total size of the regular files of a table.
 
-        Raises: FileNotFoundError if its directory is not there; OSError if it is deeper than a table can be.
+        Raises:
+            FileNotFoundError: If the table has no directory.
+            OSError: If the directory is deeper than a table can be.
         """
-        roots = self.roots()
-        found = next((root for root in roots if root.has_table(session_uuid, table_uuid)), roots[0])
-        return found.size_bytes(session_uuid, table_uuid)
+        return _root_of(self.roots(), session_uuid, table_uuid).size_bytes(session_uuid, table_uuid)
 
     def copy_table(self, source: tuple[SessionUuid, TableUuid], target: tuple[SessionUuid, TableUuid]) -> None:
-        """Gives a session whose location is there a copy of a table: links where the file system has them.
+        """Copy a table to another session that has a location, by hard links where the file system has them.
 
-        Raises: FileNotFoundError if the table is gone, or went meanwhile; OSError.
+        Raises:
+            FileNotFoundError: If the table is gone, or was removed during the copy.
+            OSError: If the table cannot be copied.
         """
         session_uuid, table_uuid = target
-        copy_table(self.table_paths(source[0], [source[1]])[0], self.path(session_uuid) / check_uuid(table_uuid))
+        copy_table(_root_of(self.roots(), *source).table(*source), self.path(session_uuid) / check_uuid(table_uuid))
 
     def trash(self) -> Sequence[TrashEntry]:
-        """All that was set aside and not purged yet."""
+        """Return everything in the trash of all roots."""
         return [entry for root in self.roots() for entry in root.trash.entries()]
 
     def trash_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
-        """What was set aside of one session, and not purged yet."""
+        """Return what the trash contains of one session."""
         check_uuid(session_uuid)
         return [entry for root in self.roots() for entry in root.trash.entries_of(session_uuid)]
 
     def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] = lambda: False) -> bool:
-        """Removes something from the trash for good, however deep it is; may take long.
+        """Remove an entry of the trash for good, however deep it is; may take long.
 
         Args:
-            entry: As :meth:`trash` returned it.
-            should_stop: Asked again and again, from several threads; once it says yes, the purge ends soon, and what
-                is left stays in the trash.
+            entry: An entry that :meth:`trash` returned.
+            should_stop: Called repeatedly, from several threads. When it returns True, the purge stops soon, and the
+                rest stays in the trash.
 
-        Returns: Whether all of it is gone.
-        Raises: OSError for the first thing that could not be removed, after trying all the others.
+        Returns:
+            Whether the entry is gone.
+
+        Raises:
+            OSError: If something could not be removed. The first such error, raised after trying all the rest.
         """
         trash = next((root.trash for root in self.roots() if root.trash.has(entry)), None)
         if trash is None:
             raise ValueError(f"Not an entry of the trash: {entry!r}")
         return trash.purge(entry, should_stop)
+
+
+def _root_of(roots: Sequence[RootLocations], session_uuid: SessionUuid, table_uuid: TableUuid) -> RootLocations:
+    return next((root for root in roots if root.has_table(session_uuid, table_uuid)), roots[0])

@@ -1,14 +1,13 @@
-"""Session records as files on the workspace's storage: the default where there is no Kubernetes.
+"""Session records as files in the workspace; the default without Kubernetes.
 
-Why it exists: Lodge must run, and be proved, with nothing but a shared directory. How files are changed by
-compare-and-swap, and what holds after a crash, is :mod:`workspace.files.record_directories`; this module is what
-stands in them.
+Lodge must run, and be tested, with nothing but a shared directory. :mod:`workspace.files.record_directories` says how
+the files change by compare-and-swap, and what holds after a crash.
 
-Guarantees beside those of :mod:`workspace.records`:
+Guarantees in addition to those of :mod:`workspace.records`:
 
-1. A record that is damaged, or of an unknown format, makes reading fail with RecordsUnavailableError that
-   names the file, also in ``list``: nobody may conclude from it that a session does not exist.
-2. A record is only accepted from the place that its own identity names.
+1. A record that is damaged or has an unknown format makes every reading operation fail with RecordsUnavailableError,
+   also ``list``. The message names the file. So nobody can conclude that the session does not exist.
+2. A record is valid only at the path that its own identity names.
 """
 
 import threading
@@ -34,17 +33,18 @@ from workspace.records import (
 )
 
 _POLL_SECONDS = 1.0
-_WAIT_PER_LOOK = 9
+_PAUSE_FACTOR = 9
 
 
 class FileSessionRecords:
-    """Implements :class:`workspace.records.SessionRecords`; safe to share between threads.
+    """The implementation of :class:`workspace.records.SessionRecords` for a file system.
+
+    Safe to share between threads.
 
     Args:
-        root: The root of the default temporary workspace, initialised by
-            :meth:`workspace.locations.SessionLocations.initialise`.
+        root: The home of the workspace, after :meth:`workspace.locations.SessionLocations.initialise`.
         monotonic: A clock, in seconds.
-        poll_seconds: How long ``watch`` waits between two looks; longer if a look takes long.
+        poll_seconds: How long ``watch`` waits between two lists; it waits longer if a list takes long.
     """
 
     def __init__(
@@ -54,18 +54,23 @@ class FileSessionRecords:
         self._poll_seconds = poll_seconds
 
     def create(self, record: SessionRecord) -> StoredRecord:
+        """Store a new record."""
         return StoredRecord(record, self._files.create(record.name, encode_record(record)))
 
     def read(self, name: RecordName) -> StoredRecord:
+        """Return the current state of a record."""
         return _stored(name, self._files.read(name))
 
     def list(self) -> Sequence[StoredRecord]:
+        """Return all records."""
         return [_stored(name, content) for name, content in self._files.list()]
 
     def find(self, session_uuid: SessionUuid) -> StoredRecord | None:
+        """Return the record that names a session location; None if there is none."""
         return next((stored for stored in self.list() if stored.record.session_uuid == session_uuid), None)
 
     def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
+        """Yield the differences between successive lists until ``stop`` is set."""
         known: Mapping[RecordName, StoredRecord] | None = None
         while not stop.is_set():
             begun_seconds = time.monotonic()
@@ -78,12 +83,14 @@ class FileSessionRecords:
                 yield from _events(known, found)
                 known = found
             took_seconds = time.monotonic() - begun_seconds
-            stop.wait(max(self._poll_seconds, took_seconds * _WAIT_PER_LOOK))
+            stop.wait(max(self._poll_seconds, took_seconds * _PAUSE_FACTOR))
 
     def replace(self, record: SessionRecord, version: Version) -> StoredRecord:
+        """Replace a record that is still at a version."""
         return StoredRecord(record, self._files.replace(record.name, encode_record(record), version))
 
     def delete(self, name: RecordName, version: Version) -> None:
+        """Delete a record that is still at a version."""
         self._files.delete(name, version)
 
 
@@ -107,7 +114,6 @@ def _stored(name: RecordName, content: Content) -> StoredRecord:
             raise ValueError("it is the record of another session")
     except ValueError as error:
         raise RecordsUnavailableError(
-            name,
-            f"The session record {content.file} is damaged: {error}. Restore it, or remove its directory.",
+            name, f"The session record {content.file} is damaged: {error}. Restore it, or remove its directory."
         ) from error
     return StoredRecord(record, content.version)

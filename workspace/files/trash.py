@@ -1,19 +1,19 @@
-"""What was set aside below one root, and its removal for good.
+"""The trash of one root, and its removal for good.
 
-Why it exists: nothing is removed in its place. One atomic rename brings it into the trash, which only Lodge may enter;
-there it is taken apart (:mod:`workspace.files.removal`), so that neither a deep tree nor links nor an owner who
-still works in it can lead the removal anywhere else.
+Nothing is removed in place. One atomic rename moves a location or a table to the trash, which only Lodge may enter.
+:mod:`workspace.files.removal` removes it there. So neither a deep tree, nor links, nor an owner who still writes to it
+can lead the removal anywhere else.
 
 Guarantees:
 
 1. Only entries of this trash are purged; anything else raises ValueError.
-2. No link is followed, also if the owner of what is purged exchanges directories for links at that moment.
-3. Everything may be repeated, and done by several processes at once: that something is gone already is no error.
-4. A location that is being made here goes only while it is empty, by its name, in one step: once it has got its own
-   name, no purge can reach what is in it.
+2. No link is followed, even if the owner of the purged directories replaces them with links at that moment.
+3. Everything may be repeated, and run by several processes concurrently. A missing target is no error.
+4. A new location in the trash is purged only while it is empty, by its name, in one step. Once it has its final name,
+   no purge can reach its contents.
 
-Not guaranteed: that a directory can be purged in which a late writer goes on making files; purging raises OSError, and
-may be tried again.
+Not guaranteed: that a directory can be purged while a late writer keeps creating files in it. The purge raises OSError,
+and may be tried again.
 
 All functions and methods block, and raise OSError when the storage fails.
 """
@@ -26,11 +26,11 @@ from pathlib import Path
 
 from workspace.files.layout import Layout
 from workspace.files.private_files import open_directory
-from workspace.files.removal import Removal, allow
+from workspace.files.removal import Removal, make_removable
 from workspace.records import SessionUuid
 from workspace.trash_entries import TrashEntry, session_of
 
-_MADE = ".made"
+_NEW = ".made"
 
 
 class Trash:
@@ -40,31 +40,33 @@ class Trash:
         self._path = layout.trash
 
     def entries(self) -> Sequence[TrashEntry]:
+        """Return all entries."""
         return [TrashEntry(str(path)) for path in sorted(self._path.iterdir())]
 
     def entries_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
-        """Those of one session; of the others, which may be very many, no more than the names are read."""
+        """Return the entries of one session, without a look at the other entries beyond their names."""
         with os.scandir(self._path) as entries:
             names = sorted(entry.name for entry in entries if entry.name.startswith(f"{session_uuid}."))
         return [TrashEntry(str(self._path / name)) for name in names]
 
     def new_entry(self, name: str) -> TrashEntry:
-        """A path that nobody else has, for something of this name."""
+        """Return a unique path for an entry whose name starts with a given name."""
         return TrashEntry(str(self._path / f"{name}.{secrets.token_hex(8)}"))
 
     def new_location(self, session_uuid: str) -> TrashEntry:
-        """A path for a location that is being made, and leaves the trash when it is."""
-        return self.new_entry(f"{session_uuid}{_MADE}")
+        """Return a unique path for a new location, which leaves the trash when it is complete."""
+        return self.new_entry(f"{session_uuid}{_NEW}")
 
     def take(self, path: Path, directory: int | None, name: str) -> bool:
-        """Moves something into the trash; a link is removed at once.
+        """Move something to the trash; remove a link at once.
 
         Args:
-            path: What to move.
-            directory: The open directory that the path is relative to, if it is.
-            name: How its entry is to begin.
+            path: The path to move.
+            directory: The open directory that a relative path starts from.
+            name: The start of the name of the entry.
 
-        Returns: False if nothing bore that path.
+        Returns:
+            False if the path does not exist.
         """
         target = Path(self.new_entry(name))
         try:
@@ -77,23 +79,27 @@ class Trash:
         return True
 
     def require(self) -> None:
-        """Raises FileNotFoundError if the trash is missing, lest that look like a location that is gone."""
+        """Raise FileNotFoundError if the trash is missing, which would look like a location that is gone."""
         self._path.lstat()
 
     def has(self, entry: TrashEntry) -> bool:
+        """Return whether an entry is one of this trash."""
         path = Path(entry)
         return entry == str(path) and path.parent == self._path and path.name not in {"", ".", ".."}
 
     def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] = lambda: False) -> bool:
-        """Removes an entry for good, however deep it is; may take long.
+        """Remove an entry for good, however deep it is; may take long.
 
-        Returns: Whether it is gone; False if it was told to stop.
-        Raises: OSError for the first thing that could not be removed, after trying all the others.
+        Returns:
+            Whether the entry is gone; False if the purge was stopped.
+
+        Raises:
+            OSError: If something could not be removed. The first such error, raised after trying all the rest.
         """
         if not self.has(entry):
             raise ValueError(f"Not an entry of the trash: {entry!r}")
         with open_directory(self._path) as trash:
-            if _MADE in Path(entry).suffixes:
+            if _NEW in Path(entry).suffixes:
                 with suppress(FileNotFoundError):
                     os.rmdir(Path(entry).name, dir_fd=trash)
                 return True
@@ -111,5 +117,5 @@ def _rename(path: Path, target: Path, directory: int | None) -> None:
         os.rename(path, target, src_dir_fd=directory)
     except PermissionError:
         with suppress(NotADirectoryError):
-            allow(path, directory)  # a directory gets another parent only if it may be changed itself
+            make_removable(path, directory)  # moving a directory changes its parent entry, so it must be writable
         os.rename(path, target, src_dir_fd=directory)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.forked import forked
 from workspace.files.session_locations import FileSessionLocations
-from workspace.files.sizes import DEEPEST
+from workspace.files.table_files import MAX_DEPTH
 from workspace.locations import Owner, OwnerError
 from workspace.records import SessionUuid, TableUuid
 
@@ -300,10 +300,10 @@ def test_a_size_is_that_of_the_regular_files(locations: FileSessionLocations, ou
 
 def test_a_tree_deeper_than_a_table_is_an_error_and_takes_few_descriptors(locations: FileSessionLocations) -> None:
     directory = locations.create(SESSION) / TABLE
-    (directory / "/".join(["d"] * DEEPEST)).mkdir(parents=True)
-    (directory / "/".join(["d"] * DEEPEST) / "data").write_text("data")
+    (directory / "/".join(["d"] * MAX_DEPTH)).mkdir(parents=True)
+    (directory / "/".join(["d"] * MAX_DEPTH) / "data").write_text("data")
     assert locations.size_bytes(SESSION, TABLE) == 4
-    (directory / "/".join(["d"] * (DEEPEST + 1))).mkdir()
+    (directory / "/".join(["d"] * (MAX_DEPTH + 1))).mkdir()
     with pytest.raises(OSError, match="deeper"):
         locations.size_bytes(SESSION, TABLE)
 

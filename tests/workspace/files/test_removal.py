@@ -17,7 +17,7 @@ from weakref import WeakSet
 import pytest
 
 from tests.forked import forked
-from workspace.files.removal import DEEPEST, FILES_BETWEEN_LOOKS, THREADS
+from workspace.files.removal import FILES_BETWEEN_CHECKS, MAX_DEPTH, THREADS
 from workspace.files.session_locations import FileSessionLocations
 from workspace.records import SessionUuid, TableUuid
 
@@ -219,7 +219,7 @@ def test_guarantee_1_a_file_system_that_is_mounted_inside_is_not_entered(root: P
 
 def test_guarantee_4_a_deep_tree_takes_few_descriptors(locations: FileSessionLocations) -> None:
     deep = locations.create(SESSION)
-    for n in range(DEEPEST * 3):
+    for n in range(MAX_DEPTH * 3):
         deep = deep / "d"
         fill(deep, 1)
         if n % 20 == 0:
@@ -235,14 +235,14 @@ def test_guarantee_4_a_deep_tree_takes_few_descriptors(locations: FileSessionLoc
     before = len(list(Path("/proc/self/fd").iterdir()))
     with mock.patch("os.open", counting):
         purge_all(locations)
-    assert most - before < 2 * DEEPEST
+    assert most - before < 2 * MAX_DEPTH
 
 
 @pytest.mark.parametrize(("shape", "looks"), [("one directory", 5), ("many tables", 10), ("deep", 100)])
 def test_guarantee_5_a_purge_stops_soon_when_told_and_another_one_does_the_rest(
     locations: FileSessionLocations, *, shape: str, looks: int
 ) -> None:
-    files = 20 * FILES_BETWEEN_LOOKS
+    files = 20 * FILES_BETWEEN_CHECKS
     location = locations.create(SESSION)
     if shape == "one directory":
         fill(location / TABLE, files)
@@ -251,15 +251,15 @@ def test_guarantee_5_a_purge_stops_soon_when_told_and_another_one_does_the_rest(
             fill(location / f"t{n}", files // 20)
     else:
         deep = location / TABLE
-        for _ in range(2 * DEEPEST):
+        for _ in range(2 * MAX_DEPTH):
             deep = deep / "d"
-            fill(deep, files // (2 * DEEPEST))
+            fill(deep, files // (2 * MAX_DEPTH))
     locations.move_to_trash(SESSION)
     (entry,) = locations.trash()
     allowed = threading.Semaphore(looks)
     assert not locations.purge(entry, lambda: not allowed.acquire(blocking=False))
     left = count(locations)
-    assert files - (looks + 2 * THREADS) * FILES_BETWEEN_LOOKS <= left < files
+    assert files - (looks + 2 * THREADS) * FILES_BETWEEN_CHECKS <= left < files
     assert locations.trash()
     assert not locations.purge(entry, lambda: True)
     assert count(locations) == left

@@ -1,0 +1,158 @@
+"""The files of a table: their size, their copies, and the modes of public ones.
+
+Guarantees:
+
+1. No link is followed, even if the owner of the directories replaces them with links or FIFOs at that moment. Each
+   directory is opened from its open parent, and only if it is a directory.
+2. A tree that is deeper than a table can be is an error, so no owner can make this process run out of descriptors.
+3. A copy is independent: removing either table leaves the other. A copy contains no links, and its directories have the
+   modes and owners of the originals.
+"""
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from workspace.files.private_files import open_directory, scan_directory
+
+MAX_DEPTH = 64
+_PUBLIC_DIRECTORY_MODE = 0o775
+_PUBLIC_FILE_MODE = 0o644
+
+
+def size_bytes(directory: int) -> int:
+    """Return the total size of the regular files below an open directory, without those that vanish.
+
+    Raises:
+        OSError: If the tree cannot be read, or is deeper than ``MAX_DEPTH`` levels.
+    """
+    total = 0
+    for entry, _ in _walk(directory, skip_vanished=True):
+        with suppress(FileNotFoundError):
+            status = entry.stat(follow_symlinks=False)
+            total += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return total
+
+
+def has_links(path: Path) -> bool:
+    """Return whether a tree contains anything but directories and regular files, or may: if it is too deep to tell.
+
+    Raises:
+        OSError: If the tree cannot be read.
+    """
+    with open_directory(path) as directory:
+        try:
+            entries = (entry for entry, _ in _walk(directory))
+            return not all(
+                entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False) for entry in entries
+            )
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            return True
+
+
+def make_public(path: Path) -> None:
+    """Give directories mode 0775 and files mode 0644 [temporary-tables §5.2].
+
+    Raises:
+        OSError: If the tree contains a link, or something that another user owns.
+    """
+    with open_directory(path) as directory:
+        os.fchmod(directory, _PUBLIC_DIRECTORY_MODE)
+        for entry, parent in _walk(directory):
+            is_directory = entry.is_dir(follow_symlinks=False)
+            kind, mode = (
+                (os.O_DIRECTORY, _PUBLIC_DIRECTORY_MODE) if is_directory else (os.O_NONBLOCK, _PUBLIC_FILE_MODE)
+            )
+            descriptor = os.open(entry.name, os.O_RDONLY | os.O_NOFOLLOW | kind, dir_fd=parent)
+            try:
+                os.fchmod(descriptor, mode)
+            finally:
+                os.close(descriptor)
+
+
+def write_public_file(name: str, content: bytes, directory: Path) -> None:
+    """Write a new file of mode 0644.
+
+    Raises:
+        FileExistsError: If a file or a link of that name exists.
+    """
+    with open_directory(directory) as parent:
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PUBLIC_FILE_MODE, dir_fd=parent)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, _PUBLIC_FILE_MODE)
+            file.write(content)
+
+
+def copy_table(source: Path, target: Path) -> None:
+    """Copy a directory with everything below it, by hard links where the file system has them.
+
+    Raises:
+        FileNotFoundError: If the source is gone.
+        FileExistsError: If the target exists.
+        OSError: If the source cannot be copied.
+    """
+    with open_directory(source) as original, open_directory(target.parent) as parent:
+        _copy(original, target.name, parent, 0)
+
+
+def _walk(directory: int, *, skip_vanished: bool = False, depth: int = 0) -> Iterator[tuple[os.DirEntry[str], int]]:
+    """Yield each entry below an open directory, with the open directory that contains it.
+
+    A directory comes before its entries. ``skip_vanished`` skips a directory that was removed or replaced after it was
+    listed; otherwise that is an error.
+    """
+    _check_depth(depth)
+    for entry in scan_directory(directory):
+        yield entry, directory
+        if entry.is_dir(follow_symlinks=False):
+            with ExitStack() as stack:
+                try:
+                    below = stack.enter_context(open_directory(entry.name, directory))
+                except (FileNotFoundError, NotADirectoryError):
+                    if skip_vanished:
+                        continue
+                    raise
+                yield from _walk(below, skip_vanished=skip_vanished, depth=depth + 1)
+
+
+def _check_depth(depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise OSError(errno.ELOOP, f"The directory of a table is deeper than {MAX_DEPTH} levels")
+
+
+def _copy(source: int, name: str, parent: int, depth: int) -> None:
+    _check_depth(depth)
+    status = os.fstat(source)
+    os.mkdir(name, mode=0o700, dir_fd=parent)
+    with open_directory(name, parent) as target:
+        for entry in scan_directory(source):
+            if entry.is_dir(follow_symlinks=False):
+                with open_directory(entry.name, source) as below:
+                    _copy(below, entry.name, target, depth + 1)
+            elif entry.is_file(follow_symlinks=False):
+                _copy_file(entry.name, source, target)
+        with suppress(PermissionError):
+            os.fchown(target, status.st_uid, status.st_gid)
+        os.fchmod(target, stat.S_IMODE(status.st_mode))
+
+
+def _copy_file(name: str, source: int, target: int) -> None:
+    try:
+        os.link(name, name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+    except FileNotFoundError:
+        raise
+    except OSError:  # the file system has no hard links, or not between these directories
+        original = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=source)
+        with os.fdopen(original, "rb") as reader:
+            copy = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=target)
+            with os.fdopen(copy, "wb") as writer:
+                shutil.copyfileobj(reader, writer)
+                status = os.fstat(original)
+                with suppress(PermissionError):
+                    os.fchown(copy, status.st_uid, status.st_gid)

@@ -7,11 +7,13 @@ import tenacity
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
+_Error = TypeVar("_Error", bound=Exception)
 
 
 def retry_on(
-    is_transient: type[Exception] | Callable[[BaseException], bool],
+    error_type: type[_Error],
     *,
+    is_transient: Callable[[_Error], bool] = lambda error: True,
     attempts: int = 50,
     first_pause_seconds: float = 0.002,
     longest_pause_seconds: float = 0.1,
@@ -19,15 +21,14 @@ def retry_on(
     """Return a decorator that retries a function when it raises a transient error.
 
     Args:
-        is_transient: The type of the transient errors, or a function that recognises them.
+        error_type: The type of the errors.
+        is_transient: Whether an error of that type is transient.
         attempts: The number of attempts; the error of the last one passes on.
-        first_pause_seconds: The limit of the first pause. It doubles with each attempt.
+        first_pause_seconds: The limit of the first pause. The limit doubles with each attempt.
         longest_pause_seconds: The limit of all pauses.
     """
-    by_type = isinstance(is_transient, type)
-    retry = tenacity.retry_if_exception_type(is_transient) if by_type else tenacity.retry_if_exception(is_transient)
     return tenacity.retry(
-        retry=retry,
+        retry=tenacity.retry_if_exception(lambda error: isinstance(error, error_type) and is_transient(error)),
         wait=tenacity.wait_random_exponential(multiplier=first_pause_seconds, max=longest_pause_seconds),
         stop=tenacity.stop_after_attempt(attempts),
         reraise=True,

@@ -21,7 +21,6 @@ from gateway.sessions.replica_lease import ReplicaLease
 from gateway.sessions.session import Session
 from gateway.storage import Storage
 from workspace.record_changes import SessionEndingError, add_holder, remove_holders, update_record
-from workspace.retries import retry_on
 from workspace.records import (
     Phase,
     RecordConflictError,
@@ -33,6 +32,7 @@ from workspace.records import (
     SessionUuid,
     StoredRecord,
 )
+from workspace.retries import retry_on
 from workspace.session_end import EndedSession, end_session, log_session_end
 
 log = structlog.get_logger(__name__)

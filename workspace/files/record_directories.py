@@ -31,9 +31,6 @@ from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
-
-import tenacity
 
 from workspace.files.layout import Layout
 from workspace.files.private_files import (
@@ -51,14 +48,12 @@ from workspace.records import (
     RecordsUnavailableError,
     Version,
 )
+from workspace.retries import retry_on
 
 LEFTOVER_SECONDS = 600.0
 """How long lists must have seen something unfinished before they consider its process dead."""
 
-_ATTEMPTS = 50
 _NOT_EMPTY = {errno.ENOTEMPTY, errno.EEXIST}
-
-_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +95,7 @@ class RecordDirectories:
                 with open_directory(staged) as descriptor:
                     write_private_file(file_name(version), content, descriptor)
                     os.fsync(descriptor)
-                _retry(lambda: self._publish(staged, name, version))
+                _retry_transient(self._publish)(staged, name, version)
                 sync_directory(self._layout.sessions)
             finally:
                 shutil.rmtree(staged, ignore_errors=True)
@@ -113,7 +108,7 @@ class RecordDirectories:
             RecordNotFoundError: If there is no live directory of that name.
         """
         with self._convert_errors(name):
-            return _retry(lambda: self._read(name))
+            return _retry_transient(self._read)(name)
 
     def list(self) -> Sequence[tuple[RecordName, Content]]:
         """Return all contents that exist during the whole call, perhaps others too. Removes left-overs."""
@@ -225,16 +220,9 @@ class RecordDirectories:
                     (self._layout.staging / entry).rename(self._layout.trash / f"staged.{entry}")
 
 
-def _is_transient(error: BaseException) -> bool:
-    return isinstance(error, OSError) and error.errno in {errno.EAGAIN, errno.ESTALE}
-
-
-def _retry(read: Callable[[], _Found]) -> _Found:
-    """Call a function, and retry a bounded number of times while others change the directory."""
-    attempts = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_is_transient),
-        wait=tenacity.wait_random_exponential(multiplier=0.001, max=0.05),
-        stop=tenacity.stop_after_attempt(_ATTEMPTS),
-        reraise=True,
-    )
-    return attempts(read)
+_retry_transient = retry_on(
+    OSError,
+    is_transient=lambda error: error.errno in {errno.EAGAIN, errno.ESTALE},
+    first_pause_seconds=0.001,
+    longest_pause_seconds=0.05,
+)

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
@@ -31,9 +31,10 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 async def reap(settings: ReapSettings, workspaces: Workspaces) -> None:
-    """Works until SIGINT or SIGTERM, then leaves off what is in hand.
+    """Run a reaper until SIGINT or SIGTERM.
 
-    Raises: StartError
+    Raises:
+        StartError: If something that the reaper needs cannot be used.
     """
     process = ReaperProcess(settings, workspaces)
     loop = asyncio.get_running_loop()
@@ -42,18 +43,18 @@ async def reap(settings: ReapSettings, workspaces: Workspaces) -> None:
     await asyncio.to_thread(process.run)
 
 
-def period_seconds_of(settings: ReapSettings) -> float:
-    """Three passes fit into the shorter of lease duration and grace period."""
+def pass_period_seconds(settings: ReapSettings) -> float:
+    """Return the longest time between passes: a third of the shorter of lease duration and grace period, bounded."""
     shorter = min(settings.lease_duration, settings.grace_period).total_seconds()
     return min(max(shorter / 3, _SHORTEST_PERIOD_SECONDS), _LONGEST_PERIOD_SECONDS)
 
 
 class ReaperProcess:
-    """An operator with all around it, made anew when the workspace's home moves.
+    """A reaper with its metrics, replaced by a new one when the workspace's home moves.
 
     Args:
-        settings: How it works.
-        workspaces: Where.
+        settings: The settings of the reaper.
+        workspaces: The workspaces; the reaper cleans up the default temporary one.
     """
 
     def __init__(self, settings: ReapSettings, workspaces: Workspaces) -> None:
@@ -61,73 +62,61 @@ class ReaperProcess:
         self._workspaces = workspaces
         self._stop = threading.Event()
         self._operator: Operator | None = None
-        self._backends = BackendSessions()
         self._registry = CollectorRegistry()
-        self._metrics = Metrics(self._registry)
         self._registry.register(Gauges(lambda: self._operator))
+        self._dependencies = ReaperDependencies(
+            release=BackendSessions().release,
+            mass_expiry=MassExpiryRule(
+                share=settings.mass_expiry_share,
+                minimum_sessions=settings.mass_expiry_minimum,
+                grace_period_seconds=settings.grace_period.total_seconds(),
+            ),
+            report_handlers=(Metrics(self._registry).take,),
+        )
 
     def stop(self) -> None:
-        """May be called by any thread."""
+        """Stop the reaper; any thread may call this."""
         self._stop.set()
         operator = self._operator
         if operator is not None:
             operator.stop()
 
     def run(self) -> None:
-        """Raises: StartError"""
+        """Run until the reaper is stopped.
+
+        Raises:
+            StartError: If something that the reaper needs cannot be used.
+        """
         stores = open_stores(self._settings, self._workspaces)
         with ExitStack() as stack:
             if self._settings.metrics_listen is not None:
-                stack.enter_context(self._served(self._settings.metrics_listen))
+                stack.enter_context(self._serve_health(self._settings.metrics_listen))
             _log.info(
                 "reaper_started",
                 workspace=self._workspaces.temporary.name,
-                period_seconds=period_seconds_of(self._settings),
+                period_seconds=pass_period_seconds(self._settings),
             )
             while not self._stop.is_set():
                 try:
-                    self._operate(stores)
+                    self._run_operator(stores)
                 except HomeMovedError as error:
                     _log.warning("reaper_followed_home", reason=str(error))
                     stores = open_stores(self._settings, self._workspaces)
             _log.info("reaper_stopped")
 
-    def _operate(self, stores: Stores) -> None:
-        dependencies = ReaperDependencies(
-            release=self._backends.release,
-            mass_expiry=self._mass_expiry(),
-            report=self._metrics.take,
-        )
+    def _run_operator(self, stores: Stores) -> None:
         if stores.kubernetes is None:
-            dependencies = replace(dependencies, confirmation=confirmation_reader(self._workspaces))
-            self._run(self._new_operator(stores, dependencies))
+            confirmation = confirmation_reader(self._workspaces)
+            self._new_operator(stores, replace(self._dependencies, confirmation=confirmation)).run()
             return
 
-        from lodge.reap_on_kubernetes import operate  # noqa: PLC0415 - slow to load
+        from lodge.reap_on_kubernetes import KubernetesReaper  # noqa: PLC0415 - slow to load
 
-        operate(
-            stores.kubernetes,
-            stores=stores,
-            settings=self._settings,
-            dependencies=dependencies,
-            new_operator=self._new_operator,
-            run=self._run,
-        )
+        kubernetes = KubernetesReaper(stores.kubernetes, stores, self._settings, self._dependencies)
+        kubernetes.run(self._new_operator(kubernetes.stores, kubernetes.dependencies))
 
-    def _run(self, operator: Operator) -> bool:
-        """Returns: Whether nothing of it goes on in the background."""
-        self._operator = operator
-        if self._stop.is_set():  # told so before it could be passed on
-            operator.stop()
-        return operator.run()
-
-    def _new_operator(
-        self,
-        stores: Stores,
-        dependencies: ReaperDependencies,
-        after_pass: Callable[[Reaper], None] = lambda reaper: None,
-    ) -> Operator:
-        settings, period_seconds = self._settings, period_seconds_of(self._settings)
+    def _new_operator(self, stores: Stores, dependencies: ReaperDependencies) -> Operator:
+        settings, period_seconds = self._settings, pass_period_seconds(self._settings)
         reaper = Reaper(
             records=stores.records,
             leases=stores.leases,
@@ -140,18 +129,13 @@ class ReaperProcess:
             dependencies=dependencies,
         )
         pace = Pace(period_seconds, settings.removals)
-        return Operator(reaper, pace, monotonic=time.monotonic, log=_log, after_pass=after_pass)
-
-    def _mass_expiry(self) -> MassExpiryRule:
-        settings = self._settings
-        return MassExpiryRule(
-            share=settings.mass_expiry_share,
-            minimum_sessions=settings.mass_expiry_minimum,
-            grace_period_seconds=settings.grace_period.total_seconds(),
-        )
+        operator = self._operator = Operator(reaper, pace, monotonic=time.monotonic, log=_log)
+        if self._stop.is_set():  # stop() may have missed the new operator
+            operator.stop()
+        return operator
 
     @contextmanager
-    def _served(self, address: str) -> Iterator[None]:
+    def _serve_health(self, address: str) -> Iterator[None]:
         with ExitStack() as stack:
             try:
                 health = Health(lambda: self._operator, self._registry)

@@ -1,10 +1,8 @@
-"""A reaper whose session records are objects of the Kubernetes API: led by election, and fed by watches."""
+"""The parts of a reaper that Kubernetes adds: leader election, watches, Events and status conditions."""
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Protocol
 
 import structlog
 
@@ -16,8 +14,7 @@ from reaper.kubernetes.events import EventRecorder
 from reaper.kubernetes.leader_election import CONFIRMATION, LeaderElection
 from reaper.kubernetes.statuses import Statuses
 from reaper.operator import Operator
-from reaper.reaper import Reaper, ReaperDependencies
-from reaper.reports import Report
+from reaper.reaper import ReaperDependencies
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.leases import KubernetesLeases
 
@@ -26,78 +23,65 @@ _FIRST_LIST_SECONDS = 10.0
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-class NewOperator(Protocol):
-    def __call__(
-        self, stores: Stores, dependencies: ReaperDependencies, after_pass: Callable[[Reaper], None]
-    ) -> Operator: ...
-
-
-def operate(
-    connection: Connection,
-    *,
-    stores: Stores,
-    settings: ReapSettings,
-    dependencies: ReaperDependencies,
-    new_operator: NewOperator,
-    run: Callable[[Operator], bool],
-) -> None:
-    """Works until the operator is stopped, then hands over to the next reaper.
+class KubernetesReaper:
+    """The Kubernetes parts of one reaper; for one run.
 
     Args:
-        connection: To the API server.
-        stores: Records, leases and locations.
-        settings: How it works.
-        surroundings: What is known without Kubernetes.
-        new_operator: Makes the operator.
-        run: Runs it; returns whether nothing of it goes on in the background.
+        connection: The connection to the API server.
+        stores: The storage of records, leases and locations.
+        settings: The settings of the reaper.
+        dependencies: The parts that do not need Kubernetes.
 
-    Raises: HomeMovedError
+    Attributes:
+        stores: The storage that the reaper uses.
+        dependencies: All parts.
     """
-    leases = KubernetesLeases(connection)
-    election = LeaderElection(connection, settings.lease_duration.total_seconds())
-    may_act = election.leads if settings.leader_election else lambda: True
-    cluster = ClusterState(connection, leases)
-    records = CachedRecords(
-        stores.records, resync_seconds=settings.resync_period.total_seconds(), monotonic=time.monotonic, log=_log
-    )
-    events = EventRecorder(connection, election.identity, election.reference)
-    statuses = Statuses(connection, cluster.availability, may_act)
 
-    def report(news: Report) -> None:
-        for take in (dependencies.report, events.take, statuses.take):
-            take(news)
-
-    def show(reaper: Reaper) -> None:
-        if reaper.seen is not None:
-            statuses.show(reaper.seen)
-
-    known = replace(
-        dependencies,
-        read_records=records.read,
-        hosts=cluster.hosts,
-        confirmation=lambda: election.annotations().get(CONFIRMATION),
-        may_act=may_act,
-        report=report,
-    )
-    operator = new_operator(replace(stores, leases=leases), known, show)
-    with ExitStack() as stack:
-        stack.enter_context(records.watch(operator.request_pass))
-        stack.enter_context(
-            cluster.watch(
-                on_change=operator.request_pass,
-                on_leases=operator.reaper.snapshot_reader.observe_leases,
-                on_leader=election.check_soon,
-            )
+    def __init__(
+        self, connection: Connection, stores: Stores, settings: ReapSettings, dependencies: ReaperDependencies
+    ) -> None:
+        leases = KubernetesLeases(connection)
+        self._is_elected = settings.leader_election
+        self._election = LeaderElection(connection, settings.lease_duration.total_seconds())
+        self._cluster = ClusterState(connection, leases)
+        self._records = CachedRecords(
+            stores.records, resync_seconds=settings.resync_period.total_seconds(), monotonic=time.monotonic, log=_log
         )
-        stack.enter_context(events)
-        records.wait_until_known(_FIRST_LIST_SECONDS)
-        with _leading(election, operator, settings), statuses:
-            is_over = run(operator)
-        if is_over:
-            election.hand_over()
+        self._events = EventRecorder(connection, self._election.identity, self._election.reference)
+        may_act = self._election.leads if self._is_elected else lambda: True
+        self._statuses = Statuses(connection, self._cluster.availability, may_act)
+        self.stores = replace(stores, leases=leases)
+        self.dependencies = replace(
+            dependencies,
+            read_records=self._records.read,
+            hosts=self._cluster.hosts,
+            confirmation=lambda: self._election.annotations().get(CONFIRMATION),
+            may_act=may_act,
+            report_handlers=(*dependencies.report_handlers, self._events.take, self._statuses.take),
+        )
 
+    def run(self, operator: Operator) -> None:
+        """Run an operator until it is stopped, then hand over to the next reaper.
 
-def _leading(election: LeaderElection, operator: Operator, settings: ReapSettings) -> AbstractContextManager[None]:
-    if not settings.leader_election:
-        return nullcontext()
-    return election.running(is_fit=operator.is_fit, on_change=operator.request_pass)
+        Raises:
+            HomeMovedError: If the workspace has another home now.
+        """
+        with ExitStack() as stack:
+            stack.enter_context(self._records.watch(operator.request_pass))
+            stack.enter_context(
+                self._cluster.watch(
+                    on_change=operator.request_pass,
+                    on_leases=operator.reaper.snapshot_reader.observe_leases,
+                    on_leader=self._election.check_soon,
+                )
+            )
+            stack.enter_context(self._events)
+            self._records.wait_for_first_list(_FIRST_LIST_SECONDS)
+            with ExitStack() as acting:
+                if self._is_elected:
+                    candidacy = self._election.running(is_fit=operator.is_fit, on_change=operator.request_pass)
+                    acting.enter_context(candidacy)
+                acting.enter_context(self._statuses)
+                is_over = operator.run()
+            if is_over:
+                self._election.hand_over()

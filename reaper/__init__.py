@@ -1,0 +1,1 @@
+"""The reaper: removes what dead gateways left behind."""

@@ -1,15 +1,15 @@
-"""Session records as a cache knows them, and whether that cache can be trusted.
+"""Session records from a cache, with checks that the cache is right.
 
-Why it exists: a pass needs all session records, and there may be ten thousand of them and a pass every second; reading
-them each time would cost the API server more than all gateways together. But a cache may be wrong without knowing it.
+Each pass needs all session records. With ten thousand records and a pass each second, reading them from the API server
+would cost it more than all gateways together. But a cache may be wrong without noticing.
 
 Guarantees:
 
-1. A cache that says that it is not current is not read: RecordsUnavailableError.
-2. Once in each resynchronisation period all records are read from their storage, and a pass goes by these.
-3. A difference between them and the cache that the cache does not make good within ``SETTLING_SECONDS``, and that the
-   storage still shows when asked for that record, makes it distrusted: it is given up for a new one, and until that has
-   listed all records, RecordsUnavailableError. A session that began and ended meanwhile is no such difference.
+1. A cache that reports that it is not current is not read. The reader gets a RecordsUnavailableError.
+2. Once in each resynchronisation period all records are read from their storage, and the pass uses these.
+3. The cache is replaced if it differs from the storage for more than ``SETTLING_SECONDS``, and the storage still shows
+   the difference when that record is read. Until the new cache has listed all records, the reader gets a
+   RecordsUnavailableError. A session that began and ended between the two reads is not a difference.
 """
 
 import threading
@@ -33,20 +33,25 @@ SETTLING_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class _Doubt:
-    """Records that the cache showed otherwise than their storage: as it showed them, and since when."""
+    """Records that differ between cache and storage.
+
+    Attributes:
+        shown: The records as the cache shows them; None for one that it does not have.
+        since_seconds: The clock when the difference was found.
+    """
 
     shown: Mapping[RecordName, StoredRecord | None]
     since_seconds: float
 
 
 class CachedRecords:
-    """To be read by one thread, while it is kept. See the module's guarantees.
+    """All session records; one thread may read them while ``watch`` is active.
 
     Args:
-        records: The storage.
+        records: The storage of the records.
         resync_seconds: The resynchronisation period.
-        monotonic: A clock, in seconds.
-        log: Where distrust is told.
+        monotonic: The clock, in seconds.
+        log: The logger for differences.
     """
 
     def __init__(
@@ -63,16 +68,16 @@ class CachedRecords:
         self._log = log
         self._listed = threading.Event()
         self._on_change: Callable[[], None] = self._listed.set
-        self._cache = RecordCache(records, self._changed)
+        self._cache = RecordCache(records, self._notify)
         self._next_resync_seconds = monotonic() + resync_seconds
         self._doubt: _Doubt | None = None
 
     @contextmanager
     def watch(self, on_change: Callable[[], None]) -> Iterator[None]:
-        """Keeps the cache for the time of the block.
+        """Watch the records for the time of the block.
 
         Args:
-            on_change: Called when the cache changed; must be quick.
+            on_change: Called after each change; must be quick.
         """
         self._on_change = on_change
         self._cache.__enter__()
@@ -81,12 +86,16 @@ class CachedRecords:
         finally:
             self._cache.__exit__()
 
-    def wait_until_known(self, wait_seconds: float) -> None:
-        """Waits until the cache has asked for the records, with or without an answer; not longer than so long."""
+    def wait_for_first_list(self, wait_seconds: float) -> None:
+        """Wait until the cache has requested the records once, successfully or not, or the time is over."""
         self._listed.wait(wait_seconds)
 
     def read(self) -> Sequence[StoredRecord]:
-        """Raises: RecordsUnavailableError"""
+        """Return all session records.
+
+        Raises:
+            RecordsUnavailableError: If the cache is not current, or the storage cannot be read.
+        """
         view = self._cache.view()
         if not view.is_current:
             raise RecordsUnavailableError(None, view.reason)
@@ -99,7 +108,7 @@ class CachedRecords:
         self._doubt = _doubt(view.records, {stored.record.name: stored for stored in listed}, now_seconds)
         return listed
 
-    def _changed(self) -> None:
+    def _notify(self) -> None:
         self._listed.set()
         self._on_change()
 
@@ -114,13 +123,17 @@ class CachedRecords:
             return
         self._log.warning("record_cache_distrusted", records=len(unsettled), example=missed)
         self._cache.__exit__()
-        self._cache = RecordCache(self._records, self._changed).__enter__()
+        self._cache = RecordCache(self._records, self._notify).__enter__()
         raise RecordsUnavailableError(
-            missed, f"The watch of session records missed a change of {missed}; it is begun anew."
+            missed, f"The watch of session records missed a change of {missed}. It starts again."
         )
 
     def _stored(self, name: RecordName) -> StoredRecord | None:
-        """Raises: RecordsUnavailableError"""
+        """Return a record from the storage, or None if it does not exist.
+
+        Raises:
+            RecordsUnavailableError: If the storage cannot be read.
+        """
         try:
             return self._records.read(name)
         except RecordNotFoundError:

@@ -1,41 +1,38 @@
-"""What the reaper may do, decided from what it saw: no I/O, no clock, no randomness.
+"""The rules of what the reaper removes: no I/O, no clock, no randomness.
 
-Why it exists: what is deleted by mistake is lost, so the rules that decide it stand alone, where they can be
-read in one go and tried with any history. :mod:`reaper.reaper` looks, asks here, and acts.
+A wrong deletion cannot be undone, so the rules are pure functions that can be read at once and tested with any history.
+:mod:`reaper.reaper` reads a snapshot, asks this module, and acts.
 
-A replica is *gone* once its lease is lost, or once the kubelet says that its pod has ended. It is *doubted* while its
-pod is missing or its node does not answer: it may still run, so it is not gone, but what depends on it being gone
-begins to be watched at once.
+A replica is *gone* when its lease has expired, or when the kubelet reports that its pod has ended. It is *doubted*
+while its pod is missing or its node does not answer. A doubted replica may still run. It is not gone, but the grace
+periods that depend on its end begin.
 
 Guarantees:
 
-1. An ``ACTIVE`` session with a holder that is not gone is never ended, unless someone asked the storage of records for
-   its end.
-2. An ``ACTIVE`` session is ended once each look during the whole grace period found it at the same version,
-   with no holder or only ones that are gone or doubted, and the last look found only ones that are gone. Any change of
-   its record is a sign of life and begins the period anew.
-3. An ``ENDING`` session is finished once it has no holder that is not gone, or was seen ``ENDING`` for the
-   grace period.
-4. A location is an orphan once each look during the whole grace period found it, with no record that names
-   it.
-5. Times are those of the reaper's own monotonic clock. What was there is taken to be there only from the end
-   of the first look that saw it to the beginning of the last, so a reaper that was paused in the middle of a
-   look decides nothing early.
-6. Writes of a replica that is gone in a held ``ACTIVE`` session are undone once each look during the whole
-   grace period found them so; of a doubted one, if the last look found it gone.
-7. A directory in the location of an ``ACTIVE`` session is an orphan once each look during the whole grace period
-   found it, and the session's record did not name it. A directory whose name is no UUID never is one: it
-   goes with its location.
-8. Of the trash, all is purged but the location of a session that still has a record: who ends that session
-   will see from it that there was a location.
-9. An ``ACTIVE`` session whose end was asked for is ended at once if it has no holder that is not gone; else its holder
-   ends it, or the reaper does once each look during the whole grace period found it asked for.
+1. An ``ACTIVE`` session with a holder that is not gone is never ended, unless its deletion was requested.
+2. An ``ACTIVE`` session is ended when each snapshot during the grace period shows its record at the same version, with
+   no holder or only holders that are gone or doubted, and the last snapshot shows only holders that are gone. Any
+   change of the record restarts the period.
+3. An ``ENDING`` session is finished when each of its holders is gone, or when it was ``ENDING`` for the grace period.
+4. A session location is an orphan when each snapshot during the grace period shows it, and no record that names it.
+5. All times are those of the reaper's monotonic clock. A state counts from the end of the first snapshot that shows it
+   to the beginning of the last. A reaper that was paused during a snapshot decides nothing early.
+6. Pending writes of a replica that is gone are undone in an ``ACTIVE`` session that another replica serves, when each
+   snapshot during the grace period shows them. Writes of a doubted replica are undone if the last snapshot shows it
+   gone.
+7. A directory in the location of an ``ACTIVE`` session is an orphan when each snapshot during the grace period shows
+   it, and the session's record does not name it. A directory whose name is not a UUID is never an orphan: it is removed
+   with its location.
+8. All trash is purged except a location of a session that still has a record. Who ends that session needs it to see
+   that there was a location.
+9. An ``ACTIVE`` session whose deletion was requested is ended at once if each of its holders is gone. Otherwise its
+   holder ends it, or the reaper does after the grace period.
 
-Guarantees 4 and 7 need looks whose locations and directories were listed before the records were: then a session or
-table born in between is in the second list, or in neither. Where the records of a look may be old ones, what it decides
-for want of a record must pass :func:`confirm_orphans` with records that were read afterwards.
+Guarantees 4 and 7 need snapshots that list locations and directories before records. A session or table that is created
+in between is then in the second list, or in neither. If the records of a snapshot may be outdated, pass the decisions
+to :func:`confirm_orphans` with records that were read later.
 
-Source: design, "Session records, leases and the reaper".
+Source: [architecture "Session records, leases and the reaper"].
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
@@ -63,21 +60,22 @@ _WriteKey = tuple[SessionUuid, PendingWrite]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What one pass of the reaper saw.
+    """The state that one pass of the reaper has read.
 
     Attributes:
-        locations: The session locations; listed before the records.
+        locations: The session locations, listed before the records.
         records: All session records.
         leased: The replicas that have a lease.
-        lost: The replicas whose lease is lost.
-        trash: What was set aside and not purged yet.
-        begun_seconds: The reaper's monotonic clock before it looked.
-        ended_seconds: The reaper's monotonic clock after it had looked.
-        tables: The directories with a UUID for a name in each of the locations; listed before the records.
-        storage_begun_seconds: The clock before locations, tables and trash were listed, if they are those of an earlier
-            look.
-        ended: The replicas whose pod has ended, as the kubelet says.
-        doubted: The replicas whose pod is missing, or on a node that does not answer.
+        lost: The replicas whose lease has expired.
+        trash: The trash entries that are not purged yet.
+        begun_seconds: The reaper's monotonic clock before leases and records were read.
+        ended_seconds: The reaper's monotonic clock after they were read.
+        tables: The directories with a UUID as name in each location, listed before the records.
+        storage_begun_seconds: The clock before locations, tables and trash were listed; None if that is
+            ``begun_seconds``.
+        ended: The replicas whose pod has ended, as the kubelet reports.
+        doubted: The replicas whose pod is missing, or whose node does not answer.
+        gone: The replicas that are lost or ended.
     """
 
     locations: Set[SessionUuid]
@@ -98,37 +96,40 @@ class Snapshot:
 
     @property
     def storage_seconds(self) -> float:
-        """The clock before locations, tables and trash were listed."""
+        """Return the clock before locations, tables and trash were listed."""
         return self.begun_seconds if self.storage_begun_seconds is None else self.storage_begun_seconds
 
-    def is_held(self, stored: StoredRecord) -> bool:
-        """Whether a replica that is not gone holds the session."""
+    def has_live_holder(self, stored: StoredRecord) -> bool:
+        """Return whether the session has a holder that is not gone."""
         return not stored.record.holders <= self.gone
 
-    def is_surely_held(self, stored: StoredRecord) -> bool:
-        """Whether a replica that is neither gone nor doubted holds the session."""
+    def has_certain_holder(self, stored: StoredRecord) -> bool:
+        """Return whether the session has a holder that is neither gone nor doubted."""
         return not stored.record.holders <= (self.gone | self.doubted)
 
     def active(self) -> Iterable[StoredRecord]:
+        """Return the sessions that have not begun to end."""
         return (stored for stored in self.records if stored.record.phase is Phase.ACTIVE)
 
     def dead(self) -> Iterable[StoredRecord]:
-        """The sessions that go on although nobody holds them, and whose end nobody asked for."""
-        return (s for s in self.active() if not s.is_deletion_requested and not self.is_held(s))
+        """Return the active sessions without a live holder whose deletion was not requested."""
+        return (s for s in self.active() if not s.is_deletion_requested and not self.has_live_holder(s))
 
     def named_sessions(self) -> Set[SessionUuid]:
+        """Return the sessions that have a record."""
         return {stored.record.session_uuid for stored in self.records}
 
     def writes_of_gone(self) -> Iterable[_WriteKey]:
-        """What replicas were writing that are gone or doubted; of a session that nobody holds, its end will tell."""
+        """Return the writes of replicas that are gone or doubted, in active sessions with a live holder."""
         suspect = self.gone | self.doubted
         for stored in self.active():
-            if self.is_held(stored):
+            if self.has_live_holder(stored):
                 for write in writes_of(stored.record):
                     if write.replica in suspect:
                         yield stored.record.session_uuid, write
 
     def unnamed_tables(self) -> Iterable[_TableKey]:
+        """Return the directories in locations of active sessions that their records do not name."""
         for stored in self.active():
             session_uuid = stored.record.session_uuid
             found = self.tables.get(session_uuid)
@@ -138,15 +139,15 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What was seen at each look up to now, with the time at which the first of these looks had ended.
+    """What all snapshots up to now show, each with the end of the first of these snapshots.
 
     Attributes:
-        abandoned: ``ACTIVE`` records, each at one version, without a holder that is neither gone nor doubted.
-        requested: ``ACTIVE`` sessions whose end was asked for.
+        abandoned: ``ACTIVE`` records, each at one version, whose holders are all gone or doubted.
+        requested: ``ACTIVE`` sessions whose deletion was requested.
         ending: Sessions that are ``ENDING``.
         unnamed: Locations that no record names.
         unfinished: Writes of replicas that are gone or doubted.
-        unnamed_tables: Directories in locations that their session's record does not name.
+        unnamed_tables: Directories in locations that the session's record does not name.
     """
 
     abandoned: Mapping[_RecordKey, float] = field(default_factory=dict)
@@ -159,18 +160,18 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What to do now; each part may be done or left in any order.
+    """The work that is due; its parts are independent of each other.
 
     Attributes:
-        end: Sessions whose holders are gone.
-        requested: Sessions whose end was asked for, and that nobody else ends.
-        finish: Sessions whose end someone else began and did not complete.
-        forget: Sessions that go on, with the replicas to take out of their holders.
-        undo: Sessions with the replicas whose writes are to be taken out.
-        orphans: Locations to remove.
-        orphan_tables: Directories to remove from the locations of sessions that go on.
-        leases: Leases of gone replicas that no record names.
-        purge: Entries of the trash.
+        end: Sessions to end because their holders are gone.
+        requested: Sessions to end because their deletion was requested.
+        finish: Sessions whose end another process began and did not complete.
+        forget: Active sessions, with the replicas to remove from their holders.
+        undo: Active sessions, with the replicas whose writes to undo.
+        orphans: Session locations to remove.
+        orphan_tables: Directories to remove from the locations of active sessions.
+        leases: Leases to delete, of replicas that are gone and that no record names.
+        purge: Trash entries to purge.
     """
 
     end: tuple[StoredRecord, ...]
@@ -185,12 +186,12 @@ class Decisions:
 
 
 def extend_history(previous: History, snapshot: Snapshot) -> History:
-    """The watch after one more look."""
+    """Return the history after one more snapshot."""
     active = list(snapshot.active())
     ending = (stored for stored in snapshot.records if stored.record.phase is Phase.ENDING)
     seen = snapshot.ended_seconds
     return History(
-        abandoned=_since(previous.abandoned, (_key(s) for s in active if not snapshot.is_surely_held(s)), seen),
+        abandoned=_since(previous.abandoned, (_key(s) for s in active if not snapshot.has_certain_holder(s)), seen),
         requested=_since(previous.requested, (s.record.session_uuid for s in active if s.is_deletion_requested), seen),
         ending=_since(previous.ending, (s.record.session_uuid for s in ending), seen),
         unnamed=_since(previous.unnamed, snapshot.locations - snapshot.named_sessions(), seen),
@@ -200,13 +201,19 @@ def extend_history(previous: History, snapshot: Snapshot) -> History:
 
 
 def decide(history: History, snapshot: Snapshot, grace_period_seconds: float) -> Decisions:
-    """What to do after a look that the watch has taken in already."""
+    """Return the work that is due.
+
+    Args:
+        history: The history up to and with the snapshot.
+        snapshot: The last snapshot.
+        grace_period_seconds: How long a state must last before it is acted on.
+    """
     since = snapshot.begun_seconds - grace_period_seconds
     storage_since = snapshot.storage_seconds - grace_period_seconds
     abandoned = _up_to(history.abandoned, since)
     overdue = _up_to(history.requested, since) | _up_to(history.ending, since)
     unfinished = _up_to(history.unfinished, since)
-    held = [stored for stored in snapshot.records if snapshot.is_held(stored)]
+    held = [stored for stored in snapshot.records if snapshot.has_live_holder(stored)]
     written = {session_uuid for session_uuid, _ in unfinished}
     suspects = (stored for stored in held if stored.record.session_uuid in written)
     undo = ((stored, _gone_writers(stored.record, unfinished) & snapshot.gone) for stored in suspects)
@@ -217,13 +224,14 @@ def decide(history: History, snapshot: Snapshot, grace_period_seconds: float) ->
         requested=tuple(
             stored
             for stored in snapshot.active()
-            if stored.is_deletion_requested and (not snapshot.is_held(stored) or stored.record.session_uuid in overdue)
+            if stored.is_deletion_requested
+            and (not snapshot.has_live_holder(stored) or stored.record.session_uuid in overdue)
         ),
         finish=tuple(
             stored
             for stored in snapshot.records
             if stored.record.phase is Phase.ENDING
-            and (not snapshot.is_held(stored) or stored.record.session_uuid in overdue)
+            and (not snapshot.has_live_holder(stored) or stored.record.session_uuid in overdue)
         ),
         forget=tuple(
             (stored, stored.record.holders & snapshot.gone)
@@ -239,11 +247,11 @@ def decide(history: History, snapshot: Snapshot, grace_period_seconds: float) ->
 
 
 def confirm_orphans(decisions: Decisions, records: Iterable[StoredRecord]) -> Decisions:
-    """The same decisions, without what they decided for want of a record that is there after all.
+    """Return the decisions without the orphans that a record names after all.
 
     Args:
-        decisions: Of a look whose records may have been old ones.
-        records: Session records that were read after that look; of the sessions in question, all there are.
+        decisions: The decisions for a snapshot whose records may be outdated.
+        records: Records that were read after the snapshot, at least all of the sessions in question.
     """
     current = {stored.record.session_uuid: stored.record for stored in records}
 
@@ -259,25 +267,25 @@ def confirm_orphans(decisions: Decisions, records: Iterable[StoredRecord]) -> De
 
 
 def due_seconds(history: History, now_seconds: float, grace_period_seconds: float) -> float:
-    """The monotonic time at which the next grace period of a record ends; infinite if none runs."""
+    """Return the monotonic time at which the next grace period of a record ends; infinite if none runs."""
     running = (history.abandoned, history.requested, history.ending, history.unfinished)
     ends = (first_seen + grace_period_seconds for part in running for first_seen in part.values())
     return min((end for end in ends if end > now_seconds), default=float("inf"))
 
 
 def named_replicas(records: Iterable[StoredRecord]) -> frozenset[ReplicaId]:
-    """All replicas that records name: as holders, or as writers."""
+    """Return all replicas that records name, as holders or as writers."""
     return frozenset[ReplicaId]().union(*(stored.record.holders | stored.record.writers for stored in records))
 
 
 def writes_of(record: SessionRecord) -> Iterable[PendingWrite]:
-    """What is being written, and can be undone: not what the record holds the outcome of."""
+    """Return the pending writes that can be undone: those that are not published."""
     writes = (*record.writes, *(write for table in record.tables for write in table.writes))
     return tuple(write for write in writes if not write.is_published)
 
 
 def _gone_writers(record: SessionRecord, unfinished: Set[_WriteKey]) -> frozenset[ReplicaId]:
-    """The replicas all of whose writes in the session stood unfinished for long enough."""
+    """Return the replicas whose writes in the session have all been unfinished for the grace period."""
     due = {write for write in writes_of(record) if (record.session_uuid, write) in unfinished}
     others = {write.replica for write in writes_of(record) if write not in due}
     return frozenset(write.replica for write in due) - others

@@ -1,10 +1,13 @@
 """``/healthz``, ``/readyz`` and ``/metrics`` over HTTP.
 
-- ``/healthz`` says that the process works: it fails while a pass takes longer than any pass should.
-- ``/readyz`` says that the reaper can do its work, or could if it were the one that acts: it fails before the first
-  look, and while the reaper cannot read records or storage. Its text says what holds it back, also where that is a
-  question to a person, which makes nothing unready.
-- ``/metrics`` is for Prometheus.
+============  ==========================================================================================================
+Path          Answer
+============  ==========================================================================================================
+``/healthz``  503 while a pass is stuck, else 200.
+``/readyz``   503 before the first complete pass and while the reaper cannot read records or storage, else 200. The text
+              lists all holds. A mass expiry waits for a person and does not make the reaper unready.
+``/metrics``  The metrics for Prometheus.
+============  ==========================================================================================================
 """
 
 import http
@@ -27,30 +30,32 @@ _Answer = tuple[http.HTTPStatus, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What the process tells of itself.
+    """The answers to probes and scrapes.
 
     Attributes:
-        operator: The one that runs now, if one does.
-        registry: Of its metrics.
+        operator: Returns the operator that runs, or None.
+        registry: The registry of its metrics.
     """
 
     operator: Callable[[], Operator | None]
     registry: CollectorRegistry
 
     def alive(self) -> _Answer:
+        """Return the answer of ``/healthz``."""
         operator = self.operator()
         if operator is not None and operator.is_stuck():
-            return http.HTTPStatus.SERVICE_UNAVAILABLE, ["a pass does not end; look after the storage"]
+            return http.HTTPStatus.SERVICE_UNAVAILABLE, ["a pass does not end; check the storage"]
         return http.HTTPStatus.OK, ["ok"]
 
     def ready(self) -> _Answer:
+        """Return the answer of ``/readyz``."""
         operator = self.operator()
         if operator is None:
             return http.HTTPStatus.SERVICE_UNAVAILABLE, ["starting"]
         reasons = operator.reaper.holds.reasons
         lines = [f"{kind}: {reason}" for kind, reason in sorted(reasons.items())]
         if not operator.has_completed_pass() and not lines:
-            lines = ["not looked yet"]
+            lines = ["no pass has completed yet"]
         role = "acting" if operator.reaper.may_act() else "standing by"
         is_ready = operator.has_completed_pass() and reasons.keys() <= {MASS_EXPIRY}
         return http.HTTPStatus.OK if is_ready else http.HTTPStatus.SERVICE_UNAVAILABLE, [role, *lines]
@@ -66,19 +71,22 @@ class _Server6(_Server):
 
 class _QuietHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        """Probes and scrapes are no news."""
+        """Ignore probes and scrapes."""
 
 
 @contextmanager
 def serve_health(address: str, health: Health) -> Iterator[str]:
-    """Serves for the time of the block.
+    """Serve probes and metrics for the time of the block.
 
     Args:
-        address: ``HOST:PORT``; port 0 lets the system choose.
-        health: What is served.
+        address: ``HOST:PORT``; port 0 lets the system choose a port.
+        health: The answers.
 
-    Yields: The address that it listens at.
-    Raises: OSError if it cannot listen there.
+    Yields:
+        The address that the server listens at.
+
+    Raises:
+        OSError: If it cannot listen there.
     """
     host, _, port = address.rpartition(":")
     server_class = _Server6 if ":" in host else _Server

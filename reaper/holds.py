@@ -1,7 +1,7 @@
-"""What holds the reaper back, told once when it begins and once when it is over.
+"""The holds of a reaper: the reasons for which it removes nothing, or not everything.
 
-Why it exists: a reaper that cannot read the truth does nothing, perhaps for hours. That must be seen at once and at any
-time, and must not fill the log.
+A reaper that cannot read its storage may be on hold for hours. Each hold is logged and reported once when it begins and
+once when it ends, and can be read at any time.
 """
 
 from collections.abc import Mapping
@@ -16,19 +16,19 @@ RECORDS = "records"
 STORAGE = "storage"
 """Session locations cannot be read."""
 ROOT = "root"
-"""Another file system is in the place of a root, or none."""
+"""A root is missing, or another file system is mounted in its place."""
 MASS_EXPIRY = "mass_expiry"
-"""So many sessions look dead that a person must confirm it."""
+"""So many sessions look dead that a person must confirm their end."""
 
 KINDS = (RECORDS, STORAGE, ROOT, MASS_EXPIRY)
 
 
 class Holds:
-    """What holds the reaper back now; written by one thread, read by any.
+    """The current holds; one thread writes them, any thread may read them.
 
     Args:
-        log: Where changes are told.
-        report: Gets them as well.
+        log: The logger for changes.
+        report: Gets a report of each change.
     """
 
     def __init__(self, log: structlog.typing.FilteringBoundLogger, report: ReportHandler) -> None:
@@ -38,11 +38,11 @@ class Holds:
 
     @property
     def reasons(self) -> Mapping[str, str]:
-        """Why, by kind; empty if nothing holds the reaper back."""
+        """Return the reason of each hold, by kind."""
         return self._reasons
 
     def begin(self, kind: str, reason: str, **fields: object) -> None:
-        """Something holds; told if it did not before."""
+        """Begin a hold, or update the reason of one that exists."""
         is_new = kind not in self._reasons
         self._reasons = MappingProxyType({**self._reasons, kind: reason})
         if is_new:
@@ -50,8 +50,8 @@ class Holds:
             self._report(HoldBegan(kind, reason))
 
     def end(self, *kinds: str) -> None:
-        """These hold no more."""
+        """End the holds of these kinds that exist."""
         for kind in self._reasons.keys() & set(kinds):
             self._reasons = MappingProxyType({k: reason for k, reason in self._reasons.items() if k != kind})
-            self._log.info("reaper_went_on", kind=kind)
+            self._log.info("reaper_resumed", kind=kind)
             self._report(HoldEnded(kind))

@@ -1,18 +1,18 @@
-"""Whether so many sessions look dead at once that it is rather the looking that is broken: no I/O, no clock.
+"""Protection against ending very many sessions at once: no I/O, no clock.
 
-Why it exists: a wrong clock, a namespace restored from a backup, or a network policy that keeps all gateways from
-renewing their leases makes every session look dead, and every rule of :mod:`reaper.decisions` would be right in ending
-it. Nobody wants that done before a person has looked.
+A wrong clock, a namespace restored from a backup, or a network policy that keeps gateways from renewing their leases
+makes every session look dead. Each rule of :mod:`reaper.decisions` would then be right to end it. A person must decide
+first.
 
 Guarantees:
 
-1. While more than the configured share of the sessions that go on, and at least the configured number, look dead at one
-   look, none of them is ended. Ends go on once at each look during a whole grace period it was fewer, or once the
-   operator confirmed.
-2. A confirmation names a token, and the token stands for a set of sessions: those that looked dead when the operator
-   was warned. Whatever looks dead later needs another one. A session that looked alive meanwhile lost its confirmation.
-3. The same set of sessions has the same token, so that it may be confirmed to one reaper and done by the next.
-4. A session whose end somebody asked for neither counts nor waits.
+1. No session is ended while, in one snapshot, more than the configured share of the active sessions and at least the
+   configured number look dead. Ends resume after a grace period in which each snapshot shows fewer, or when the
+   operator confirms them.
+2. A confirmation contains a token that stands for a set of sessions: those that looked dead when the reaper warned.
+   Sessions that look dead later need another token. A session that looks alive again loses its confirmation.
+3. Equal sets of sessions have equal tokens, so one reaper may ask for a confirmation and the next one may act on it.
+4. A session whose deletion was requested neither counts nor waits.
 """
 
 import hashlib
@@ -27,12 +27,12 @@ _TOKEN_DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class MassExpiryRule:
-    """When to hold.
+    """The condition for a hold.
 
     Attributes:
-        share: Of all sessions that go on, between 0 and 1; of 1, never.
-        minimum_sessions: Fewer are never too many.
-        grace_period_seconds: For how long it must have been fewer, before ends go on.
+        share: The share of the active sessions, between 0 and 1, that may look dead at once; 1 never holds.
+        minimum_sessions: The smallest number of dead sessions that holds.
+        grace_period_seconds: How long fewer sessions must look dead before ends resume.
     """
 
     share: float = 1.0
@@ -40,6 +40,7 @@ class MassExpiryRule:
     grace_period_seconds: float = 0.0
 
     def is_exceeded(self, dead: int, all_sessions: int) -> bool:
+        """Return whether so many dead sessions among all sessions are a mass expiry."""
         return dead >= self.minimum_sessions and dead > self.share * all_sessions
 
 
@@ -48,14 +49,14 @@ NEVER = MassExpiryRule()
 
 @dataclass(frozen=True, slots=True)
 class MassExpiry:
-    """What is held.
+    """The sessions on hold, and the confirmed ones.
 
     Attributes:
         held: The sessions that must not be ended.
-        all_sessions: How many sessions went on when they were first held.
-        token: What confirms their end; empty if none are held.
-        exceeded_seconds: When the last look ended that saw too many.
-        confirmed: Sessions that may be ended although they are too many.
+        all_sessions: The number of active sessions when the hold began.
+        token: The token that confirms the end of the held sessions; empty if there are none.
+        exceeded_seconds: The end of the last snapshot in which too many sessions looked dead.
+        confirmed: The sessions that may be ended although they are too many.
     """
 
     held: frozenset[SessionUuid] = frozenset()
@@ -68,13 +69,13 @@ class MassExpiry:
 def evaluate_mass_expiry(
     previous: MassExpiry, snapshot: Snapshot, rule: MassExpiryRule, confirmation: str | None
 ) -> MassExpiry:
-    """What is held after one more look.
+    """Return the state after one more snapshot.
 
     Args:
-        previous: After the look before.
-        look: What was seen now.
-        rule: When to hold.
-        confirmation: The token that the operator gave, of whatever age.
+        previous: The state after the previous snapshot.
+        snapshot: The last snapshot.
+        rule: The condition for a hold.
+        confirmation: The token that the operator gave last.
     """
     dead = frozenset(stored.record.session_uuid for stored in snapshot.dead())
     confirmed = previous.confirmed & dead
@@ -82,7 +83,7 @@ def evaluate_mass_expiry(
     all_sessions = sum(1 for _ in snapshot.active()) - len(confirmed)
     state = MassExpiry()
     if rule.is_exceeded(len(unconfirmed), all_sessions):
-        state = _held(previous, unconfirmed, all_sessions, snapshot.ended_seconds)
+        state = _hold(previous, unconfirmed, all_sessions, snapshot.ended_seconds)
     elif previous.held and snapshot.begun_seconds - previous.exceeded_seconds < rule.grace_period_seconds:
         state = previous
     if state.token and confirmation == state.token:
@@ -91,14 +92,14 @@ def evaluate_mass_expiry(
 
 
 def token_of(sessions: Iterable[SessionUuid]) -> str:
-    """What an operator repeats to confirm that these may be ended; see guarantee 3."""
+    """Return the token that confirms the end of these sessions."""
     return hashlib.sha256("\n".join(sorted(sessions)).encode()).hexdigest()[:_TOKEN_DIGITS]
 
 
-def _held(
+def _hold(
     previous: MassExpiry, sessions: frozenset[SessionUuid], all_sessions: int, exceeded_seconds: float
 ) -> MassExpiry:
-    """Of fewer than were held before, the token stays: who is about to confirm them must not be too late."""
+    """Return the hold; a subset of the held sessions keeps their token, which the operator may be about to give."""
     if sessions <= previous.held:
         return MassExpiry(previous.held, previous.all_sessions, previous.token, exceeded_seconds)
     return MassExpiry(sessions, all_sessions, token_of(sessions), exceeded_seconds)

@@ -1,6 +1,7 @@
-"""The reaper in numbers, for Prometheus. The names are an interface.
+"""The metrics of the reaper, for Prometheus.
 
-Counters count what this process did; the gauges say how it is now.
+Counters and histograms count the work of this process. Gauges show its current state. ``docs/reference/metrics.md``
+lists all of them; their names are an interface.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from reaper.reports import (
     LeaseRemoved,
     OrphanRemoved,
     OrphanTableRemoved,
-    PassCompleted,
+    PassResult,
     Report,
     SessionReaped,
     TrashPurged,
@@ -35,52 +36,56 @@ class Metrics:
     """Counts reports; safe to share between threads.
 
     Args:
-        registry: Where the metrics are found.
+        registry: The registry for the metrics.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._sessions_reaped = Counter(
-            "lodge_reaper_sessions_reaped", "Sessions that were ended, by reason.", ["reason"], registry=registry
+            "lodge_reaper_sessions_reaped",
+            "Sessions that the reaper has ended, by reason.",
+            ["reason"],
+            registry=registry,
         )
         self._removed = Counter(
             "lodge_reaper_removed",
-            "What was removed: session_location, orphan_location, orphan_table, lease.",
+            "Objects that the reaper has removed: session_location, orphan_location, orphan_table, lease.",
             ["what"],
             registry=registry,
         )
         self._changed = Counter(
             "lodge_reaper_records_changed",
-            "Sessions that go on from which lost gateways were taken out: as holders, or with their writes.",
+            "Records of active sessions from which lost gateways were removed: as holders, or with their writes.",
             ["what"],
             registry=registry,
         )
         self._failures = Counter(
             "lodge_reaper_failures",
-            "What could not be done at the first attempt or a later one.",
+            "Failed attempts, by action.",
             ["action"],
             registry=registry,
         )
         self._purge_seconds = Histogram(
             "lodge_reaper_purge_seconds",
-            "Time to remove a location or directory that was set aside.",
+            "Time to remove the files of a trash entry.",
             buckets=_PURGE_BUCKETS_SECONDS,
             registry=registry,
         )
         self._pass_seconds = Histogram(
-            "lodge_reaper_pass_seconds", "Time to look at everything.", buckets=_PASS_BUCKETS_SECONDS, registry=registry
+            "lodge_reaper_pass_seconds", "Duration of a pass.", buckets=_PASS_BUCKETS_SECONDS, registry=registry
         )
         self._last_pass = Gauge(
             "lodge_reaper_last_look_timestamp_seconds",
-            "When everything was last looked at, wall clock.",
+            "Wall clock at the end of the last complete pass.",
             registry=registry,
         )
         self._held_back = Gauge(
-            "lodge_reaper_held_back", "1 while the reaper is held back, by what holds it.", ["kind"], registry=registry
+            "lodge_reaper_held_back", "1 while the reaper is on hold, by kind.", ["kind"], registry=registry
         )
         for kind in KINDS:
             self._held_back.labels(kind).set(0)
 
     def take(self, report: Report) -> None:
+        """Count a report."""
         match report:
             case SessionReaped(_, reason, locations):
                 self._sessions_reaped.labels(reason).inc()
@@ -103,34 +108,33 @@ class Metrics:
                 self._held_back.labels(kind).set(1)
             case HoldEnded(kind):
                 self._held_back.labels(kind).set(0)
-            case PassCompleted(seconds):
+            case PassResult(seconds=seconds):
                 self._pass_seconds.observe(seconds)
                 self._last_pass.set_to_current_time()
 
 
 class Gauges(Collector):
-    """How an operator is at the moment somebody asks.
+    """The current state of an operator.
 
     Args:
-        operator: The one that runs now, if one does.
+        operator: Returns the operator that runs, or None.
     """
 
     def __init__(self, operator: Callable[[], Operator | None]) -> None:
         self._operator = operator
 
     def collect(self) -> Iterator[Metric]:
+        """Return the gauges; called for each scrape."""
         operator = self._operator()
         if operator is None:
             return
-        reaper, seen = operator.reaper, operator.reaper.seen
-        yield _gauge("acting", "1 while this reaper is the one that acts.", reaper.may_act())
-        if seen is not None:
-            yield _gauge("sessions", "Session records at the last look.", len(seen.snapshot.records))
-            yield _gauge("locations", "Session locations at the last look.", len(seen.snapshot.locations))
-            yield _gauge(
-                "trash_entries", "What was set aside and not purged, at the last look.", len(seen.snapshot.trash)
-            )
-            yield _gauge("mass_expiry_sessions", "Sessions whose end waits for a confirmation.", len(seen.held))
+        reaper, last_pass = operator.reaper, operator.reaper.last_pass
+        yield _gauge("acting", "1 if this reaper may act.", reaper.may_act())
+        if last_pass is not None:
+            yield _gauge("sessions", "Session records in the last pass.", len(last_pass.snapshot.records))
+            yield _gauge("locations", "Session locations in the last pass.", len(last_pass.snapshot.locations))
+            yield _gauge("trash_entries", "Trash entries in the last pass.", len(last_pass.snapshot.trash))
+            yield _gauge("mass_expiry_sessions", "Sessions whose end waits for a confirmation.", len(last_pass.held))
         work = GaugeMetricFamily("lodge_reaper_work", "Pieces of work, by queue and state.", labels=["queue", "state"])
         for name, queue in (("ends", reaper.ends), ("purges", reaper.purges)):
             waiting, running = queue.counts()

@@ -1,25 +1,22 @@
-"""The reaper: looks again and again at what is there, and removes what is dead.
+"""The reaper: passes that read everything and remove what is dead.
 
-Why it exists: a gateway that dies cleans nothing up. Each pass looks at everything anew (level-triggered), so
-nothing depends on a message that may get lost, and a pass that was cut short anywhere is made good by the
-next.
+A gateway that dies leaves its sessions behind. Each pass reads the whole state again, so no lost message and no aborted
+pass has a lasting effect.
 
 Guarantees, beside those of :mod:`reaper.removals` and :mod:`reaper.work_queue`:
 
-1. A pass that cannot read all records, leases and locations changes nothing, and drops what waited to be begun.
-2. Nothing is removed for want of a record unless the storage of records was asked for it after the location was seen.
-3. What fails for one session, location or trash entry does not stop the others, nor does what takes long.
-4. Too many sessions that look dead at once are not ended without a person's word (:mod:`reaper.mass_expiry`).
-5. Several reapers may run at once: they do nothing twice that may be done once only. One that may not act looks on, so
-   that it can go on at once when it may.
-6. Time during which it could not look does not count: grace periods, and the silence of leases, begin anew after a pass
-   that was held back.
-7. A session whose holders are gone is ended after at most the lease duration, the grace period and three
-   passes; what a lost replica was writing is taken out of its record in the same time. An orphan is removed after
-   the grace period and two passes. All while
-   the storage answers, and if there is a pass whenever :meth:`Reaper.due_seconds` says.
+1. A pass that cannot read all records, leases and locations changes nothing, and drops the waiting work.
+2. An orphan is removed only if the storage of records, read after the location was listed, has no record of it.
+3. A failing or slow session, location or trash entry does not delay the others.
+4. A mass expiry needs the confirmation of a person (:mod:`reaper.mass_expiry`).
+5. Several reapers may run at once. A reaper that may not act reads the state too, so it can act as soon as it may.
+6. Time in which the reaper could not read does not count: grace periods and the observation of leases start again after
+   a pass that was on hold.
+7. While the storage answers, and a pass is made whenever :meth:`Reaper.due_seconds` says:
 
-The log's event names and fields are an interface.
+   - A session whose holders are gone is ended after at most the lease duration, the grace period and three passes.
+   - The pending writes of a lost replica are removed from their records in the same time.
+   - An orphan is removed after the grace period and two passes.
 """
 
 import threading
@@ -32,9 +29,8 @@ import structlog
 from reaper.decisions import Decisions, History, Snapshot, confirm_orphans, decide, due_seconds, extend_history
 from reaper.holds import MASS_EXPIRY, RECORDS, ROOT, STORAGE, Holds
 from reaper.mass_expiry import NEVER, MassExpiry, MassExpiryRule, evaluate_mass_expiry
-from reaper.pass_summary import PassSummary
 from reaper.removals import Release, Removals
-from reaper.reports import PassCompleted, Report, ReportHandler
+from reaper.reports import PassResult, Report, ReportHandler
 from reaper.snapshot_reader import Hosts, SnapshotReader
 from reaper.work_queue import Rest, Work, WorkKey, WorkQueue
 from workspace.leases import Leases
@@ -51,22 +47,22 @@ from workspace.root_identities import HomeMovedError, RootError
 from workspace.session_end import EndingSession
 from workspace.trash_entries import TrashEntry
 
-_MOST_ASKED_FOR = 5
-"""Of how many sessions the records are asked for one by one; of more, all records are read."""
+_MOST_SINGLE_READS = 5
+"""The most records that are read one by one; for more sessions, one list reads all records."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReaperDependencies:
-    """What else a reaper may know of and work with; what is left out does not matter where there is none.
+    """The optional parts of a reaper.
 
     Attributes:
-        read_records: Reads all session records as they were not long ago; None if only their storage is to be asked.
-        hosts: What is known of where replicas run.
-        release: Ends a session at its backend.
-        confirmation: The token with which an operator confirmed a mass expiry.
-        mass_expiry: When to ask for that.
-        may_act: Whether this reaper is the one that acts; asked often, from any thread.
-        report: Gets what is done.
+        read_records: Reads all session records, perhaps a little late; None to read their storage in each pass.
+        hosts: Returns what is known of the hosts of replicas.
+        release: Releases a session at its backend.
+        confirmation: Returns the token with which an operator has confirmed a mass expiry.
+        mass_expiry: The condition for a hold.
+        may_act: Returns whether this reaper may act; called often, from any thread.
+        report_handlers: Get each report.
     """
 
     read_records: Callable[[], Sequence[StoredRecord]] | None = None
@@ -75,39 +71,31 @@ class ReaperDependencies:
     confirmation: Callable[[], str | None] = lambda: None
     mass_expiry: MassExpiryRule = NEVER
     may_act: Callable[[], bool] = lambda: True
-    report: ReportHandler = lambda report: None
+    report_handlers: tuple[ReportHandler, ...] = ()
 
 
 NO_DEPENDENCIES = ReaperDependencies()
-"""A reaper that knows nothing but records, leases and locations."""
-
-
-@dataclass(frozen=True, slots=True)
-class PassResult:
-    """What the last pass that could look saw, for others to tell.
-
-    Attributes:
-        look: What there was.
-        held: The sessions whose end waits for a person's word.
-    """
-
-    snapshot: Snapshot
-    held: frozenset[SessionUuid]
 
 
 class Reaper:
-    """Looks and removes; see the module's guarantees. ``run_once`` is for one thread.
+    """Reads the state and removes what is dead; see the guarantees of the module.
 
     Args:
         records: The session records.
         leases: The leases of gateway replicas.
         locations: The session locations of the default temporary workspace.
-        lease_duration_seconds: As configured for all replicas of the workspace.
-        grace_period_seconds: How long something must look dead before it is removed.
-        storage_period_seconds: How old a listing of the locations may be; 0 lists them at each pass.
-        monotonic: A clock, in seconds.
-        log: Where events go.
-        surroundings: What else there is.
+        lease_duration_seconds: The lease duration of all replicas of the workspace.
+        grace_period_seconds: How long a state must last before it is acted on.
+        storage_period_seconds: The age up to which a listing of the locations is used again; 0 lists in each pass.
+        monotonic: The clock, in seconds.
+        log: The logger for events.
+        dependencies: The optional parts.
+
+    Attributes:
+        holds: The reasons for which nothing is removed.
+        ends: The work on sessions, orphans and leases.
+        purges: The work on trash.
+        last_pass: The result of the last pass; None if that could not read everything.
     """
 
     def __init__(
@@ -151,75 +139,68 @@ class Reaper:
         )
         self.ends = self._new_queue()
         self.purges = self._new_queue()
-        self.seen: PassResult | None = None
-        self._summary = PassSummary()
+        self.last_pass: PassResult | None = None
         self._history = History()
         self._mass_expiry = MassExpiry()
         self._announced_token = ""
 
-    def run_once(self) -> PassSummary:
-        """Makes a pass and does in this thread all that it decided.
+    def make_pass(self) -> bool:
+        """Read everything, and add the work that is due to ``ends`` and ``purges``; for one thread.
 
-        Raises: HomeMovedError; what this reaper was made with is not the truth any more.
-        """
-        summary = self.make_pass()
-        self.ends.run_waiting()
-        self.purges.run_waiting()
-        return summary
+        Returns:
+            Whether everything could be read.
 
-    def make_pass(self) -> PassSummary:
-        """Makes a pass, and leaves in ``ends`` and ``purges`` what is to be done.
-
-        Raises: HomeMovedError
+        Raises:
+            HomeMovedError: If the workspace has another home now, so a new reaper is necessary.
         """
         begun_seconds = self._monotonic()
-        summary = self._summary = PassSummary()
         try:
             snapshot = self.snapshot_reader.read()
             self._history = extend_history(self._history, snapshot)
-            decisions = self._due(decide(self._history, snapshot, self._grace_period_seconds), snapshot)
+            decisions = self._select_due(decide(self._history, snapshot, self._grace_period_seconds), snapshot)
         except HomeMovedError:
             raise
         except (RecordsUnavailableError, OSError) as error:
-            self._hold_back(error)
-            summary.held_back = str(error)
-            return summary
+            self._hold(error)
+            return False
         self.holds.end(RECORDS, STORAGE, ROOT)
-        self._judge_mass_expiry(snapshot)
+        self._evaluate_mass_expiry(snapshot)
         if self.may_act():
             self._offer(decisions, snapshot)
-        self.seen = PassResult(snapshot, self._mass_expiry.held)
-        self._report(PassCompleted(self._monotonic() - begun_seconds))
-        return summary
+        self.last_pass = PassResult(snapshot, self._mass_expiry.held, self._monotonic() - begun_seconds)
+        self._report(self.last_pass)
+        return True
 
     def due_seconds(self) -> float:
-        """The monotonic time at which a pass may find something to do although nothing tells it."""
+        """Return the monotonic time of the next pass that may find work without a request."""
         due = due_seconds(self._history, self._monotonic(), self._grace_period_seconds)
         return min(due, self.snapshot_reader.due_seconds(), self.ends.retry_seconds(), self.purges.retry_seconds())
 
     def may_act(self) -> bool:
+        """Return whether this reaper may begin work."""
         return not self._stopping.is_set() and self._dependencies.may_act()
 
     def stop(self) -> None:
-        """Begins nothing more, and leaves off what can be left off."""
+        """Begin nothing more, and interrupt the work that can be interrupted."""
         self._stopping.set()
 
     def _read_records(self) -> Sequence[StoredRecord]:
         return (self._dependencies.read_records or self._records.list)()
 
-    def _hold_back(self, error: RecordsUnavailableError | OSError) -> None:
+    def _hold(self, error: RecordsUnavailableError | OSError) -> None:
         self._history, self._mass_expiry = History(), MassExpiry()
         self.snapshot_reader.reset_lease_history()
-        self.seen = None
+        self.last_pass = None
         for queue in (self.ends, self.purges):
             queue.retain(frozenset())
         kind = RECORDS if isinstance(error, RecordsUnavailableError) else STORAGE
         self.holds.begin(ROOT if isinstance(error, RootError) else kind, str(error))
 
-    def _due(self, decisions: Decisions, snapshot: Snapshot) -> Decisions:
-        """Of what the storage showed, what was not done since; and of that, what the records of now do not name.
+    def _select_due(self, decisions: Decisions, snapshot: Snapshot) -> Decisions:
+        """Drop the work that was done since the storage was listed, and orphans that a current record names.
 
-        Raises: RecordsUnavailableError
+        Raises:
+            RecordsUnavailableError: If the current records cannot be read.
         """
         done = self.ends.done_since(snapshot.storage_seconds) | self.purges.done_since(snapshot.storage_seconds)
 
@@ -238,15 +219,16 @@ class Reaper:
         return confirm_orphans(decisions, self._records_of(sessions))
 
     def _records_of(self, sessions: Set[SessionUuid]) -> Iterable[StoredRecord]:
-        """At least the records that name these sessions, read from their storage.
+        """Read at least the records of these sessions from their storage.
 
-        Raises: RecordsUnavailableError
+        Raises:
+            RecordsUnavailableError: If they cannot be read.
         """
-        if len(sessions) > _MOST_ASKED_FOR:
+        if len(sessions) > _MOST_SINGLE_READS:
             return self._records.list()
         return [found for session_uuid in sessions if (found := self._records.find(session_uuid)) is not None]
 
-    def _judge_mass_expiry(self, snapshot: Snapshot) -> None:
+    def _evaluate_mass_expiry(self, snapshot: Snapshot) -> None:
         dependencies, before = self._dependencies, self._mass_expiry
         state = evaluate_mass_expiry(before, snapshot, dependencies.mass_expiry, dependencies.confirmation())
         self._mass_expiry = state
@@ -262,7 +244,7 @@ class Reaper:
             self._announced_token = state.token
             self.holds.begin(
                 MASS_EXPIRY,
-                f"{len(state.held)} of {state.all_sessions} sessions look dead at once; none of them is ended. Find "
+                f"{len(state.held)} of {state.all_sessions} sessions look dead at once. None of them is ended. Find "
                 f"out why. If they are dead, confirm that with the token {state.token}.",
                 sessions=len(state.held),
                 of_sessions=state.all_sessions,
@@ -280,7 +262,7 @@ class Reaper:
             self._offer_purge(entry)
 
     def _work(self, decisions: Decisions, snapshot: Snapshot) -> Iterator[tuple[WorkKey, Work]]:
-        """What is to be done; of what has the same key, the first."""
+        """Return the work by key; if a key occurs twice, the first piece of work counts."""
         removals, held = self._removals, self._mass_expiry.held
         for stored in decisions.finish:
             yield _session_key(stored), partial(self._end, stored, "end_not_finished")
@@ -304,18 +286,18 @@ class Reaper:
             yield WorkKey(f"lease/{replica}"), partial(removals.delete_lease, replica)
 
     def _end(self, stored: StoredRecord, reason: str) -> bool | Rest:
-        """Sets the locations aside. The rest may wait until that is done for all sessions that are to be ended."""
+        """Move the locations of a session to the trash; the rest waits until this is done for all dead sessions."""
         succeeded, ending = self._removals.begin_end(stored)
         return succeeded if ending is None else partial(self._complete_end, stored, ending, reason)
 
     def _complete_end(self, stored: StoredRecord, ending: EndingSession, reason: str) -> bool:
         succeeded = self._removals.complete_end(stored, ending, reason)
-        return succeeded and self._purge_of(stored.record.session_uuid)
+        return succeeded and self._offer_purges(stored.record.session_uuid)
 
     def _remove_orphan(self, session_uuid: SessionUuid) -> bool:
-        return self._removals.remove_orphan(session_uuid) and self._purge_of(session_uuid)
+        return self._removals.remove_orphan(session_uuid) and self._offer_purges(session_uuid)
 
-    def _purge_of(self, session_uuid: SessionUuid) -> bool:
+    def _offer_purges(self, session_uuid: SessionUuid) -> bool:
         for entry in self._removals.trash_of(session_uuid):
             self._offer_purge(entry)
         return True
@@ -324,8 +306,8 @@ class Reaper:
         self.purges.offer(WorkKey(entry), partial(self._removals.purge, entry))
 
     def _report(self, report: Report) -> None:
-        self._summary.take(report)
-        self._dependencies.report(report)
+        for handle in self._dependencies.report_handlers:
+            handle(report)
 
     def _new_queue(self) -> WorkQueue:
         return WorkQueue(monotonic=self._monotonic, log=self._log, may_run=self.may_act)

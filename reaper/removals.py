@@ -1,15 +1,15 @@
-"""What the reaper does, one thing at a time; each method blocks, and may run in any thread.
+"""The single actions of the reaper; each method blocks, and may run in any thread.
 
 Guarantees:
 
-1. A location is removed only for a record that a compare-and-swap moved, or found, at its end; or for want of any
-   record (:mod:`reaper.decisions`).
-2. Of a session that goes on, only directories are removed that its record does not name, and writes are undone only
-   by a compare-and-swap on its record.
-3. What cannot be done is logged and reported, and raises nothing; each method returns whether it succeeded. That
-   somebody else was faster is a success.
-4. Once told to stop, a purge ends soon, and an end goes no further than the step it is in; both may be completed later,
-   here or elsewhere.
+1. A location is removed only after its session has ended, by a compare-and-swap on the record, or as an orphan
+   (:mod:`reaper.decisions`).
+2. From the location of an active session, only directories are removed that its record does not name. Writes are undone
+   only by a compare-and-swap on the record.
+3. A failure is logged and reported, and raises nothing. Each method returns whether it succeeded. An action that
+   another process did first counts as a success.
+4. When the reaper must stop, a purge stops soon, and the end of a session stops after its current step. Another process
+   may complete both later.
 """
 
 import time
@@ -49,11 +49,11 @@ from workspace.storage_paths import deletion_message, file_system_of
 from workspace.trash_entries import TrashEntry
 
 Release = Callable[[SessionRecord], None]
-"""Ends a session at its backend, as well as that can be done in short time; raises nothing."""
+"""Releases a session at its backend in bounded time, if possible; raises nothing."""
 
 
-class ToldToStopError(Exception):
-    """Whoever does this now, it must not be this reaper."""
+class _StoppedError(Exception):
+    """This reaper must not continue the action."""
 
 
 @dataclass(slots=True)
@@ -62,16 +62,16 @@ class _Outcome:
 
 
 class Removals:
-    """See the module's guarantees.
+    """The actions on sessions, orphans, leases and trash; see the guarantees of the module.
 
     Args:
         records: The session records.
         leases: The leases of gateway replicas.
         locations: The session locations of the default temporary workspace.
-        release: Ends a session at its backend.
-        should_stop: Whether this reaper must leave off.
-        log: Where events go.
-        report: Gets what was done.
+        release: Releases a session at its backend.
+        should_stop: Returns whether this reaper must stop.
+        log: The logger for events.
+        report: Gets a report of each action.
     """
 
     def __init__(
@@ -94,19 +94,20 @@ class Removals:
         self._report = report
 
     def begin_end(self, stored: StoredRecord) -> tuple[bool, EndingSession | None]:
-        """Marks a session as ending and sets its locations aside.
+        """Mark a session as ending, release it at its backend, and move its locations to the trash.
 
-        Returns: Whether it succeeded; and what :meth:`complete_end` is to be called with, if there is more to do.
+        Returns:
+            Whether this succeeded, and the argument for :meth:`complete_end` if the session has not ended yet.
         """
         ending: EndingSession | None = None
-        with self._going_on("end_session", stored, session=stored.record.session_uuid) as outcome:
-            ending = begin_end(self._records, self._locations, stored, self._release_and_go_on)
+        with self._logged_failures("end_session", stored, session=stored.record.session_uuid) as outcome:
+            ending = begin_end(self._records, self._locations, stored, self._release_unless_stopped)
         return outcome.succeeded, ending
 
     def complete_end(self, stored: StoredRecord, ending: EndingSession, reason: str) -> bool:
-        """Deletes the record of a session whose locations were set aside."""
+        """Delete the record of a session whose locations are in the trash."""
         record = stored.record
-        with self._going_on("end_session", stored, session=record.session_uuid) as outcome:
+        with self._logged_failures("end_session", stored, session=record.session_uuid) as outcome:
             ended = complete_end(self._records, ending)
             if ended is not None:
                 log_session_end(self._log, ended)
@@ -121,15 +122,15 @@ class Removals:
         return outcome.succeeded
 
     def change(self, stored: StoredRecord, forget: frozenset[ReplicaId], undo: frozenset[ReplicaId]) -> bool:
-        """Takes replicas that are gone out of a session that goes on.
+        """Remove replicas that are gone from the record of an active session.
 
         Args:
-            stored: The session's record.
-            forget: Who holds it no more.
-            undo: Whose writes are taken out.
+            stored: The record of the session.
+            forget: The replicas to remove from the holders.
+            undo: The replicas whose pending writes to remove.
         """
         record = stored.record
-        with self._going_on("change_record", stored, session=record.session_uuid) as outcome:
+        with self._logged_failures("change_record", stored, session=record.session_uuid) as outcome:
             tables = tuple(t.name for t in record.tables if any(write.replica in undo for write in t.writes))
             kept = remove_writes(record, undo) if undo else record
             self._records.replace(remove_holders(kept, forget), stored.version)
@@ -147,7 +148,8 @@ class Removals:
         return outcome.succeeded
 
     def remove_orphan(self, session_uuid: SessionUuid) -> bool:
-        with self._going_on("remove_orphan", None, session=session_uuid) as outcome:
+        """Move the locations of a session without a record to the trash."""
+        with self._logged_failures("remove_orphan", None, session=session_uuid) as outcome:
             for location in self._locations.move_to_trash(session_uuid):
                 self._log.info(
                     "orphan_location_deleted",
@@ -160,48 +162,53 @@ class Removals:
         return outcome.succeeded
 
     def remove_orphan_table(self, stored: StoredRecord, table_uuid: TableUuid) -> bool:
+        """Remove a directory that the record of its session does not name."""
         session_uuid = stored.record.session_uuid
-        with self._going_on("remove_orphan_table", stored, session=session_uuid, table_uuid=table_uuid) as outcome:
+        with self._logged_failures(
+            "remove_orphan_table", stored, session=session_uuid, table_uuid=table_uuid
+        ) as outcome:
             if self._locations.remove_table(session_uuid, table_uuid):
                 self._log.info("orphan_table_deleted", session=session_uuid, table_uuid=table_uuid)
                 self._report(OrphanTableRemoved(stored, table_uuid))
         return outcome.succeeded
 
     def delete_lease(self, replica: ReplicaId) -> bool:
-        with self._going_on("delete_lease", None, replica=replica) as outcome:
+        """Delete the lease of a replica that is gone."""
+        with self._logged_failures("delete_lease", None, replica=replica) as outcome:
             self._leases.delete(replica)
             self._log.info("lost_lease_deleted", replica=replica)
             self._report(LeaseRemoved(replica))
         return outcome.succeeded
 
     def purge(self, entry: TrashEntry) -> bool:
+        """Remove the files of a trash entry."""
         begun_seconds = time.monotonic()
-        with self._going_on("purge_trash", None, entry=entry) as outcome:
+        with self._logged_failures("purge_trash", None, entry=entry) as outcome:
             if self._locations.purge(entry, self._should_stop):
                 self._report(TrashPurged(time.monotonic() - begun_seconds))
         return outcome.succeeded
 
     def trash_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
-        """What is in the trash of a session; nothing if that cannot be found out, since the next look will."""
-        with self._going_on("list_trash", None, session=session_uuid):
+        """Return the trash entries of a session; none if they cannot be listed, since the next pass lists them."""
+        with self._logged_failures("list_trash", None, session=session_uuid):
             return self._locations.trash_of(session_uuid)
         return ()
 
-    def _release_and_go_on(self, record: SessionRecord) -> None:
+    def _release_unless_stopped(self, record: SessionRecord) -> None:
         self._release(record)
         if self._should_stop():
-            raise ToldToStopError
+            raise _StoppedError
 
     @contextmanager
-    def _going_on(self, action: str, stored: StoredRecord | None, **fields: str) -> Iterator[_Outcome]:
-        """Keeps what went wrong with one thing from stopping the others; a later pass looks at it again."""
+    def _logged_failures(self, action: str, stored: StoredRecord | None, **fields: str) -> Iterator[_Outcome]:
+        """Log and report a failure of the block instead of raising it; a later pass tries again."""
         outcome = _Outcome()
         try:
             yield outcome
-        except ToldToStopError:
-            self._log.debug("left_to_the_next_reaper", action=action, **fields)
+        except _StoppedError:
+            self._log.debug("action_left_to_next_reaper", action=action, **fields)
         except (RecordConflictError, RecordNotFoundError):
-            self._log.debug("session_changed_meanwhile", action=action, **fields)
+            self._log.debug("session_changed_concurrently", action=action, **fields)
         except (RecordError, OSError) as error:
             outcome.succeeded = False
             self._log.warning("reaper_action_failed", action=action, reason=str(error), **fields)

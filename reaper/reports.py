@@ -1,12 +1,13 @@
-"""What the reaper tells of its work beside its log, as values.
+"""Reports of the reaper's work, as values.
 
-Why it exists: the same things are counted as metrics and recorded as Kubernetes Events, and neither is any business of
-who does the work. Whoever wants to know gets every report, in the thread that does the work, and must be quick.
+Metrics, Kubernetes Events and status conditions all show the same work. Each is a handler that gets every report, in
+the thread that did the work. A handler must be quick.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from reaper.decisions import Snapshot
 from workspace.records import ReplicaId, SessionUuid, StoredRecord, TableUuid
 from workspace.storage_paths import StoragePath
 
@@ -16,9 +17,9 @@ class SessionReaped:
     """A session was ended.
 
     Attributes:
-        stored: Its record, as it was when that was decided.
-        reason: Why.
-        locations: Where its locations were that were deleted with it.
+        stored: The record of the session at the time of the decision.
+        reason: Why the session was ended, in snake_case.
+        locations: The session locations that were deleted.
     """
 
     stored: StoredRecord
@@ -28,7 +29,7 @@ class SessionReaped:
 
 @dataclass(frozen=True, slots=True)
 class OrphanRemoved:
-    """A location was deleted that no record names."""
+    """A session location that no record names was deleted."""
 
     session_uuid: SessionUuid
     location: StoragePath
@@ -36,7 +37,7 @@ class OrphanRemoved:
 
 @dataclass(frozen=True, slots=True)
 class OrphanTableRemoved:
-    """A directory was deleted that the record of its session does not name."""
+    """A directory that the record of its session does not name was deleted."""
 
     stored: StoredRecord
     table_uuid: TableUuid
@@ -44,7 +45,7 @@ class OrphanTableRemoved:
 
 @dataclass(frozen=True, slots=True)
 class HoldersForgotten:
-    """Replicas that are gone were taken out of a session that goes on."""
+    """Replicas that are gone were removed from the holders of an active session."""
 
     stored: StoredRecord
     replicas: frozenset[ReplicaId]
@@ -52,12 +53,12 @@ class HoldersForgotten:
 
 @dataclass(frozen=True, slots=True)
 class WritesUndone:
-    """What replicas were writing that are gone was taken out of the record of a session that goes on.
+    """Pending writes of replicas that are gone were removed from the record of an active session.
 
     Attributes:
-        stored: The record before.
-        replicas: Whose writes.
-        tables: The names of the temporary tables.
+        stored: The record before the change.
+        replicas: The replicas that were writing.
+        tables: The names of the temporary tables that they were writing.
     """
 
     stored: StoredRecord
@@ -67,15 +68,17 @@ class WritesUndone:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRemoved:
+    """The lease of a replica that is gone was deleted."""
+
     replica: ReplicaId
 
 
 @dataclass(frozen=True, slots=True)
 class TrashPurged:
-    """Something that was set aside is gone for good.
+    """The files of a trash entry were removed.
 
     Attributes:
-        seconds: How long that took.
+        seconds: The duration of the removal.
     """
 
     seconds: float
@@ -83,13 +86,13 @@ class TrashPurged:
 
 @dataclass(frozen=True, slots=True)
 class ActionFailed:
-    """Something could not be done, and will be tried again.
+    """An action failed; the reaper will try it again.
 
     Attributes:
-        action: What, in snake_case.
-        reason: Why not.
-        stored: The record of the session that it was for, if it has one.
-        about: What it was done to; the same at each attempt.
+        action: The name of the action, in snake_case.
+        reason: The error message.
+        stored: The record of the session that the action is for, if there is one.
+        about: The object of the action; equal for each attempt.
     """
 
     action: str
@@ -100,11 +103,11 @@ class ActionFailed:
 
 @dataclass(frozen=True, slots=True)
 class HoldBegan:
-    """The reaper does nothing, or not all, from now on.
+    """The reaper removes nothing, or not everything, from now on.
 
     Attributes:
-        kind: What it waits for, in snake_case.
-        reason: Why, and what to do.
+        kind: The kind of hold, one of :data:`reaper.holds.KINDS`.
+        reason: Why, and what to do about it.
     """
 
     kind: str
@@ -113,19 +116,23 @@ class HoldBegan:
 
 @dataclass(frozen=True, slots=True)
 class HoldEnded:
-    """What held it back is over."""
+    """A hold has ended."""
 
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
-class PassCompleted:
-    """It has looked at everything, and decided.
+class PassResult:
+    """A pass has read everything, and has decided.
 
     Attributes:
-        seconds: How long that took.
+        snapshot: The state that it read.
+        held: The sessions whose end waits for a confirmation.
+        seconds: The duration of the pass.
     """
 
+    snapshot: Snapshot
+    held: frozenset[SessionUuid]
     seconds: float
 
 
@@ -140,6 +147,6 @@ Report = (
     | ActionFailed
     | HoldBegan
     | HoldEnded
-    | PassCompleted
+    | PassResult
 )
 ReportHandler = Callable[[Report], None]

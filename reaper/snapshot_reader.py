@@ -1,12 +1,12 @@
-"""Looks at all there is, again and again: locations, leases, records, and the hosts of gateways.
+"""Reads snapshots of locations, leases, records and hosts.
 
 Guarantees:
 
-1. A look is whole: if one part cannot be read, there is none.
-2. Locations, directories and trash are listed before leases, and leases before records are read.
-3. Locations may be those of an earlier look, as :class:`reaper.decisions.Snapshot` says; leases never are.
-4. With a storage period, listing locations takes at most a part of the time, however slow the storage is; see
-   ``STORAGE_SHARE``.
+1. A snapshot is complete: if one part cannot be read, there is none.
+2. Locations, directories and trash are listed before leases, and leases before records.
+3. Locations may be those of an earlier snapshot, as :class:`reaper.decisions.Snapshot` says; leases never are.
+4. With a storage period, listing locations uses at most the share ``STORAGE_SHARE`` of the time, however slow the
+   storage is.
 """
 
 import threading
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import structlog
 
 from reaper.decisions import Snapshot, named_replicas
-from reaper.table_directories import Known, TableDirectories
+from reaper.table_directories import LocationListing, TableDirectories
 from workspace.leases import LeaseObserver, Leases, RenewalMark
 from workspace.locations import SessionLocations
 from workspace.records import ReplicaId, SessionUuid, StoredRecord, TableUuid
@@ -27,7 +27,12 @@ STORAGE_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """What is known of where replicas run; see :class:`reaper.decisions.Snapshot`."""
+    """What is listing of the hosts of replicas.
+
+    Attributes:
+        ended: The replicas whose pod has ended, as the kubelet reports.
+        doubted: The replicas whose pod is missing, or whose node does not answer.
+    """
 
     ended: frozenset[ReplicaId] = frozenset()
     doubted: frozenset[ReplicaId] = frozenset()
@@ -35,7 +40,7 @@ class Hosts:
 
 @dataclass(frozen=True, slots=True)
 class _Storage:
-    """What one listing of the storage found."""
+    """One listing of the storage."""
 
     locations: Set[SessionUuid]
     tables: Mapping[SessionUuid, Set[TableUuid]]
@@ -45,17 +50,17 @@ class _Storage:
 
 
 class SnapshotReader:
-    """See the module's guarantees; all but ``see_leases`` is for one thread.
+    """Reads snapshots; only ``observe_leases`` is safe to call from several threads.
 
     Args:
-        read_records: Reads all session records; what they were not long ago is enough.
+        read_records: Reads all session records; they may be a little late.
         leases: The leases of gateway replicas.
         locations: The session locations.
-        hosts: What is known of where replicas run, now.
-        lease_duration_seconds: As configured for all replicas of the workspace.
-        storage_period_seconds: How old a listing of the locations may be; 0 lists them at each look.
-        monotonic: A clock, in seconds.
-        log: Where it tells of what it cannot judge.
+        hosts: Returns what is listing of the hosts of replicas.
+        lease_duration_seconds: The lease duration of all replicas of the workspace.
+        storage_period_seconds: The age up to which a listing of the locations is used again; 0 lists in each snapshot.
+        monotonic: The clock, in seconds.
+        log: The logger for locations that cannot be judged.
     """
 
     def __init__(
@@ -78,7 +83,7 @@ class SnapshotReader:
         self._monotonic = monotonic
         self._log = log
         self._tables = TableDirectories(locations)
-        self._told: Set[SessionUuid] = frozenset()
+        self._logged: Set[SessionUuid] = frozenset()
         self._storage: _Storage | None = None
         self._lease_duration_seconds = lease_duration_seconds
         self._observing = threading.Lock()
@@ -86,8 +91,13 @@ class SnapshotReader:
         self._named: Set[ReplicaId] = frozenset()
 
     def read(self) -> Snapshot:
-        """Raises: RecordsUnavailableError, OSError."""
-        storage = self._storage_now()
+        """Read a snapshot.
+
+        Raises:
+            RecordsUnavailableError: If records or leases cannot be read.
+            OSError: If the storage cannot be read.
+        """
+        storage = self._list_storage()
         begun_seconds = self._monotonic()
         leases = self._leases.list()
         records = self._read_records()
@@ -112,18 +122,20 @@ class SnapshotReader:
         )
 
     def observe_leases(self, leases: Mapping[ReplicaId, RenewalMark]) -> None:
-        """Takes in what somebody else read of the leases just now, so that changes between two looks are seen when they
-        happen. That may be old, or late: it only ever makes a lease seem younger."""
+        """Observe leases that a watch has read, between two snapshots.
+
+        They may be late. That only makes a lease seem younger, never older.
+        """
         with self._observing:
             self._observer.observe(leases, self._named, self._monotonic())
 
     def reset_lease_history(self) -> None:
-        """Forgets how long leases stood still: who could not look does not know that."""
+        """Forget since when leases have been unchanged, after a time without snapshots."""
         with self._observing:
             self._observer = LeaseObserver(self._lease_duration_seconds)
 
     def due_seconds(self) -> float:
-        """The monotonic time at which a look may see something new although nothing tells it."""
+        """Return the monotonic time of the next snapshot that may show a change without a request."""
         with self._observing:
             lease_seconds = self._observer.due_seconds(self._monotonic())
         return min(lease_seconds, self._storage_due_seconds())
@@ -134,31 +146,31 @@ class SnapshotReader:
         took_seconds = self._storage.ended_seconds - self._storage.begun_seconds
         return self._storage.begun_seconds + max(self._storage_period_seconds, took_seconds / STORAGE_SHARE)
 
-    def _storage_now(self) -> _Storage:
+    def _list_storage(self) -> _Storage:
         begun_seconds = self._monotonic()
         if self._storage is not None and begun_seconds < self._storage_due_seconds():
             return self._storage
         self._storage = None
         locations = self._locations.list()
-        inside = self._tables.read(locations, begun_seconds)
+        listings = self._tables.read(locations, begun_seconds)
         trash = self._locations.trash()
-        self._tell_of(inside)
+        self._log_anomalies(listings)
         self._storage = _Storage(
             locations=locations,
-            tables={session_uuid: known.tables for session_uuid, known in inside.items()},
+            tables={session_uuid: listing.tables for session_uuid, listing in listings.items()},
             trash=tuple(trash),
             begun_seconds=begun_seconds,
             ended_seconds=self._monotonic(),
         )
         return self._storage
 
-    def _tell_of(self, inside: Mapping[SessionUuid, Known]) -> None:
-        """Logs what the reaper cannot judge in locations: once, while it stays so."""
-        odd = {session_uuid: known for session_uuid, known in inside.items() if known.foreign or known.error}
-        for session_uuid in sorted(odd.keys() - self._told):
-            known = odd[session_uuid]
-            if known.error is not None:
-                self._log.warning("location_not_listed", session=session_uuid, reason=str(known.error))
+    def _log_anomalies(self, listings: Mapping[SessionUuid, LocationListing]) -> None:
+        """Log locations that the reaper cannot judge, once for as long as that lasts."""
+        odd = {session_uuid: listing for session_uuid, listing in listings.items() if listing.foreign or listing.error}
+        for session_uuid in sorted(odd.keys() - self._logged):
+            listing = odd[session_uuid]
+            if listing.error is not None:
+                self._log.warning("location_not_listed", session=session_uuid, reason=str(listing.error))
             else:
-                self._log.info("foreign_directories_left", session=session_uuid, directories=known.foreign)
-        self._told = odd.keys()
+                self._log.info("foreign_directories_left", session=session_uuid, directories=listing.foreign)
+        self._logged = odd.keys()

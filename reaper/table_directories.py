@@ -1,20 +1,20 @@
-"""The directories inside session locations, looked at only where something changed.
+"""The directories inside session locations, listed only where something has changed.
 
-Why it exists: the reaper must find directories that no record names in each of many locations, at each pass. Listing
-all of them each time would cost as much as there are tables.
+The reaper searches all locations for directories that no record names, in each pass. Listing all of them each time
+would cost as much as there are tables.
 
 Guarantees:
 
-1. Each look costs one ``lstat`` per location, and one listing per location whose names changed since it was listed, or
-   changed in the last ``SETTLED_SECONDS`` before that: a file system's clock ticks so seldom that two changes may look
-   like one. A directory's owner cannot hide a change; what tells of it is the change time, which nobody can set.
-2. A location that cannot be listed has no directories for now, and does not keep the others from being listed.
+1. Each read costs one ``lstat`` per location. It also costs one listing per location that has changed since its last
+   listing, or within ``SETTLED_SECONDS`` before it: clocks of file systems are so coarse that two changes may look like
+   one. The change time shows a change, and the owner of a directory cannot set it.
+2. A location that cannot be listed has no directories for now. The other locations are listed.
 """
 
 from collections.abc import Hashable, Mapping, MutableMapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from workspace.locations import LocationContents, RootContents, SessionLocations
+from workspace.locations import RootContents, SessionLocations
 from workspace.records import SessionUuid, TableUuid
 
 SETTLED_SECONDS = 5.0
@@ -23,16 +23,16 @@ _Stamps = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What is in a session's locations, as of its last listing.
+class LocationListing:
+    """The directories in the locations of a session, as of their last listing.
 
     Attributes:
-        stamps: What the locations were then, by root.
-        since_seconds: When they were first seen so.
-        listed_seconds: When they were listed.
-        tables: The directories that can be tables.
-        foreign: How many other directories there are.
-        error: Why they could not be listed.
+        stamps: The stamp of the location in each root.
+        since_seconds: The clock when these stamps were first read.
+        listed_seconds: The clock when the locations were listed.
+        tables: The directories whose name is a UUID.
+        foreign: The number of other directories.
+        error: Why the locations could not be listed; None if they were.
     """
 
     stamps: _Stamps
@@ -43,42 +43,41 @@ class Known:
     error: OSError | None = None
 
     def is_settled(self) -> bool:
+        """Return whether equal stamps prove that nothing has changed since."""
         return self.error is None and self.listed_seconds - self.since_seconds >= SETTLED_SECONDS
 
 
 class TableDirectories:
-    """Remembers what was listed; see the module's guarantees."""
+    """A cache of listings; see the guarantees of the module."""
 
     def __init__(self, locations: SessionLocations) -> None:
         self._locations = locations
-        self._known: Mapping[SessionUuid, Known] = {}
+        self._listings: Mapping[SessionUuid, LocationListing] = {}
 
-    def read(self, sessions: Set[SessionUuid], now_seconds: float) -> Mapping[SessionUuid, Known]:
-        """What is in the locations of these sessions now. Raises: OSError if a root cannot be read."""
+    def read(self, sessions: Set[SessionUuid], now_seconds: float) -> Mapping[SessionUuid, LocationListing]:
+        """Return the directories in the locations of these sessions.
+
+        Raises:
+            OSError: If a root cannot be read.
+        """
         roots = self._locations.roots()
-        known: MutableMapping[SessionUuid, Known] = {}
+        listings: MutableMapping[SessionUuid, LocationListing] = {}
         for session_uuid in sessions:
             stamps = tuple(root.stamp(session_uuid) for root in roots)
-            before = self._known.get(session_uuid)
+            before = self._listings.get(session_uuid)
             if before is not None and before.stamps == stamps and before.is_settled():
-                known[session_uuid] = before
+                listings[session_uuid] = before
             else:
                 since = before.since_seconds if before is not None and before.stamps == stamps else now_seconds
-                known[session_uuid] = _listed(roots, session_uuid, Known(stamps, since, now_seconds))
-        self._known = known
-        return known
+                listings[session_uuid] = _list(roots, session_uuid, LocationListing(stamps, since, now_seconds))
+        self._listings = listings
+        return listings
 
 
-def _listed(roots: Sequence[RootContents], session_uuid: SessionUuid, known: Known) -> Known:
-    found: list[LocationContents] = []
+def _list(roots: Sequence[RootContents], session_uuid: SessionUuid, listing: LocationListing) -> LocationListing:
     try:
-        found.extend(root.contents(session_uuid) for root in roots)
+        contents = [root.contents(session_uuid) for root in roots]
     except OSError as error:
-        return Known(known.stamps, known.since_seconds, known.listed_seconds, error=error)
-    return Known(
-        known.stamps,
-        known.since_seconds,
-        known.listed_seconds,
-        frozenset[TableUuid]().union(*(inside.tables for inside in found)),
-        sum(inside.foreign_count for inside in found),
-    )
+        return replace(listing, error=error)
+    tables = frozenset[TableUuid]().union(*(each.tables for each in contents))
+    return replace(listing, tables=tables, foreign=sum(each.foreign_count for each in contents))

@@ -1,19 +1,19 @@
-"""Work that waits, each piece under a key, done by as many threads as it is given.
+"""A queue of work under keys, with retries, for several worker threads.
 
-Why it exists: a pass of the reaper decides what to do in no time, but doing it may take long, and may fail for one
-session again and again. What is slow or broken must hold up nothing else.
+A pass of the reaper decides quickly, but its work may be slow, and may fail for one session again and again. Slow or
+failing work must not delay other work.
 
 Guarantees:
 
-1. Of one key, one piece of work runs at a time; what is offered under it meanwhile is ignored, since the next pass will
-   offer what is still to be done. Work may leave a rest, which belongs to it, and is done after all that waits.
-2. Work that failed is not taken up again before a time that doubles with each failure in a row, up to a limit.
-3. An unexpected error fails the piece of work that raised it, and nothing else.
-4. Once it may not run, nothing more is begun, and what waited is dropped.
+1. Only one piece of work per key runs at a time. The queue ignores work that is offered under a key that runs: the next
+   pass offers again what is still to do. Work may return a rest, which runs under the same key after all waiting work.
+2. Work that failed is not accepted again before a delay. The delay doubles with each failure in a row, up to a limit.
+3. An unexpected error fails only the work that raised it.
+4. When the queue may not run, no work begins, and the waiting work is dropped.
 
-Not guaranteed: that what was offered is done; whoever offers must do so again for as long as it is needed.
+Not guaranteed: that offered work is done. Offer it again for as long as it is needed.
 
-Safe to share between threads.
+The queue is safe to share between threads.
 """
 
 import threading
@@ -25,10 +25,10 @@ import structlog
 
 WorkKey = NewType("WorkKey", str)
 Rest = Callable[[], bool]
-"""Returns whether it succeeded; it tells of its own failures."""
+"""Returns whether it succeeded; it logs its own failures."""
 
 Work = Callable[[], bool | Rest]
-"""Returns whether it succeeded, or what is still to be done for that; it tells of its own failures."""
+"""Returns whether it succeeded, or the rest of the work; it logs its own failures."""
 
 _FIRST_DELAY_SECONDS = 0.5
 _LARGEST_EXPONENT = 32
@@ -36,20 +36,25 @@ _LARGEST_EXPONENT = 32
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How often in a row work under a key failed, and when it may be tried again."""
+    """The failures in a row under one key.
+
+    Attributes:
+        attempts: The number of failures.
+        retry_seconds: The monotonic time of the next attempt.
+    """
 
     attempts: int
     retry_seconds: float
 
 
 class WorkQueue:
-    """See the module's guarantees.
+    """Work that waits, runs, or has failed, by key.
 
     Args:
-        monotonic: A clock, in seconds.
-        log: Where unexpected errors go.
-        longest_delay_seconds: The limit of the time between two attempts.
-        may_run: Whether work may be begun now.
+        monotonic: The clock, in seconds.
+        log: The logger for unexpected errors.
+        longest_delay_seconds: The limit of the delay between two attempts.
+        may_run: Returns whether work may begin now.
     """
 
     def __init__(
@@ -72,72 +77,33 @@ class WorkQueue:
         self._done: dict[WorkKey, float] = {}
 
     def offer(self, key: WorkKey, work: Work) -> None:
-        """Takes work up, in the place of what waits under the same key."""
+        """Add work, or replace the work that waits under the same key."""
         with self._changed:
             if self._is_ready(key):
                 self._waiting[key] = work
                 self._changed.notify()
 
     def retain(self, keys: Set[WorkKey]) -> None:
-        """Drops what waits under other keys."""
+        """Drop the work that waits under other keys."""
         with self._changed:
             self._waiting = {key: work for key, work in self._waiting.items() if key in keys}
 
     def is_ready(self, key: WorkKey) -> bool:
-        """Whether work that is offered now would be taken up."""
+        """Return whether the queue accepts work under this key now."""
         with self._changed:
             return self._is_ready(key)
 
-    def run_waiting(self) -> None:
-        """Does all that waits, in this thread."""
-        while self._run_next():
-            pass
-
     def run_next(self, wait_seconds: float) -> bool:
-        """Does one piece of work, in this thread.
+        """Run one piece of work in this thread.
 
-        Returns: False if there was none for so long, or it may not run.
+        Args:
+            wait_seconds: How long to wait for work.
+
+        Returns:
+            False if there was no work, or it may not run.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._rests, wait_seconds)
-        return self._run_next()
-
-    def wait_until_idle(self, wait_seconds: float) -> bool:
-        """Waits until nothing runs. Returns: False if something still does after so long."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._running, wait_seconds)
-
-    def failures(self) -> Mapping[WorkKey, Failure]:
-        with self._changed:
-            return dict(self._failures)
-
-    def retry_seconds(self) -> float:
-        """When the next work that failed may be tried again; infinite if none waits for that."""
-        now = self._monotonic()
-        with self._changed:
-            return min(
-                (f.retry_seconds for f in self._failures.values() if f.retry_seconds > now), default=float("inf")
-            )
-
-    def done_since(self, seconds: float) -> Set[WorkKey]:
-        """The keys whose work succeeded after this monotonic time; earlier ones are forgotten."""
-        with self._changed:
-            self._done = {key: done for key, done in self._done.items() if done >= seconds}
-            return frozenset(self._done)
-
-    def counts(self) -> tuple[int, int]:
-        """How many pieces of work wait and run."""
-        with self._changed:
-            return len(self._waiting) + len(self._rests), len(self._running)
-
-    def _is_ready(self, key: WorkKey) -> bool:
-        if key in self._running or key in self._rests:
-            return False
-        failure = self._failures.get(key)
-        return failure is None or failure.retry_seconds <= self._monotonic()
-
-    def _run_next(self) -> bool:
-        with self._changed:
             if not self._may_run():
                 self._waiting.clear()
                 self._rests.clear()
@@ -150,11 +116,46 @@ class WorkQueue:
         outcome: bool | Rest = False
         try:
             outcome = work()
-        except Exception:  # noqa: BLE001 - a top loop: the other work must go on
+        except Exception:  # noqa: BLE001 - a top loop: the other work must continue
             self._log.exception("reaper_work_failed", key=key)
         finally:
             self._finish(key, outcome)
         return True
+
+    def wait_until_idle(self, wait_seconds: float) -> bool:
+        """Wait until no work runs, and return False if some still runs after the time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._running, wait_seconds)
+
+    def failures(self) -> Mapping[WorkKey, Failure]:
+        """Return the failures by key."""
+        with self._changed:
+            return dict(self._failures)
+
+    def retry_seconds(self) -> float:
+        """Return the monotonic time of the next retry; infinite if there is none."""
+        now = self._monotonic()
+        with self._changed:
+            return min(
+                (f.retry_seconds for f in self._failures.values() if f.retry_seconds > now), default=float("inf")
+            )
+
+    def done_since(self, seconds: float) -> Set[WorkKey]:
+        """Return the keys whose work succeeded after a monotonic time, and forget the earlier ones."""
+        with self._changed:
+            self._done = {key: done for key, done in self._done.items() if done >= seconds}
+            return frozenset(self._done)
+
+    def counts(self) -> tuple[int, int]:
+        """Return the numbers of waiting and of running pieces of work."""
+        with self._changed:
+            return len(self._waiting) + len(self._rests), len(self._running)
+
+    def _is_ready(self, key: WorkKey) -> bool:
+        if key in self._running or key in self._rests:
+            return False
+        failure = self._failures.get(key)
+        return failure is None or failure.retry_seconds <= self._monotonic()
 
     def _finish(self, key: WorkKey, outcome: bool | Rest) -> None:
         now = self._monotonic()
@@ -171,6 +172,6 @@ class WorkQueue:
                 exponent = min(attempts - 1, _LARGEST_EXPONENT)
                 delay_seconds = min(_FIRST_DELAY_SECONDS * 2**exponent, self._longest_delay_seconds)
                 self._failures[key] = Failure(attempts, now + delay_seconds)
-            forgotten = now - self._longest_delay_seconds
-            self._failures = {k: f for k, f in self._failures.items() if f.retry_seconds > forgotten}
+            oldest_seconds = now - self._longest_delay_seconds
+            self._failures = {k: f for k, f in self._failures.items() if f.retry_seconds > oldest_seconds}
             self._changed.notify_all()

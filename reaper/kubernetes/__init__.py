@@ -1,0 +1,1 @@
+"""Kubernetes parts of the reaper: leader election, watches, Events and status conditions."""

@@ -1,12 +1,12 @@
-"""Whether the pods behind a backend's address are there: no I/O.
+"""The availability of backends, from the pods behind their addresses: no I/O.
 
-Why it exists: a session whose Spark driver is gone has lost its views and cached data; an operator who looks at the
-session should see that. Nothing is deleted for it.
+A session whose Spark driver is gone has lost its views and cached data. The session's status shows that to operators.
+The reaper deletes nothing for it.
 
 Guarantees:
 
-1. An address is judged only where the API tells which pods it leads to: the address of a pod of this namespace, the
-   name of a Service of this namespace, or of one pod of it. Of any other, nothing is said.
+1. An address is judged only if the API shows which pods it leads to: the address of a pod in this namespace, the name
+   of a Service in this namespace, or the name of one pod of such a Service.
 2. A backend is unavailable if none of its pods is ready on a node that answers.
 
 Sources: Kubernetes, "DNS for Services and Pods"; discovery.k8s.io/v1 EndpointSlice.
@@ -25,12 +25,12 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What is kept of a pod behind a Service.
+    """One pod behind a Service.
 
     Attributes:
-        hostname: Its own name in the Service; empty if it has none.
-        node: Where it runs; empty if that is not told.
-        is_ready: Whether it takes connections.
+        hostname: The name of the pod in the Service; empty if it has none.
+        node: The node of the pod; empty if unknown.
+        is_ready: Whether the pod accepts connections.
     """
 
     hostname: str
@@ -40,7 +40,12 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """What is kept of an EndpointSlice."""
+    """The pods of an EndpointSlice.
+
+    Attributes:
+        service: The name of the Service.
+        endpoints: Its pods.
+    """
 
     service: str
     endpoints: tuple[Endpoint, ...]
@@ -48,12 +53,12 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Whether a backend is there.
+    """Whether a backend is available.
 
     Attributes:
-        is_available: It is, as far as the API tells.
-        reason: In one word.
-        message: For people.
+        is_available: Whether the API shows a pod that can serve.
+        reason: The reason in one word.
+        message: The reason in a sentence.
     """
 
     is_available: bool
@@ -63,13 +68,13 @@ class Availability:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """What is known of a namespace; None where it cannot be seen.
+    """The state of a namespace; a part that cannot be read is None.
 
     Attributes:
-        name: Of it.
-        pods: By name.
+        name: The name of the namespace.
+        pods: The pods by name.
         nodes: Whether each node answers, by name.
-        slices: EndpointSlices, by name.
+        slices: The EndpointSlices by name.
     """
 
     name: str
@@ -78,10 +83,12 @@ class Namespace:
     slices: Mapping[str, Endpoints] | None
 
     def is_silent(self, node: str) -> bool:
+        """Return whether a node is known not to answer."""
         return self.nodes is not None and node != "" and not self.nodes.get(node, False)
 
 
 def parse_endpoints(found: JsonObject) -> Endpoints:
+    """Return the pods of an EndpointSlice."""
     return Endpoints(
         service=str((found["metadata"].get("labels") or {}).get(SERVICE_LABEL, "")),
         endpoints=tuple(
@@ -96,11 +103,11 @@ def parse_endpoints(found: JsonObject) -> Endpoints:
 
 
 def availability(address: str, namespace: Namespace) -> Availability | None:
-    """Whether a backend is there; None if that cannot be known.
+    """Return whether a backend is available, or None if that is unknown.
 
     Args:
-        address: ``sc://host:port``.
-        namespace: What is known.
+        address: The address ``sc://host:port`` of the backend.
+        namespace: The state of the namespace.
     """
     host = urlsplit(address).hostname or ""
     if _is_ip(host):
@@ -139,7 +146,7 @@ def _of_service(service: str, hostname: str, namespace: Namespace) -> Availabili
 
 
 def _service_and_pod(host: str, namespace: Namespace) -> tuple[str, str] | None:
-    """What a name within the cluster leads to: a Service of this namespace, and the name of a pod of it or nothing."""
+    """Split a DNS name of this namespace into the Service and the pod, which may be empty."""
     match host.split("."):
         case [service]:
             return service, ""

@@ -1,20 +1,20 @@
-"""Who leads, decided from what was seen of the lease: no I/O, no clock.
+"""The rules of leader election: no I/O, no clock.
 
-Why it exists: of several reapers one acts. Kubernetes' own components agree by a Lease; the rules here are theirs, but
-for time, which each side measures on its own monotonic clock. ``kubernetes.leaderelection`` of the Python client judges
-by the wall clock, so that a clock that is set forward takes the lease from a living leader; it has no limit for a
-request, so that a leader whose requests hang leads on; it never gives the lease back; and it dies of a refused
-connection.
+One of several reapers acts. The rules are those of Kubernetes' own components, but each candidate measures time with
+its own monotonic clock [kubernetes-leases]. ``kubernetes.leaderelection`` of the Python client does not fit:
+
+- It compares wall clocks, so a clock that is set forward takes the lease from a live leader.
+- It has no time limit for requests, so a leader whose requests hang continues to lead.
+- It never gives the lease back.
+- A refused connection ends it.
 
 Guarantees:
 
-1. A candidate takes the lease only if it has no holder, or stood still for its whole duration on the candidate's clock.
-2. A leader leads only while the renewal that was last *begun* and succeeded is younger than ``LEADING_SHARE`` of the
-   duration. So it leaves off before any other can have taken over, with the rest of the time to finish the step that it
-   is in.
-3. That an object changed otherwise is no sign of life.
-
-Source: client-go, ``tools/leaderelection``.
+1. A candidate takes the lease only if the lease has no holder, or has not changed for its whole duration on the
+   candidate's clock.
+2. A leader leads only while the start of its last successful renewal is younger than ``LEADING_SHARE`` of the duration.
+   So it stops before another candidate can take over, and has the rest of the duration to finish its current step.
+3. Other changes of the Lease object are not a sign of life.
 """
 
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ RETRY_SHARE = 1 / 6
 
 @dataclass(frozen=True, slots=True)
 class LeaseState:
-    """What stands in the lease.
+    """The content of the lease.
 
     Attributes:
-        holder: Who holds it; empty if nobody does.
-        mark: Differs after each renewal.
-        duration_seconds: For how long its holder wants it to be left alone.
+        holder: The identity of the leader; empty if there is none.
+        mark: A text that differs after each renewal.
+        duration_seconds: The lease duration of the leader.
     """
 
     holder: str
@@ -42,8 +42,8 @@ class Candidacy:
     """One candidate's view of the lease.
 
     Args:
-        identity: Its name; no other may have it.
-        duration_seconds: For how long it wants the lease to be left alone.
+        identity: The unique name of the candidate.
+        duration_seconds: The lease duration of the candidate.
     """
 
     def __init__(self, identity: str, duration_seconds: float) -> None:
@@ -55,28 +55,30 @@ class Candidacy:
 
     @property
     def retry_seconds(self) -> float:
-        """How long to wait between two renewals, or two attempts to take the lease."""
+        """Return the time between two renewals, or two attempts to take the lease."""
         return self.duration_seconds * RETRY_SHARE
 
     def observe(self, lease: LeaseState, now_seconds: float) -> None:
-        """Takes in what the lease says, read not after now."""
+        """Observe the content of the lease, which was read at this time or before."""
         if self._seen is None or (lease.holder, lease.mark) != (self._seen.holder, self._seen.mark):
             self._changed_seconds = now_seconds
         self._seen = lease
 
     def may_take(self, now_seconds: float) -> bool:
-        """Whether the lease, as it was last seen, may be taken or renewed by this candidate."""
+        """Return whether this candidate may take or renew the lease that it observed last."""
         seen = self._seen
         if seen is None or seen.holder in {"", self.identity}:
             return True
         return now_seconds - self._changed_seconds >= max(seen.duration_seconds, self.duration_seconds)
 
     def record_renewal(self, begun_seconds: float) -> None:
-        """The lease was taken or renewed, by a request begun then."""
+        """Record a successful request to take or renew the lease, and when it began."""
         self._leads_until_seconds = begun_seconds + self.duration_seconds * LEADING_SHARE
 
     def resign(self) -> None:
+        """Stop leading at once."""
         self._leads_until_seconds = float("-inf")
 
     def leads(self, now_seconds: float) -> bool:
+        """Return whether this candidate leads at this time."""
         return now_seconds < self._leads_until_seconds

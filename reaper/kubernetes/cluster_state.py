@@ -1,11 +1,12 @@
-"""What a reaper on Kubernetes sees beside session records: leases, pods, nodes, and what stands behind backends.
+"""The state of the cluster that a reaper needs beside session records.
 
-All of it comes by watches, so what that costs the API server does not grow with the number of sessions.
+It consists of leases, pods, nodes and EndpointSlices. All of it comes from watches, so its cost for the API server does
+not grow with the number of sessions.
 
 Guarantees:
 
-1. What may not be seen, for want of rights or of an answer, is not known; the reaper works on without it.
-2. Leases seen here only make a replica's silence seem shorter, never longer (see :mod:`reaper.snapshot_reader`).
+1. The reaper works without state that it may not read or that does not arrive.
+2. Leases from the watch only make a replica's silence seem shorter, never longer (:mod:`reaper.snapshot_reader`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,11 +29,11 @@ from workspace.records import ReplicaId
 
 
 class ClusterState:
-    """See the module's guarantees.
+    """The watched state of the cluster.
 
     Args:
-        connection: To the API server.
-        leases: Of the gateways.
+        connection: The connection to the API server.
+        leases: The leases of the gateways.
     """
 
     def __init__(self, connection: Connection, leases: KubernetesLeases) -> None:
@@ -66,12 +67,12 @@ class ClusterState:
         on_leases: Callable[[Mapping[ReplicaId, RenewalMark]], None],
         on_leader: Callable[[], None],
     ) -> Iterator[None]:
-        """Watches for the time of the block, once; what is called must be quick.
+        """Watch the cluster for the time of the block; call it once. The callbacks must be quick.
 
         Args:
-            on_change: Called when pods, nodes or endpoints changed.
-            on_leases: Gets the gateways' leases when one of them changed.
-            on_leader: Called when the reapers' own lease changed hands.
+            on_change: Called after a change of pods, nodes or EndpointSlices.
+            on_leases: Gets the leases of the gateways after a change of one of them.
+            on_leader: Called when the Lease of the reapers has another holder.
         """
         with ExitStack() as stack:
             for cache in (self._pods, self._nodes, self._slices):
@@ -80,11 +81,11 @@ class ClusterState:
             yield
 
     def hosts(self) -> Hosts:
-        """Of the replicas whose leases were last listed."""
+        """Return what is known of the hosts of the replicas in the last list of leases."""
         return hosts_of(self._leases.pods(), self._pods.objects(), self._nodes.objects())
 
     def availability(self, address: str) -> Availability | None:
-        """Whether a backend is there; None if that cannot be known."""
+        """Return whether a backend is available, or None if that is unknown."""
         pods = self._pods.objects()
         namespace = Namespace(self._connection.namespace, pods, self._nodes.objects(), self._slices.objects())
         found = availability(address, namespace)

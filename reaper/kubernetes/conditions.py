@@ -1,14 +1,17 @@
-"""What the reaper tells of a session in its ``status.conditions``: no I/O.
+"""The conditions in the status of a session: no I/O.
 
-- ``Owned``: whether a gateway holds the session. ``Unknown`` while its pod or node is in doubt. ``False`` says why it
-  goes, or what it waits for.
-- ``BackendAvailable``: whether the session's Spark Connect server is there; left out where that cannot be known.
-- ``LocationRemoved``: ``False`` once removing the session's location has failed, with the error and the number of
-  attempts. There is no ``True``: the record goes with the location. A session that goes on after all has none again.
-- ``LeftoversRemoved``: the same of directories that the session's tables do not name any more; ``True`` after a failure
-  that is over.
+====================  ==================================================================================================
+Type                  Meaning
+====================  ==================================================================================================
+``Owned``             Whether a gateway serves the session. ``Unknown`` while its pod or node is in doubt. The reason of
+                      ``False`` says why the session ends, or what its end waits for.
+``BackendAvailable``  Whether the session's Spark Connect server is available. Absent if that is unknown.
+``LocationRemoved``   ``False`` after a failure to remove the session's location, with the error and the number of
+                      attempts. It is never ``True``, because the record disappears with the location.
+``LeftoversRemoved``  The same for directories that the session's tables do not name; ``True`` after a success.
+====================  ==================================================================================================
 
-A message says nothing that changes from one look to the next, so that conditions are written when something happened.
+A message contains nothing that changes from pass to pass, so a status is written only after a change.
 """
 
 from collections.abc import Mapping
@@ -27,10 +30,10 @@ class Condition:
     """One of ``status.conditions``, without its times.
 
     Attributes:
-        type: Of what.
+        type: The type of the condition.
         status: ``True``, ``False`` or ``Unknown``.
-        reason: In one word.
-        message: For people.
+        reason: The reason in one word.
+        message: The reason in a sentence.
     """
 
     type: str
@@ -41,13 +44,13 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class FailedRemoval:
-    """What of a session cannot be removed.
+    """Failed attempts to remove something of a session.
 
     Attributes:
-        action: As :class:`reaper.reports.ActionFailed` names it.
-        reason: The last error.
-        attempts: How many there were.
-        seconds: When the last one was, on a monotonic clock.
+        action: The action, as in :class:`reaper.reports.ActionFailed`.
+        reason: The last error message.
+        attempts: The number of attempts.
+        seconds: The monotonic time of the last attempt.
     """
 
     action: str
@@ -56,21 +59,25 @@ class FailedRemoval:
     seconds: float = 0.0
 
 
-def owned(stored: StoredRecord, snapshot: Snapshot, *, is_held_for_confirmation: bool) -> Condition:
+def owned_condition(stored: StoredRecord, snapshot: Snapshot, *, is_held_for_confirmation: bool) -> Condition:
+    """Return the condition ``Owned``."""
     if stored.record.phase is Phase.ENDING:
         return Condition("Owned", "False", "Ending", "The session is being ended.")
     if stored.is_deletion_requested:
-        return Condition("Owned", "False", "DeletionRequested", "The session is ended because somebody asked for it.")
-    return _owned_while_it_goes_on(stored, snapshot, is_held_for_confirmation)
+        return Condition(
+            "Owned", "False", "DeletionRequested", "The session is ended because its deletion was requested."
+        )
+    return _owned_while_active(stored, snapshot, is_held_for_confirmation)
 
 
-def backend_available(availability: Availability) -> Condition:
+def backend_condition(availability: Availability) -> Condition:
+    """Return the condition ``BackendAvailable``."""
     status = "True" if availability.is_available else "False"
     return Condition("BackendAvailable", status, availability.reason, availability.message)
 
 
-def removal_failed(failed: FailedRemoval) -> Condition | None:
-    """None if it is no removal that failed."""
+def removal_condition(failed: FailedRemoval) -> Condition | None:
+    """Return the condition of a failed removal, or None if another action failed."""
     kind = _OF_ACTIONS.get(failed.action)
     if kind is None:
         return None
@@ -87,45 +94,45 @@ def conditions_of(
     failed: FailedRemoval | None,
     before: Mapping[str, Condition],
 ) -> Mapping[str, Condition]:
-    """All conditions of a session, by type.
+    """Return all conditions of a session, by type.
 
     Args:
-        stored: Its record.
-        look: What the reaper saw last.
+        stored: The record of the session.
+        snapshot: The last snapshot.
         held: The sessions whose end waits for a confirmation.
-        availability: What is known of its backend.
-        failed: What could not be removed of it lately.
-        before: Its conditions up to now; those stay of which nothing is known.
+        availability: The availability of its backend; None if unknown.
+        failed: The removal that failed recently; None if there is none.
+        before: The previous conditions; a condition that is unknown now keeps its value.
     """
     if stored.record.phase is Phase.ENDING and failed is None:
-        return before  # it will be gone before anybody could read that
+        return before  # the session disappears before anyone could read a change
     now = dict(before)
     is_waiting = stored.record.session_uuid in held
-    now["Owned"] = owned(stored, snapshot, is_held_for_confirmation=is_waiting)
+    now["Owned"] = owned_condition(stored, snapshot, is_held_for_confirmation=is_waiting)
     if availability is not None:
-        now["BackendAvailable"] = backend_available(availability)
-    failure = None if failed is None else removal_failed(failed)
+        now["BackendAvailable"] = backend_condition(availability)
+    failure = None if failed is None else removal_condition(failed)
     if failure is not None:
         now[failure.type] = failure
         return now
     if stored.record.phase is Phase.ACTIVE:
         now.pop("LocationRemoved", None)
     if now.get("LeftoversRemoved", now["Owned"]).reason == "RemovalFailed":
-        now["LeftoversRemoved"] = Condition("LeftoversRemoved", "True", "Removed", "What was left over is removed.")
+        now["LeftoversRemoved"] = Condition("LeftoversRemoved", "True", "Removed", "The leftovers are removed.")
     return now
 
 
-def _owned_while_it_goes_on(stored: StoredRecord, snapshot: Snapshot, is_held_for_confirmation: bool) -> Condition:
-    if snapshot.is_surely_held(stored):
-        return Condition("Owned", "True", "Held", "A gateway holds the session.")
-    if snapshot.is_held(stored):
-        message = "The pod or the node of the session's gateway is in doubt; its lease has not lapsed yet."
+def _owned_while_active(stored: StoredRecord, snapshot: Snapshot, is_held_for_confirmation: bool) -> Condition:
+    if snapshot.has_certain_holder(stored):
+        return Condition("Owned", "True", "Held", "A gateway serves the session.")
+    if snapshot.has_live_holder(stored):
+        message = "The pod or the node of the session's gateway is in doubt. Its lease has not expired yet."
         return Condition("Owned", "Unknown", "HolderInDoubt", message)
     if is_held_for_confirmation:
-        message = "Too many sessions look dead at once; their end waits for a confirmation (see the reaper's Events)."
+        message = "Too many sessions look dead at once. Their end waits for a confirmation; see the reaper's Events."
         return Condition("Owned", "False", "MassExpiry", message)
     if not stored.record.holders:
-        message = "No gateway holds the session; it ends unless one adopts it within the grace period."
+        message = "No gateway serves the session. It ends unless one adopts it within the grace period."
         return Condition("Owned", "False", "NoHolder", message)
-    message = "The session's gateway is gone; the session ends unless another adopts it within the grace period."
+    message = "The session's gateway is gone. The session ends unless another one adopts it within the grace period."
     return Condition("Owned", "False", "HolderGone", message)

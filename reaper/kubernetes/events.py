@@ -1,13 +1,13 @@
-"""What the reaper removed, as Kubernetes Events, where ``kubectl get events`` and ``kubectl describe`` show it.
+"""Kubernetes Events for the work of the reaper.
 
-An Event stands at the ConnectSession that it is about, also after that is gone. What belongs to no session any more
-stands at the reapers' Lease.
+An Event refers to the ConnectSession that it is about, also after that is deleted. An Event without a session refers to
+the Lease of the reapers.
 
 Guarantees:
 
-1. Recording waits for nothing: an Event that cannot be stored soon is dropped, and no work waits for it. The log tells
-   when that begins.
-2. A failure that lasts is told at its first, second, fourth, … attempt, whatever the error says each time.
+1. Recording never blocks the work. An Event that cannot be stored soon is dropped, and a warning in the log shows when
+   that begins.
+2. A lasting failure gets an Event at its first, second, fourth, … attempt, even if the error text changes.
 
 Source: events.k8s.io/v1.
 """
@@ -54,15 +54,15 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """What an Event says.
+class EventContent:
+    """The content of an Event.
 
     Attributes:
         about: The record of the session; None if there is none.
-        reason: In one word.
-        action: What was done.
-        note: For people.
-        is_warning: Whether somebody should look.
+        reason: The reason in one word.
+        action: The action in one word.
+        note: The description.
+        is_warning: Whether a person should take notice.
     """
 
     about: StoredRecord | None
@@ -72,40 +72,40 @@ class News:
     is_warning: bool = False
 
 
-def news_of(report: Report) -> Iterator[News]:
-    """What of a report is worth an Event."""
+def events_for(report: Report) -> Iterator[EventContent]:
+    """Return the Events for a report."""
     match report:
         case SessionReaped(stored, reason, locations):
             for location in locations:
-                yield News(stored, "LocationDeleted", "Delete", deletion_message(location))
+                yield EventContent(stored, "LocationDeleted", "Delete", deletion_message(location))
             if not locations:
                 note = f"Ended session {stored.record.session_uuid}, which had no location ({reason})"
-                yield News(stored, "SessionEnded", "Delete", note)
+                yield EventContent(stored, "SessionEnded", "Delete", note)
         case OrphanRemoved(_, location):
-            yield News(None, "OrphanLocationDeleted", "Delete", deletion_message(location))
+            yield EventContent(None, "OrphanLocationDeleted", "Delete", deletion_message(location))
         case OrphanTableRemoved(stored, table_uuid):
             note = f"Deleted directory {table_uuid}, which no temporary table of the session names"
-            yield News(stored, "OrphanTableDeleted", "Delete", note)
+            yield EventContent(stored, "OrphanTableDeleted", "Delete", note)
         case WritesUndone(stored, replicas, tables):
             what = ", ".join(tables) or "permanent tables"
-            note = f"Undid what lost gateways ({', '.join(sorted(replicas))}) were writing: {what}"
-            yield News(stored, "WritesUndone", "Undo", note, is_warning=True)
+            note = f"Undid the writes of lost gateways ({', '.join(sorted(replicas))}): {what}"
+            yield EventContent(stored, "WritesUndone", "Undo", note, is_warning=True)
         case ActionFailed(action, reason, stored, about):
             note = reason if stored is not None or not about else f"{about}: {reason}"
-            yield News(stored, "RemovalFailed", _capitalised(action), note, is_warning=True)
+            yield EventContent(stored, "RemovalFailed", _camel_case(action), note, is_warning=True)
         case HoldBegan(kind, reason):
-            yield News(None, f"HeldBack{_capitalised(kind)}", "Wait", reason, is_warning=True)
+            yield EventContent(None, f"HeldBack{_camel_case(kind)}", "Wait", reason, is_warning=True)
         case HoldEnded(kind):
-            yield News(None, f"WentOn{_capitalised(kind)}", "GoOn", "What held the reaper back is over")
+            yield EventContent(None, f"Resumed{_camel_case(kind)}", "Resume", "The hold has ended")
 
 
 class EventRecorder:
-    """Stores Events, in a thread of its own; for ``with``.
+    """Stores Events in a thread of its own; a context manager.
 
     Args:
-        connection: To the API server.
+        connection: The connection to the API server.
         instance: The name of this process.
-        fallback: The object of what belongs to no session; None while there is none.
+        fallback: Returns the object of Events without a session, or None while it is unknown.
     """
 
     def __init__(self, connection: Connection, instance: str, fallback: Callable[[], Reference | None]) -> None:
@@ -114,7 +114,7 @@ class EventRecorder:
         self._fallback = fallback
         self._server = ApiServer(connection, "Events", "events", _PATIENCE)
         self._api = EventsV1Api(connection.api_client)
-        self._waiting: queue.Queue[News | None] = queue.Queue(_MOST_WAITING)
+        self._waiting: queue.Queue[EventContent | None] = queue.Queue(_MOST_WAITING)
         self._lock = threading.Lock()
         self._attempts: dict[tuple[str, str], int] = {}
         self._is_dropping = False
@@ -125,7 +125,7 @@ class EventRecorder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Waits a little for what is still to be stored."""
+        """Wait at most ``_STOP_SECONDS`` for the Events that are not stored yet."""
         try:
             self._waiting.put(None, timeout=_STOP_SECONDS)
         except queue.Full:
@@ -133,16 +133,16 @@ class EventRecorder:
         self._thread.join(_STOP_SECONDS)
 
     def take(self, report: Report) -> None:
-        """Records what of a report is worth it; see the module's guarantees."""
-        if isinstance(report, ActionFailed) and not self._is_told_now(report):
+        """Record the Events for a report."""
+        if isinstance(report, ActionFailed) and not self._is_recorded(report):
             return
-        for news in news_of(report):
+        for content in events_for(report):
             try:
-                self._waiting.put_nowait(news)
+                self._waiting.put_nowait(content)
             except queue.Full:
-                self._drop(news, "too many wait to be stored")
+                self._drop(content, "Too many Events are waiting.")
 
-    def _is_told_now(self, failed: ActionFailed) -> bool:
+    def _is_recorded(self, failed: ActionFailed) -> bool:
         key = (failed.action, failed.about)
         with self._lock:
             attempts = self._attempts[key] = self._attempts.pop(key, 0) + 1
@@ -150,26 +150,26 @@ class EventRecorder:
                 self._attempts.pop(next(iter(self._attempts)))
         return attempts & (attempts - 1) == 0
 
-    def _drop(self, news: News, reason: str) -> None:
-        """Warns when Events begin to be lost, not of each of them."""
+    def _drop(self, content: EventContent, reason: str) -> None:
+        """Log a warning for the first of several dropped Events."""
         with self._lock:
-            is_told, self._is_dropping = self._is_dropping, True
-        tell = _log.debug if is_told else _log.warning
-        tell("event_dropped", reason=reason, note=news.note)
+            was_dropping, self._is_dropping = self._is_dropping, True
+        log = _log.debug if was_dropping else _log.warning
+        log("event_dropped", reason=reason, note=content.note)
 
     def _run(self) -> None:
-        while (news := self._waiting.get()) is not None:
+        while (content := self._waiting.get()) is not None:
             try:
-                self._store(news)
+                self._store(content)
             except (RecordsUnavailableError, ApiStatusError) as error:
-                self._drop(news, str(error))
+                self._drop(content, str(error))
             except Exception:  # noqa: BLE001 - a top loop: the next Event must be stored
                 _log.exception("event_failed")
 
-    def _store(self, news: News) -> None:
-        about = self._fallback() if news.about is None else self._reference(news.about)
+    def _store(self, content: EventContent) -> None:
+        about = self._fallback() if content.about is None else self._reference(content.about)
         if about is None:
-            self._drop(news, "the reapers' Lease was not seen yet")
+            self._drop(content, "The Lease of the reapers is not known yet.")
             return
         body: Any = {
             "apiVersion": "events.k8s.io/v1",
@@ -183,10 +183,10 @@ class EventRecorder:
             "reportingController": CONTROLLER,
             "reportingInstance": self._reporter,
             "regarding": dict(about),
-            "reason": news.reason,
-            "action": news.action,
-            "note": news.note[:_LONGEST_NOTE_CHARACTERS],
-            "type": "Warning" if news.is_warning else "Normal",
+            "reason": content.reason,
+            "action": content.action,
+            "note": content.note[:_LONGEST_NOTE_CHARACTERS],
+            "type": "Warning" if content.is_warning else "Normal",
         }
         self._server.request(partial(self._api.create_namespaced_event, self._connection.namespace, body))
         with self._lock:
@@ -202,5 +202,5 @@ class EventRecorder:
         }
 
 
-def _capitalised(name: str) -> str:
+def _camel_case(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))

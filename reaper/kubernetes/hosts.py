@@ -1,15 +1,15 @@
-"""What pods and nodes tell of the gateways that run there: no I/O.
+"""The state of gateways, from their pods and nodes: no I/O.
 
-Why it exists: a gateway that dies is found by its silence, which takes the whole lease duration. The kubelet, or the
-silence of a whole node, may tell sooner; but most of what Kubernetes tells is no proof that a process has ended.
+A dead gateway is silent, but the reaper notices that only after the lease duration. The kubelet may report its end
+sooner. Most of what Kubernetes reports does not prove that a process has ended.
 
 Guarantees:
 
-1. A replica counts as ended only if its own pod, by uid, is over for good, and the kubelet itself reported the end of
-   each of its containers. A pod that controllers declared failed, because its node is lost, does not count.
-2. Anything less only makes it doubted: its pod is gone, or replaced by one of the same name, or its node is gone or
-   does not report itself ready. Pods can be deleted by force, and live on.
-3. Of what cannot be seen, nothing is concluded.
+1. A replica has ended only if its own pod, by UID, is over for good, and the kubelet itself reported the end of each of
+   its containers. A pod that a controller declared failed because its node is lost does not count.
+2. A replica is only doubted if its pod is missing or replaced by one of the same name, or if its node is missing or not
+   ready. A pod that was deleted by force may still run.
+3. Nothing follows from state that cannot be read.
 
 Sources: Kubernetes, "Pod Lifecycle"; KEP-3329 (pod garbage collection); "Non-graceful node shutdown".
 """
@@ -29,13 +29,13 @@ _DECLARED = "DeletionByPodGC"
 
 @dataclass(frozen=True, slots=True)
 class PodState:
-    """What is kept of a pod.
+    """The state of a pod.
 
     Attributes:
-        uid: Which pod of its name it is.
-        node: Where it runs; empty if nowhere yet.
-        address: Its address; empty if it has none yet.
-        has_ended: See guarantee 1.
+        uid: The UID of the pod.
+        node: The node of the pod; empty if it has none yet.
+        address: The IP address of the pod; empty if it has none yet.
+        has_ended: Whether the pod has ended; see guarantee 1.
     """
 
     uid: str
@@ -45,6 +45,7 @@ class PodState:
 
 
 def parse_pod(pod: JsonObject) -> PodState:
+    """Return the state of a Pod object."""
     status = pod.get("status") or {}
     return PodState(
         uid=str(pod["metadata"]["uid"]),
@@ -55,7 +56,7 @@ def parse_pod(pod: JsonObject) -> PodState:
 
 
 def is_node_ready(node: JsonObject) -> bool:
-    """Whether a node reports itself ready, and its reports come."""
+    """Return whether a Node object has the condition ``Ready``."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
 
@@ -65,12 +66,12 @@ def hosts_of(
     pods: Mapping[str, PodState] | None,
     nodes: Mapping[str, bool] | None,
 ) -> Hosts:
-    """What is known of where replicas run.
+    """Return what is known of the hosts of replicas.
 
     Args:
-        replicas: The pod that each says it runs in.
-        pods: The pods, by name; None if they cannot be seen.
-        nodes: Whether each node answers, by name; None if they cannot be seen.
+        replicas: The pod of each replica, according to the replica.
+        pods: The pods by name; None if they cannot be read.
+        nodes: Whether each node answers, by name; None if they cannot be read.
     """
     ended, doubted = set[ReplicaId](), set[ReplicaId]()
     for replica, identity in replicas.items():
@@ -84,7 +85,7 @@ def hosts_of(
 
 
 def _answers(node: str, nodes: Mapping[str, bool] | None) -> bool:
-    """A node that is not known to be silent counts as answering."""
+    """Return whether a node answers, or is unknown."""
     return nodes is None or not node or nodes.get(node, False)
 
 

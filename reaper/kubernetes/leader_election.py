@@ -1,13 +1,13 @@
-"""The lease by which reapers agree on who acts; the rules are in :mod:`reaper.kubernetes.candidacy`.
+"""Leader election of reapers by a Lease; the rules are in :mod:`reaper.kubernetes.candidacy`.
 
-The lease is the object ``<instance>-reaper``. It is also where an operator confirms a mass expiry, by the annotation
-:data:`CONFIRMATION`, and the object of Events that belong to no session.
+The Lease has the name ``<instance>-reaper``. Operators confirm a mass expiry by its annotation :data:`CONFIRMATION`. It
+is also the object of Events without a session.
 
 Guarantees:
 
-1. Every change names the state of the object that it is for, so of several candidates one takes it.
-2. A request takes a part of the lease's duration at most.
-3. A candidate that is unfit gives the lease back and does not try for it, so that another one may.
+1. Each change contains the resource version that it replaces, so only one of several candidates takes the Lease.
+2. A request takes at most a part of the lease duration.
+3. A candidate that is not fit gives the Lease back and does not try to take it, so another candidate may.
 """
 
 import secrets
@@ -40,6 +40,7 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 def lease_name(instance: str) -> str:
+    """Return the name of the reapers' Lease."""
     return f"{instance}-reaper"
 
 
@@ -47,8 +48,8 @@ class LeaderElection:
     """One candidate, in a thread of its own.
 
     Args:
-        connection: To the API server.
-        duration_seconds: How long a leader that fell silent is waited for.
+        connection: The connection to the API server.
+        duration_seconds: The silence after which a leader loses the Lease.
     """
 
     def __init__(self, connection: Connection, duration_seconds: float) -> None:
@@ -60,22 +61,23 @@ class LeaderElection:
         self._server = ApiServer(connection, "reapers' lease", "leases", patience)
         self._api = CoordinationV1Api(connection.api_client)
         self._lease: JsonObject | None = None
-        self._told_leading = False
-        self._told_reason: str | None = None
+        self._logged_leading = False
+        self._logged_reason: str | None = None
         self._stop = threading.Event()
         self._wake = threading.Event()
 
     @property
     def identity(self) -> str:
+        """Return the unique name of this candidate."""
         return self._candidacy.identity
 
     @contextmanager
     def running(self, *, is_fit: Callable[[], bool], on_change: Callable[[], None]) -> Iterator[None]:
-        """Tries to lead for the time of the block, once.
+        """Try to lead for the time of the block; call it once.
 
         Args:
-            is_fit: Whether this reaper could do the work.
-            on_change: Called when it begins or ceases to lead; must be quick.
+            is_fit: Returns whether this reaper can do the work.
+            on_change: Called when this reaper begins or stops leading; must be quick.
         """
         thread = threading.Thread(target=self._run, args=[is_fit, on_change], name="leader-election", daemon=True)
         thread.start()
@@ -86,28 +88,28 @@ class LeaderElection:
             self._wake.set()
             thread.join()
             self._candidacy.resign()
-            self._tell(on_change)
+            self._log_leadership(on_change)
 
     def hand_over(self) -> None:
-        """Gives the lease back after the block, so that another may lead at once; nothing of this reaper may go on."""
+        """Give the Lease back after the block, when all work of this reaper has ended; another one may lead at once."""
         if self._is_own():
             self._give_back()
 
     def check_soon(self) -> None:
-        """The lease may have changed hands; may be called by any thread."""
+        """Read the Lease soon, because its holder may have changed; any thread may call this."""
         self._wake.set()
 
     def leads(self) -> bool:
-        """Whether this reaper may act now."""
+        """Return whether this reaper may act now."""
         return self._candidacy.leads(time.monotonic())
 
     def annotations(self) -> Mapping[str, str]:
-        """Those of the lease, as it was last seen."""
+        """Return the annotations of the Lease, as last read."""
         lease = self._lease
         return {} if lease is None else lease["metadata"].get("annotations") or {}
 
     def reference(self) -> Mapping[str, str] | None:
-        """The lease as an Event names it; None before it was seen."""
+        """Return a reference to the Lease for Events, or None if it was never read."""
         lease = self._lease
         if lease is None:
             return None
@@ -123,23 +125,23 @@ class LeaderElection:
     def _run(self, is_fit: Callable[[], bool], on_change: Callable[[], None]) -> None:
         while True:
             self._wake.clear()
-            if self._stop.is_set():  # looked at after that, since whoever sets it wakes this thread then
+            if self._stop.is_set():  # checked after the clear(): a stop sets both
                 return
             wait_seconds = self._candidacy.retry_seconds
             try:
                 self._step(is_fit)
-                self._told_reason = None
+                self._logged_reason = None
             except RecordsUnavailableError as error:
-                self._tell_failure(str(error))
+                self._log_failure(str(error))
             except ApiStatusError as error:
-                self._lease = None  # it is not what it was, and must be read again
+                self._lease = None  # it has changed and must be read again
                 if error.status in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
                     wait_seconds = min(wait_seconds, _SHORT_WAIT_SECONDS)
                 else:
-                    self._tell_failure(error.message)
-            except Exception:  # noqa: BLE001 - a top loop: who leads must be tried again
+                    self._log_failure(error.message)
+            except Exception:  # noqa: BLE001 - a top loop: the election must continue
                 _log.exception("leader_election_failed")
-            self._tell(on_change)
+            self._log_leadership(on_change)
             self._wake.wait(wait_seconds)
 
     def _step(self, is_fit: Callable[[], bool]) -> None:
@@ -151,14 +153,14 @@ class LeaderElection:
         if self._lease is None or not self._is_own():
             self._lease = self._read()
         if self._lease is None:
-            self._take(self._created)
+            self._take(self._create)
         elif self._candidacy.may_take(time.monotonic()):
-            self._take(partial(self._replaced, self._lease))
+            self._take(partial(self._replace, self._lease))
 
     def _take(self, request: Callable[[], JsonObject]) -> None:
         begun_seconds = time.monotonic()
         self._lease = request()
-        self._saw(self._lease)
+        self._observe(self._lease)
         self._candidacy.record_renewal(begun_seconds)
 
     def _read(self) -> JsonObject | None:
@@ -170,10 +172,10 @@ class LeaderElection:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
             return None
-        self._saw(lease)
+        self._observe(lease)
         return lease
 
-    def _created(self) -> JsonObject:
+    def _create(self) -> JsonObject:
         metadata = {"name": lease_name(self._instance), "labels": labels_of(self._instance, COMPONENT)}
         body: Any = {
             "apiVersion": "coordination.k8s.io/v1",
@@ -183,11 +185,11 @@ class LeaderElection:
         }
         return self._server.request(partial(self._api.create_namespaced_lease, self._namespace, body))
 
-    def _replaced(self, lease: JsonObject) -> JsonObject:
+    def _replace(self, lease: JsonObject) -> JsonObject:
         return self._put({**lease, "spec": self._spec(lease.get("spec") or {})})
 
     def _give_back(self) -> None:
-        """Best effort: whoever comes next waits for the duration if it fails."""
+        """Give the Lease back if possible; otherwise the next leader waits for the duration."""
         if self._lease is None:
             return
         spec = {key: value for key, value in self._lease["spec"].items() if key != "holderIdentity"}
@@ -212,7 +214,7 @@ class LeaderElection:
             "leaseTransitions": before.get("leaseTransitions", 0) + (0 if is_own or not before else 1),
         }
 
-    def _saw(self, lease: JsonObject) -> None:
+    def _observe(self, lease: JsonObject) -> None:
         spec = lease.get("spec") or {}
         seen = LeaseState(
             holder=spec.get("holderIdentity") or "",
@@ -224,15 +226,15 @@ class LeaderElection:
     def _is_own(self) -> bool:
         return self._lease is not None and (self._lease.get("spec") or {}).get("holderIdentity") == self.identity
 
-    def _tell(self, on_change: Callable[[], None]) -> None:
+    def _log_leadership(self, on_change: Callable[[], None]) -> None:
         leads = self.leads()
-        if leads == self._told_leading:
+        if leads == self._logged_leading:
             return
-        self._told_leading = leads
-        _log.info("reaper_leads" if leads else "reaper_leads_no_more", identity=self.identity)
+        self._logged_leading = leads
+        _log.info("leadership_acquired" if leads else "leadership_lost", identity=self.identity)
         on_change()
 
-    def _tell_failure(self, reason: str) -> None:
-        if self._told_reason is None:
-            _log.warning("leader_election_hindered", reason=reason)
-        self._told_reason = reason
+    def _log_failure(self, reason: str) -> None:
+        if self._logged_reason is None:
+            _log.warning("leader_election_delayed", reason=reason)
+        self._logged_reason = reason

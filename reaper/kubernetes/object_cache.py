@@ -1,13 +1,13 @@
-"""What some objects of the Kubernetes API say now, kept up to date by a watch.
+"""A cache of Kubernetes objects that a watch keeps up to date.
 
 Guarantees:
 
-1. What is kept of each object is what the caller takes from it, and nothing else.
-2. While the API server does not tell, or forbids it, nothing is known, rather than something old.
-3. The caller is told of a change of what is kept, and of none else.
-4. An unexpected error makes it know nothing, and the watch begins anew.
+1. The cache keeps only what the caller takes from each object.
+2. While the API server does not answer, or forbids the watch, the cache is empty and never outdated.
+3. The caller is notified when the kept values change, and only then.
+4. After an unexpected error the cache is empty, and the watch starts again.
 
-Not guaranteed: that it is not late.
+Not guaranteed: that a change arrives at once.
 """
 
 import threading
@@ -35,13 +35,13 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 class ObjectCache(Generic[_Kept]):
-    """What is kept of objects, by their names.
+    """Values taken from objects, by the names of the objects.
 
     Args:
-        connection: To the API server.
-        resource: Their plural name in the API, such as ``pods``.
-        listing: A listing function of the Kubernetes client, with all it needs.
-        take: What to keep of an object.
+        connection: The connection to the API server.
+        resource: The plural name of the objects in the API, such as ``pods``.
+        listing: A list function of the Kubernetes client with its arguments.
+        take: Returns what to keep of an object.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class ObjectCache(Generic[_Kept]):
 
     @contextmanager
     def watch(self, on_change: Callable[[], None]) -> Iterator[None]:
-        """Keeps it up to date for the time of the block, once.
+        """Watch the objects for the time of the block; call it once.
 
         Args:
-            on_change: Called by the watching thread; must be quick.
+            on_change: Called by the watching thread after a change; must be quick.
         """
         thread = threading.Thread(target=self._watch, args=[on_change], name=f"watch-{self._resource}", daemon=True)
         thread.start()
@@ -74,7 +74,7 @@ class ObjectCache(Generic[_Kept]):
             self._stop.set()
 
     def objects(self) -> Mapping[str, _Kept] | None:
-        """None while nothing is known."""
+        """Return the kept values, or None while they are unknown."""
         return self._kept
 
     def _watch(self, on_change: Callable[[], None]) -> None:
@@ -93,18 +93,18 @@ class ObjectCache(Generic[_Kept]):
     def _after(self, event: ObjectsEvent, before: Mapping[str, _Kept] | None) -> Mapping[str, _Kept] | None:
         match event:
             case ObjectsListed(objects):
-                self._tell(None)
+                self._log_reachability(None)
                 return {_name(content): self._take(content) for content in objects}
             case ObjectChanged(content):
                 return {**(before or {}), _name(content): self._take(content)}
             case ObjectGone(content):
                 return {name: objects for name, objects in (before or {}).items() if name != _name(content)}
             case ObjectsUnreachable(reason):
-                self._tell(reason)
+                self._log_reachability(reason)
                 return None
 
-    def _tell(self, reason: str | None) -> None:
-        """Logs when it becomes unreachable, and when it is over."""
+    def _log_reachability(self, reason: str | None) -> None:
+        """Log when the objects become unreachable, and when they are reachable again."""
         if self._is_unreachable == (reason is not None):
             return
         self._is_unreachable = reason is not None

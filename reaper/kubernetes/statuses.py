@@ -1,13 +1,13 @@
-"""Writes ``status.conditions`` of ConnectSession objects, when they change.
+"""Writes ``status.conditions`` of ConnectSession objects when they change.
 
 Guarantees:
 
-1. A status is written only if it is another one than was written or found last; where nothing happens, nothing is
-   written, however many sessions there are.
-2. Nobody waits for it, and writing is slow enough to leave the API server to others.
-3. What is written is of the object that was looked at, never of a later one of the same name.
+1. A status is written only if it differs from the one that was written or read last. Without changes there are no
+   writes, for any number of sessions.
+2. No work waits for a write, and the writes are slow enough to leave the API server to others.
+3. A status is written to the object that it describes, never to a later one of the same name.
 
-Not guaranteed: that each status is written that there was; the last one is, sooner or later.
+Not guaranteed: that every intermediate status is written. The last one is, eventually.
 """
 
 import threading
@@ -22,8 +22,7 @@ import structlog
 
 from reaper.kubernetes.backends import Availability
 from reaper.kubernetes.conditions import Condition, FailedRemoval, conditions_of
-from reaper.reaper import PassResult
-from reaper.reports import ActionFailed, Report
+from reaper.reports import ActionFailed, PassResult, Report
 from workspace.kubernetes.api_server import ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connect_session_api import ConnectSessionApi
 from workspace.kubernetes.connection import Connection
@@ -32,32 +31,32 @@ from workspace.records import RecordsUnavailableError, SessionUuid, StoredRecord
 _PAUSE_SECONDS = 0.02
 _PAUSE_AFTER_FAILURE_SECONDS = 5.0
 _FAILING_SECONDS = 150.0
-"""What did not fail for so long is over: attempts are less than half as far apart."""
+"""A failure without a further attempt for so long is over: attempts are less than half as far apart."""
 
 _PATIENCE = RetryPolicy(timeout_seconds=(2.0, 5.0), repeat_seconds=0.0)
-_CHANGED_MEANWHILE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY})
+_CHANGED_CONCURRENTLY = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY})
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """A condition, and since when it has its status."""
+class _WrittenCondition:
+    """A condition, and the time of its last change of status."""
 
     condition: Condition
     since: str
 
 
-_Status = Mapping[str, _Told]
+_Status = Mapping[str, _WrittenCondition]
 
 
 class Statuses:
-    """For ``with``; see the module's guarantees.
+    """Writes statuses in a thread of its own; a context manager.
 
     Args:
-        connection: To the API server.
-        availability: Whether the backend of an address is there; None if that cannot be known.
-        may_write: Whether this reaper is the one that acts.
+        connection: The connection to the API server.
+        availability: Returns whether a backend is available, or None if that is unknown.
+        may_write: Returns whether this reaper may act.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Statuses:
         self._may_write = may_write
         self._api = ConnectSessionApi(connection, _PATIENCE)
         self._changed = threading.Condition()
-        self._told: dict[SessionUuid, _Status] | None = None
+        self._written: dict[SessionUuid, _Status] | None = None
         self._waiting: dict[SessionUuid, StoredRecord] = {}
         self._failed: dict[SessionUuid, FailedRemoval] = {}
         self._stop = threading.Event()
@@ -81,14 +80,14 @@ class Statuses:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Waits for the status that is being written; the others are for the next reaper."""
+        """Wait for the write that runs; the next reaper does the others."""
         with self._changed:
             self._stop.set()
             self._changed.notify_all()
         self._thread.join()
 
     def take(self, report: Report) -> None:
-        """Remembers what failed."""
+        """Update the conditions after a pass, and remember failures."""
         match report:
             case ActionFailed(action, reason, stored) if stored is not None:
                 session_uuid = stored.record.session_uuid
@@ -96,52 +95,55 @@ class Statuses:
                     before = self._failed.get(session_uuid)
                     attempts = 1 if before is None or before.action != action else before.attempts + 1
                     self._failed[session_uuid] = FailedRemoval(action, reason, attempts, time.monotonic())
+            case PassResult():
+                self._update_all(report)
             case _:
                 pass
 
-    def show(self, seen: PassResult) -> None:
-        """Has the conditions written that follow from the last look, where they are others than before."""
-        addresses = {stored.record.backend for stored in seen.snapshot.records}
+    def _update_all(self, result: PassResult) -> None:
+        addresses = {stored.record.backend for stored in result.snapshot.records}
         backends = {address: self._availability(address) for address in addresses}
         with self._changed:
             if not self._may_write():
-                self._told = None
+                self._written = None
                 self._waiting.clear()
-            if self._told is not None:
-                self._forget_all_but({stored.record.session_uuid for stored in seen.snapshot.records})
-                self._forget_failures_that_are_over()
-                for stored in seen.snapshot.records:
-                    self._show(self._told, stored, seen, backends[stored.record.backend])
+            if self._written is not None:
+                self._forget_all_but({stored.record.session_uuid for stored in result.snapshot.records})
+                self._forget_old_failures()
+                for stored in result.snapshot.records:
+                    self._update(self._written, stored, result, backends[stored.record.backend])
             self._changed.notify_all()
 
-    def _show(
+    def _update(
         self,
-        told: dict[SessionUuid, _Status],
+        written: dict[SessionUuid, _Status],
         stored: StoredRecord,
-        seen: PassResult,
+        result: PassResult,
         availability: Availability | None,
     ) -> None:
         session_uuid = stored.record.session_uuid
-        status = told.get(session_uuid, {})
+        status = written.get(session_uuid, {})
         before = {kind: one.condition for kind, one in status.items()}
         now = conditions_of(
             stored,
-            seen.snapshot,
-            held=seen.held,
+            result.snapshot,
+            held=result.held,
             availability=availability,
             failed=self._failed.get(session_uuid),
             before=before,
         )
         if now != before:
-            told[session_uuid] = {kind: _told(condition, status.get(kind)) for kind, condition in now.items()}
+            written[session_uuid] = {
+                kind: _written_condition(condition, status.get(kind)) for kind, condition in now.items()
+            }
             self._waiting[session_uuid] = stored
 
     def _forget_all_but(self, present: set[SessionUuid]) -> None:
-        for known in (self._told or {}, self._waiting, self._failed):
+        for known in (self._written or {}, self._waiting, self._failed):
             for session_uuid in known.keys() - present:
                 del known[session_uuid]
 
-    def _forget_failures_that_are_over(self) -> None:
+    def _forget_old_failures(self) -> None:
         limit_seconds = time.monotonic() - _FAILING_SECONDS
         self._failed = {key: failed for key, failed in self._failed.items() if failed.seconds > limit_seconds}
 
@@ -160,36 +162,36 @@ class Statuses:
         if not self._may_write():
             with self._changed:
                 self._changed.wait_for(lambda: self._stop.is_set() or self._may_write())
-        elif self._told is None:
-            found = self._found()
+        elif self._written is None:
+            found = self._read_all()
             with self._changed:
-                self._told = found
+                self._written = found
         else:
             self._write_next()
             self._stop.wait(_PAUSE_SECONDS)
 
     def _write_next(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._stop.is_set() or self._waiting or self._told is None)
-            if self._stop.is_set() or not self._waiting or self._told is None:
+            self._changed.wait_for(lambda: self._stop.is_set() or self._waiting or self._written is None)
+            if self._stop.is_set() or not self._waiting or self._written is None:
                 return
             session_uuid = next(iter(self._waiting))
             stored = self._waiting.pop(session_uuid)
-            status = self._told[session_uuid]
+            status = self._written[session_uuid]
         try:
             self._write(stored, status)
         except ApiStatusError as error:
-            if error.status not in _CHANGED_MEANWHILE:
+            if error.status not in _CHANGED_CONCURRENTLY:
                 raise
         except RecordsUnavailableError:
             with self._changed:
-                if self._told is not None and session_uuid in self._told:
+                if self._written is not None and session_uuid in self._written:
                     self._waiting.setdefault(session_uuid, stored)
             raise
 
     def _write(self, stored: StoredRecord, status: _Status) -> None:
         uid, _, generation = stored.version.rpartition(".")
-        conditions = [_spelled(one, int(generation)) for _, one in sorted(status.items())]
+        conditions = [_to_json(one, int(generation)) for _, one in sorted(status.items())]
         patch: list[dict[str, Any]] = [
             {"op": "test", "path": "/metadata/uid", "value": uid},
             {
@@ -200,25 +202,25 @@ class Statuses:
         ]
         self._api.patch_status(stored.record.name, patch)
 
-    def _found(self) -> dict[SessionUuid, _Status]:
-        """What stands in the objects now."""
+    def _read_all(self) -> dict[SessionUuid, _Status]:
+        """Read the conditions of all sessions."""
         return {SessionUuid(str(one["spec"].get("sessionUuid"))): _status_of(one) for one in self._api.list()}
 
 
-def _told(condition: Condition, before: _Told | None) -> _Told:
+def _written_condition(condition: Condition, before: _WrittenCondition | None) -> _WrittenCondition:
     if before is not None and before.condition.status == condition.status:
-        return _Told(condition, before.since)
-    return _Told(condition, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        return _WrittenCondition(condition, before.since)
+    return _WrittenCondition(condition, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
 
 
-def _spelled(told: _Told, generation: int) -> Mapping[str, Any]:
-    condition = told.condition
+def _to_json(written: _WrittenCondition, generation: int) -> Mapping[str, Any]:
+    condition = written.condition
     return {
         "type": condition.type,
         "status": condition.status,
         "reason": condition.reason,
         "message": condition.message,
-        "lastTransitionTime": told.since,
+        "lastTransitionTime": written.since,
         "observedGeneration": generation,
     }
 
@@ -226,7 +228,7 @@ def _spelled(told: _Told, generation: int) -> Mapping[str, Any]:
 def _status_of(found: JsonObject) -> _Status:
     conditions = (found.get("status") or {}).get("conditions") or ()
     return {
-        one["type"]: _Told(
+        one["type"]: _WrittenCondition(
             Condition(one["type"], one["status"], one["reason"], one["message"]), one["lastTransitionTime"]
         )
         for one in conditions

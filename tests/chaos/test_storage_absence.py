@@ -31,7 +31,7 @@ def test_processes_that_start_without_true_storage_change_nothing(start_site, op
         assert set(testbed.storage.root.rglob("*")) == found
     starting.start()
     reaper.start()
-    wait_until(lambda: "reaper_leads" in reaper.log().rpartition("reaper_started")[2], "the reaper works", 30)
+    wait_until(lambda: "leadership_acquired" in reaper.log().rpartition("reaper_started")[2], "the reaper works", 30)
     assert condition_of(session, f"create temporary table u as {rows(range(7))}") is None
     for table, count in (("t", 5), ("dfs.tmp.t", 5), ("u", 7)):
         assert sorted(row.id for row in session.sql(f"select id from {table}").collect()) == list(range(count))

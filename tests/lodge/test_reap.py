@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lodge.reap import period_seconds_of
+from lodge.reap import pass_period_seconds
 from lodge.settings import ReapSettings
 from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from workspace.files.session_locations import FileSessionLocations
@@ -27,7 +27,7 @@ Eventually = Callable[[Callable[[], object], str], None]
 )
 def test_three_passes_fit_into_the_shorter_time_within_bounds(lease: str, grace: str, period_seconds: float) -> None:
     settings = ReapSettings.model_validate({"lease_duration": lease, "grace_period": grace})
-    assert period_seconds_of(settings) == pytest.approx(period_seconds)
+    assert pass_period_seconds(settings) == pytest.approx(period_seconds)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

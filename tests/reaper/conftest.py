@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
-from reaper.reaper import PassSummary, Reaper
+from tests.reaper.passes import PassSummary, SingleThreadReaper
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
@@ -41,7 +41,7 @@ class World:
     records: FileSessionRecords = field(init=False)
     leases: FileLeases = field(init=False)
     locations: FileSessionLocations = field(init=False)
-    reaper: Reaper = field(init=False)
+    reaper: SingleThreadReaper = field(init=False)
 
     def __post_init__(self) -> None:
         self.records = FileSessionRecords(self.root)
@@ -50,7 +50,7 @@ class World:
         self.locations.initialise()
         self.reaper = self.new_reaper()
 
-    def new_reaper(self, **parts: Any) -> Reaper:
+    def new_reaper(self, **parts: Any) -> SingleThreadReaper:
         defaults = {
             "records": self.records,
             "leases": self.leases,
@@ -60,7 +60,7 @@ class World:
             "monotonic": lambda: self.now_seconds,
             "log": structlog.get_logger(),
         }
-        return Reaper(**(defaults | parts))
+        return SingleThreadReaper(**(defaults | parts))
 
     def start_session(self, *holders: str, phase: Phase = Phase.ACTIVE) -> StoredRecord:
         """A session with a location that holds a table; the holders' leases are renewed."""

@@ -55,7 +55,7 @@ def cached(world: Any, faulty: FaultyWatch) -> Iterator[CachedRecords]:
         log=structlog.get_logger(),
     )
     with found.watch(lambda: None):
-        found.wait_until_known(30)
+        found.wait_for_first_list(30)
         yield found
 
 

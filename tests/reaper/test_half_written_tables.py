@@ -140,7 +140,7 @@ def test_a_table_created_while_the_reaper_looks_is_no_orphan(new_world: Callable
     stored = world.start_session("alive")
     target, name = {
         "locations": (world.locations, "list"),
-        "tables": (RootLocations, "inside"),
+        "tables": (RootLocations, "contents"),
         "leases": (world.leases, "list"),
         "records": (world.records, "list"),
     }[looked_at]
@@ -185,7 +185,7 @@ def test_directories_that_cannot_be_tables_stay_until_the_session_ends_and_are_t
 def test_a_location_that_cannot_be_listed_does_not_stop_the_others(world: Any) -> None:
     stuck, other = world.start_session("alive"), world.start_session("alive")
     directory = directory_of(world, other, str(uuid.uuid4()))
-    inside = RootLocations.inside
+    inside = RootLocations.contents
 
     def fail_for_one(root: RootLocations, session_uuid: Any) -> Any:
         if session_uuid == stuck.record.session_uuid:
@@ -194,7 +194,7 @@ def test_a_location_that_cannot_be_listed_does_not_stop_the_others(world: Any) -
 
     with (
         structlog.testing.capture_logs() as logs,
-        mock.patch.object(RootLocations, "inside", fail_for_one),
+        mock.patch.object(RootLocations, "contents", fail_for_one),
     ):
         summaries = world.passes(GRACE_SECONDS + 3, "alive")
     assert not any(summary.held_back for summary in summaries)
@@ -219,7 +219,7 @@ class Listings:
 
     def __init__(self) -> None:
         self.count = 0
-        self._inside = RootLocations.inside
+        self._inside = RootLocations.contents
 
     def __call__(self, root: RootLocations, session_uuid: Any) -> Any:
         self.count += 1
@@ -228,7 +228,7 @@ class Listings:
 
 def test_a_location_in_which_nothing_changes_is_not_listed_again(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     stored, listings = world.start_session("alive"), Listings()
-    monkeypatch.setattr(RootLocations, "inside", lambda root, session_uuid: listings(root, session_uuid))
+    monkeypatch.setattr(RootLocations, "contents", lambda root, session_uuid: listings(root, session_uuid))
     directories = TableDirectories(world.locations)
     sessions = {stored.record.session_uuid}
     for second in range(100):

@@ -215,10 +215,10 @@ def test_guarantee_6_gateways_that_could_not_renew_while_it_could_not_look_are_n
     with mock.patch.object(getattr(world, what_fails), "list", side_effect=error):
         world.passes(LEASE_SECONDS + GRACE_SECONDS + 60)
     world.passes(1)
-    assert not world.reaper.seen.snapshot.lost
+    assert not world.reaper.last_pass.snapshot.lost
     world.passes(1, "other")
     assert world.records.read(shared.record.name).record.holders == {"alive", "other"}
-    assert not world.reaper.seen.snapshot.lost
+    assert not world.reaper.last_pass.snapshot.lost
     world.passes(LEASE_SECONDS - 1, "other")
     assert world.records.read(shared.record.name).record.holders == {"other"}, "now it was seen to be silent"
     world.passes(GRACE_SECONDS + 2, "other")

@@ -17,6 +17,7 @@ from reaper.mass_expiry import MassExpiryRule
 from reaper.reaper import ReaperDependencies
 from reaper.reports import ActionFailed, HoldBegan, HoldEnded, Report, SessionReaped
 from reaper.snapshot_reader import Hosts
+from tests.reaper.passes import run_waiting
 from workspace.record_changes import put_table, update_record
 from workspace.records import (
     Phase,
@@ -185,7 +186,7 @@ def test_guarantee_4_a_mass_expiry_is_told_once_and_waits_for_its_token(world: A
         dependencies=ReaperDependencies(
             mass_expiry=MassExpiryRule(share=0.5, minimum_sessions=3, grace_period_seconds=GRACE_SECONDS),
             confirmation=lambda: confirmation[0] if confirmation else None,
-            report=reports.append,
+            report_handlers=(reports.append,),
         )
     )
     sessions = [world.start_session("dead") for _ in range(3)]
@@ -265,7 +266,7 @@ def test_guarantee_4_ends_that_wait_in_the_queue_are_held_as_well(world: Any) ->
     assert world.reaper.ends.counts()[0] >= 2, "the first two wait to be ended"
     world.now_seconds += LEASE_SECONDS
     world.reaper.make_pass()
-    world.reaper.ends.run_waiting()
+    run_waiting(world.reaper.ends)
     assert all(map(world.is_there, [*first, *others]))
 
 
@@ -280,12 +281,12 @@ def test_what_holds_it_back_is_told_when_it_begins_and_when_it_is_over(world: An
             assert world.reaper.holds.reasons.keys() == {"root", "storage"}
         world.passes(10)
     assert not world.reaper.holds.reasons
-    assert events_of(logs) == ["reaper_held_back", "reaper_held_back", "reaper_went_on", "reaper_went_on"]
+    assert events_of(logs) == ["reaper_held_back", "reaper_held_back", "reaper_resumed", "reaper_resumed"]
 
 
 def test_a_location_that_cannot_be_removed_is_tried_again_less_and_less_often_and_told_of(world: Any) -> None:
     reports = list[Report]()
-    world.reaper = world.new_reaper(dependencies=ReaperDependencies(report=reports.append))
+    world.reaper = world.new_reaper(dependencies=ReaperDependencies(report_handlers=(reports.append,)))
     stored = world.start_session("dead")
     with mock.patch.object(world.locations, "move_to_trash", side_effect=PermissionError(13, "Permission denied")):
         world.passes(LEASE_SECONDS + GRACE_SECONDS + 200)
@@ -340,7 +341,7 @@ def test_a_purge_leaves_off_when_the_reaper_is_told_to_stop(
     world.locations.move_to_trash(ORPHAN)
     with mock.patch.object(world.locations, "purge", side_effect=purging):
         world.reaper.make_pass()
-        thread = threading.Thread(target=world.reaper.purges.run_waiting)
+        thread = threading.Thread(target=run_waiting, args=[world.reaper.purges])
         thread.start()
         world.reaper.stop()
         thread.join(DEADLINE_SECONDS)

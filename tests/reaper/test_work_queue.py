@@ -6,6 +6,7 @@ from collections.abc import Callable
 import structlog
 
 from reaper.work_queue import Rest, WorkKey, WorkQueue
+from tests.reaper.passes import run_waiting
 
 A, B = WorkKey("a"), WorkKey("b")
 DEADLINE_SECONDS = 30
@@ -28,7 +29,7 @@ def test_what_waits_is_done_in_the_order_in_which_it_was_offered() -> None:
     for name in "abc":
         queue.offer(WorkKey(name), lambda name=name: done.append(name) is None)
     queue.offer(A, lambda: done.append("a again") is None)
-    queue.run_waiting()
+    run_waiting(queue)
     assert done == ["a again", "b", "c"], "what is offered anew takes the place of what waited"
 
 
@@ -41,7 +42,7 @@ def test_guarantee_1_what_is_offered_while_it_runs_is_ignored() -> None:
         return done.append("once") is None
 
     queue.offer(A, work)
-    queue.run_waiting()
+    run_waiting(queue)
     assert done == ["once"]
 
 
@@ -73,7 +74,7 @@ def test_guarantee_1_rests_are_done_after_all_that_waits_and_keep_others_from_th
     queue.retain(frozenset({B}))
     assert queue.counts() == (2, 0)
     assert not queue.done_since(0.0)
-    queue.run_waiting()
+    run_waiting(queue)
     assert done == ["a", "b", "rest of a"]
     assert queue.done_since(0.0) == {A, B}
 
@@ -81,7 +82,7 @@ def test_guarantee_1_rests_are_done_after_all_that_waits_and_keep_others_from_th
 def test_guarantee_2_work_whose_rest_fails_has_failed() -> None:
     queue = a_queue(Clock())
     queue.offer(A, lambda: lambda: False)
-    queue.run_waiting()
+    run_waiting(queue)
     assert queue.failures()[A].attempts == 1
     assert not queue.is_ready(A)
 
@@ -96,7 +97,7 @@ def test_guarantee_2_work_that_fails_waits_twice_as_long_each_time_up_to_a_limit
 
     while clock.now_seconds < 20:
         queue.offer(A, fail)
-        queue.run_waiting()
+        run_waiting(queue)
         clock.now_seconds += 0.25
     assert attempts == [0, 0.5, 1.5, 3.5, 7.5, 11.5, 15.5, 19.5]
     assert queue.failures()[A].attempts == len(attempts)
@@ -107,10 +108,10 @@ def test_guarantee_2_a_success_makes_earlier_failures_forgotten() -> None:
     clock = Clock()
     queue = a_queue(clock)
     queue.offer(A, lambda: False)
-    queue.run_waiting()
+    run_waiting(queue)
     clock.now_seconds = 1.0
     queue.offer(A, lambda: True)
-    queue.run_waiting()
+    run_waiting(queue)
     assert not queue.failures()
     assert queue.retry_seconds() == float("inf")
 
@@ -119,10 +120,10 @@ def test_guarantee_2_failures_of_what_nobody_offers_any_more_are_forgotten() -> 
     clock = Clock()
     queue = a_queue(clock)
     queue.offer(A, lambda: False)
-    queue.run_waiting()
+    run_waiting(queue)
     clock.now_seconds = 100.0
     queue.offer(B, lambda: True)
-    queue.run_waiting()
+    run_waiting(queue)
     assert not queue.failures()
 
 
@@ -135,7 +136,7 @@ def test_guarantee_3_an_unexpected_error_fails_what_raised_it_and_nothing_else()
     queue.offer(A, fail)
     queue.offer(B, lambda: done.append("b") is None)
     with structlog.testing.capture_logs() as logs:
-        queue.run_waiting()
+        run_waiting(queue)
     assert done == ["b"]
     assert queue.failures().keys() == {A}
     assert [(log["event"], log["key"]) for log in logs] == [("reaper_work_failed", A)]
@@ -146,9 +147,9 @@ def test_guarantee_4_what_waits_is_dropped_once_it_may_not_run() -> None:
     queue = a_queue(Clock(), lambda: may_run[0])
     queue.offer(A, lambda: done.append("a") is None)
     may_run[0] = False
-    queue.run_waiting()
+    run_waiting(queue)
     may_run[0] = True
-    queue.run_waiting()
+    run_waiting(queue)
     assert not done
 
 
@@ -158,9 +159,9 @@ def test_guarantee_4_rests_are_dropped_once_they_may_not_run() -> None:
     queue.offer(A, lambda: lambda: done.append("rest of a") is None)
     assert queue.run_next(0)
     may_run[0] = False
-    queue.run_waiting()
+    run_waiting(queue)
     may_run[0] = True
-    queue.run_waiting()
+    run_waiting(queue)
     assert not done
     assert queue.is_ready(A), "a later pass may offer it again"
 
@@ -170,7 +171,7 @@ def test_what_nobody_wants_any_more_is_dropped() -> None:
     for key in (A, B):
         queue.offer(key, lambda key=key: done.append(key) is None)
     queue.retain({B})
-    queue.run_waiting()
+    run_waiting(queue)
     assert done == [B]
 
 

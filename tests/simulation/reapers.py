@@ -15,6 +15,7 @@ from reaper.mass_expiry import MassExpiryRule
 from reaper.operator import Operator, Pace
 from reaper.reaper import Reaper, ReaperDependencies
 from reaper.snapshot_reader import Hosts
+from tests.reaper.passes import run_pass
 from tests.simulation.api_server import ApiServer
 from tests.simulation.election import ModelElection
 from tests.simulation.locations import ModelLocations
@@ -133,7 +134,7 @@ class ReaperProcess:
             if not self._rules.has_cache:
                 self._work()
             with self._cache.watch(lambda: self._look_soon()):
-                self._cache.wait_until_known(_FIRST_LIST_SECONDS)
+                self._cache.wait_for_first_list(_FIRST_LIST_SECONDS)
                 self._work()
         except GreenletExit:
             raise
@@ -142,7 +143,7 @@ class ReaperProcess:
 
     def _work(self) -> None:
         while not self._rules.is_operator:
-            self._reaper.run_once()
+            run_pass(self._reaper)
             self._process.schedule.wait(self._rules.period_seconds)
         pace = Pace(self._rules.period_seconds, removals=1)
         operator = Operator(self._reaper, pace, monotonic=self._process.monotonic, log=self._log)

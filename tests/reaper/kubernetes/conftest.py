@@ -111,8 +111,8 @@ class ReaperProcess:
         return bool(self.events(name))
 
     def leads(self) -> bool:
-        told = [line["event"] for line in self.log() if line["event"] in {"reaper_leads", "reaper_leads_no_more"}]
-        return told[-1:] == ["reaper_leads"]
+        told = [line["event"] for line in self.log() if line["event"] in {"leadership_acquired", "leadership_lost"}]
+        return told[-1:] == ["leadership_acquired"]
 
     def get(self, path: str) -> tuple[int, str]:
         address = self.events("reaper_metrics_served")[0]["address"]

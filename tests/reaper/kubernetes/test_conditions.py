@@ -11,8 +11,8 @@ import pytest
 from reaper.decisions import Snapshot
 from reaper.kubernetes.backends import Availability
 from reaper.kubernetes.conditions import Condition, FailedRemoval, conditions_of
-from reaper.kubernetes.events import news_of
-from reaper.reports import ActionFailed, HoldBegan, OrphanRemoved, PassCompleted, SessionReaped, WritesUndone
+from reaper.kubernetes.events import events_for
+from reaper.reports import ActionFailed, HoldBegan, OrphanRemoved, PassResult, SessionReaped, WritesUndone
 from workspace.records import (
     ClientSessionId,
     Phase,
@@ -120,13 +120,13 @@ def test_a_message_of_any_length_fits() -> None:
 def test_each_removal_is_news_in_the_words_of_the_seed() -> None:
     stored, location = a_stored(A), Path("/tmp/dfs") / SESSION
     note = f"Deleted session temporary location [{location}] from file system [file:///]"
-    (news,) = news_of(SessionReaped(stored, "holders_lost", (location,)))
-    assert (news.about, news.reason, news.note, news.is_warning) == (stored, "LocationDeleted", note, False)
-    (news,) = news_of(OrphanRemoved(SESSION, f"s3://bucket/{SESSION}"))
-    assert news.about is None
-    assert news.note == f"Deleted session temporary location [s3://bucket/{SESSION}] from file system [s3://bucket]"
-    (news,) = news_of(SessionReaped(stored, "holders_lost", ()))
-    assert "had no location" in news.note
+    (event,) = events_for(SessionReaped(stored, "holders_lost", (location,)))
+    assert (event.about, event.reason, event.note, event.is_warning) == (stored, "LocationDeleted", note, False)
+    (event,) = events_for(OrphanRemoved(SESSION, f"s3://bucket/{SESSION}"))
+    assert event.about is None
+    assert event.note == f"Deleted session temporary location [s3://bucket/{SESSION}] from file system [s3://bucket]"
+    (event,) = events_for(SessionReaped(stored, "holders_lost", ()))
+    assert "had no location" in event.note
 
 
 def test_what_went_wrong_is_a_warning_and_what_is_no_news_is_none() -> None:
@@ -136,9 +136,10 @@ def test_what_went_wrong_is_a_warning_and_what_is_no_news_is_none() -> None:
         HoldBegan("records", "down"),
         WritesUndone(stored, frozenset({A}), ("half",)),
     ]
-    assert [(one.reason, one.is_warning) for report in reports for one in news_of(report)] == [
+    assert [(one.reason, one.is_warning) for report in reports for one in events_for(report)] == [
         ("RemovalFailed", True),
         ("HeldBackRecords", True),
         ("WritesUndone", True),
     ]
-    assert not list(news_of(PassCompleted(1.0)))
+    snapshot = Snapshot(frozenset(), (), frozenset(), frozenset(), (), 0.0, 0.0)
+    assert not list(events_for(PassResult(snapshot, frozenset(), 1.0)))

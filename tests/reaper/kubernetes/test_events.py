@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 import structlog
 
-from reaper.kubernetes.events import EventRecorder, news_of
+from reaper.kubernetes.events import EventRecorder, events_for
 from reaper.reports import ActionFailed
 from workspace.records import RecordsUnavailableError
 
@@ -28,7 +28,7 @@ def recording(*answers: Any) -> Iterator[tuple[EventRecorder, list[str]]]:
         notes.append(request.args[1]["note"])
 
     recorder = EventRecorder(mock.Mock(), "reaper-0", lambda: LEASE)
-    with mock.patch("reaper.kubernetes.events.Server.ask", ask), recorder:
+    with mock.patch("reaper.kubernetes.events.ApiServer.request", ask), recorder:
         yield recorder, notes
 
 
@@ -74,5 +74,5 @@ def test_failures_are_counted_from_many_threads_at_once(monkeypatch: pytest.Monk
 
 
 def test_a_failure_that_belongs_to_no_session_any_more_says_what_it_is_about() -> None:
-    (news,) = news_of(ActionFailed("purge_trash", "Permission denied", about="/tmp/.lodge/trash/a"))
-    assert (news.about, news.action, news.note) == (None, "PurgeTrash", "/tmp/.lodge/trash/a: Permission denied")
+    (event,) = events_for(ActionFailed("purge_trash", "Permission denied", about="/tmp/.lodge/trash/a"))
+    assert (event.about, event.action, event.note) == (None, "PurgeTrash", "/tmp/.lodge/trash/a: Permission denied")

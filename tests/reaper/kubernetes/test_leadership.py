@@ -78,7 +78,7 @@ def test_a_leader_that_was_paused_past_its_lease_leads_no_more(
     stored = world.start_session()
     wait_until(lambda: world.is_gone(stored), "the other one acts")
     leader.signal(signal.SIGCONT)
-    wait_until(lambda: leader.has_logged("reaper_leads_no_more"), "the first one has found out")
+    wait_until(lambda: leader.has_logged("leadership_lost"), "the first one has found out")
     acted = len(leader.events("session_reaped"))
     assert_acts(world, wait_until)
     assert len(leader.events("session_reaped")) == acted
@@ -91,7 +91,7 @@ def test_a_leader_that_cannot_reach_the_api_server_leaves_off_before_another_may
     world = new_own_world(lease_seconds=4.0)
     leader, standby = two_reapers(world, wait_until)
     with own_cluster.api_server.paused():
-        wait_until(lambda: leader.has_logged("reaper_leads_no_more"), "the leader leads no more")
+        wait_until(lambda: leader.has_logged("leadership_lost"), "the leader leads no more")
         assert not standby.leads()
     wait_until(lambda: leader.leads() or standby.leads(), "one of them leads again", 60)
     assert leader.leads() != standby.leads()
@@ -109,7 +109,7 @@ def test_while_the_api_server_is_away_nothing_is_deleted_and_afterwards_it_goes_
     orphan = world.make_location(SessionUuid(str(uuid.uuid4())))
     with own_cluster.api_server.stopped():
         stopped = time.monotonic()
-        wait_until(lambda: leader.has_logged("reaper_leads_no_more"), "the leader leads no more")
+        wait_until(lambda: leader.has_logged("leadership_lost"), "the leader leads no more")
         wait_until(lambda: leader.has_logged("reaper_held_back"), "it is held back, and says so")
         assert leader.get("/readyz")[0] == 503
         assert leader.get("/healthz")[0] == 200
@@ -121,5 +121,5 @@ def test_while_the_api_server_is_away_nothing_is_deleted_and_afterwards_it_goes_
     wait_until(lambda: leader.leads() or standby.leads(), "one of them leads again", 60)
     wait_until(lambda: world.is_gone(dead) and not orphan.exists(), "what is dead is gone", 60)
     assert world.is_there(living)
-    wait_until(lambda: leader.has_logged("reaper_went_on"), "it says that it goes on")
+    wait_until(lambda: leader.has_logged("reaper_resumed"), "it says that it goes on")
     alive.die()

@@ -12,7 +12,7 @@ import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 
-from lodge.reap_on_kubernetes import operate
+from lodge.reap_on_kubernetes import KubernetesReaper
 from lodge.settings import ReapSettings
 from lodge.stores import Stores
 from reaper.kubernetes.statuses import Statuses
@@ -52,51 +52,31 @@ class LocationsWhoseTrashStays(FileSessionLocations):
 
 
 @contextmanager
-def operating(
-    world: Any, locations: FileSessionLocations, report: ReportHandler = lambda report: None
-) -> Iterator[None]:
-    """An operator in this process, for the time of the block."""
-    operators = list[Operator]()
-
-    def new_operator(
-        stores: Stores, dependencies: ReaperDependencies, after_pass: Callable[[Reaper], None]
-    ) -> Operator:
-        reaper = Reaper(
-            records=stores.records,
-            leases=stores.leases,
-            locations=stores.locations,
-            lease_duration_seconds=world.lease_seconds,
-            grace_period_seconds=world.grace_seconds,
-            storage_period_seconds=0.2,
-            monotonic=time.monotonic,
-            log=structlog.get_logger(),
-            dependencies=dependencies,
-        )
-        pace = Pace(0.2, 1)
-        operators.append(
-            Operator(reaper, pace, monotonic=time.monotonic, log=structlog.get_logger(), after_pass=after_pass)
-        )
-        return operators[0]
-
+def run_operator(world: Any, locations: FileSessionLocations, *report_handlers: ReportHandler) -> Iterator[None]:
+    """Run an operator in this process for the time of the block."""
     settings = ReapSettings.model_validate({"records": "kubernetes", "lease_duration": f"{world.lease_seconds}s"})
     stores = Stores(world.records, world.leases, locations, world.connection)
-    thread = threading.Thread(
-        target=operate,
-        args=[world.connection],
-        kwargs={
-            "stores": stores,
-            "settings": settings,
-            "dependencies": ReaperDependencies(report=report),
-            "new_operator": new_operator,
-            "run": Operator.run,
-        },
-        daemon=True,
+    dependencies = ReaperDependencies(report_handlers=report_handlers)
+    kubernetes = KubernetesReaper(world.connection, stores, settings, dependencies)
+    log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+    reaper = Reaper(
+        records=kubernetes.stores.records,
+        leases=kubernetes.stores.leases,
+        locations=kubernetes.stores.locations,
+        lease_duration_seconds=world.lease_seconds,
+        grace_period_seconds=world.grace_seconds,
+        storage_period_seconds=0.2,
+        monotonic=time.monotonic,
+        log=log,
+        dependencies=kubernetes.dependencies,
     )
+    operator = Operator(reaper, Pace(0.2, 1), monotonic=time.monotonic, log=log)
+    thread = threading.Thread(target=kubernetes.run, args=[operator], daemon=True)
     thread.start()
     try:
         yield
     finally:
-        operators[0].stop()
+        operator.stop()
         thread.join(30)
         assert not thread.is_alive()
 
@@ -112,7 +92,7 @@ def test_one_that_is_told_to_stop_just_before_it_waits_ends(leads: bool, questio
         return leads
 
     statuses = Statuses(mock.Mock(), lambda address: None, leads_while_it_is_told)
-    with mock.patch.object(statuses, "_found", return_value={}):
+    with mock.patch.object(statuses, "_read_all", return_value={}):
         statuses.__enter__()._thread.join(10)
     leaving.join(10)
     assert not leaving.is_alive()
@@ -127,7 +107,7 @@ def test_a_location_that_cannot_be_removed_is_seen_in_status_and_events_and_stop
     kept = world.start_session("alive")
     stored = world.start_session()
     update_record(world.records, stored.record.name, mark_ending)
-    with operating(world, locations):
+    with run_operator(world, locations):
         wait_until(
             lambda: world.conditions(stored).get("LocationRemoved") == ("False", "RemovalFailed"),
             "the status says that it failed",
@@ -156,7 +136,7 @@ def test_trash_that_cannot_be_removed_is_seen_in_events_and_numbers_though_its_r
     def failures() -> float:
         return registry.get_sample_value("lodge_reaper_failures_total", {"action": "purge_trash"}) or 0.0
 
-    with operating(world, locations, Metrics(registry).take):
+    with run_operator(world, locations, Metrics(registry).take):
         wait_until(lambda: world.is_gone(stored), "the record is gone")
         wait_until(lambda: failures() >= 3, "a metric says that it fails, again and again")
         wait_until(lambda: len(world.notes("RemovalFailed")) >= 2, "Events say it")

@@ -646,7 +646,7 @@ def test_locations_that_cannot_be_listed_and_take_all_the_time_leave_the_others_
 
     def listed() -> set[str]:
         (root,) = locations.roots()
-        inside = {each: root.inside for each in store.sessions if each not in bad}
+        inside = {each: root.contents for each in store.sessions if each not in bad}
         return {each for each, look in inside.items() if look(SessionUuid(each)).tables == {TABLE}}
 
     for _ in range(8):

@@ -1,4 +1,4 @@
-"""A gateway in front of the run's Spark server, and unmodified PySpark clients of it."""
+"""A gateway in front of a shared Spark server, and unmodified PySpark clients."""
 
 from collections.abc import Callable, Iterator
 
@@ -10,7 +10,7 @@ AMOUNT = '"1","Bob","200","false"\n"2","Kate","150","true"\n"3","Tim","20","fals
 
 @pytest.fixture(scope="session")
 def lodge(start_lodge, spark_server):
-    """One gateway for all tests that need nothing special of it."""
+    """A gateway for all tests without special settings."""
     gateway = start_lodge(backend=spark_server)
     (gateway.files / "amount.csv").write_text(AMOUNT)
     return gateway
@@ -18,7 +18,7 @@ def lodge(start_lodge, spark_server):
 
 @pytest.fixture
 def connect(lodge) -> Iterator[Callable[..., SparkSession]]:
-    """Makes client sessions that end with the test."""
+    """Create client sessions that end with the test."""
     sessions = []
 
     def make(gateway=lodge, **parameters: str) -> SparkSession:
@@ -32,7 +32,7 @@ def connect(lodge) -> Iterator[Callable[..., SparkSession]]:
         if gateway.process.poll() is None:
             session.stop()
         else:
-            session.client.close()  # tells the server nothing: of a dead one it would ask again for minutes
+            session.client.close()  # without a call: the client would retry at the dead gateway for minutes
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Which backend a session gets (guarantees: gateway.backends.Backends)."""
+"""The choice of a backend for a session (guarantees: gateway.backends.Backends)."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -16,16 +16,16 @@ OWN = {ADA: "sc://ada:1", BOB: "sc://bob:1"}
 
 @pytest_asyncio.fixture
 async def backends() -> AsyncIterator[Backends]:
-    found = Backends(SHARED, OWN)
-    yield found
-    await found.close()
+    made = Backends(SHARED, OWN)
+    yield made
+    await made.close()
 
 
 @pytest_asyncio.fixture
 async def own_only() -> AsyncIterator[Backends]:
-    found = Backends(SHARED, OWN, own_only=True)
-    yield found
-    await found.close()
+    made = Backends(SHARED, OWN, own_only=True)
+    yield made
+    await made.close()
 
 
 def a_record(principal: Principal, backend: str = "") -> SessionRecord:
@@ -37,7 +37,7 @@ def address(backend: Backend | None) -> str | None:
     return None if backend is None else backend.address
 
 
-async def test_guarantee_1_a_principal_with_a_backend_of_its_own_gets_that_and_others_a_shared_one(
+async def test_guarantee_1_principal_gets_its_own_backend_or_a_shared_one(
     backends: Backends,
 ) -> None:
     for _ in range(20):
@@ -45,12 +45,12 @@ async def test_guarantee_1_a_principal_with_a_backend_of_its_own_gets_that_and_o
     assert {address(backends.choose(a_record(EVE).name, EVE)) for _ in range(100)} == set(SHARED)
 
 
-async def test_a_session_keeps_its_backend_while_that_is_configured(backends: Backends) -> None:
+async def test_session_keeps_its_backend_while_it_is_configured(backends: Backends) -> None:
     assert address(backends.find(a_record(ADA, "sc://shared:1"))) == "sc://shared:1"
     assert backends.find(a_record(ADA, "sc://gone:1")) is None
 
 
-async def test_guarantee_2_with_own_backends_only_nobody_gets_another(own_only: Backends) -> None:
+async def test_guarantee_2_own_only_gives_no_principal_another_backend(own_only: Backends) -> None:
     assert address(own_only.choose(a_record(BOB).name, BOB)) == "sc://bob:1"
     assert own_only.choose(a_record(EVE).name, EVE) is None
     assert address(own_only.find(a_record(BOB, "sc://bob:1"))) == "sc://bob:1"
@@ -59,10 +59,10 @@ async def test_guarantee_2_with_own_backends_only_nobody_gets_another(own_only: 
             assert own_only.find(a_record(principal, recorded)) is None
 
 
-async def test_no_backend_at_all_is_none() -> None:
+async def test_choose_returns_none_without_backends() -> None:
     assert Backends(()).choose(a_record(EVE).name, EVE) is None
 
 
-async def test_a_bad_address_is_refused() -> None:
+async def test_bad_address_is_refused() -> None:
     with pytest.raises(BackendAddressError):
         Backends((), {ADA: "http://ada:1"})

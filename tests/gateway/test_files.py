@@ -1,4 +1,4 @@
-"""Raw files by workspace name, and what must never be reached by one."""
+"""Scans of raw files by the name of a workspace, and the paths that are refused."""
 
 import datetime
 import os
@@ -16,13 +16,13 @@ def rows(frame):
 
 @pytest.fixture
 def folder(lodge, tmp_path_factory):
-    """A directory of its own in the workspace ``dfs``."""
+    """An empty directory in the workspace ``dfs``."""
     path = lodge.files / tmp_path_factory.mktemp("folder").name
     path.mkdir()
     return path
 
 
-def test_a_file_and_a_directory_are_read_by_every_route_to_a_name(spark, folder):
+def test_every_route_to_a_name_reads_files_and_directories(spark, folder):
     (folder / "a.csv").write_text("1,x\n")
     (folder / "b.csv").write_text("2,y\n3\n")
     name = f"dfs.`{folder.name}`"
@@ -34,14 +34,14 @@ def test_a_file_and_a_directory_are_read_by_every_route_to_a_name(spark, folder)
     assert rows(spark.sql(f"select x from (select columns[1] x from dfs . /*c*/ `{folder.name}/a.csv`)")) == [("x",)]
 
 
-def test_a_scan_leaves_no_name_in_the_session(spark, folder):
+def test_scan_creates_no_name_in_the_session(spark, folder):
     (folder / "a.csv").write_text("1\n")
     spark.sql(f"select * from dfs.`{folder.name}/a.csv`").collect()
     assert spark.catalog.listTables() == []
 
 
 @pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "a/../../x.csv", "..", "./../x.csv"])
-def test_a_path_that_leads_out_of_the_workspace_is_refused(spark, path):
+def test_path_out_of_the_workspace_is_refused(spark, path):
     for attempt in (lambda: spark.sql(f"select * from dfs.`{path}`"), lambda: spark.table(f"dfs.`{path}`").collect()):
         with pytest.raises(AnalysisException, match="is not allowed") as raised:
             attempt()
@@ -50,7 +50,7 @@ def test_a_path_that_leads_out_of_the_workspace_is_refused(spark, path):
     assert rows(spark.sql("select 1")) == [(1,)]
 
 
-def test_a_link_that_leads_out_of_the_workspace_is_refused(spark, folder, tmp_path):
+def test_link_out_of_the_workspace_is_refused(spark, folder, tmp_path):
     (tmp_path / "secret.csv").write_text("secret\n")
     (folder / "link.csv").symlink_to(tmp_path / "secret.csv")
     (folder / "directory").symlink_to(tmp_path)
@@ -60,7 +60,7 @@ def test_a_link_that_leads_out_of_the_workspace_is_refused(spark, folder, tmp_pa
     assert rows(spark.sql("select 1")) == [(1,)]
 
 
-def test_session_locations_and_records_are_not_reached_by_path(lodge, spark, connect):
+def test_no_path_reaches_session_locations_and_records(lodge, spark, connect):
     other = connect()
     other.sql("create temporary table secret as select 1 a").collect()
     paths = [".lodge", ".lodge/sessions", ".", *(path.name for path in lodge.locations())]
@@ -77,7 +77,7 @@ def test_session_locations_and_records_are_not_reached_by_path(lodge, spark, con
     shutil.rmtree(directory)
 
 
-def test_what_does_not_exist_or_has_no_reader_is_named(spark, folder):
+def test_error_names_a_missing_file_and_an_unknown_format(spark, folder):
     with pytest.raises(AnalysisException, match=r"no file or directory \[nope.csv\]") as raised:
         spark.sql("select * from dfs.`nope.csv`")
     assert raised.value.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
@@ -88,7 +88,7 @@ def test_what_does_not_exist_or_has_no_reader_is_named(spark, folder):
         spark.sql("select * from dfs.amount.csv")
 
 
-def test_files_of_every_format_are_read_with_their_types(spark, folder):
+def test_files_of_several_formats_are_read_with_their_types(spark, folder):
     (folder / "a.jsonl").write_text('{"n": 1, "m": {"x": "one"}}\n{"n": 2, "l": [1, 2]}\n')
     pq.write_table(pa.table({"n": [3, 4], "l": [[3], None]}), folder / "b.parquet")
     frame = spark.sql(f"select n, m.x, l from dfs.`{folder.name}` order by n")
@@ -98,7 +98,7 @@ def test_files_of_every_format_are_read_with_their_types(spark, folder):
     assert spark.table(f"dfs.`{folder.name}/b.parquet`").columns == ["n", "l"]
 
 
-def test_options_and_a_schema_stand_behind_the_name(spark, folder):
+def test_with_clause_sets_options_and_schema(spark, folder):
     (folder / "a.csv").write_text("id;when\n1;2026-11-21\n2;\n")
     name = f"dfs.`{folder.name}/a.csv`"
     assert rows(spark.sql(f"select ID, when from {name} with (header = true, delimiter = ';') t")) == [
@@ -115,7 +115,7 @@ def test_options_and_a_schema_stand_behind_the_name(spark, folder):
         spark.sql(f"select * from {name} with (nonsense = 1, header = true)").collect()
 
 
-def test_implicit_and_partition_columns_tell_the_file(spark, folder):
+def test_implicit_columns_name_the_file_and_its_directories(spark, folder):
     for year in (2025, 2026):
         (folder / str(year)).mkdir()
         (folder / str(year) / "a.jsonl").write_text(f'{{"n": {year}}}\n')
@@ -127,14 +127,14 @@ def test_implicit_and_partition_columns_tell_the_file(spark, folder):
     assert spark.sql(f"select * from {name}").columns == ["n", "dir0"]
 
 
-def test_a_view_over_a_file_is_refused_instead_of_breaking_later(spark):
+def test_sql_view_over_a_file_is_refused(spark):
     with pytest.raises(AnalysisException, match="view cannot be made over a file"):
         spark.sql("create temporary view v as select * from dfs.`amount.csv`")
     spark.table("dfs.`amount.csv`").createOrReplaceTempView("v")
     assert rows(spark.sql("select count(*) from v")) == [(4,)]
 
 
-def test_a_loop_of_links_and_a_pipe_are_errors_and_nothing_hangs(spark, folder):
+def test_loop_of_links_and_pipe_fail_without_hanging(spark, folder):
     (folder / "loop.csv").symlink_to(folder / "loop.csv")
     os.mkfifo(folder / "pipe.csv")
     for name in ("loop.csv", "pipe.csv"):
@@ -142,7 +142,7 @@ def test_a_loop_of_links_and_a_pipe_are_errors_and_nothing_hangs(spark, folder):
             spark.sql(f"select * from dfs.`{folder.name}/{name}`").collect()
 
 
-def test_the_data_source_reads_a_path_of_a_workspace(spark, folder):
+def test_data_source_reads_a_path_of_a_workspace(spark, folder):
     (folder / "a.csv").write_text("id;name\n1;x\n2;y\n")
     path = f"dfs.`{folder.name}/a.csv`"
     options = {"header": True, "delimiter": ";"}
@@ -157,7 +157,7 @@ def test_the_data_source_reads_a_path_of_a_workspace(spark, folder):
 
 
 @pytest.mark.parametrize("definition", ["v", "v (id int, name string)"])
-def test_a_view_by_the_data_source_stays_as_long_as_the_session(spark, folder, definition):
+def test_view_of_the_data_source_lasts_as_long_as_the_session(spark, folder, definition):
     (folder / "it's.csv").write_text("id;name\n1;x\n2;y\n")
     spark.sql(
         f"create or replace temporary view {definition} using Lodge "
@@ -167,7 +167,7 @@ def test_a_view_by_the_data_source_stays_as_long_as_the_session(spark, folder, d
     assert rows(spark.table("v").where("id = 2").select("name")) == [("y",)]
 
 
-def test_the_data_source_reads_nothing_but_paths_of_workspaces(lodge, spark, folder, tmp_path):
+def test_data_source_reads_only_paths_of_workspaces(lodge, spark, folder, tmp_path):
     (tmp_path / "secret.csv").write_text("secret\n")
     for name in (str(tmp_path / "secret.csv"), "a.csv", "dfs.`../secret.csv`", "dfs.tmp.`.lodge`"):
         with pytest.raises(AnalysisException, match="LODGE_PATH_REFUSED"):
@@ -184,7 +184,7 @@ def test_the_data_source_reads_nothing_but_paths_of_workspaces(lodge, spark, fol
         spark.sql(f"create temporary view w using lodge options (root '{tmp_path}', workspace 'dfs')")
 
 
-def test_local_times_are_those_of_the_session(spark, folder):
+def test_local_times_use_the_time_zone_of_the_session(spark, folder):
     (folder / "a.csv").write_text("at\n2026-07-01 12:00:00\n2026-07-01T12:00:00+02:00\n")
     name = f"dfs.`{folder.name}/a.csv`"
     scan = f"{name} with (header = true, schema = 'at timestamp')"
@@ -198,7 +198,7 @@ def test_local_times_are_those_of_the_session(spark, folder):
     assert rows(spark.sql(f"select min(hour(at)) from {in_zone}")) == [(19,)]
 
 
-def test_rows_are_counted_without_columns_in_any_time_zone(spark, folder):
+def test_count_without_columns_works_in_any_time_zone(spark, folder):
     pq.write_table(pa.table({"a": range(7)}), folder / "a.parquet")
     query = f"select count(*) from dfs.`{folder.name}/a.parquet` where current_timestamp() is not null"
     for zone in ("Asia/Tokyo", "GMT+2"):
@@ -206,13 +206,13 @@ def test_rows_are_counted_without_columns_in_any_time_zone(spark, folder):
         assert rows(spark.sql(query)) == [(7,)]
 
 
-def test_the_format_of_a_file_without_suffix_is_named_in_any_letter_case(spark, folder):
+def test_format_option_is_accepted_in_any_letter_case(spark, folder):
     (folder / "a").write_text('{"n": 1}\n')
     for option in ("format", "FORMAT"):
         assert rows(spark.sql(f"select n from dfs.`{folder.name}/a` with ({option} = 'json')")) == [(1,)]
 
 
-def test_a_directory_with_the_suffix_of_text_has_the_columns_of_its_files(spark, folder):
+def test_directory_with_a_text_suffix_has_the_columns_of_its_files(spark, folder):
     (folder / "a.csv").mkdir()
     (folder / "a.csv" / "0.json").write_text('{"n": 1}\n')
     (folder / "b.csv" / "in").mkdir(parents=True)
@@ -221,7 +221,7 @@ def test_a_directory_with_the_suffix_of_text_has_the_columns_of_its_files(spark,
     assert rows(spark.sql(f"select * from dfs.`{folder.name}/b.csv`")) == [(["x"], "in")]
 
 
-def test_filters_leave_out_row_groups(spark, folder):
+def test_filters_skip_row_groups(spark, folder):
     data = pa.table({"a": range(1000), "b": ["x"] * 1000})
     pq.write_table(data, folder / "a.parquet", row_group_size=100, compression="none", use_dictionary=False)
     content = bytearray((folder / "a.parquet").read_bytes())

@@ -1,6 +1,6 @@
-"""Impersonation (seed 001, 5.1.10): each principal's statements run, and its files are made, as its own OS user.
+"""Impersonation: the statements and files of each principal belong to its OS user [temporary-tables §5.1.10].
 
-The OS users are two that every system has; their Spark servers are started by root.
+The two OS users exist on every system. Root starts their Spark servers.
 """
 
 import os
@@ -27,7 +27,7 @@ def as_user(user):
 
 @pytest.fixture(scope="module")
 def places():
-    """A directory that other users may pass, which those of pytest's own are not."""
+    """A directory that other users may pass. pytest's own directories are private."""
     with tempfile.TemporaryDirectory(prefix="lodge-test-") as name:
         directory = Path(name)
         directory.chmod(0o755)
@@ -36,9 +36,9 @@ def places():
 
 @pytest.fixture(scope="module")
 def gateway(places, start_lodge, spark_process_in):
-    """A gateway with a backend for each of the two, and one that neither may use."""
+    """A gateway with a backend for each user, and a shared one that neither may use."""
     reachable = subprocess.run([*as_user(USERS[0]), sys.executable, "-c", ""], check=False, capture_output=True)
-    assert reachable.returncode == 0, f"{sys.executable} must be in a place that every user may read"
+    assert reachable.returncode == 0, f"{sys.executable} must be in a directory that every user may read"
     backends = {}
     for user in USERS:
         home = places / user
@@ -57,7 +57,7 @@ def sessions(connect, gateway):
     return [connect(gateway, user_id=user) for user in USERS]
 
 
-def test_files_belong_to_the_principals_user_and_to_nobody_else(gateway, sessions):
+def test_files_belong_to_the_principals_user_alone(gateway, sessions):
     for user, session in zip(USERS, sessions, strict=True):
         before = set(gateway.locations())
         session.sql("create temporary table t partition by (p) as select id, id % 2 p from range(4)").collect()
@@ -69,7 +69,7 @@ def test_files_belong_to_the_principals_user_and_to_nobody_else(gateway, session
         assert session.table("dfs.tmp.t").count() == 5
 
 
-def test_another_user_reads_the_files_neither_by_path_nor_by_name(sessions):
+def test_other_user_cannot_read_files_by_path_or_name(sessions):
     owner, other = sessions
     owner.sql("create temporary table secret as select 'swordfish' s").collect()
     path = owner.table("secret").inputFiles()[0]
@@ -90,7 +90,7 @@ def test_another_user_reads_the_files_neither_by_path_nor_by_name(sessions):
         assert "swordfish" not in str(raised.value)
 
 
-def test_another_user_does_not_even_list_the_location(gateway, sessions):
+def test_other_user_cannot_list_the_location(gateway, sessions):
     before = set(gateway.locations())
     sessions[0].sql("create temporary table t2 as select 1 a").collect()
     (location,) = set(gateway.locations()) - before
@@ -102,7 +102,7 @@ def test_another_user_does_not_even_list_the_location(gateway, sessions):
     assert "Permission denied" in listed.stderr
 
 
-def test_everything_is_removed_at_the_end(gateway, connect, wait_until):
+def test_session_end_removes_all_files(gateway, connect, wait_until):
     before = set(gateway.locations())
     session = connect(gateway, user_id=USERS[0])
     session.sql("create temporary table t as select 1 a").collect()
@@ -110,18 +110,18 @@ def test_everything_is_removed_at_the_end(gateway, connect, wait_until):
     session.sql("drop table u").collect()
     assert len(set(gateway.locations()) - before) == 1
     session.stop()
-    wait_until(lambda: set(gateway.locations()) == before, "the location is removed")
+    wait_until(lambda: set(gateway.locations()) == before, "the location is deleted")
     assert list((gateway.root / ".lodge" / "trash").iterdir()) == []
 
 
-def test_a_principal_without_a_backend_or_an_os_user_is_told_so(gateway, connect):
+def test_principal_without_backend_gets_an_impersonation_error(gateway, connect):
     with pytest.raises(AnalysisException) as raised:
         connect(gateway, user_id="root").sql("select 1").collect()
     assert raised.value.getCondition() == "LODGE_IMPERSONATION"
     assert raised.value.getSqlState() == "28000"
 
 
-def test_without_impersonation_files_belong_to_the_user_of_gateway_and_backend(lodge, connect):
+def test_files_belong_to_the_gateway_user_without_impersonation(lodge, connect):
     before = set(lodge.locations())
     for user in USERS:
         connect(user_id=user).sql("create temporary table mine as select 1 a").collect()

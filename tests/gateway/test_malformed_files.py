@@ -1,4 +1,4 @@
-"""Files that are not what they should be, from a client's side: an error that names the file, or what a policy says."""
+"""Malformed files as a client sees them: an error that names the file, or the result that an option asks for."""
 
 import gzip
 
@@ -23,7 +23,7 @@ MALFORMED = {
 
 @pytest.fixture
 def folder(lodge, tmp_path_factory):
-    """A directory of its own in the workspace ``dfs``."""
+    """An empty directory in the workspace ``dfs``."""
     path = lodge.files / tmp_path_factory.mktemp("malformed").name
     path.mkdir()
     return path
@@ -34,7 +34,7 @@ def rows(frame):
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_a_malformed_file_is_an_error_that_names_it_and_the_session_goes_on(spark, folder, name):
+def test_error_names_the_malformed_file_and_the_session_continues(spark, folder, name):
     path = folder / name
     pq.write_table(pa.table({"a": [1, 2]}), path)
     MALFORMED[name](path)
@@ -43,7 +43,7 @@ def test_a_malformed_file_is_an_error_that_names_it_and_the_session_goes_on(spar
     assert rows(spark.sql("select 1")) == [(1,)]
 
 
-def test_malformed_rows_fail_are_skipped_or_null_as_the_statement_says(spark, folder):
+def test_malformed_option_fails_skips_or_nulls_rows(spark, folder):
     (folder / "a.csv").write_text("id,s\n1,x\nno,y\n3,z\n")
     table = f"dfs.`{folder.name}/a.csv` with (header = true, schema = 'id int, s string', malformed = '%s')"
     with pytest.raises(PySparkException, match=rf"'{folder.name}/a.csv' .*line 3: column 'id' is int32, and 'no'"):
@@ -52,7 +52,7 @@ def test_malformed_rows_fail_are_skipped_or_null_as_the_statement_says(spark, fo
     assert rows(spark.sql(f"select * from {table % 'null'}")) == [(1, "x"), (None, "y"), (3, "z")]
 
 
-def test_one_bad_file_in_a_directory_is_the_one_that_is_named(spark, folder):
+def test_error_names_the_one_malformed_file_of_a_directory(spark, folder):
     for number in range(5):
         pq.write_table(pa.table({"a": [number]}), folder / f"{number}.parquet")
     (folder / "3.parquet").write_bytes(b"PAR1")
@@ -60,7 +60,7 @@ def test_one_bad_file_in_a_directory_is_the_one_that_is_named(spark, folder):
         spark.sql(f"select * from dfs.`{folder.name}`").collect()
 
 
-def test_a_file_that_changes_between_two_statements_is_read_anew(spark, folder):
+def test_changed_file_is_read_again_by_the_next_statement(spark, folder):
     file = folder / "a.jsonl"
     file.write_text('{"a":1}\n')
     table = f"dfs.`{folder.name}/a.jsonl`"
@@ -72,13 +72,13 @@ def test_a_file_that_changes_between_two_statements_is_read_anew(spark, folder):
         spark.sql(f"select * from {table}").collect()
 
 
-def test_a_column_with_the_name_of_an_implicit_one_is_the_files_own(spark, folder):
+def test_column_of_the_file_wins_over_an_implicit_column(spark, folder):
     (folder / "a.jsonl").write_text('{"suffix":"Jr.","n":1}\n')
     table = f"dfs.`{folder.name}/a.jsonl`"
     assert rows(spark.sql(f"select * from {table}")) == [("Jr.", 1)]
     assert rows(spark.sql(f"select suffix, filename from {table}")) == [("Jr.", "a.jsonl")]
 
 
-def test_text_without_a_header_has_implicit_columns(spark, folder):
+def test_text_without_header_has_implicit_columns(spark, folder):
     (folder / "a.csv").write_text("1,x\n")
     assert rows(spark.sql(f"select columns[1], filename from dfs.`{folder.name}/a.csv`")) == [("x", "a.csv")]

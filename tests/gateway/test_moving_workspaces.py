@@ -1,4 +1,4 @@
-"""A gateway whose workspaces change while it runs (seed 001, 5.1.5); nothing here needs a backend."""
+"""A gateway whose workspaces change while it runs [temporary-tables §5.1.5]. No test needs a backend."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -30,7 +30,7 @@ def roots(tmp_path: Path) -> tuple[Path, Path]:
 
 @pytest_asyncio.fixture
 async def new_gateway() -> AsyncIterator[Callable[[Path], Gateway]]:
-    """Makes gateways that know one root; all are stopped."""
+    """Create gateways on one root. All are stopped in the end."""
     made: list[Gateway] = []
 
     def make(root: Path) -> Gateway:
@@ -57,9 +57,7 @@ def in_root(root: Path) -> Workspaces:
     return Workspaces.from_uris({"dfs.tmp": root.as_uri()}, "dfs.tmp")
 
 
-async def test_the_temporary_workspace_moves_and_its_former_place_stays_lodges_own(
-    roots: tuple[Path, Path], new_gateway: Any
-) -> None:
+async def test_moved_workspace_keeps_its_former_root(roots: tuple[Path, Path], new_gateway: Any) -> None:
     first, second = roots
     gateway = new_gateway(first)
     await gateway.start()
@@ -70,7 +68,7 @@ async def test_the_temporary_workspace_moves_and_its_former_place_stays_lodges_o
     assert gateway.workspaces.temporary_roots == (first, second)
 
 
-async def test_a_move_that_cannot_be_made_changes_nothing(roots: tuple[Path, Path], new_gateway: Any) -> None:
+async def test_refused_move_changes_nothing(roots: tuple[Path, Path], new_gateway: Any) -> None:
     first, second = roots
     FileSessionLocations(second).initialise()
     FileLeases(second).renew(ReplicaId("another-lodge"))
@@ -81,14 +79,12 @@ async def test_a_move_that_cannot_be_made_changes_nothing(roots: tuple[Path, Pat
     assert gateway.workspaces.temporary_roots == (first,)
 
 
-async def test_another_replica_finds_out_where_session_locations_lie_by_now(
-    roots: tuple[Path, Path], new_gateway: Any
-) -> None:
+async def test_other_replicas_read_the_new_root(roots: tuple[Path, Path], new_gateway: Any) -> None:
     first, second = roots
-    told, other = new_gateway(first), new_gateway(first)
-    await told.start()
+    reloaded, other = new_gateway(first), new_gateway(first)
+    await reloaded.start()
     await other.start()
-    await told.reload(in_root(second))
+    await reloaded.reload(in_root(second))
     for _ in range(200):
         if other.workspaces.temporary_roots == (first, second):
             break
@@ -99,7 +95,7 @@ async def test_another_replica_finds_out_where_session_locations_lie_by_now(
     assert late.workspaces.temporary_roots == (second, first)
 
 
-async def test_a_gateway_whose_home_became_part_of_another_before_it_started_does_not_start(
+async def test_gateway_does_not_start_after_its_root_joined_another_home(
     roots: tuple[Path, Path], new_gateway: Any
 ) -> None:
     first, second = roots

@@ -1,7 +1,6 @@
-"""Operations of statements that Lodge answers (guarantees: gateway.operations)."""
+"""Operations of statements of Lodge's own (guarantees: gateway.operations)."""
 
 import asyncio
-import threading
 import uuid
 
 import pytest
@@ -10,7 +9,6 @@ from pyspark.sql.connect.proto import base_pb2
 from gateway.errors import CanceledError
 from gateway.operations import Operation, Operations
 from gateway.responses import ok
-from gateway.storage import Storage
 
 
 def an_operation(reattachable=True):
@@ -31,7 +29,7 @@ async def responses_of(operation):
     return [base_pb2.ExecutePlanResponse.FromString(each) async for each in operation.responses()]
 
 
-def test_an_operation_that_is_interrupted_before_its_first_step_ends_its_stream():
+def test_interrupt_before_the_first_step_ends_the_stream():
     async def run():
         operations, operation = Operations(10), an_operation()
         operations.start(operation, forever)
@@ -42,7 +40,7 @@ def test_an_operation_that_is_interrupted_before_its_first_step_ends_its_stream(
     asyncio.run(run())
 
 
-def test_a_second_interrupt_waits_for_what_the_first_one_undoes():
+def test_second_interrupt_waits_for_the_undo():
     undone = []
 
     async def work(_):
@@ -62,7 +60,7 @@ def test_a_second_interrupt_waits_for_what_the_first_one_undoes():
     asyncio.run(run())
 
 
-def test_an_operation_that_nobody_watches_is_ended_and_a_watched_one_is_not():
+def test_guarantee_4_only_an_operation_without_stream_is_abandoned():
     async def run():
         operations = Operations(0.2)
         left, watched = an_operation(), an_operation()
@@ -77,7 +75,7 @@ def test_an_operation_that_nobody_watches_is_ended_and_a_watched_one_is_not():
     asyncio.run(run())
 
 
-def test_an_operation_id_is_refused_also_after_its_release():
+def test_guarantee_5_operation_id_is_refused_after_its_release():
     async def run():
         operations, operation = Operations(10), an_operation()
         operations.start(operation, answered)
@@ -85,43 +83,5 @@ def test_an_operation_id_is_refused_also_after_its_release():
         operations.release(operation)
         with pytest.raises(Exception, match="OPERATION_ALREADY_EXISTS"):
             operations.start(operation, answered)
-
-    asyncio.run(run())
-
-
-def test_leases_are_renewed_while_everything_else_is_busy():
-    release = threading.Event()
-
-    async def run():
-        storage = Storage(None, None, None)
-        busy = [asyncio.create_task(storage.run_slow(release.wait, 30)) for _ in range(16)]
-        busy += [asyncio.create_task(storage.run(release.wait, 30)) for _ in range(16)]
-        await asyncio.sleep(0)
-        assert await asyncio.wait_for(storage.run_lease(lambda: "renewed"), 5) == "renewed"
-        release.set()
-        await asyncio.gather(*busy)
-        storage.close()
-
-    asyncio.run(run())
-
-
-def test_a_cancelled_call_of_the_storage_is_over_when_its_caller_goes_on():
-    begun, release, done = threading.Event(), threading.Event(), []
-
-    def change():
-        begun.set()
-        release.wait(30)
-        done.append(True)
-
-    async def run():
-        storage = Storage(None, None, None)
-        call = asyncio.create_task(storage.run(change))
-        await asyncio.to_thread(begun.wait, 10)
-        call.cancel()
-        asyncio.get_running_loop().call_later(0.05, release.set)
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        assert done == [True]
-        storage.close()
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""What Lodge does not own passes through: against the real Spark, and byte for byte against a server that echoes."""
+"""Requests that pass through: with a real Spark, and byte for byte with a server that echoes."""
 
 import socket
 import threading
@@ -24,7 +24,7 @@ def head(session_id=None, user="someone", **fields):
 
 
 class EchoBackend(grpc.GenericRpcHandler):
-    """A backend that says what it was asked, to compare it with what was sent."""
+    """A backend that echoes requests and records their metadata."""
 
     def __init__(self):
         self.deadlines = []
@@ -88,9 +88,9 @@ def echo(start_lodge):
     server.stop(None)
 
 
-def test_metadata_trailers_deadline_and_bytes_go_both_ways(echo):
+def test_bytes_metadata_and_deadline_pass_in_both_directions(echo):
     backend, channel = echo
-    request = head() + b"\xfa\x7f\x03xyz"  # field 2047: of a Spark that is not written yet
+    request = head() + b"\xfa\x7f\x03xyz"  # field 2047: unknown to this version of Spark
     response, call = channel.unary_unary(SERVICE + "Config").with_call(
         request, metadata=(("x-mine", "m"), ("x-mine-bin", b"\x01\xfe")), timeout=60
     )
@@ -102,7 +102,7 @@ def test_metadata_trailers_deadline_and_bytes_go_both_ways(echo):
     assert dict(call.trailing_metadata())["x-trailing"] == "t"
 
 
-def test_a_failure_keeps_its_status_and_its_trailers(echo):
+def test_failure_keeps_its_status_and_trailers(echo):
     _, channel = echo
     with pytest.raises(grpc.RpcError) as raised:
         channel.unary_unary(SERVICE + "Config")(head(), metadata=(("x-fail", "1"),))
@@ -111,14 +111,14 @@ def test_a_failure_keeps_its_status_and_its_trailers(echo):
     assert dict(raised.value.trailing_metadata())["x-trailing"] == "t"
 
 
-def test_a_method_unknown_to_this_version_passes_in_both_directions(echo):
+def test_unknown_method_passes_in_both_directions(echo):
     _, channel = echo
     requests = [head(), b"anything", b""]
     assert list(channel.stream_stream(SERVICE + "MethodOfTomorrow")(iter(requests))) == requests
     assert channel.unary_unary(SERVICE + "MethodOfTomorrow")(requests[0]) == requests[0]
 
 
-def test_a_client_that_cancels_cancels_the_call_at_the_backend(echo):
+def test_cancellation_by_the_client_reaches_the_backend(echo):
     backend, channel = echo
     call = channel.unary_stream(SERVICE + "ExecutePlan")(head())
     assert next(call)
@@ -126,7 +126,7 @@ def test_a_client_that_cancels_cancels_the_call_at_the_backend(echo):
     assert backend.cancelled.wait(10)
 
 
-def test_a_release_of_responses_reaches_the_backend_but_not_after_that_of_the_whole_operation(echo, wait_until):
+def test_release_of_responses_never_follows_the_release_of_the_operation(echo, wait_until):
     backend, channel = echo
     session_id = str(uuid.uuid4())
     channel.unary_unary(SERVICE + "Config")(head(session_id))
@@ -151,7 +151,7 @@ def test_a_release_of_responses_reaches_the_backend_but_not_after_that_of_the_wh
     assert [response for operation, response in backend.releases if operation == finished][-1] == ""
 
 
-def test_a_backend_that_is_down_is_named_and_found_again_when_it_returns(start_lodge):
+def test_unavailable_backend_is_named_and_found_again(start_lodge):
     with socket.socket() as chosen:
         chosen.bind(("127.0.0.1", 0))
         port = chosen.getsockname()[1]
@@ -196,7 +196,7 @@ def test_the_health_service_answers(lodge):
         ("ExecutePlan", base_pb2.ExecutePlanRequest(session_id="not-a-uuid").SerializeToString()),
     ],
 )
-def test_garbage_is_answered_as_spark_answers_and_the_next_request_works(lodge, method, request_bytes):
+def test_invalid_request_gets_the_error_that_spark_gives(lodge, method, request_bytes):
     with grpc.insecure_channel(lodge.target) as channel:
         with pytest.raises(grpc.RpcError) as raised:
             list(channel.stream_stream(SERVICE + method)(iter([request_bytes])))
@@ -211,7 +211,7 @@ def test_garbage_is_answered_as_spark_answers_and_the_next_request_works(lodge, 
         assert base_pb2_grpc.SparkConnectServiceStub(channel).Config(request).pairs
 
 
-def test_sparks_own_errors_keep_their_details(spark):
+def test_errors_of_spark_keep_their_details(spark):
     with pytest.raises(AnalysisException) as raised:
         spark.sql("select nope from range(1)").collect()
     assert raised.value.getCondition() == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
@@ -238,7 +238,7 @@ def test_artifacts_functions_configuration_and_clones_work(spark, tmp_path):
     clone.stop()
 
 
-def test_a_large_upload_and_a_large_result_arrive_whole(spark):
+def test_large_upload_and_large_result_arrive_complete(spark):
     import pandas as pd
 
     frame = pd.DataFrame({"a": range(500_000)})
@@ -247,7 +247,7 @@ def test_a_large_upload_and_a_large_result_arrive_whole(spark):
     assert spark.range(500_000).toArrow().num_rows == 500_000
 
 
-def test_an_ordinary_statement_can_be_interrupted(spark, wait_until):
+def test_statement_of_spark_can_be_interrupted(spark, wait_until):
     failures = []
 
     def run():
@@ -258,12 +258,12 @@ def test_an_ordinary_statement_can_be_interrupted(spark, wait_until):
 
     thread = threading.Thread(target=run)
     thread.start()
-    wait_until(lambda: spark.interruptAll(), "there is something to interrupt")
+    wait_until(lambda: spark.interruptAll(), "a statement is interrupted")
     thread.join(30)
     assert "OPERATION_CANCELED" in failures[0]
 
 
-def test_a_plan_nested_deeper_than_decoders_follow_passes(echo):
+def test_plan_too_deep_for_the_decoder_passes(echo):
     _, channel = echo
     plan = b"\x08\x01"
     for _ in range(300):
@@ -278,7 +278,7 @@ def varint(number):
     return bytes([number & 0x7F | 0x80]) + varint(number >> 7) if number > 0x7F else bytes([number])
 
 
-def test_a_lost_stream_of_a_statement_that_lodge_answers_is_reattached(lodge, spark, wait_until):
+def test_lost_stream_of_a_statement_of_lodge_is_reattached(lodge, spark, wait_until):
     request = base_pb2.ExecutePlanRequest(
         session_id=spark.session_id,
         user_context=base_pb2.UserContext(user_id=spark.client._user_id or ""),
@@ -289,7 +289,7 @@ def test_a_lost_stream_of_a_statement_that_lodge_answers_is_reattached(lodge, sp
     with grpc.insecure_channel(lodge.target) as channel:
         stub = base_pb2_grpc.SparkConnectServiceStub(channel)
         lost = stub.ExecutePlan(request)
-        wait_until(lambda: request.operation_id in lodge.log(), "the gateway has begun")
+        wait_until(lambda: request.operation_id in lodge.log(), "the gateway has started the statement")
         lost.cancel()
         reattach = base_pb2.ReattachExecuteRequest(
             session_id=request.session_id, user_context=request.user_context, operation_id=request.operation_id

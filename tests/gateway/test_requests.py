@@ -1,4 +1,4 @@
-"""The head of a request is read as Spark's decoder reads it, whatever else the request holds."""
+"""The head of a request agrees with Spark's decoder for every request."""
 
 import uuid
 
@@ -15,7 +15,7 @@ texts = st.text(max_size=20)
 
 
 @given(user=texts, operation=texts, sql=st.text(max_size=300))
-def test_the_head_is_what_the_decoder_says(user, operation, sql):
+def test_head_agrees_with_the_decoder(user, operation, sql):
     request = base_pb2.ExecutePlanRequest(session_id=SESSION, operation_id=operation, client_type="test")
     request.user_context.user_id = user
     request.user_context.user_name = "a name"
@@ -27,7 +27,7 @@ def test_the_head_is_what_the_decoder_says(user, operation, sql):
 
 
 @given(users=st.lists(texts, min_size=1, max_size=4))
-def test_of_a_field_that_is_there_twice_the_last_one_counts(users):
+def test_last_of_a_repeated_field_counts(users):
     data = base_pb2.ExecutePlanRequest(session_id=SESSION).SerializeToString()
     for user in users:
         again = base_pb2.ExecutePlanRequest()
@@ -45,12 +45,12 @@ def test_two_plans_in_one_request_are_refused():
 
 
 @pytest.mark.parametrize("session_id", ["", "no uuid", "../../etc/passwd", SESSION.replace("-", ""), f"{{{SESSION}}}"])
-def test_a_session_id_that_is_no_uuid_is_refused(session_id):
+def test_session_id_must_be_a_uuid(session_id):
     with pytest.raises(GatewayError, match="must be an UUID string"):
         head(base_pb2.ConfigRequest(session_id=session_id).SerializeToString())
 
 
 @given(data=st.binary(max_size=60))
-def test_bytes_that_are_no_request_are_refused(data):
+def test_invalid_bytes_are_refused(data):
     with pytest.raises(GatewayError):
         head(data)

@@ -1,5 +1,4 @@
-"""A session that is over elsewhere is given up by the replica that holds it, and one that was left is taken up
-(gateway.sessions.record_watch)."""
+"""The watch of session records by a replica (gateway.sessions.record_watch)."""
 
 import asyncio
 import contextlib
@@ -34,7 +33,7 @@ DEADLINE_SECONDS = 20.0
 
 
 class ReleasingBackend(grpc.GenericRpcHandler):
-    """A Spark Connect server as far as releasing a session goes."""
+    """A Spark Connect server that only releases sessions."""
 
     def __init__(self) -> None:
         self.released: list[str] = []
@@ -58,8 +57,8 @@ class Replica:
 
 
 @pytest_asyncio.fixture
-async def unaware(tmp_path: Path) -> AsyncIterator[Replica]:
-    """A replica that does not follow its records."""
+async def unwatching(tmp_path: Path) -> AsyncIterator[Replica]:
+    """A replica that does not watch records."""
     backend = ReleasingBackend()
     server = aio.server()
     server.add_generic_rpc_handlers((backend,))
@@ -85,64 +84,64 @@ async def unaware(tmp_path: Path) -> AsyncIterator[Replica]:
 
 
 @pytest_asyncio.fixture
-async def replica(unaware: Replica) -> AsyncIterator[Replica]:
-    """A replica that follows its records."""
-    async with following(unaware):
-        yield unaware
+async def replica(unwatching: Replica) -> AsyncIterator[Replica]:
+    """A replica that watches records."""
+    async with watching(unwatching):
+        yield unwatching
 
 
 @contextlib.asynccontextmanager
-async def following(replica: Replica) -> AsyncIterator[None]:
+async def watching(replica: Replica) -> AsyncIterator[None]:
     async def end_operations(session: Session) -> None:
         replica.operations_ended.append(session)
 
-    watching = asyncio.create_task(RecordWatch(replica.sessions, replica.records, end_operations).run())
+    task = asyncio.create_task(RecordWatch(replica.sessions, replica.records, end_operations).run())
     yield
-    watching.cancel()
+    task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
-        await watching
+        await task
 
 
-async def opened(replica: Replica) -> Session:
+async def open_session(replica: Replica) -> Session:
     return await replica.sessions.open(SessionKey(Principal("ada"), ClientSessionId(str(uuid.uuid4()))))
 
 
-async def looked_again(replica: Replica) -> None:
-    """Returns after a look at the records as they are now: one that finds a session over that has just begun."""
-    marker = await opened(replica)
+async def let_the_watch_catch_up(replica: Replica) -> None:
+    """Return once the watch has seen the records as they are now."""
+    marker = await open_session(replica)
     update_record(replica.records, marker.record_name, mark_ending)
-    await until(lambda: replica.sessions.find(marker.key) is None, "the watch looks")
+    await until(lambda: replica.sessions.find(marker.key) is None, "the watch ends the marker")
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
-            while not condition():  # noqa: ASYNC110 - nothing tells when a file has changed
+            while not condition():  # noqa: ASYNC110 - no event says that a file changed
                 await asyncio.sleep(0.02)
     except TimeoutError:
         raise AssertionError(f"Not within {DEADLINE_SECONDS} s: {what}") from None
 
 
-async def test_a_session_whose_record_says_ending_is_ended_at_its_backend_and_its_location_goes(
+async def test_ending_record_ends_the_session_at_its_backend_too(
     replica: Replica,
 ) -> None:
-    session = await opened(replica)
-    other = await opened(replica)
+    session = await open_session(replica)
+    other = await open_session(replica)
     await replica.sessions.create_location(session)
     update_record(replica.records, session.record_name, mark_ending)
-    await until(lambda: replica.sessions.find(session.key) is None, "the session is given up")
-    await until(lambda: not replica.locations.list(), "its location is gone")
-    await until(lambda: len(replica.records.list()) == 1, "its record is gone")
+    await until(lambda: replica.sessions.find(session.key) is None, "the session is no longer served")
+    await until(lambda: not replica.locations.list(), "its location is deleted")
+    await until(lambda: len(replica.records.list()) == 1, "its record is deleted")
     assert replica.backend.released == [session.key.client_session_id]
     assert replica.operations_ended == [session]
     assert replica.sessions.find(other.key) is other
 
 
-async def test_a_session_that_was_ended_elsewhere_is_forgotten_and_its_backend_left_alone(replica: Replica) -> None:
-    session = await opened(replica)
-    await looked_again(replica)
+async def test_session_that_ended_elsewhere_is_forgotten_without_a_backend_call(replica: Replica) -> None:
+    session = await open_session(replica)
+    await let_the_watch_catch_up(replica)
     end_session(replica.records, replica.locations, replica.records.read(session.record_name))
-    await until(lambda: replica.sessions.find(session.key) is None, "the session is given up")
+    await until(lambda: replica.sessions.find(session.key) is None, "the session is no longer served")
     assert replica.operations_ended[-1] is session
     again = await replica.sessions.open(session.key)
     assert again.uuid != session.uuid
@@ -150,42 +149,42 @@ async def test_a_session_that_was_ended_elsewhere_is_forgotten_and_its_backend_l
     assert session.key.client_session_id not in replica.backend.released
 
 
-async def test_a_session_that_only_changes_goes_on(replica: Replica) -> None:
-    session = await opened(replica)
-    await looked_again(replica)
+async def test_changed_record_does_not_end_the_session(replica: Replica) -> None:
+    session = await open_session(replica)
+    await let_the_watch_catch_up(replica)
     update_record(replica.records, session.record_name, lambda record: add_holder(record, ReplicaId("r2")))
     update_record(replica.records, session.record_name, lambda record: remove_holders(record, {ReplicaId("r2")}))
-    await looked_again(replica)
+    await let_the_watch_catch_up(replica)
     assert replica.sessions.find(session.key) is session
     assert session not in replica.operations_ended
 
 
-async def test_a_session_that_its_replica_left_is_taken_up_and_goes_on_where_it_was(replica: Replica) -> None:
-    session = await opened(replica)
+async def test_guarantee_4_session_without_holders_is_adopted_on_its_backend(replica: Replica) -> None:
+    session = await open_session(replica)
     update_record(replica.records, session.record_name, lambda record: add_holder(record, ReplicaId("r2")))
     await replica.sessions.leave_all(end=False)
     await replica.sessions.renew_lease()
     assert replica.sessions.find(session.key) is None
     update_record(replica.records, session.record_name, lambda record: remove_holders(record, {ReplicaId("r2")}))
-    await until(lambda: replica.sessions.find(session.key) is not None, "the session is taken up")
+    await until(lambda: replica.sessions.find(session.key) is not None, "the session is adopted")
     adopted = replica.sessions.find(session.key)
     assert adopted is not None
     assert (adopted.uuid, adopted.backend) == (session.uuid, session.backend)
     assert replica.records.read(session.record_name).record.holders == {ReplicaId("r1")}
 
 
-async def test_a_session_of_another_replica_is_left_alone(replica: Replica) -> None:
-    session = await opened(replica)
+async def test_session_of_another_replica_is_not_adopted(replica: Replica) -> None:
+    session = await open_session(replica)
     update_record(replica.records, session.record_name, lambda record: add_holder(record, ReplicaId("r2")))
     await replica.sessions.leave_all(end=False)
     await replica.sessions.renew_lease()
-    await looked_again(replica)
+    await let_the_watch_catch_up(replica)
     assert replica.sessions.find(session.key) is None
     assert replica.records.read(session.record_name).record.holders == {ReplicaId("r2")}
 
 
-async def test_of_two_that_would_take_a_session_up_one_does(replica: Replica) -> None:
-    session = await opened(replica)
+async def test_guarantee_4_one_of_two_replicas_adopts_a_session(replica: Replica) -> None:
+    session = await open_session(replica)
     stored = update_record(
         replica.records, session.record_name, lambda record: remove_holders(record, {ReplicaId("r1")})
     )
@@ -197,34 +196,32 @@ async def test_of_two_that_would_take_a_session_up_one_does(replica: Replica) ->
     assert replica.records.read(session.record_name).record.holders == {ReplicaId("r2")}
 
 
-async def test_guarantee_2_a_watch_that_fails_unexpectedly_is_begun_anew(
-    unaware: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_guarantee_2_failed_watch_is_restarted(unwatching: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workspace.watch_loop._PAUSE_SECONDS", 0.05)
-    watch, failures = unaware.records.watch, iter([KeyError("items"), AttributeError("metadata")])
+    watch, failures = unwatching.records.watch, iter([KeyError("items"), AttributeError("metadata")])
 
     def watch_at_last(stop: threading.Event) -> Iterator[RecordsEvent]:
         if (failure := next(failures, None)) is not None:
             raise failure
         yield from watch(stop)
 
-    monkeypatch.setattr(unaware.records, "watch", watch_at_last)
-    session = await opened(unaware)
+    monkeypatch.setattr(unwatching.records, "watch", watch_at_last)
+    session = await open_session(unwatching)
     with structlog.testing.capture_logs() as logs:
-        async with following(unaware):
-            update_record(unaware.records, session.record_name, mark_ending)
-            await until(lambda: unaware.sessions.find(session.key) is None, "the session is given up")
+        async with watching(unwatching):
+            update_record(unwatching.records, session.record_name, mark_ending)
+            await until(lambda: unwatching.sessions.find(session.key) is None, "the session is no longer served")
     events = [line["event"] for line in logs]
     assert events.count("record_watch_failed") == 2
     assert events.count("record_watch_interrupted") == 1, "two failures are one interruption"
 
 
-async def test_records_that_cannot_be_read_for_a_while_end_nothing(replica: Replica, tmp_path: Path) -> None:
-    session = await opened(replica)
+async def test_guarantee_2_interrupted_watch_ends_no_session(replica: Replica, tmp_path: Path) -> None:
+    session = await open_session(replica)
     records = tmp_path / ".lodge" / "sessions"
     with structlog.testing.capture_logs() as logs:
         away = records.rename(records.with_name("sessions.away"))
         await until(lambda: "record_watch_interrupted" in [line["event"] for line in logs], "the watch is interrupted")
         away.rename(records)
-    await looked_again(replica)
+    await let_the_watch_catch_up(replica)
     assert replica.sessions.find(session.key) is session

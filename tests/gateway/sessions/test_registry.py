@@ -36,9 +36,9 @@ OWN = ReplicaId("r1")
 
 
 class FaultyRecords(FileSessionRecords):
-    """Real records whose changes can be made to fail, or their answers to be lost, or to wait."""
+    """Real records whose changes can fail, wait, or take effect without an answer."""
 
-    is_away = False
+    is_unavailable = False
     loses_answers = False
     gate: threading.Event | None = None
 
@@ -51,8 +51,8 @@ class FaultyRecords(FileSessionRecords):
         return self._answer(super().replace, record, version)
 
     def _answer(self, change: Callable[..., Any], *arguments: Any) -> Any:
-        if self.is_away:
-            raise RecordsUnavailableError(None, "The storage is away.")
+        if self.is_unavailable:
+            raise RecordsUnavailableError(None, "The storage is unavailable.")
         changed = change(*arguments)
         if self.loses_answers:
             raise RecordsUnavailableError(None, "The answer was lost.")
@@ -66,8 +66,8 @@ class Replica:
     locations: FileSessionLocations
 
     async def lapse(self) -> None:
-        """Returns when the lease, which nobody renews here, is valid no more."""
-        await asyncio.sleep(LEASE_SECONDS)  # what a pause takes is a time, not a condition
+        """Wait until the lease, which nothing renews here, has lapsed."""
+        await asyncio.sleep(LEASE_SECONDS)  # a lapse takes time; there is no condition to wait for
 
     def holders(self) -> list[set[str]]:
         return [set(stored.record.holders) for stored in self.records.list()]
@@ -94,12 +94,12 @@ async def replica(tmp_path: Path) -> AsyncIterator[Replica]:
     storage.close()
 
 
-def a_key() -> SessionKey:
+def new_key() -> SessionKey:
     return SessionKey(Principal("ada"), ClientSessionId(str(uuid.uuid4())))
 
 
-async def settled(replica: Replica, condition: Callable[[], bool], what: str) -> None:
-    """Renews the lease until the condition holds."""
+async def renew_until(replica: Replica, condition: Callable[[], bool], what: str) -> None:
+    """Renew the lease until the condition holds."""
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
             while not condition():
@@ -118,43 +118,43 @@ def may_act(replica: Replica, session: Any) -> bool:
     return True
 
 
-async def test_after_a_lapse_who_had_judged_by_the_record_before_finds_it_changed(replica: Replica) -> None:
-    session = await replica.sessions.open(a_key())
-    [judged] = replica.records.list()
+async def test_guarantee_4_acting_on_a_record_from_before_a_lapse_conflicts(replica: Replica) -> None:
+    session = await replica.sessions.open(new_key())
+    [before] = replica.records.list()
     await replica.lapse()
-    await settled(replica, lambda: may_act(replica, session), "the session is joined anew")
+    await renew_until(replica, lambda: may_act(replica, session), "the session is joined again")
     with pytest.raises(RecordConflictError):
-        end_session(replica.records, replica.locations, judged)
+        end_session(replica.records, replica.locations, before)
     assert replica.sessions.find(session.key) is session
 
 
-async def test_after_a_lapse_a_session_is_not_acted_on_until_it_is_joined_anew(replica: Replica) -> None:
-    session = await replica.sessions.open(a_key())
+async def test_guarantee_4_session_is_fenced_until_it_is_joined_again(replica: Replica) -> None:
+    session = await replica.sessions.open(new_key())
     await replica.lapse()
     assert not may_act(replica, session)
-    replica.records.is_away = True
+    replica.records.is_unavailable = True
     await replica.sessions.renew_lease()
     await replica.sessions.renew_lease()
     assert not may_act(replica, session)
-    replica.records.is_away = False
-    await settled(replica, lambda: may_act(replica, session), "the session is joined anew")
+    replica.records.is_unavailable = False
+    await renew_until(replica, lambda: may_act(replica, session), "the session is joined again")
     [stored] = replica.records.list()
     assert stored.record.holders == {OWN}
 
 
-async def test_after_a_lapse_a_later_session_of_the_same_name_is_not_joined(replica: Replica) -> None:
-    session = await replica.sessions.open(a_key())
-    [judged] = replica.records.list()
+async def test_rejoin_leaves_a_later_session_of_the_same_name_alone(replica: Replica) -> None:
+    session = await replica.sessions.open(new_key())
+    [before] = replica.records.list()
     await replica.lapse()
-    end_session(replica.records, replica.locations, judged)
-    later = replace(judged.record, session_uuid=SessionUuid(str(uuid.uuid4())), holders=frozenset({ReplicaId("r2")}))
+    end_session(replica.records, replica.locations, before)
+    later = replace(before.record, session_uuid=SessionUuid(str(uuid.uuid4())), holders=frozenset({ReplicaId("r2")}))
     stored = replica.records.create(later)
-    await settled(replica, lambda: replica.sessions.find(session.key) is None, "the session is given up")
+    await renew_until(replica, lambda: replica.sessions.find(session.key) is None, "the session is no longer served")
     assert replica.records.read(later.name) == stored
 
 
-async def test_a_lapse_while_the_lease_is_renewed_is_noticed(replica: Replica, monkeypatch: Any) -> None:
-    session = await replica.sessions.open(a_key())
+async def test_lapse_during_a_renewal_is_noticed(replica: Replica, monkeypatch: Any) -> None:
+    session = await replica.sessions.open(new_key())
     renew = FileLeases.renew
     renewed = threading.Event()
 
@@ -166,17 +166,17 @@ async def test_a_lapse_while_the_lease_is_renewed_is_noticed(replica: Replica, m
     await replica.sessions.renew_lease()
     update_record(replica.records, session.record_name, lambda record: remove_holders(record, {OWN}))
     monkeypatch.setattr(FileLeases, "renew", renew)
-    await settled(replica, lambda: replica.holders() == [{OWN}], "the session is joined anew")
+    await renew_until(replica, lambda: replica.holders() == [{OWN}], "the session is joined again")
 
 
-async def test_a_session_that_is_opened_while_it_is_left_is_held_and_its_record_says_so(replica: Replica) -> None:
-    session = await replica.sessions.open(a_key())
+async def test_guarantee_6_opening_waits_until_the_session_is_left(replica: Replica) -> None:
+    session = await replica.sessions.open(new_key())
     replica.records.gate = threading.Event()
     leaving = asyncio.create_task(replica.sessions.end_idle())
-    while replica.sessions.find(session.key) is not None:  # noqa: ASYNC110 - it is another task that lets go
+    while replica.sessions.find(session.key) is not None:  # noqa: ASYNC110 - another task stops serving it
         await asyncio.sleep(0.01)
     opening = asyncio.create_task(replica.sessions.open(session.key))
-    await asyncio.sleep(0.05)  # the opening has begun, and must wait
+    await asyncio.sleep(0.05)  # the opening has started, and must wait
     replica.records.gate.set()
     await leaving
     opened = await opening
@@ -185,68 +185,59 @@ async def test_a_session_that_is_opened_while_it_is_left_is_held_and_its_record_
 
 
 @pytest.mark.parametrize("loses_answers", [False, True])
-async def test_an_idle_session_that_could_not_be_left_is_left_later(replica: Replica, loses_answers: bool) -> None:
-    await replica.sessions.open(a_key())
-    replica.records.is_away, replica.records.loses_answers = not loses_answers, loses_answers
+async def test_guarantee_6_failed_leave_is_retried(replica: Replica, loses_answers: bool) -> None:
+    await replica.sessions.open(new_key())
+    replica.records.is_unavailable, replica.records.loses_answers = not loses_answers, loses_answers
     await replica.sessions.end_idle()
-    replica.records.is_away = replica.records.loses_answers = False
-    await settled(replica, lambda: replica.holders() in ([], [set()]), "the record names this replica no more")
+    replica.records.is_unavailable = replica.records.loses_answers = False
+    await renew_until(replica, lambda: replica.holders() in ([], [set()]), "the record no longer names this replica")
 
 
-async def test_a_session_that_is_ending_is_closed_for_its_client_whoever_ends_it(replica: Replica) -> None:
-    session = await replica.sessions.open(a_key())
+async def test_open_reports_an_ending_session_as_closed(replica: Replica) -> None:
+    session = await replica.sessions.open(new_key())
     update_record(replica.records, session.record_name, lambda record: remove_holders(record, {OWN}))
     await replica.sessions.leave_all(end=False)
     await replica.sessions.renew_lease()
     ending = update_record(replica.records, session.record_name, mark_ending)
     with pytest.raises(GatewayError, match="SESSION_CLOSED"):
         await replica.sessions.open(session.key)
-    assert replica.records.list() == [ending], "its location goes once it has ended at its backend"
+    assert replica.records.list() == [ending], "the process that ends it deletes its record"
 
 
-async def test_a_session_that_could_not_be_ended_is_ended_later(replica: Replica) -> None:
-    session = await replica.sessions.open(a_key())
+async def test_guarantee_6_failed_end_is_retried(replica: Replica) -> None:
+    session = await replica.sessions.open(new_key())
     await replica.sessions.create_location(session)
-    replica.records.is_away = True
+    replica.records.is_unavailable = True
     with pytest.raises(GatewayError):
         await replica.sessions.end(session, reason="released by the client")
-    replica.records.is_away = False
-    await settled(replica, lambda: not replica.records.list(), "the session has ended")
+    replica.records.is_unavailable = False
+    await renew_until(replica, lambda: not replica.records.list(), "the session has ended")
     assert not replica.locations.list()
 
 
-async def test_an_end_that_comes_too_late_leaves_a_session_alone_that_others_took_up(replica: Replica) -> None:
-    session = await replica.sessions.open(a_key())
-    replica.records.is_away = True
+async def test_retried_end_leaves_a_session_that_another_replica_adopted(replica: Replica) -> None:
+    session = await replica.sessions.open(new_key())
+    replica.records.is_unavailable = True
     with pytest.raises(GatewayError):
         await replica.sessions.end(session, reason="closed at the backend")
-    replica.records.is_away = False
+    replica.records.is_unavailable = False
     other = ReplicaId("r2")
     update_record(replica.records, session.record_name, lambda record: add_holder(record, other))
-    await settled(replica, lambda: replica.holders() == [{other}], "this replica leaves it")
+    await renew_until(replica, lambda: replica.holders() == [{other}], "this replica leaves it")
 
 
-async def test_a_session_that_was_opened_without_an_answer_is_left_unless_the_client_comes_again(
+async def test_guarantee_6_failed_open_is_undone_unless_the_client_returns(
     replica: Replica,
 ) -> None:
-    gone, back = a_key(), a_key()
+    gone, back = new_key(), new_key()
     replica.records.loses_answers = True
     for key in (gone, back):
         with pytest.raises(GatewayError):
             await replica.sessions.open(key)
     replica.records.loses_answers = False
     session = await replica.sessions.open(back)
-    await settled(replica, lambda: sorted(replica.holders(), key=len) == [set(), {OWN}], "one is held, the other left")
+    await renew_until(
+        replica, lambda: sorted(replica.holders(), key=len) == [set(), {OWN}], "one is served, the other left"
+    )
     assert replica.sessions.find(back) is session
     assert replica.records.read(session.record_name).record.holders == {OWN}
-
-
-async def test_after_a_lapse_a_later_session_of_the_same_name_is_left_alone(replica: Replica) -> None:
-    session = await replica.sessions.open(a_key())
-    await replica.lapse()
-    [stored] = replica.records.list()
-    end_session(replica.records, replica.locations, stored)
-    later = replace(stored.record, session_uuid=SessionUuid(str(uuid.uuid4())), holders=frozenset({ReplicaId("r2")}))
-    made = replica.records.create(later)
-    await settled(replica, lambda: replica.sessions.find(session.key) is None, "the session that ended is given up")
-    assert replica.records.list() == [made]

@@ -30,7 +30,7 @@ OWN = "sc://own:1"
 
 @pytest_asyncio.fixture
 async def open_sessions(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
-    """Starts replicas on one storage."""
+    """Create registries of replicas on one storage."""
     locations = FileSessionLocations(tmp_path)
     locations.initialise()
     storage = Storage(FileSessionRecords(tmp_path), FileLeases(tmp_path), locations)
@@ -65,14 +65,14 @@ def names_in(directory: Path) -> list[str]:
     return [path.name for path in directory.iterdir()]
 
 
-def a_key(principal: str) -> SessionKey:
+def new_key(principal: str) -> SessionKey:
     return SessionKey(Principal(principal), ClientSessionId(str(uuid.uuid4())))
 
 
 @as_root
-async def test_with_impersonation_a_location_belongs_to_the_principals_os_user(open_sessions: Any) -> None:
+async def test_location_belongs_to_the_os_user_with_impersonation(open_sessions: Any) -> None:
     sessions = await open_sessions(impersonation=True)
-    session = await sessions.open(a_key(OTHER.pw_name))
+    session = await sessions.open(new_key(OTHER.pw_name))
     assert session.backend.address == OWN
     path = await sessions.create_location(session)
     status = path.stat()
@@ -80,9 +80,9 @@ async def test_with_impersonation_a_location_belongs_to_the_principals_os_user(o
     assert await sessions.create_location(session) == path
 
 
-async def test_without_impersonation_a_location_belongs_to_the_user_of_the_gateway(open_sessions: Any) -> None:
+async def test_location_belongs_to_the_gateway_user_without_impersonation(open_sessions: Any) -> None:
     sessions = await open_sessions(impersonation=False)
-    session = await sessions.open(a_key("nobody-in-particular"))
+    session = await sessions.open(new_key("nobody-in-particular"))
     assert session.backend.address == "sc://shared:1"
     status = (await sessions.create_location(session)).stat()
     assert (status.st_uid, status.st_mode & 0o777) == (os.geteuid(), 0o700)
@@ -99,11 +99,11 @@ async def test_without_impersonation_a_location_belongs_to_the_user_of_the_gatew
         ("eve", "no backend"),
     ],
 )
-async def test_a_principal_without_an_os_user_or_backend_is_refused_before_anything_is_made(
+async def test_principal_without_os_user_or_backend_is_refused_without_a_trace(
     open_sessions: Any, tmp_path: Path, principal: str, reason: str
 ) -> None:
     sessions = await open_sessions(impersonation=True)
-    key = a_key(principal)
+    key = new_key(principal)
     for _ in range(2):
         with pytest.raises(GatewayError, match=reason) as refused:
             await sessions.open(key)
@@ -112,19 +112,19 @@ async def test_a_principal_without_an_os_user_or_backend_is_refused_before_anyth
     assert names_in(tmp_path) == [".lodge"]
 
 
-async def test_a_request_without_a_session_never_goes_to_the_shared_backend(open_sessions: Any) -> None:
+async def test_request_without_session_never_reaches_a_shared_backend(open_sessions: Any) -> None:
     sessions = await open_sessions(impersonation=True)
     with pytest.raises(GatewayError, match="LODGE_IMPERSONATION"):
-        sessions.route(a_key("eve"))
-    assert sessions.route(a_key(OTHER.pw_name)).address == OWN
+        sessions.route(new_key("eve"))
+    assert sessions.route(new_key(OTHER.pw_name)).address == OWN
 
 
 @as_root
-async def test_a_session_from_before_impersonation_moves_to_its_own_backend_and_its_old_location_is_refused(
+async def test_location_from_before_impersonation_is_refused(
     open_sessions: Any,
 ) -> None:
     before = await open_sessions(impersonation=False)
-    key = a_key(OTHER.pw_name)
+    key = new_key(OTHER.pw_name)
     await before.create_location(await before.open(key))
     after = await open_sessions(impersonation=True)
     session = await after.open(key)
@@ -133,11 +133,9 @@ async def test_a_session_from_before_impersonation_moves_to_its_own_backend_and_
         await after.create_location(session)
 
 
-async def test_an_end_that_storage_cuts_short_is_left_to_the_reaper_and_stops_nothing_else(
-    open_sessions: Any, tmp_path: Path
-) -> None:
+async def test_end_interrupted_by_the_storage_is_left_to_the_reaper(open_sessions: Any, tmp_path: Path) -> None:
     sessions = await open_sessions(impersonation=False)
-    session = await sessions.open(a_key("ada"))
+    session = await sessions.open(new_key("ada"))
     location = await sessions.create_location(session)
     move(tmp_path / ".lodge" / "trash", tmp_path / ".lodge" / "elsewhere")
     with structlog.testing.capture_logs() as logs:
@@ -151,9 +149,9 @@ async def test_an_end_that_storage_cuts_short_is_left_to_the_reaper_and_stops_no
     assert done.locations == (location,)
 
 
-async def test_a_replica_without_a_lease_makes_no_location(open_sessions: Any, tmp_path: Path) -> None:
+async def test_guarantee_4_replica_without_lease_creates_no_location(open_sessions: Any, tmp_path: Path) -> None:
     leased = await open_sessions(impersonation=False)
-    session = await leased.open(a_key("ada"))
+    session = await leased.open(new_key("ada"))
     unleased = await open_sessions(impersonation=False, leased=False)
     with pytest.raises(GatewayError, match="LODGE_LEASE_LOST"):
         await unleased.create_location(session)

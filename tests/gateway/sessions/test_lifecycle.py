@@ -1,4 +1,4 @@
-"""How sessions begin and end, whatever happens to clients and gateways."""
+"""How sessions start and end with real gateways, clients and Spark."""
 
 import json
 import os
@@ -15,17 +15,17 @@ from pyspark.sql.types import IntegerType
 TIMES = ("--lease-duration", "1s", "--grace-period", "1s")
 
 
-def test_the_first_request_makes_the_record_and_release_removes_it(lodge, connect, wait_until):
+def test_first_request_creates_the_record_and_release_deletes_it(lodge, connect, wait_until):
     before = set(lodge.records())
     spark = connect()
     spark.sql("select 1").collect()
     assert len(set(lodge.records()) - before) == 1
     assert {stat.S_IMODE(path.stat().st_mode) for path in lodge.records()} == {0o700}
     spark.stop()
-    wait_until(lambda: set(lodge.records()) == before, "the record is removed")
+    wait_until(lambda: set(lodge.records()) == before, "the record is deleted")
 
 
-def test_one_session_id_of_two_users_is_two_sessions(lodge, connect):
+def test_same_session_id_of_two_users_is_two_sessions(lodge, connect):
     session_id = "00112233-4455-6677-8899-aabbccddeeff"
     one, other = (connect(session_id=session_id, user_id=user) for user in ("ann", "bob"))
     one.sql("create temporary table mine as select 1 a").collect()
@@ -36,14 +36,14 @@ def test_one_session_id_of_two_users_is_two_sessions(lodge, connect):
 
 
 def nap() -> int:
-    """Longer than the idle timeout of the test."""
+    """Sleep longer than the idle timeout of the test."""
     import time
 
     time.sleep(3)
     return 1
 
 
-def test_an_idle_session_ends_and_a_busy_one_does_not(start_lodge, spark_server, connect, wait_until):
+def test_guarantee_2_idle_session_ends_and_busy_session_does_not(start_lodge, spark_server, connect, wait_until):
     gateway = start_lodge("--session-idle-timeout", "1s", *TIMES, backend=spark_server)
     idle, busy = connect(gateway), connect(gateway)
     idle.sql("create temporary table t as select 1 a").collect()
@@ -56,7 +56,7 @@ def test_an_idle_session_ends_and_a_busy_one_does_not(start_lodge, spark_server,
         idle.sql("select 1").collect()
 
 
-def test_replicas_serve_the_same_session(start_lodge, lodge, spark_server, connect):
+def test_two_replicas_serve_the_same_session(start_lodge, lodge, spark_server, connect):
     replica = start_lodge(backend=spark_server, beside=lodge)
     one = connect(user_id="dora")
     one.sql("create temporary table shared as select 7 a").collect()
@@ -66,9 +66,7 @@ def test_replicas_serve_the_same_session(start_lodge, lodge, spark_server, conne
         other.sql("create temporary table SHARED as select 8 a")
 
 
-def test_the_reaper_removes_what_a_killed_gateway_left_and_nothing_that_lives(
-    start_lodge, spark_server, connect, wait_until
-):
+def test_reaper_removes_only_the_sessions_of_a_killed_gateway(start_lodge, spark_server, connect, wait_until):
     gateway = start_lodge(*TIMES, backend=spark_server)
     survivor = start_lodge(*TIMES, backend=spark_server, beside=gateway, reaper="--reaper")
     dead, alive = connect(gateway), connect(survivor)
@@ -76,12 +74,12 @@ def test_the_reaper_removes_what_a_killed_gateway_left_and_nothing_that_lives(
     kept = set(gateway.locations())
     dead.sql("create temporary table t as select 2 a").collect()
     gateway.signal(signal.SIGKILL)
-    wait_until(lambda: set(gateway.locations()) == kept, "the dead gateway's session is reaped")
+    wait_until(lambda: set(gateway.locations()) == kept, "the reaper removes the session of the killed gateway")
     assert alive.table("t").collect()[0][0] == 1
     assert "session_location_deleted" in survivor.log()
 
 
-def test_a_gateway_that_stops_leaves_its_sessions_to_others(start_lodge, spark_server, connect):
+def test_another_gateway_adopts_the_sessions_of_a_stopped_one(start_lodge, spark_server, connect):
     first = start_lodge(backend=spark_server)
     second = start_lodge(backend=spark_server, beside=first)
     spark = connect(first, user_id="dora")
@@ -91,7 +89,7 @@ def test_a_gateway_that_stops_leaves_its_sessions_to_others(start_lodge, spark_s
     assert again.sql("select a from dfs.tmp.t").collect()[0][0] == 5
 
 
-def test_log_lines_are_json_with_the_session_and_never_hold_the_statement(lodge, connect):
+def test_log_lines_name_the_session_and_omit_the_statement(lodge, connect):
     spark = connect(user_id="carol", **{"x-api-key": "swordfish-of-the-client"})
     spark.sql("create temporary table logged as select 'swordfish-of-the-statement' a").collect()
     spark.sql("drop table logged").collect()
@@ -112,7 +110,7 @@ def test_log_lines_are_json_with_the_session_and_never_hold_the_statement(lodge,
 
 def test_demo_shows_only_the_result_and_leaves_nothing(tmp_path):
     environment = os.environ | {"TMPDIR": str(tmp_path)}
-    script = Path(__file__).parents[2] / "examples" / "demo.py"
+    script = Path(__file__).parents[3] / "examples" / "demo.py"
     done = subprocess.run(
         [sys.executable, script], env=environment, capture_output=True, text=True, timeout=200, check=False
     )

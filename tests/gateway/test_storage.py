@@ -1,0 +1,46 @@
+"""Calls of the storage from an event loop (gateway.storage)."""
+
+import asyncio
+import threading
+
+import pytest
+
+from gateway.storage import Storage
+
+
+def test_lease_call_runs_while_all_other_threads_are_busy():
+    release = threading.Event()
+
+    async def run():
+        storage = Storage(None, None, None)
+        busy = [asyncio.create_task(storage.run_slow(release.wait, 30)) for _ in range(16)]
+        busy += [asyncio.create_task(storage.run(release.wait, 30)) for _ in range(16)]
+        await asyncio.sleep(0)
+        assert await asyncio.wait_for(storage.run_lease(lambda: "renewed"), 5) == "renewed"
+        release.set()
+        await asyncio.gather(*busy)
+        storage.close()
+
+    asyncio.run(run())
+
+
+def test_cancelled_call_has_ended_when_its_caller_continues():
+    begun, release, done = threading.Event(), threading.Event(), []
+
+    def change():
+        begun.set()
+        release.wait(30)
+        done.append(True)
+
+    async def run():
+        storage = Storage(None, None, None)
+        call = asyncio.create_task(storage.run(change))
+        await asyncio.to_thread(begun.wait, 10)
+        call.cancel()
+        asyncio.get_running_loop().call_later(0.05, release.set)
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert done == [True]
+        storage.close()
+
+    asyncio.run(run())

@@ -72,7 +72,7 @@ def engine_route(directory: Path, columns: Sequence[str] | None = None, **option
 
     def run() -> int:
         scan = file_scan(directory, **options)
-        return sum(count(scan.batches(part, schema, is_declared=True)) for part in scan.parts())
+        return sum(count(scan.batches(part, schema, is_declared=True)) for part in scan.partitions())
 
     return run
 
@@ -83,7 +83,7 @@ def engine_discovering(directory: Path) -> Route:
     def run() -> int:
         scan = file_scan(directory)
         schema = scan.discover()
-        return sum(count(scan.batches(part, schema, is_declared=False)) for part in scan.parts())
+        return sum(count(scan.batches(part, schema, is_declared=False)) for part in scan.partitions())
 
     return run
 

@@ -1,17 +1,17 @@
-"""A scan of the files of a workspace: which files, with which readers, of which schema, in which parts.
+"""A scan of the files of a workspace: its files, their readers, its schema and its partitions.
 
-Why it exists: Spark runs a scan in many tasks on several machines. What they must agree on is decided here, before
-the first task starts: the files, their parts, and the schema, which is the commit point for all of them.
+Spark runs a scan in many tasks on several machines. This module decides what the tasks must agree on before the first
+one starts: the files, the partitions, and the schema. This decision is the commit point of the scan.
 
 Guarantees:
 
-1. With discovery ``all``, the schema holds what every file has, or there is an error that names the file at odds; no
-   column is lost unasked.
-2. The parts of a scan are together all of its files, each byte once.
-3. A task reads by the schema alone. What a file has beside it is left out, with one warning a name and task.
-4. Where no schema is declared, a column of the files wins over the implicit column of its name, in all files.
+1. With discovery ``all``, the schema has all columns of all files. If that is impossible, an error names the file that
+   conflicts. No column is lost silently.
+2. The partitions together contain all files, each byte exactly once.
+3. A task reads by the schema alone. Further columns of a file are left out, with one warning for each name and task.
+4. If no schema is declared, a column of the files takes precedence over the implicit column of its name, in all files.
 
-Source: seed 002, "Subsequent Readers and Schema Changes"; design, "Engine".
+Sources: [scan-schema-tracker "Subsequent Readers and Schema Changes"], [architecture "Engine"].
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from engine.context import ErrorContext
 from engine.errors import NOWHERE, NoFilesError, ScanOptionError, SchemaConflictError
-from engine.files import list_files, open_file, size_of
+from engine.files import file_size, list_files, open_file
 from engine.packing import pack, task_bytes
 from engine.projection.path import quote_name
 from engine.projection.project_list import EVERYTHING, ProjectionList
@@ -36,7 +36,7 @@ from engine.scan.missing_columns import resolve_missing_types
 from engine.scan.reader import LateTypeFormat, ReaderFormat, SourceFile
 from engine.scan.row_filter import RowFilter
 from engine.scan.scan import Scan, ScanInput, ScanPlan
-from engine.scan_options import ScanOptions, split_options, validated
+from engine.scan_options import ScanOptions, split_options, validate_options
 from engine.scan_source import ScanSource, selected_directory
 from engine.schema import IMPLICIT_MARK, TupleSchema, fold_case, is_implicit
 from engine.schema_tracker.merging import merge_schemas
@@ -48,13 +48,13 @@ _TYPE_OF_NULLS = pa.string()
 
 @dataclass(frozen=True, slots=True)
 class FileScan:
-    """One scan, as options describe it. Can be pickled.
+    """A scan as its options describe it. It can be pickled.
 
     Attributes:
-        source: What it reads.
-        options: How, as far as that does not depend on the format.
-        reader_options: How, for the format.
-        mentioned: Names, case folded, outside of which no column is needed; None for all columns.
+        source: The files to read.
+        options: The options that do not depend on the format.
+        reader_options: The options of the format.
+        mentioned: The names that the statement mentions, case folded. No other column is needed. None for all columns.
     """
 
     source: ScanSource
@@ -64,42 +64,50 @@ class FileScan:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
-        """Raises: ScanOptionError."""
+        """Read the scan from the options of Spark's data source.
+
+        Raises:
+            ScanOptionError: An option is missing or not valid.
+        """
         own, readers = split_options(options)
         return cls(ScanSource.from_options(options), own, readers, ScanSource.mentioned_in(options))
 
     def discover(self) -> TupleSchema:
-        """The columns that the statement may need, each with the type that holds it in all files.
+        """Return the columns that the statement may need, each with a type for the values of all files.
 
         Raises:
-            EngineError.
+            NoFilesError: The path has no files.
+            SchemaConflictError: A column has types without a common type.
+            EngineError: A file cannot be listed or read.
         """
         files = self._files()
         if not files:
             raise NoFilesError(self.source.workspace, self.source.path)
-        asked = self._asked(files)
+        sampled = self._sample(files)
         with ThreadPoolExecutor(_DISCOVERY_THREADS, thread_name_prefix="discovery") as pool:
-            schemas = list(pool.map(self._schema_of, asked))
+            schemas = list(pool.map(self._file_schema, sampled))
         try:
-            merged = _merged(asked, schemas)
+            merged = _merge(sampled, schemas)
         except SchemaConflictError as conflict:
-            number = next(number for number, file in enumerate(asked) if file.context == conflict.context)
-            others = _merged(asked[:number], schemas[:number])
-            raise self._placed(conflict, asked[number], others) from None
-        return self._needed(resolve_missing_types(merged, _TYPE_OF_NULLS), [self._location(file) for file in files])
+            number = next(number for number, file in enumerate(sampled) if file.context == conflict.context)
+            others = _merge(sampled[:number], schemas[:number])
+            raise self._locate(conflict, sampled[number], others) from None
+        return self._select_columns(
+            resolve_missing_types(merged, _TYPE_OF_NULLS), [self._location(file) for file in files]
+        )
 
-    def parts(self) -> Sequence[Sequence[SourceFile]]:
-        """What each task reads.
+    def partitions(self) -> Sequence[Sequence[SourceFile]]:
+        """Return the files and splits that each task reads.
 
         Raises:
-            EngineError.
+            EngineError: A file cannot be listed or read.
         """
         files = self._files()
         target_bytes = int(self.options.partition_bytes or task_bytes(sum(file.size_bytes for file in files)))
         with ThreadPoolExecutor(_DISCOVERY_THREADS, thread_name_prefix="splits") as pool:
-            split = pool.map(lambda file: self._ranges(file, target_bytes), files)
-            sized = [one for ranges in split for one in ranges]
-        return list(pack(sized, target_bytes, _OPENING_BYTES))
+            of_files = pool.map(lambda file: self._splits(file, target_bytes), files)
+            splits = [one for splits in of_files for one in splits]
+        return list(pack(splits, target_bytes, _OPENING_BYTES))
 
     def batches(
         self,
@@ -109,13 +117,18 @@ class FileScan:
         is_declared: bool,
         row_filters: Sequence[RowFilter] = (),
     ) -> Iterator[pa.RecordBatch]:
-        """What a task reads.
+        """Read one partition.
 
         Args:
-            files: One of :meth:`parts`.
-            schema: The columns that are wanted, in order.
-            is_declared: A user has declared the schema, so text becomes its types, and any type text.
-            row_filters: Rows for which one of these is not true may be left out.
+            files: The files and splits, one of :meth:`partitions`.
+            schema: The columns to return, in order.
+            is_declared: Whether a user has declared the schema. Text is then converted to its types, and values of any
+                type are converted to text.
+            row_filters: Filters of the query. A row for which one is not true may be left out.
+
+        Raises:
+            ScanOptionError: The declared schema has no column that the files can have.
+            EngineError: A file cannot be read. The iterator raises it.
         """
         if is_declared:
             self._check_declared(files, schema)
@@ -130,13 +143,13 @@ class FileScan:
         inputs = [ScanInput(file, partial(self._reader, file)) for file in files]
         return Scan(inputs, plan, ErrorContext(self.source.workspace)).batches()
 
-    def _placed(self, conflict: SchemaConflictError, file: SourceFile, others: TupleSchema) -> SchemaConflictError:
-        """The conflict with its place in the file.
+    def _locate(self, conflict: SchemaConflictError, file: SourceFile, others: TupleSchema) -> SchemaConflictError:
+        """Add the position in the file to a conflict.
 
         Args:
-            conflict: Of the file with those before it.
-            file: The one at odds.
-            others: What those before it have.
+            conflict: The conflict between a file and the files before it.
+            file: The file.
+            others: The merged schema of the files before it.
         """
         format_, options = self._format(file)
         if not isinstance(format_, LateTypeFormat):
@@ -145,10 +158,10 @@ class FileScan:
         return conflict if place is None else conflict.at(place.position)
 
     def _check_declared(self, files: Sequence[SourceFile], schema: TupleSchema) -> None:
-        """Refuses a schema whose every value would be null, as of a header that nobody told of.
+        """Reject a schema for which every value would be null, because the option ``header`` is missing.
 
         Raises:
-            ScanOptionError.
+            ScanOptionError: A file is text without a header, and the schema lacks its only column.
         """
         if schema.find(COLUMNS.name) is not None or all(implicit_field(one.name) is not None for one in schema):
             return
@@ -161,13 +174,14 @@ class FileScan:
                     "have no other: add the option header = true, or the column",
                 )
 
-    def _ranges(self, file: SourceFile, target_bytes: int) -> Sequence[tuple[SourceFile, int]]:
+    def _splits(self, file: SourceFile, target_bytes: int) -> Sequence[tuple[SourceFile, int]]:
+        """Return the splits of a file, each with its size in bytes."""
         format_, options = self._format(file)
-        ranges = format_.splits(file, options, target_bytes)
-        return [(one, file.size_bytes // len(ranges)) for one in ranges]
+        splits = format_.splits(file, options, target_bytes)
+        return [(one, file.size_bytes // len(splits)) for one in splits]
 
     def _projection(self, schema: TupleSchema, *, is_declared: bool) -> ProjectionList:
-        """Everything, where a column beside the schema is one that the statement may have wanted."""
+        """Return the columns to project: everything if the statement may mean a column that the schema lacks."""
         if self.mentioned is None and not is_declared and len(schema):
             return EVERYTHING
         return ProjectionList.parse(quote_name(one.name) for one in schema)
@@ -175,20 +189,20 @@ class FileScan:
     def _files(self) -> Sequence[SourceFile]:
         workspace = self.source.workspace
         return [
-            SourceFile(workspace, path, size_of(self.source, path), partial(open_file, self.source, path))
+            SourceFile(workspace, path, file_size(self.source, path), partial(open_file, self.source, path))
             for path in list_files(self.source, any_suffix=self.options.format is not None)
         ]
 
-    def _asked(self, files: Sequence[SourceFile]) -> Sequence[SourceFile]:
-        """The files whose schemas count."""
+    def _sample(self, files: Sequence[SourceFile]) -> Sequence[SourceFile]:
+        """Return the files whose schemas discovery reads."""
         wanted = {"all": len(files), "sample": self.options.sample_files, "first": 1}[self.options.discovery]
         if wanted >= len(files):
             return files
         step = len(files) / wanted
         return [files[int(number * step)] for number in range(wanted)]
 
-    def _needed(self, schema: TupleSchema, locations: Sequence[FileLocation]) -> TupleSchema:
-        """Without columns that nobody mentions; with implicit columns that somebody does, marked as such."""
+    def _select_columns(self, schema: TupleSchema, locations: Sequence[FileLocation]) -> TupleSchema:
+        """Return the columns that the statement mentions, with implicit columns marked as such."""
         if self.mentioned is None:
             needed, implicit = list(schema), list(partition_fields(locations))
         else:
@@ -202,9 +216,9 @@ class FileScan:
 
     def _format(self, file: SourceFile) -> tuple[ReaderFormat, Any]:
         format_ = reader_format(file, self.options.format)
-        return format_, validated(format_.options, self.reader_options)
+        return format_, validate_options(format_.options, self.reader_options)
 
-    def _schema_of(self, file: SourceFile) -> TupleSchema:
+    def _file_schema(self, file: SourceFile) -> TupleSchema:
         format_, options = self._format(file)
         return format_.discover(file, options)
 
@@ -214,17 +228,17 @@ class FileScan:
 
 
 def _marked_field(schema: TupleSchema, name: str) -> pa.Field | None:
-    """The implicit column of that name, if the schema has it as one."""
+    """Return the implicit column of a name if the schema marks the column as implicit."""
     field = schema.find(name)
     return implicit_field(name) if field is not None and is_implicit(field) else None
 
 
-def _merged(files: Sequence[SourceFile], schemas: Sequence[TupleSchema]) -> TupleSchema:
+def _merge(files: Sequence[SourceFile], schemas: Sequence[TupleSchema]) -> TupleSchema:
     return merge_schemas((schema, file.context) for schema, file in zip(schemas, files, strict=True))
 
 
 def _conflicts(one: TupleSchema, other: TupleSchema, column: str) -> bool:
-    """Whether two schemas are at odds about that column."""
+    """Return whether two schemas conflict in a column."""
     try:
         merge_schemas((schema, NOWHERE) for schema in (one, other))
     except SchemaConflictError as conflict:

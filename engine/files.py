@@ -1,29 +1,32 @@
-"""Finding and opening the files of a scan, inside one workspace.
+"""Listing and opening of the files of a scan, inside one workspace.
 
-Why it exists: users write into workspaces, links included, and a scan runs with the rights of Spark. A check
-of a path before it is opened proves nothing, because the path can lead elsewhere a moment later. So
-everything is opened first, directories too, and then the kernel is asked where the open descriptor is.
+Users write into workspaces and may create links there, and a scan runs with Spark's permissions. To check a path before
+opening it proves nothing, because the path can lead elsewhere a moment later. Files and directories are therefore
+opened first, and then the kernel tells where the open descriptor is.
 
 Guarantees:
 
-1. Nothing is read, and no directory listed, that lies outside the real directory of the workspace or inside
-   the excluded directory when its descriptor is checked, however links and directories are exchanged
-   meanwhile. Links that stay inside are followed. A workspace that is itself the excluded directory has each
-   directory in it for itself: a path may name one, and no link in that leads to another.
-2. Only regular files are read. Opening never waits: a FIFO without writer is an error, not a hanging task.
-3. A directory gives the same files in the same order each time. Names that start with ``.`` or ``_`` are left
-   out, as Spark does, and so is the excluded directory. Nothing else is left out: a file without a reader is
-   an error.
-4. No file is scanned twice: two paths of one scan that lead to the same place are an error, and so is a link
-   that leads back to a directory above it.
-5. A link, or what is no regular file, is checked when it is listed, so that most errors come up while Spark
-   plans the query and not in its tasks. :func:`open_file` checks again.
+1. A scan reads no file and lists no directory whose open descriptor is outside the workspace's real directory, or
+   inside an excluded directory. This holds even if links and directories are replaced at the same time. Links that stay
+   inside the workspace are followed. If the workspace is itself inside an excluded directory, each directory in it is
+   separate: a path may name one of them, but no link leads from one to another.
+2. Only regular files are read. To open a file never blocks: a FIFO without a writer is an error.
+3. A directory gives the same files in the same order each time. Names that start with ``.`` or ``_`` are left out, as
+   in Spark, and so are excluded directories. Nothing else is left out: a file without a reader is an error.
+4. No file is scanned twice. Two paths of one scan that lead to the same place are an error, and so is a link that leads
+   to a directory above it.
+5. Links and special files are checked when they are listed. Most errors therefore appear while Spark plans the query,
+   and not in its tasks. :func:`open_file` checks again.
 
-A path that is none may be a pattern (:mod:`engine.path_patterns`); it selects among the files below its fixed part.
+If a path does not exist, it may be a pattern (:mod:`engine.path_patterns`). The pattern then selects files below its
+fixed directory.
 
-Not guaranteed: anything about hard links, which look like the file itself; that a listing is one point in
-time; that a link cannot be used to find out whether a path outside exists; systems other than Linux, where
-nothing can be opened for want of ``/proc``.
+Not guaranteed:
+
+- Protection against hard links, which look like the file itself.
+- That a listing shows the directory at one point in time.
+- That a link cannot reveal whether a path outside the workspace exists.
+- Systems other than Linux. Without ``/proc``, no file can be opened.
 """
 
 import os
@@ -43,15 +46,17 @@ _OPEN_DESCRIPTORS = Path("/proc/self/fd")
 
 
 def list_files(source: ScanSource, *, any_suffix: bool = False) -> list[str]:
-    """The files of a scan, as paths relative to the workspace's root, sorted. An empty directory has none.
+    """Return the files of a scan, sorted, as paths relative to the workspace's root.
 
     Args:
-        source: What to scan.
-        any_suffix: The reader is chosen otherwise than by the files' suffixes.
+        source: The file, directory or pattern to scan.
+        any_suffix: Whether to accept files whose suffix has no reader, because an option names the reader.
 
     Raises:
-        PathNotFoundError, PathRefusedError, UnreadableFileError: Something cannot or may not be read.
-        NoReaderError: A file has a suffix that no reader knows.
+        PathNotFoundError: The path does not exist and, as a pattern, matches no file.
+        PathRefusedError: The path, or a link below it, leads to a place that the scan may not read.
+        UnreadableFileError: A file or directory cannot be read.
+        NoReaderError: A file has a suffix without a reader.
     """
     files = _selected_files(source)
     unknown = [file for file in files if not has_reader(file)]
@@ -63,22 +68,38 @@ def list_files(source: ScanSource, *, any_suffix: bool = False) -> list[str]:
 
 
 def open_file(source: ScanSource, path: str) -> BinaryIO:
-    """Opens a file of the scan for reading; ``path`` is one of :func:`list_files`. The caller closes it.
+    """Open a file of the scan for reading. The caller closes it.
+
+    Args:
+        source: The scan.
+        path: A path that :func:`list_files` returned.
 
     Raises:
-        PathNotFoundError, PathRefusedError, UnreadableFileError: It cannot or may not be read.
+        PathNotFoundError: The file does not exist.
+        PathRefusedError: The path leads to a place that the scan may not read.
+        UnreadableFileError: The file cannot be read.
     """
-    with _opened(source, PurePosixPath(path)) as opened:
+    with _open_checked(source, PurePosixPath(path)) as opened:
         if opened.is_directory:
             raise UnreadableFileError(source.workspace, path, "it is a directory")
         return os.fdopen(os.dup(opened.descriptor), "rb")
 
 
+def file_size(source: ScanSource, path: str) -> int:
+    """Return the current size of a file of the scan in bytes.
+
+    Raises:
+        FileError: The file cannot be opened, as in :func:`open_file`.
+    """
+    with open_file(source, path) as file:
+        return os.fstat(file.fileno()).st_size
+
+
 def _selected_files(source: ScanSource) -> list[str]:
     path = PurePosixPath(source.path)
     try:
-        with _opened(source, path) as opened:
-            if opened.location in _excluded(source):
+        with _open_checked(source, path) as opened:
+            if opened.location in _excluded_directories(source):
                 raise _excluded_error(source, path)
             if not opened.is_directory:
                 return [str(path)]
@@ -93,22 +114,12 @@ def _selected_files(source: ScanSource) -> list[str]:
     return _Walk(source).files_below(path)
 
 
-def size_of(source: ScanSource, path: str) -> int:
-    """The bytes of a file of the scan now.
-
-    Raises:
-        PathNotFoundError, PathRefusedError, UnreadableFileError: It cannot or may not be read.
-    """
-    with open_file(source, path) as file:
-        return os.fstat(file.fileno()).st_size
-
-
 class _Walk:
-    """One walk through a directory; remembers by which path it came to each place."""
+    """A walk through a directory that remembers the path to each location."""
 
     def __init__(self, source: ScanSource) -> None:
         self._source = source
-        self._excluded = _excluded(source)
+        self._excluded = _excluded_directories(source)
         self._reached: dict[Path, PurePosixPath] = {}
         self._files: list[str] = []
         self._directories: list[PurePosixPath] = []
@@ -120,20 +131,20 @@ class _Walk:
         return sorted(self._files)
 
     def _list(self, directory: PurePosixPath) -> None:
-        with _opened(self._source, directory) as opened:
+        with _open_checked(self._source, directory) as opened:
             if opened.location in self._excluded:
                 return
             self._reach(opened.location, directory)
             with os.scandir(opened.descriptor) as entries:
                 for entry in sorted(entries, key=lambda entry: entry.name):
                     if not entry.name.startswith((".", "_")):
-                        self._take(entry, directory / entry.name, opened.location / entry.name)
+                        self._add(entry, directory / entry.name, opened.location / entry.name)
 
-    def _take(self, entry: os.DirEntry[str], path: PurePosixPath, location: Path) -> None:
-        """Sorts one entry of a directory; ``location`` is where it really is unless it is a link."""
+    def _add(self, entry: os.DirEntry[str], path: PurePosixPath, location: Path) -> None:
+        """Add an entry to the files or the directories. ``location`` is its real path unless it is a link."""
         is_directory = entry.is_dir(follow_symlinks=False)
         if not is_directory and not entry.is_file(follow_symlinks=False):
-            with _opened(self._source, path) as opened:
+            with _open_checked(self._source, path) as opened:
                 is_directory, location = opened.is_directory, opened.location
         if is_directory:
             self._directories.append(path)
@@ -142,6 +153,11 @@ class _Walk:
             self._files.append(str(path))
 
     def _reach(self, location: Path, path: PurePosixPath) -> None:
+        """Remember the path to a location.
+
+        Raises:
+            PathRefusedError: Another path of the scan leads to the same location.
+        """
         first = self._reached.setdefault(location, path)
         if first != path:
             raise PathRefusedError(
@@ -154,7 +170,13 @@ class _Walk:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A file or directory, open and found to be inside the workspace."""
+    """An open file or directory that a scan may read.
+
+    Attributes:
+        descriptor: The open file descriptor.
+        location: The real path of the descriptor.
+        is_directory: Whether it is a directory.
+    """
 
     descriptor: int
     location: Path
@@ -162,8 +184,8 @@ class _Opened:
 
 
 @contextmanager
-def _opened(source: ScanSource, path: PurePosixPath) -> Iterator[_Opened]:
-    """Opens, checks, and closes at the end; an ``OSError`` inside becomes an error that names the path."""
+def _open_checked(source: ScanSource, path: PurePosixPath) -> Iterator[_Opened]:
+    """Open a path, check its location, and close it at the end. An ``OSError`` in the block names the path."""
     if path.is_absolute() or ".." in path.parts or "\0" in str(path):
         raise PathRefusedError(
             source.workspace,
@@ -173,7 +195,7 @@ def _opened(source: ScanSource, path: PurePosixPath) -> Iterator[_Opened]:
     descriptor = -1
     try:
         descriptor = os.open(Path(source.root, path), _OPEN_FLAGS)
-        yield _checked(source, path, descriptor)
+        yield _check(source, path, descriptor)
     except (FileNotFoundError, NotADirectoryError):
         raise PathNotFoundError(source.workspace, str(path)) from None
     except OSError as error:
@@ -184,8 +206,8 @@ def _opened(source: ScanSource, path: PurePosixPath) -> Iterator[_Opened]:
             os.close(descriptor)
 
 
-def _checked(source: ScanSource, path: PurePosixPath, descriptor: int) -> _Opened:
-    """Finds out where the open descriptor is and what it is."""
+def _check(source: ScanSource, path: PurePosixPath, descriptor: int) -> _Opened:
+    """Check the location and the type of an open descriptor."""
     try:
         location = (_OPEN_DESCRIPTORS / str(descriptor)).readlink()
     except FileNotFoundError:
@@ -204,17 +226,21 @@ def _checked(source: ScanSource, path: PurePosixPath, descriptor: int) -> _Opene
 
 
 def _may_read(source: ScanSource, path: PurePosixPath, location: Path) -> bool:
-    """Whether a place is outside of the excluded directories, or in what a path of a workspace inside of one names."""
+    """Return whether a location is outside the excluded directories.
+
+    A location inside one is allowed only if the workspace is inside it too, and if the path names the directory of the
+    workspace that contains the location.
+    """
     root = Path(source.root).resolve()
     named = root / path
-    for excluded in _excluded(source) & frozenset(location.parents):
+    for excluded in _excluded_directories(source) & frozenset(location.parents):
         is_own = root.is_relative_to(excluded) and excluded in named.parents
         if not is_own or not location.is_relative_to(excluded / named.relative_to(excluded).parts[0]):
             return False
     return True
 
 
-def _excluded(source: ScanSource) -> frozenset[Path]:
+def _excluded_directories(source: ScanSource) -> frozenset[Path]:
     return frozenset(Path(directory).resolve() for directory in source.excluded)
 
 

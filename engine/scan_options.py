@@ -1,4 +1,4 @@
-"""How a scan is to be read: the options of the scan itself, apart from those of its reader."""
+"""The options of a scan that do not depend on the format, and the validation of all options."""
 
 import re
 from collections.abc import Mapping
@@ -11,37 +11,39 @@ from pydantic import BaseModel, ByteSize, ConfigDict, Field, PositiveInt, Valida
 from engine.errors import ScanOptionError
 from engine.scan_source import SOURCE_OPTIONS
 
-_LEAST_PARTITION_BYTES = 64 * 1024
+_MIN_PARTITION_BYTES = 64 * 1024
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?P<hours>\d\d?)(?::?(?P<minutes>\d\d))?", re.ASCII)
 
 
 class ScanOptions(BaseModel):
-    """Options of a scan, whatever the format of its files."""
+    """The options of every scan."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: str | None = Field(None, description="The reader of all files; by default each file's suffix chooses.")
+    format: str | None = Field(None, description="The format of all files. By default each file's suffix decides.")
     time_zone: str = Field(
         "UTC",
-        description="Of text that a declared schema makes a timestamp, where it names no offset of its own. Through "
-        "Lodge it is the session's, as it is when the statement begins.",
+        description="The time zone of text that a declared schema converts to a timestamp, if the text has no offset. "
+        "Lodge sets it to the session's time zone when the statement starts.",
     )
     discovery: Literal["all", "sample", "first"] = Field(
         "all",
-        description="Whose schemas make the scan's schema: those of all files, of a sample or of the first file.",
+        description="The files whose schemas make up the schema of the scan: all files, a sample, or the first file.",
     )
-    sample_files: PositiveInt = Field(10, description="How many files a sample has, spread evenly over the list.")
+    sample_files: PositiveInt = Field(
+        10, description="The number of files in a sample, spread evenly over the list of files."
+    )
     partition_bytes: ByteSize | None = Field(
         None,
-        ge=_LEAST_PARTITION_BYTES,
-        description="What one task reads: small files together, large ones in parts. By default a share of all files, "
-        "between 16 and 64 MiB.",
+        ge=_MIN_PARTITION_BYTES,
+        description="The number of bytes that one task reads. Small files are read together, large ones in splits. By "
+        "default a share of all files, between 16 and 64 MiB.",
     )
 
     @field_validator("time_zone")
     @classmethod
-    def _known_zone(cls, value: str) -> str:
-        """As Arrow writes it: a session's may be any that Java understands, such as ``GMT+2`` and ``Z``."""
+    def _to_arrow_zone(cls, value: str) -> str:
+        """Return the time zone as Arrow writes it. Spark accepts all forms of Java, such as ``GMT+2`` and ``Z``."""
         offset = _OFFSET.fullmatch(value)
         if offset is not None:
             value = f"{offset['sign']}{int(offset['hours']):02}:{offset['minutes'] or '00'}"
@@ -54,22 +56,22 @@ class ScanOptions(BaseModel):
 
 
 def split_options(options: Mapping[str, str]) -> tuple[ScanOptions, dict[str, str]]:
-    """The options of the scan, and those left for the reader, from all that a data source was given.
+    """Split the options of the data source into the options of the scan and those of the reader.
 
     Raises:
         ScanOptionError: An option of the scan is not valid.
     """
     given = {key.lower(): value for key, value in options.items() if key.lower() not in SOURCE_OPTIONS}
     own = {key: value for key, value in given.items() if key in ScanOptions.model_fields}
-    return validated(ScanOptions, own), {key: value for key, value in given.items() if key not in own}
+    return validate_options(ScanOptions, own), {key: value for key, value in given.items() if key not in own}
 
 
-def validated(model: type[BaseModel], options: Mapping[str, str]) -> Any:
-    """The options as an instance of their typed class.
+def validate_options(model: type[BaseModel], options: Mapping[str, str]) -> Any:
+    """Return the options as an instance of their typed class.
 
     Raises:
-        ScanOptionError: One is unknown, missing or not valid; the message names it and, if it is unknown, those there
-            are.
+        ScanOptionError: An option is unknown, missing or not valid. The message names it. For an unknown option, the
+            message also lists the known ones.
     """
     try:
         return model.model_validate(dict(options))
@@ -77,7 +79,9 @@ def validated(model: type[BaseModel], options: Mapping[str, str]) -> Any:
         first = error.errors()[0]
         option = str(first["loc"][0]) if first["loc"] else "options"
         if first["type"] == "extra_forbidden":
-            raise ScanOptionError(option, f"is unknown; there are {', '.join(sorted(model.model_fields))}") from None
+            raise ScanOptionError(
+                option, f"is unknown; the options are {', '.join(sorted(model.model_fields))}"
+            ) from None
         if first["type"] == "missing":
             raise ScanOptionError(option, "is missing, and files of this format need it") from None
         raise ScanOptionError(option, f"cannot be {first['input']!r}: {first['msg']}") from None

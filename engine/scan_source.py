@@ -1,14 +1,13 @@
-"""What a scan reads: the words between the gateway, which asks for a scan, and the executors, which run it.
+"""The source of a scan: the data that the gateway passes to the executors.
 
-The gateway imports this module, so it needs neither Spark nor Arrow. A :class:`ScanSource` travels as options
-of Spark's data source ``FORMAT``.
+A :class:`ScanSource` travels as options of Spark's data source ``FORMAT``. The gateway imports this module, so it
+depends on neither Spark nor Arrow.
 
 Guarantees:
 
-1. ``ScanSource.from_options(source.to_options()) == source``, also when Spark changes the letter case of the
-   keys.
-2. ``has_reader`` and the scan itself decide by one table, so a path that the gateway accepts for its suffix
-   never fails for it later.
+1. ``ScanSource.from_options(source.to_options()) == source``, even if Spark changes the letter case of the keys.
+2. ``has_reader`` and the scan use one table of suffixes. The scan never rejects the suffix of a path that the gateway
+   accepted.
 """
 
 import json
@@ -30,41 +29,47 @@ FORMAT = "lodge"
 """The name of the data source in Spark."""
 
 SOURCE_OPTIONS = frozenset({"workspace", "root", "path", "excluded", "mentioned"})
-"""The options that say what a scan reads; all others say how."""
+"""The options that identify the files of a scan. All other options configure the reading."""
 
 TEXT_SCHEMA = "columns array<string>"
-"""The schema of a scan of text files without header, as Spark DDL (seed 004, the "generic" selection)."""
+"""The schema of text files without a header, as Spark DDL [scan-framework "Selection List Processing"]."""
 
 IMPLICIT_NAME = re.compile(r"fqn|filepath|filename|suffix|dir(?P<directory>0|[1-9]\d*)", re.IGNORECASE)
-"""Names of columns that a scan makes itself: see :mod:`engine.scan.implicit_columns`."""
+"""The names of implicit columns, see :mod:`engine.scan.implicit_columns`."""
 
 READER_GROUP = "lodge.readers"
-"""Entry points of this group are formats that other packages bring. One whose name begins with a dot is found by that
-suffix, any other by the option ``format``."""
+"""The group of entry points with which other packages add formats. A name that begins with a dot is a suffix; any other
+name is a value of the option ``format``."""
 
 
 @cache
 def supported_suffixes() -> Sequence[str]:
-    """The suffixes that have a reader, of Lodge's own formats and of those that other packages bring.
+    """Return the suffixes that have a reader, built in or from another package.
 
-    Packages are looked through once a process, because that takes milliseconds.
+    Installed packages are searched once for each process, because the search takes milliseconds.
     """
-    brought = (name.lower() for name in entry_points(group=READER_GROUP).names if name.startswith("."))
-    return sorted({*chain.from_iterable(SUFFIXES.values()), *brought})
+    added = (name.lower() for name in entry_points(group=READER_GROUP).names if name.startswith("."))
+    return sorted({*chain.from_iterable(SUFFIXES.values()), *added})
 
 
 def has_reader(path: str) -> bool:
-    """Whether a file of this name can be scanned. Says nothing about directories, which need no suffix."""
+    """Return whether a file of this name can be scanned. Directories need no suffix."""
     return suffix_of(path) in supported_suffixes()
 
 
 def selected_directory(path: str) -> str:
-    """What a scan's path selects from: of a pattern, the directory that it begins with; else the path."""
+    """Return the fixed directory of a pattern, or the path itself if it is not a pattern."""
     return str(fixed_directory(path)) if is_pattern(path) else path
 
 
 def known_schema(path: str, options: Mapping[str, str], mentioned: frozenset[str] | None) -> str | None:
-    """The schema of a scan of a file that needs no look into it, as Spark DDL; None if it needs one."""
+    """Return the schema of a file as Spark DDL if it is known without opening the file; else None.
+
+    Args:
+        path: The path of one file.
+        options: The options of the scan.
+        mentioned: The names that the statement mentions, case folded; None for all names.
+    """
     if suffix_of(path) not in TEXT_DELIMITERS or is_pattern(path) or "format" in options:
         return None
     if options.get("header", "false").lower() not in ("false", "0", "no", "f", "n"):
@@ -77,18 +82,18 @@ def known_schema(path: str, options: Mapping[str, str], mentioned: frozenset[str
 
 @dataclass(frozen=True, slots=True)
 class ScanSource:
-    """One file or directory of a workspace, to be scanned.
+    """A file, directory or pattern of a workspace to scan.
 
     Attributes:
-        workspace: The workspace's name, such as ``dfs``, for messages.
-        root: The workspace's directory, absolute; the same on the driver and on every executor.
-        path: The file or directory, relative to ``root``; ``.`` is the root itself.
-        excluded: Absolute directories that no scan may read, whatever leads there. Walking a directory leaves them
-            out; naming one is an error. If one is the root itself, a scan may read what its path names in it, and no
-            link leads from there to something else in it.
+        workspace: The name of the workspace, such as ``dfs``, for messages.
+        root: The absolute directory of the workspace, which is the same on the driver and on all executors.
+        path: The file, directory or pattern, relative to ``root``. ``.`` is the root itself.
+        excluded: Absolute directories that the scan may not read, through any path. A walk leaves them out, and to name
+            one is an error. If the root itself is excluded, the scan may read the directory that its path names in it,
+            but no link leads from there to another directory in it.
 
     Raises:
-        ScanOptionError: ``root``, or one of ``excluded``, is not absolute.
+        ScanOptionError: ``root`` or an excluded directory is not absolute.
     """
 
     workspace: str
@@ -104,14 +109,14 @@ class ScanSource:
     def to_options(
         self, *, reader: Mapping[str, str] = MappingProxyType({}), mentioned: frozenset[str] | None = None
     ) -> dict[str, str]:
-        """As options of the data source.
+        """Return the source as options of the data source.
 
         Args:
-            reader: The options of the scan and of its reader, as a user gives them.
-            mentioned: Names, case folded, that the statement mentions: no other column is needed. None for all.
+            reader: The options of the scan and of its reader, as the user wrote them.
+            mentioned: The names that the statement mentions, case folded. No other column is needed. None for all.
 
         Raises:
-            ScanOptionError: One of the reader's options has the name of one that only the gateway gives.
+            ScanOptionError: The user set an option that only the gateway may set.
         """
         options = {"workspace": self.workspace, "root": self.root, "path": self.path}
         if self.excluded:
@@ -125,20 +130,20 @@ class ScanSource:
 
     @staticmethod
     def mentioned_in(options: Mapping[str, str]) -> frozenset[str] | None:
-        """The names that :meth:`to_options` was given.
+        """Return the ``mentioned`` names that :meth:`to_options` wrote.
 
         Raises:
-            ScanOptionError: The option is no JSON array.
+            ScanOptionError: The option is not a JSON array.
         """
         given = {key.lower(): value for key, value in options.items()}
-        return frozenset(_array(given, "mentioned")) if "mentioned" in given else None
+        return frozenset(_parse_array(given, "mentioned")) if "mentioned" in given else None
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
-        """From options of the data source, whatever the letter case of their keys; other options are ignored.
+        """Read the source from options of the data source, with keys in any letter case. Other options are ignored.
 
         Raises:
-            ScanOptionError: A required option is missing, or the source is not valid.
+            ScanOptionError: A required option is missing, or an option is not valid.
         """
         given = {key.lower(): value for key, value in options.items()}
         for option in ("workspace", "root", "path"):
@@ -146,11 +151,11 @@ class ScanSource:
                 raise ScanOptionError(
                     option, f"is missing; format {FORMAT!r} needs the options 'workspace', 'root' and 'path'"
                 )
-        excluded = _array(given, "excluded") if "excluded" in given else ()
+        excluded = _parse_array(given, "excluded") if "excluded" in given else ()
         return cls(given["workspace"], given["root"], given["path"], tuple(excluded))
 
 
-def _array(options: Mapping[str, str], option: str) -> Sequence[str]:
+def _parse_array(options: Mapping[str, str], option: str) -> Sequence[str]:
     try:
         return [str(name) for name in json.loads(options[option])]
     except (ValueError, TypeError):

@@ -1,14 +1,13 @@
-"""The scan as a data source of Spark, ``format("lodge")``: tasks that read files, Arrow record batches out of each.
+"""The data source ``format("lodge")`` of Spark: tasks that read files and return Arrow record batches.
 
-Spark calls :class:`LodgeDataSource` and ``partitions`` in a process beside the driver while it plans, and
-``read`` in Python workers on the executors. Everything in between is pickled, so it is options, paths and types and
-nothing else. The options are those of :class:`engine.scan_source.ScanSource`, of
-:class:`engine.scan_options.ScanOptions` and of the format's reader.
+Spark calls :class:`LodgeDataSource` and ``partitions`` in a process next to the driver while it plans, and ``read`` in
+Python workers on the executors. Everything between them is pickled: options, paths and types only.
 
-This is the only module of the engine that knows Spark.
+The options are those of :class:`engine.scan_source.ScanSource`, of :class:`engine.scan_options.ScanOptions` and of the
+format's reader. No other module of the engine depends on Spark.
 
-Not guaranteed: that a DataFrame or a view that is used again sees files added since. Spark asks for the files
-of a scan once and keeps the answer as long as the scan's relation; a statement that loads the path asks anew.
+Not guaranteed: that a DataFrame or a view that is used again sees files that were added since. Spark lists the files of
+a scan once for each relation. A statement that names the path lists them again.
 """
 
 import gc
@@ -42,12 +41,12 @@ from engine.scan.row_filter import RowFilter
 from engine.scan_source import FORMAT
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 
-_SPARKS_ZONE = "UTC"
-"""Of every timestamp that Spark takes."""
+_SPARK_TIME_ZONE = "UTC"
+"""The time zone of all timestamps that Spark accepts."""
 
 _PUSHES_FILTERS = "pyspark.sql.worker.data_source_pushdown_filters"
-"""The module that plans a read where ``spark.sql.python.filterPushdown.enabled`` is set. Everywhere else, Spark refuses
-a reader that takes filters."""
+"""The module that plans a read if ``spark.sql.python.filterPushdown.enabled`` is set. If it is not, Spark rejects a
+reader that accepts filters."""
 
 _OPERATORS: Mapping[type[Filter], str] = MappingProxyType(
     {EqualTo: "=", In: "=", LessThan: "<", LessThanOrEqual: "<=", GreaterThan: ">", GreaterThanOrEqual: ">="}
@@ -55,7 +54,7 @@ _OPERATORS: Mapping[type[Filter], str] = MappingProxyType(
 
 
 class LodgeDataSource(DataSource):
-    """Raises: EngineError, which Spark hands on as the last line of a Python stack trace."""
+    """The data source. An EngineError that it raises reaches the user as the last line of a Python stack trace."""
 
     _is_declared = True
 
@@ -64,13 +63,13 @@ class LodgeDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """Called only if the user gives no schema."""
+        """Discover the schema. Spark calls this only if the user declares none."""
         schema = FileScan.from_options(self.options).discover()
         self._is_declared = False
         for field in schema:
             if not has_spark_type(field.type):
                 raise NoSparkTypeError(field.name, field.type)
-        found: StructType = nullable(from_arrow_schema(schema.to_arrow()))
+        found: StructType = make_nullable(from_arrow_schema(schema.to_arrow()))
         return found
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -79,7 +78,7 @@ class LodgeDataSource(DataSource):
 
 
 class NoSparkTypeError(ColumnError):
-    """A column of the files is of a type that Spark does not have."""
+    """A column of the files has a type that Spark does not have."""
 
     def __init__(self, column: str, type_: pa.DataType) -> None:
         super().__init__(
@@ -88,7 +87,7 @@ class NoSparkTypeError(ColumnError):
 
 
 def has_spark_type(type_: pa.DataType) -> bool:
-    """Whether Spark has a type for these values, and for all that are in them."""
+    """Return whether Spark has a type for these values and for all nested values."""
     if pt.is_union(type_) or pt.is_interval(type_):
         return False
     if pt.is_decimal(type_) and type_.precision > MAX_DECIMAL_DIGITS:
@@ -96,17 +95,17 @@ def has_spark_type(type_: pa.DataType) -> bool:
     return all(has_spark_type(field.type) for field in inner_fields(type_))
 
 
-def nullable(type_: Any) -> Any:
-    """A Spark type in which everything may be null, as in Spark's own file sources: files come and go."""
+def make_nullable(type_: Any) -> Any:
+    """Return a Spark type with everything nullable, as in Spark's own file sources."""
     match type_:
         case StructType():
             return StructType(
-                [StructField(one.name, nullable(one.dataType), True, one.metadata) for one in type_.fields]
+                [StructField(one.name, make_nullable(one.dataType), True, one.metadata) for one in type_.fields]
             )
         case ArrayType():
-            return ArrayType(nullable(type_.elementType), True)
+            return ArrayType(make_nullable(type_.elementType), True)
         case MapType():
-            return MapType(nullable(type_.keyType), nullable(type_.valueType), True)
+            return MapType(make_nullable(type_.keyType), make_nullable(type_.valueType), True)
     return type_
 
 
@@ -120,18 +119,18 @@ class ScanReader(DataSourceReader):
         self._row_filters: Sequence[RowFilter] = ()
 
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(files) for files in self._scan.parts()]
+        return [InputPartition(files) for files in self._scan.partitions()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         freeze_loaded_modules()
-        if partition.value is None:  # what Spark makes of no partitions: a directory without files
+        if partition.value is None:  # Spark runs one task without a partition if there are none: the directory is empty
             return
         schema = to_arrow_schema(self._schema, timezone=self._scan.options.time_zone)
         batches = self._scan.batches(
             partition.value, TupleSchema.of(schema), is_declared=self._is_declared, row_filters=self._row_filters
         )
-        wanted = to_arrow_schema(self._schema, timezone=_SPARKS_ZONE)
-        if schema.equals(wanted):  # also without columns, where a cast would lose the number of rows
+        wanted = to_arrow_schema(self._schema, timezone=_SPARK_TIME_ZONE)
+        if schema.equals(wanted):  # a cast of a batch without columns would lose the number of rows
             yield from batches
         else:
             yield from (batch.cast(wanted) for batch in batches)
@@ -139,27 +138,27 @@ class ScanReader(DataSourceReader):
 
 @cache
 def freeze_loaded_modules() -> None:
-    """Takes what a worker has loaded out of its garbage collection, once.
+    """Exclude the loaded modules from this worker's garbage collection.
 
-    After each task, a worker of Spark collects all garbage (``pyspark.daemon``). Looking at every object of the modules
-    that it has loaded takes longer than many a task.
+    A worker of Spark collects garbage after each task (``pyspark.daemon``). To visit every object of the loaded modules
+    takes longer than many tasks.
     """
     gc.collect()
     gc.freeze()
 
 
 class FilteringScanReader(ScanReader):
-    """With the filters of the query, for formats that can leave out rows by their statistics."""
+    """Reads the files of one scan with the filters of the query, for formats that skip rows by their statistics."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Returns: All of them, because what is left out is never all that a filter leaves out."""
-        found = (row_filter(one) for one in filters)
+        """Accept the filters, and return all of them, because Spark must apply them again to the rows."""
+        found = (to_row_filter(one) for one in filters)
         self._row_filters = [one for one in found if one is not None]
         return filters
 
 
-def row_filter(spark_filter: Filter) -> RowFilter | None:
-    """A filter of Spark as one of the scan; None if it has none like it."""
+def to_row_filter(spark_filter: Filter) -> RowFilter | None:
+    """Convert a filter of Spark to a filter of the scan; return None if the scan has no such filter."""
     operator = _OPERATORS.get(type(spark_filter))
     if operator is None or len(spark_filter.attribute) != 1:  # type: ignore[attr-defined]
         return None

@@ -1,7 +1,7 @@
-"""Makes ``format("lodge")`` known to Spark without a registration.
+"""Registers the data source ``format("lodge")`` with Spark.
 
-Spark looks on the Python path of its driver for top-level packages named ``pyspark_*`` that have a
-``DefaultSource``.
+Spark searches the Python path of its driver for top-level packages named ``pyspark_*`` and registers their
+``DefaultSource`` [spark-data-source].
 """
 
 from engine.spark import LodgeDataSource as DefaultSource

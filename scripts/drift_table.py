@@ -47,7 +47,7 @@ def by_lodge(case: Case, files: Sequence[str]) -> pa.Table:
     source = ScanSource("dfs", str(Path(files[0]).parent), ".")
     scan = FileScan.from_options(source.to_options(reader=case.options))
     schema = scan.discover()
-    batches = [batch for part in scan.parts() for batch in scan.batches(part, schema, is_declared=False)]
+    batches = [batch for part in scan.partitions() for batch in scan.batches(part, schema, is_declared=False)]
     return pa.Table.from_batches(batches, schema.to_arrow())
 
 

@@ -1,8 +1,8 @@
-"""The formats that scans know, by name and by suffix: Lodge's own and those of other packages.
+"""The formats that scans support, by name and by suffix: built-in formats and those of other packages.
 
-A package adds a format with entry points of the group ``lodge.readers``, each of which names a class without arguments
-that implements :class:`engine.scan.reader.ReaderFormat`. An entry point that is called like a suffix, dot included,
-is for files of that suffix; any other is what the option ``format`` calls it:
+A package adds a format with entry points of the group ``lodge.readers``. Each one names a class that implements
+:class:`engine.scan.reader.ReaderFormat` and needs no arguments. An entry point whose name is a suffix, with its dot,
+applies to files with that suffix. Any other name is a value of the option ``format``:
 
     [project.entry-points."lodge.readers"]
     fixed_width = "my_package.fixed_width:FixedWidthFormat"
@@ -10,9 +10,9 @@ is for files of that suffix; any other is what the option ``format`` calls it:
 
 Guarantees:
 
-1. Suffixes and names are compared without letter case. A suffix of compression is left aside if another one stands
-   before it: ``A.CSV.GZ`` is a CSV file.
-2. A name or a suffix never changes its meaning by another package: it is an error if two claim it.
+1. Suffixes and names are compared without letter case. A suffix of a compression is ignored if another suffix precedes
+   it: ``A.CSV.GZ`` is a CSV file.
+2. Another package cannot change the meaning of a name or a suffix. If two claim the same one, it is an error.
 3. A package is imported only when a scan needs its format.
 """
 
@@ -39,7 +39,7 @@ class ReaderPluginError(EngineError):
     """An entry point of the group ``lodge.readers`` cannot be used.
 
     Attributes:
-        entry_point: Its name.
+        entry_point: The name of the entry point.
     """
 
     def __init__(self, entry_point: str, problem: str) -> None:
@@ -49,64 +49,80 @@ class ReaderPluginError(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class ReaderRegistry:
-    """Formats by what names them: lower case, suffixes with their dot.
+    """The formats by name and by suffix, in lower case. Suffixes include their dot.
 
     Attributes:
-        built_in: Lodge's own.
-        brought: Those of other packages.
+        built_in: The formats of Lodge.
+        plugins: The entry points of other packages.
     """
 
     built_in: Mapping[str, ReaderFormat]
-    brought: Mapping[str, EntryPoint]
+    plugins: Mapping[str, EntryPoint]
 
     @classmethod
     def of(cls, built_in: Iterable[ReaderFormat], plugins: Iterable[EntryPoint] = ()) -> Self:
-        """Raises: ReaderPluginError."""
+        """Create a registry.
+
+        Raises:
+            ReaderPluginError: An entry point claims the name or the suffix of another format.
+        """
         own = {key: one for one in built_in for key in (one.name, *one.suffixes)}
-        brought: dict[str, EntryPoint] = {}
+        added: dict[str, EntryPoint] = {}
         for plugin in plugins:
             key = plugin.name.lower()
             if key in own and plugin.value == _address(own[key]):
                 continue
-            if key in own or brought.setdefault(key, plugin).value != plugin.value:
+            if key in own or added.setdefault(key, plugin).value != plugin.value:
                 raise ReaderPluginError(plugin.name, "claims a name that another format has")
-        return cls(own, brought)
+        return cls(own, added)
 
     def named(self, name: str) -> ReaderFormat | None:
-        """Raises: ReaderPluginError."""
+        """Return the format of a name; None if there is none.
+
+        Raises:
+            ReaderPluginError: The format cannot be imported.
+        """
         return None if name.startswith(".") else self._find(name.lower())
 
     def for_path(self, path: str) -> ReaderFormat | None:
-        """Raises: ReaderPluginError."""
+        """Return the format for the suffix of a path; None if there is none.
+
+        Raises:
+            ReaderPluginError: The format cannot be imported.
+        """
         suffix = suffix_of(path)
         return self._find(suffix) if suffix else None
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(key for key in (*self.built_in, *self.brought) if not key.startswith("."))
+        return tuple(key for key in (*self.built_in, *self.plugins) if not key.startswith("."))
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        return tuple(key for key in (*self.built_in, *self.brought) if key.startswith("."))
+        return tuple(key for key in (*self.built_in, *self.plugins) if key.startswith("."))
 
     def _find(self, key: str) -> ReaderFormat | None:
         if key in self.built_in:
             return self.built_in[key]
-        return _load(self.brought[key]) if key in self.brought else None
+        return _load(self.plugins[key]) if key in self.plugins else None
 
 
 @cache
 def registry() -> ReaderRegistry:
-    """Of this process. Raises: ReaderPluginError."""
+    """Return the registry of this process.
+
+    Raises:
+        ReaderPluginError: Two packages claim the same name or suffix.
+    """
     return ReaderRegistry.of(BUILT_IN, entry_points(group=READER_GROUP))
 
 
 def reader_format(file: SourceFile, name: str | None = None) -> ReaderFormat:
-    """The format of a file: the one that is named, or else the one of its suffix.
+    """Return the format of a file: the named format, or the format of its suffix.
 
     Raises:
-        ScanOptionError: There is no format of that name.
-        NoReaderError: No format has the file's suffix.
+        ScanOptionError: No format has the name.
+        NoReaderError: No format has the suffix of the file.
         ReaderPluginError: An entry point cannot be used.
     """
     known = registry()

@@ -39,7 +39,7 @@ class Workspace:
         """What a scan of a path gives, as Spark runs it."""
         scan = FileScan.from_options(self.scan(path).to_options(reader=options))
         schema = scan.discover()
-        batches = [batch for files in scan.parts() for batch in scan.batches(files, schema, is_declared=False)]
+        batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=False)]
         return pa.Table.from_batches(batches, None if batches else pa.schema([])).to_pylist()
 
 

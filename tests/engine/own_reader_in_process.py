@@ -25,7 +25,7 @@ def scanned(options: dict[str, str]) -> dict[str, object]:
     try:
         scan = FileScan.from_options(options)
         schema = scan.discover()
-        parts = scan.parts()
+        parts = scan.partitions()
         batches = [batch for files in parts for batch in scan.batches(files, schema, is_declared=False)]
     except EngineError as error:
         return {"error": [type(error).__name__, str(error)]}

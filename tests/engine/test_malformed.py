@@ -306,7 +306,7 @@ def test_an_unknown_policy_is_refused(workspace, path):
 
 def _declared(workspace, path, schema, **options):
     scan = FileScan.from_options(workspace.scan(path).to_options(reader=options))
-    batches = [batch for files in scan.parts() for batch in scan.batches(files, schema, is_declared=True)]
+    batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=True)]
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -329,7 +329,7 @@ SMALL = pa.table({"a": range(300_000)})
 
 def scanned_in_batches(workspace, path):
     scan = FileScan.from_options(workspace.scan(path).to_options(reader={"partition_bytes": "8MiB"}))
-    schema, parts = scan.discover(), scan.parts()
+    schema, parts = scan.discover(), scan.partitions()
     return len(parts), (batch for files in parts for batch in scan.batches(files, schema, is_declared=False))
 
 
@@ -386,7 +386,7 @@ def test_a_file_that_is_gone_before_it_is_read_is_an_error(workspace, path, mome
     if moment == "after discovery":
         file.unlink()
     with pytest.raises(PathNotFoundError, match=f"^'{path}' in workspace 'dfs' does not exist"):
-        for files in scan.parts():
+        for files in scan.partitions():
             file.unlink()
             list(scan.batches(files, schema, is_declared=False))
 
@@ -397,7 +397,7 @@ def test_a_file_that_is_replaced_after_planning_is_an_error(workspace, path):
     other = workspace.write("other", LARGE[path])
     scan = FileScan.from_options(workspace.scan(path).to_options())
     schema = scan.discover()
-    (files,) = scan.parts()
+    (files,) = scan.partitions()
     other.rename(file)
     with pytest.raises(FileChangedError, match="Run the statement again"):
         list(scan.batches(files, schema, is_declared=False))
@@ -412,7 +412,7 @@ def test_a_file_that_is_replaced_after_discovery_by_one_of_another_type_is_an_er
         path, b'{"a":"no number"}' if path == "a.jsonl" else written(parquet.write_table, pa.table({"a": ["no"]}))
     )
     with pytest.raises(EngineError, match=f"'{path}' in workspace 'dfs'.*column 'a' is string here, but int64"):
-        list(scan.batches(scan.parts()[0], schema, is_declared=False))
+        list(scan.batches(scan.partitions()[0], schema, is_declared=False))
 
 
 @pytest.mark.parametrize("path", [*TEXT, *BINARY])

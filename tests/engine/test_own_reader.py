@@ -130,7 +130,7 @@ def test_what_is_wrong_is_an_error_with_file_and_line(workspace, scan, lines, er
         ({}, "is missing"),
         ({"columns": "id int"}, "cannot be 'id int': .* 'id int' is no name, type and width"),
         ({"columns": "id int 0"}, "'id int 0' is no name, type and width"),
-        ({"columns": "id int 4", "width": "4"}, "is unknown; there are columns"),
+        ({"columns": "id int 4", "width": "4"}, "is unknown; the options are columns"),
     ],
 )
 def test_a_wrong_option_is_named(workspace, scan, options, problem):

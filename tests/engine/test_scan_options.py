@@ -3,7 +3,7 @@
 import pytest
 
 from engine.errors import ScanOptionError
-from engine.scan_options import ScanOptions, validated
+from engine.scan_options import ScanOptions, validate_options
 
 
 @pytest.mark.parametrize(
@@ -19,10 +19,10 @@ from engine.scan_options import ScanOptions, validated
     ],
 )
 def test_a_time_zone_may_be_any_offset_that_a_session_has(zone, as_arrow_writes_it):
-    assert validated(ScanOptions, {"time_zone": zone}).time_zone == as_arrow_writes_it
+    assert validate_options(ScanOptions, {"time_zone": zone}).time_zone == as_arrow_writes_it
 
 
 @pytest.mark.parametrize("zone", ["", "Berlin", "+99:00", "GMT+", "2"])
 def test_what_is_no_time_zone_is_refused(zone):
     with pytest.raises(ScanOptionError, match="is no time zone"):
-        validated(ScanOptions, {"time_zone": zone})
+        validate_options(ScanOptions, {"time_zone": zone})

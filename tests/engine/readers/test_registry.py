@@ -68,8 +68,8 @@ def test_the_suffix_chooses_the_format(path, name):  # 1
 
 def test_the_gateway_and_the_formats_have_the_same_suffixes():
     assert {one.name: one.suffixes for one in BUILT_IN} == SUFFIXES
-    brought = [name.lower() for name in entry_points(group=READER_GROUP).names if name.startswith(".")]
-    assert sorted({*(suffix for one in BUILT_IN for suffix in one.suffixes), *brought}) == supported_suffixes()
+    added = [name.lower() for name in entry_points(group=READER_GROUP).names if name.startswith(".")]
+    assert sorted({*(suffix for one in BUILT_IN for suffix in one.suffixes), *added}) == supported_suffixes()
 
 
 def test_a_format_can_be_named_whatever_the_suffix():
@@ -109,7 +109,7 @@ def test_two_packages_cannot_claim_one_name():  # 2
 
 def test_the_built_in_formats_may_be_entry_points_too():
     own = [entry_point(one.name, f"{type(one).__module__}:{type(one).__qualname__}") for one in BUILT_IN]
-    assert not ReaderRegistry.of(BUILT_IN, own).brought
+    assert not ReaderRegistry.of(BUILT_IN, own).plugins
 
 
 def test_a_package_is_imported_only_when_its_format_is_needed():  # 3

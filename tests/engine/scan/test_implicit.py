@@ -102,7 +102,7 @@ def scanned(workspace, path=".", *, mentioned=None):
     """The rows of a scan of files, as Spark runs it."""
     scan = FileScan.from_options(workspace.scan(path).to_options(mentioned=mentioned))
     schema = scan.discover()
-    batches = [batch for files in scan.parts() for batch in scan.batches(files, schema, is_declared=False)]
+    batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=False)]
     return pa.Table.from_batches(batches).to_pylist()
 
 

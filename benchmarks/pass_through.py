@@ -1,8 +1,8 @@
-"""What Lodge costs beside Spark Connect alone: each figure is a ratio of both, measured side by side in one run.
+"""The cost of Lodge compared with Spark Connect alone. Each figure is a ratio of both, measured in one run.
 
-One local Spark Connect server; clients go to it directly and through a gateway in turn, in several rounds, the order
-changing from round to round. Everything shares this machine, so the gateway's own processor time is a part of what is
-measured; it is printed as well.
+Clients use one local Spark Connect server directly and through a gateway, in turn. The order changes from round to
+round. Everything shares this machine, so the figures include the processor time of the gateway. The benchmark prints
+that time as well.
 
     python benchmarks/pass_through.py [--rounds N] [--seconds S] [--skip-bulk]
 """
@@ -32,11 +32,11 @@ CLIENTS = (1, 8, 32)
 RESULT_ROWS = 5_000_000
 UPLOAD_BYTES = 100 * 1024 * 1024
 READY = re.compile(r"Lodge is ready at (sc://\S+)")
-TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class Gateway:
-    """A running ``lodge serve`` and its processor time."""
+    """A running ``lodge serve``."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
@@ -46,12 +46,14 @@ class Gateway:
         self._stat = Path(f"/proc/{process.pid}/stat")
 
     def cpu_seconds(self) -> float:
+        """Return the processor time that the gateway has used."""
         fields = self._stat.read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
+        return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
 
 @contextlib.contextmanager
-def gateway(backend: str, directory: Path) -> Iterator[Gateway]:
+def run_gateway(backend: str, directory: Path) -> Iterator[Gateway]:
+    """Run a gateway in front of a backend, with workspaces in a directory."""
     workspaces = {"dfs": directory / "dfs", "dfs.tmp": directory / "tmp"}
     command = [sys.executable, "-m", "lodge", "serve", "--listen", "127.0.0.1:0", "--backend", backend, "--no-reaper"]
     for name, path in workspaces.items():
@@ -65,27 +67,30 @@ def gateway(backend: str, directory: Path) -> Iterator[Gateway]:
 
 
 def connect(address: str) -> SparkSession:
+    """Return a new client session."""
     return SparkSession.builder.remote(address).create()
 
 
 def percentile(values: list[float], share: float) -> float:
+    """Return the value below which the given share of the values lies."""
     return sorted(values)[min(int(len(values) * share), len(values) - 1)]
 
 
-def in_turn(round_number: int, routes: dict[str, Callable[[], None]]) -> None:
+def run_in_turn(round_number: int, routes: dict[str, Callable[[], None]]) -> None:
+    """Measure each route once, in an order that alternates from round to round."""
     for name in list(routes) if round_number % 2 == 0 else reversed(list(routes)):
         routes[name]()
 
 
-def statements(sessions: list[SparkSession], seconds: float) -> list[float]:
-    """Latencies, in seconds, of ``select 1`` by all sessions at once for some time."""
+def run_statements(sessions: list[SparkSession], seconds: float) -> list[float]:
+    """Run ``select 1`` in all sessions at once for some time, and return the latencies in seconds."""
     end = time.perf_counter() + seconds
 
     def work(session: SparkSession) -> list[float]:
         latencies = []
-        while (begun := time.perf_counter()) < end:
+        while (started := time.perf_counter()) < end:
             session.sql("select 1").collect()
-            latencies.append(time.perf_counter() - begun)
+            latencies.append(time.perf_counter() - started)
         return latencies
 
     with ThreadPoolExecutor(len(sessions)) as pool:
@@ -93,6 +98,7 @@ def statements(sessions: list[SparkSession], seconds: float) -> list[float]:
 
 
 def bench_select_1(direct: str, lodge: Gateway, rounds: int, seconds: float) -> None:
+    """Compare the latency of a small statement for several numbers of clients."""
     print("\nselect 1            p50 direct   p50 Lodge   ratio   p99 ratio   statements/s   gateway CPU/statement")
     for clients in CLIENTS:
         sessions = {"direct": [connect(direct) for _ in range(clients)]}
@@ -100,22 +106,22 @@ def bench_select_1(direct: str, lodge: Gateway, rounds: int, seconds: float) -> 
         latencies: dict[str, list[float]] = {name: [] for name in sessions}
         medians: dict[str, list[float]] = {name: [] for name in sessions}
         for each in sessions.values():
-            statements(each, seconds)  # warm
+            run_statements(each, seconds)  # warm up
         cpu = [0.0]
 
         def measure(name: str) -> Callable[[], None]:
             def run() -> None:
-                begun = lodge.cpu_seconds()
-                found = statements(sessions[name], seconds)  # noqa: B023 - called in this turn of the loop
+                started = lodge.cpu_seconds()
+                found = run_statements(sessions[name], seconds)  # noqa: B023 - called in this iteration
                 if name == "Lodge":
-                    cpu[0] += lodge.cpu_seconds() - begun  # noqa: B023
+                    cpu[0] += lodge.cpu_seconds() - started  # noqa: B023
                 latencies[name] += found  # noqa: B023
                 medians[name].append(statistics.median(found))  # noqa: B023
 
             return run
 
         for number in range(rounds):
-            in_turn(number, {name: measure(name) for name in sessions})
+            run_in_turn(number, {name: measure(name) for name in sessions})
         p50 = {name: percentile(found, 0.5) for name, found in latencies.items()}
         p99 = {name: percentile(found, 0.99) for name, found in latencies.items()}
         ratios = [b / a for a, b in zip(medians["direct"], medians["Lodge"], strict=True)]
@@ -134,24 +140,25 @@ def bench_select_1(direct: str, lodge: Gateway, rounds: int, seconds: float) -> 
 def bench_bulk(
     name: str, megabytes: float, work: Callable[[SparkSession], object], direct: str, lodge: Gateway, rounds: int
 ) -> None:
+    """Compare the throughput of a large result or upload."""
     sessions = {"direct": connect(direct), "Lodge": connect(lodge.address)}
     times: dict[str, list[float]] = {each: [] for each in sessions}
     cpu = [0.0]
 
     def measure(route: str) -> Callable[[], None]:
         def run() -> None:
-            cpu_begun, begun = lodge.cpu_seconds(), time.perf_counter()
+            cpu_started, started = lodge.cpu_seconds(), time.perf_counter()
             work(sessions[route])
-            times[route].append(time.perf_counter() - begun)
+            times[route].append(time.perf_counter() - started)
             if route == "Lodge":
-                cpu[0] += lodge.cpu_seconds() - cpu_begun
+                cpu[0] += lodge.cpu_seconds() - cpu_started
 
         return run
 
     for session in sessions.values():
-        work(session)  # warm
+        work(session)  # warm up
     for number in range(rounds):
-        in_turn(number, {route: measure(route) for route in sessions})
+        run_in_turn(number, {route: measure(route) for route in sessions})
     ratio = statistics.median(a / b for a, b in zip(times["direct"], times["Lodge"], strict=True))
     print(
         f"{name:32} {megabytes / min(times['direct']):6.0f} MB/s direct"
@@ -163,8 +170,8 @@ def bench_bulk(
         session.stop()
 
 
-def bench_beside_upload(frame: pd.DataFrame, direct: str, lodge: Gateway, rounds: int, seconds: float) -> None:
-    """A small statement while another client uploads: what stalls the gateway's event loop shows here."""
+def bench_during_upload(frame: pd.DataFrame, direct: str, lodge: Gateway, rounds: int, seconds: float) -> None:
+    """Compare the latency of a small statement during an upload. A stall of the event loop shows here."""
     ratios, medians = [], []
     for number in range(rounds):
         found: dict[str, float] = {}
@@ -172,27 +179,28 @@ def bench_beside_upload(frame: pd.DataFrame, direct: str, lodge: Gateway, rounds
         def measure(name: str, address: str) -> Callable[[], None]:
             def run() -> None:
                 small, large = connect(address), connect(address)
-                statements([small], 1.0)
+                run_statements([small], 1.0)
                 upload = threading.Thread(target=lambda: large.createDataFrame(frame).count())
                 upload.start()
-                latencies = statements([small], seconds)
+                latencies = run_statements([small], seconds)
                 upload.join()
-                found[name] = percentile(latencies, 0.5)  # noqa: B023 - called in this turn of the loop
+                found[name] = percentile(latencies, 0.5)  # noqa: B023 - called in this iteration
                 small.stop()
                 large.stop()
 
             return run
 
-        in_turn(number, {"direct": measure("direct", direct), "Lodge": measure("Lodge", lodge.address)})
+        run_in_turn(number, {"direct": measure("direct", direct), "Lodge": measure("Lodge", lodge.address)})
         ratios.append(found["Lodge"] / found["direct"])
         medians.append((found["direct"], found["Lodge"]))
     print(
-        f"select 1 beside the upload: p50 direct {statistics.median(a for a, _ in medians) * 1e3:.1f} ms, "
+        f"select 1 during the upload: p50 direct {statistics.median(a for a, _ in medians) * 1e3:.1f} ms, "
         f"Lodge {statistics.median(b for _, b in medians) * 1e3:.1f} ms, ratio {statistics.median(ratios):.2f}"
     )
 
 
 def main() -> None:
+    """Run all benchmarks of the gateway."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0)
@@ -202,7 +210,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as directory,
         embedded_spark("5g") as spark,
-        gateway(spark.address, Path(directory)) as lodge,
+        run_gateway(spark.address, Path(directory)) as lodge,
     ):
         bench_select_1(spark.address, lodge, arguments.rounds, arguments.seconds)
         if arguments.skip_bulk:
@@ -226,7 +234,7 @@ def main() -> None:
             lodge,
             arguments.rounds,
         )
-        bench_beside_upload(frame, spark.address, lodge, min(arguments.rounds, 3), arguments.seconds)
+        bench_during_upload(frame, spark.address, lodge, min(arguments.rounds, 3), arguments.seconds)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pass_through import connect, gateway, in_turn, percentile, statements
+from pass_through import connect, percentile, run_gateway, run_in_turn, run_statements
 from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.connect.session import SparkSession
 
@@ -44,7 +44,7 @@ def compared(name: str, rounds: int, by_hand: Callable[[], None], lodge: Callabl
     times: dict[str, list[float]] = {"by hand": [], "Lodge": []}
     ways = {"by hand": by_hand, "Lodge": lodge}
     for number in range(rounds + 1):
-        in_turn(number, {way: lambda way=way: times[way].append(seconds(ways[way])) for way in ways})  # type: ignore[misc]
+        run_in_turn(number, {way: lambda way=way: times[way].append(seconds(ways[way])) for way in ways})  # type: ignore[misc]
     pairs = list(zip(times["by hand"][1:], times["Lodge"][1:], strict=True))
     ratio = statistics.median(mine / theirs for theirs, mine in pairs)
     print(
@@ -92,7 +92,7 @@ def bench_creation_and_query(
 
 def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
     """What a statement that is none of Lodge's pays for being looked at, as a share of ``select 1``."""
-    select_1 = percentile(statements([direct], 3.0), 0.5)
+    select_1 = percentile(run_statements([direct], 3.0), 0.5)
     current = CurrentWorkspaces(workspaces)
     own = OwnStatements.__new__(OwnStatements)  # an ordinary statement asks nothing of what it is made of
     resolution = RequestResolver(current)
@@ -142,7 +142,9 @@ def bench_many_tables(direct: SparkSession, lodge: SparkSession, tables: int) ->
         f"{seconds(lambda: lodge.sql('show temporary tables').collect()) * 1e3:.0f} ms",
         flush=True,
     )
-    ordinary = {name: percentile(statements([session], 3.0), 0.5) for name, session in (("d", direct), ("l", lodge))}
+    ordinary = {
+        name: percentile(run_statements([session], 3.0), 0.5) for name, session in (("d", direct), ("l", lodge))
+    }
     print(f"select 1 in that session: {ordinary['l'] / ordinary['d']:.2f} x direct")
 
 
@@ -178,7 +180,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as name,
         embedded_spark("5g") as spark,
-        gateway(spark.address, Path(name)) as lodge,
+        run_gateway(spark.address, Path(name)) as lodge,
     ):
         direct, through = connect(spark.address), connect(lodge.address)
         bench_creation_and_query(direct, through, Path(name), arguments.rounds, arguments.rows)

@@ -154,7 +154,7 @@ class FileScan:
         format_, options = self._format(file)
         if not isinstance(format_, LateTypeFormat):
             return conflict.at("schema")
-        place = format_.first_place(file, options, lambda row: _conflicts(others, row, conflict.column))
+        place = format_.find_place(file, options, lambda row: _conflicts(others, row, conflict.column))
         return conflict if place is None else conflict.at(place.position)
 
     def _check_declared(self, files: Sequence[SourceFile], schema: TupleSchema) -> None:

@@ -1,14 +1,14 @@
-"""Implicit and partition columns: what a scan knows of a row because of the file it comes from.
+"""Implicit and partition columns: what a scan knows of a row from the path of its file.
 
-``fqn``, ``filepath``, ``filename`` and ``suffix`` tell the file; ``dir0``, ``dir1`` … the directories between what
-was selected and the file. They are no columns of the table: each is there if the query names it, and a wildcard
-brings the partition columns along, after the table's columns (seed 002, "Implicit Columns"; seed 004).
+``fqn``, ``filepath``, ``filename`` and ``suffix`` describe the file. ``dir0``, ``dir1`` and so on are the directories
+between the selected directory and the file. None of them is a column of the table. A query gets those that it names,
+and a wildcard adds the partition columns after the table's columns [scan-schema-tracker "Implicit Columns"].
 
 Guarantees:
 
-1. Values are text, and name a file by its path in the workspace, never by a path of the machine.
-2. All files of a scan have the same partition columns: as many as the deepest file has directories; a file that
-   lies less deep has nulls in the others.
+1. Values are text. They name a file by its path in the workspace, never by a path of the machine.
+2. All files of a scan have the same partition columns, as many as the deepest file has directories. Files that are
+   less deep have nulls in the others.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,18 +34,18 @@ _FILE_COLUMNS: Mapping[str, Callable[[PurePosixPath], str]] = MappingProxyType(
 
 
 def implicit_field(name: str) -> pa.Field | None:
-    """The column of that name in any letter case, spelled as the query spells it; None if it is none of these."""
-    known = IMPLICIT_NAME.fullmatch(name)
-    return None if known is None else pa.field(name, pa.string(), nullable=known["directory"] is not None)
+    """Return the implicit column of a name in any letter case. None if no implicit column has this name."""
+    match = IMPLICIT_NAME.fullmatch(name)
+    return None if match is None else pa.field(name, pa.string(), nullable=match["directory"] is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class FileLocation:
-    """Where a file lies, seen from what was selected.
+    """The location of a file, relative to the selected file or directory.
 
     Attributes:
-        path: Of the file, from the workspace's root: ``/a/b/c.csv``.
-        directories: Between the selected directory and the file.
+        path: The path of the file from the workspace's root, such as ``/a/b/c.csv``.
+        directories: The directories between the selected directory and the file.
     """
 
     path: PurePosixPath
@@ -53,10 +53,14 @@ class FileLocation:
 
     @classmethod
     def of(cls, path: str, selected: str) -> Self:
-        """Both paths are relative to the workspace; ``selected`` is the file itself or a directory above it.
+        """Return the location of a file.
+
+        Args:
+            path: The path of the file, relative to the workspace.
+            selected: The path that was selected: the file itself, or a directory above it.
 
         Raises:
-            ProjectionError: The file is not below what was selected.
+            ProjectionError: If the file is not below the selected path.
         """
         file, root = PurePosixPath(path), PurePosixPath(selected)
         if file.is_absolute() or ".." in file.parts or not file.is_relative_to(root):
@@ -64,19 +68,19 @@ class FileLocation:
         return cls(PurePosixPath("/") / file, file.relative_to(root).parts[:-1])
 
     def value(self, name: str) -> str | None:
-        """The value of an implicit column, named in any letter case."""
-        known = IMPLICIT_NAME.fullmatch(name)
-        if known is not None and known["directory"] is not None:
-            index = int(known["directory"])
+        """Return the value of an implicit column, by name in any letter case."""
+        match = IMPLICIT_NAME.fullmatch(name)
+        if match is not None and match["directory"] is not None:
+            index = int(match["directory"])
             return self.directories[index] if index < len(self.directories) else None
         return _FILE_COLUMNS[fold_case(name)](self.path)
 
     def column(self, field: pa.Field, rows: int) -> pa.Array:
-        """The implicit column for that many rows of the file."""
+        """Return an implicit column for a number of rows of the file."""
         return pa.repeat(pa.scalar(self.value(field.name), field.type), rows)
 
 
 def partition_fields(locations: Iterable[FileLocation]) -> Sequence[pa.Field]:
-    """What a wildcard brings along: see guarantee 2."""
+    """Return the partition columns that a wildcard adds. See guarantee 2."""
     depth = max((len(location.directories) for location in locations), default=0)
     return [pa.field(f"dir{index}", pa.string()) for index in range(depth)]

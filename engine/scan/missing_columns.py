@@ -1,6 +1,6 @@
-"""Columns that a reader lacks, and what stands in their place: also members of a map that it has.
+"""The types of missing columns, which a reader lacks. They may be members of a map that the reader has.
 
-Source: seed 002, "Missing Columns"; seed 004, "Null columns" and level 2.
+See [scan-schema-tracker "Missing Columns"], and level 2 of [scan-framework].
 """
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ from engine.schema import TupleSchema, is_late
 
 
 def resolve_missing_types(missing: TupleSchema, default: pa.DataType) -> TupleSchema:
-    """The columns with the default type wherever theirs is LATE, also inside maps; those are nullable."""
+    """Return the columns with the default type in place of every LATE type. LATE columns become nullable."""
     return TupleSchema(
         resolve_late(field.with_nullable(True) if is_late(field) else field, lambda _: default) for field in missing
     )

@@ -1,4 +1,4 @@
-"""The scan's side of the agreement with one reader; see :class:`engine.scan.reader.SchemaNegotiator`."""
+"""The scan's side of the negotiation with one reader. See :class:`engine.scan.reader.SchemaNegotiator`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,65 +20,61 @@ class ReaderRequest:
 
     Attributes:
         input_schema: The promised columns, without implicit ones.
-        projection: Which of the columns that the reader offers become what.
-        is_column_wanted: Whether anything of a column of that name is wanted.
-        limits: Of each batch, and of the rows that the scan still wants.
-        row_filters: See ``SchemaNegotiator``.
-        apply_early_schema: Takes the schema of a reader that knows all of it before it reads.
+        projection: The filter for the columns that the reader offers.
+        is_projected: Returns whether any part of a column is wanted, by name.
+        limits: The limits of each batch, and of the rows that the scan still wants.
+        row_filters: Filters that allow the reader to leave out rows.
+        apply_early_schema: Applies the schema of a reader that knows all of it before it reads.
     """
 
     input_schema: TupleSchema
     projection: ProjectionFilter
-    is_column_wanted: Callable[[str], bool]
+    is_projected: Callable[[str], bool]
     limits: BatchLimits
     row_filters: Sequence[RowFilter]
     apply_early_schema: Callable[[TupleSchema], None]
 
 
 class ScanNegotiator:
-    """Implements ``SchemaNegotiator`` for one reader."""
+    """The ``SchemaNegotiator`` of one reader."""
 
-    def __init__(self, wanted: ReaderRequest, context: ErrorContext) -> None:
-        self._wanted = wanted
-        self._context = context
-        self._limits = wanted.limits
+    def __init__(self, request: ReaderRequest, context: ErrorContext) -> None:
+        self.context = context
+        self._request = request
+        self._limits = request.limits
         self._schema = TupleSchema()
         self._is_complete = False
         self._loader: ResultSetLoader | None = None
 
     @property
     def input_schema(self) -> TupleSchema:
-        return self._wanted.input_schema
+        return self._request.input_schema
 
     @property
     def is_projection_empty(self) -> bool:
-        return self._wanted.projection.is_empty
+        return self._request.projection.is_empty
 
     @property
     def row_filters(self) -> Sequence[RowFilter]:
-        return self._wanted.row_filters
-
-    @property
-    def context(self) -> ErrorContext:
-        return self._context
+        return self._request.row_filters
 
     @property
     def loader(self) -> ResultSetLoader:
-        """What the reader has built.
+        """The loader that the reader built.
 
         Raises:
-            LoaderStateError: It has built none.
+            LoaderStateError: If the reader did not build one.
         """
         if self._loader is None:
-            raise LoaderStateError(f"{self._context}the reader opened without building a loader.")
+            raise LoaderStateError(f"{self.context}the reader opened without building a loader.")
         return self._loader
 
     def is_projected(self, name: str) -> bool:
-        return self._wanted.is_column_wanted(name)
+        return self._request.is_projected(name)
 
     def promised_type(self, field: pa.Field) -> pa.DataType | None:
-        wanted = self._wanted.projection.project(field).field
-        return None if wanted is None else wanted.type
+        projected = self._request.projection.project(field).field
+        return None if projected is None else projected.type
 
     def table_schema(self, schema: TupleSchema, *, is_complete: bool) -> None:
         self._schema, self._is_complete = schema, is_complete
@@ -88,10 +84,10 @@ class ScanNegotiator:
 
     def build(self) -> ResultSetLoader:
         if self._loader is not None:
-            raise LoaderStateError(f"{self._context}the reader built its loader twice.")
+            raise LoaderStateError(f"{self.context}the reader built its loader twice.")
         if self._is_complete:
-            self._wanted.apply_early_schema(self._schema)
+            self._request.apply_early_schema(self._schema)
         self._loader = ResultSetLoader(
-            schema=self._schema, projection=self._wanted.projection, limits=self._limits, context=self._context
+            schema=self._schema, projection=self._request.projection, limits=self._limits, context=self.context
         )
         return self._loader

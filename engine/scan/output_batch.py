@@ -1,9 +1,9 @@
-"""A batch as the scan hands it on: table columns, implicit columns and missing columns, in the order of the output.
+"""The output batch of a scan: table columns, implicit columns and missing columns, in the order of the output.
 
-Guarantee: columns are moved, not copied. Only what is missing is made, and around a map that lacks a member the
-map itself is made anew, of the same members.
+It follows the levels 2 and 3 of [scan-framework "Output Batch Construction"].
 
-Source: seed 004, "Output Batch Construction", levels 2 and 3.
+Guarantee: columns are moved, not copied. Only missing values are created. A map that lacks members is rebuilt from
+the arrays of its members.
 """
 
 import pyarrow as pa
@@ -18,20 +18,23 @@ from engine.schema import TupleSchema, fold_case
 def build_output_batch(
     schema: TupleSchema, table: pa.RecordBatch, implicit: TupleSchema, location: FileLocation
 ) -> pa.RecordBatch:
-    """Merges the columns of one batch.
+    """Build one batch of the output.
 
     Args:
-        schema: Of the output; resolved.
-        table: What the reader gave. Its columns have the types of the output, but maps may lack members.
-        implicit: The columns of the output that tell the file.
-        location: The file.
+        schema: The output schema, resolved.
+        table: The batch of the reader. Its columns have the types of the output, but maps may lack members.
+        implicit: The implicit columns of the output.
+        location: The location of the file.
+
+    Raises:
+        ReaderError: If a column of the reader has another type than the output.
     """
     rows = table.num_rows
     found = {fold_case(name): table.column(index) for index, name in enumerate(table.schema.names)}
     columns = [
         location.column(field, rows)
         if implicit.find(field.name) is not None
-        else _completed(found.get(fold_case(field.name)), field, rows)
+        else _complete(found.get(fold_case(field.name)), field, rows)
         for field in schema
     ]
     if not columns:
@@ -39,36 +42,36 @@ def build_output_batch(
     return pa.RecordBatch.from_arrays(columns, schema=schema.to_arrow())
 
 
-def _completed(array: pa.Array | None, field: pa.Field, rows: int) -> pa.Array:
-    """The column of that type, with what it lacks."""
+def _complete(array: pa.Array | None, field: pa.Field, rows: int) -> pa.Array:
+    """Return a column with everything that it lacks."""
     if array is None or pt.is_null(array.type):
         return missing_values(field, rows, field.name)
     if array.type.equals(field.type):
         return array
     if pt.is_struct(array.type) and pt.is_struct(field.type):
-        return _completed_map(array, field)
+        return _complete_map(array, field)
     if pt.is_list(array.type) and pt.is_list(field.type):
-        return _completed_list(array, field)
+        return _complete_list(array, field)
     if pt.is_map(array.type) and pt.is_map(field.type):
         return array.cast(field.type)
     raise ReaderError(f"column {field.name!r} came as {array.type} where {field.type} was agreed on.")
 
 
-def _completed_map(array: pa.StructArray, field: pa.Field) -> pa.StructArray:
-    given = TupleSchema.of(array.type)
+def _complete_map(array: pa.StructArray, field: pa.Field) -> pa.StructArray:
+    offered = TupleSchema.of(array.type)
     members = TupleSchema.of(field.type)
     columns = []
     for member in members:
-        index = given.index_of(member.name)
-        columns.append(_completed(None if index is None else array.field(index), member, len(array)))
+        index = offered.index_of(member.name)
+        columns.append(_complete(None if index is None else array.field(index), member, len(array)))
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(columns, fields=list(members), mask=mask)
 
 
-def _completed_list(array: pa.ListArray, field: pa.Field) -> pa.ListArray:
+def _complete_list(array: pa.ListArray, field: pa.Field) -> pa.ListArray:
     element = field.type.value_field
-    if array.offset:  # a slice keeps all values: take those of its own rows, so that positions start at 0
+    if array.offset:  # A slice shares all values. Copy those of its own rows, so that offsets start at 0.
         array = pa.concat_arrays([array])
-    values = _completed(array.values, element, len(array.values))
+    values = _complete(array.values, element, len(array.values))
     mask = array.is_null() if array.null_count else None
     return pa.ListArray.from_arrays(array.offsets, values, type=field.type, mask=mask)

@@ -1,8 +1,8 @@
-"""What a reader is: the small interface that all formats implement, and what the scan gives a reader to work with.
+"""The reader interface: what each format implements, and what the scan gives a reader.
 
-A reader is written without knowledge of projection, overflow, missing columns or other files. It is opened,
-tells what it knows of its schema, gets a result set loader, and fills it batch by batch (seed 004, "Class
-Structure": RowBatchReader, SchemaNegotiator).
+A reader knows nothing of projection, overflow, missing columns or other files. The scan opens it. It declares what it
+knows of its schema, builds a result set loader, and fills it batch by batch (``RowBatchReader`` and
+``SchemaNegotiator`` in [scan-framework "Class Structure"]).
 
     class Numbers:
         def open(self, negotiator):
@@ -40,12 +40,13 @@ class SourceFile:
     """One file of a scan, or a range of one, to be read once.
 
     Attributes:
-        workspace: The workspace's name, for messages.
-        path: The file's path in the workspace.
-        size_bytes: Of the whole file, when it was listed.
-        open: Opens the file at its start, for reading, unbuffered or not; seekable. The caller closes it.
-        start: Of the range, in the unit of its format (bytes of text, row groups of Parquet).
-        end: Of the range, exclusive; None for the end of the file.
+        workspace: The name of the workspace, for messages.
+        path: The path of the file in the workspace.
+        size_bytes: The size of the whole file when it was listed.
+        open: Opens the file at its start, for reading, buffered or not. The stream is seekable, and the caller closes
+            it.
+        start: The start of the range, in the unit of the format: bytes of text, or row groups of Parquet.
+        end: The end of the range, exclusive. None for the end of the file.
     """
 
     workspace: str
@@ -57,94 +58,111 @@ class SourceFile:
 
     @property
     def context(self) -> ErrorContext:
+        """The file, for errors."""
         return ErrorContext(self.workspace, self.path)
 
 
 class SchemaNegotiator(Protocol):
-    """Brings together what a reader can offer and what the scan wants."""
+    """The negotiation between what a reader offers and what the scan wants."""
+
+    context: ErrorContext
+    """The file, for errors."""
 
     @property
     def input_schema(self) -> TupleSchema:
-        """The columns that the scan wants of the reader, as far as they are known (seed 002, "Reader Input
-        Schema"); with a wildcard, those that are promised already, LATE where the reader is to choose the type."""
+        """The columns that the scan wants of the reader [scan-schema-tracker "Reader Input Schema"].
+
+        With a wildcard, these are only the promised columns. A LATE column leaves the type to the reader.
+        """
         ...
 
     @property
     def is_projection_empty(self) -> bool:
-        """No column is wanted, only the number of rows: see :meth:`ResultSetLoader.skip_rows`."""
+        """Whether the scan wants no column, only the number of rows. See :meth:`ResultSetLoader.skip_rows`."""
         ...
 
     @property
     def row_filters(self) -> Sequence[RowFilter]:
-        """Rows for which one of these is not true may be left out; none has to be."""
+        """Filters of the query. The reader may leave out rows for which one of them is not true."""
         ...
 
-    @property
-    def context(self) -> ErrorContext: ...
-
     def is_projected(self, name: str) -> bool:
-        """Whether a top-level column of this name is wanted; a reader may ask, to save work, but need not."""
+        """Return whether the scan wants a top-level column. A reader can ask, to save work."""
         ...
 
     def promised_type(self, field: pa.Field) -> pa.DataType | None:
-        """The type that a column the reader is about to offer must have in the end; None if the reader may choose."""
+        """Return the type that a column of the reader gets in the batch. None if it is not wanted."""
         ...
 
     def table_schema(self, schema: TupleSchema, *, is_complete: bool) -> None:
-        """What the reader knows of its columns before it reads. Optional.
+        """Declare what the reader knows of its columns before it reads. Optional.
 
         Args:
             schema: The columns, in the reader's order.
-            is_complete: The reader will add none while it reads (an "early schema").
+            is_complete: Whether the reader adds no columns while it reads (an "early schema").
         """
         ...
 
     def limit_rows(self, rows: int) -> None:
-        """Asks for smaller batches than the scan's own limit."""
+        """Request batches with fewer rows than the scan's limit."""
         ...
 
     def build(self) -> ResultSetLoader:
-        """The loader to write to. Called once, in ``open``.
+        """Build the loader to write to. Called once, in ``open``.
 
-        Raises: SchemaConflictError as the reader's schema cannot become what the scan has promised.
+        Raises:
+            SchemaConflictError: If the declared schema cannot become what the scan has promised.
         """
         ...
 
 
 class RowBatchReader(Protocol):
-    """Reads one file. Anything it raises that is not an EngineError is wrapped with the file's name."""
+    """The reader of one file. Exceptions that are not an ``EngineError`` are wrapped with the file's name."""
 
     def open(self, negotiator: SchemaNegotiator) -> bool:
-        """Returns: Whether there may be rows; False for "nothing here", and ``next`` is not called."""
+        """Open the file and build the loader.
+
+        Returns:
+            Whether there may be rows. If not, ``next`` is not called.
+        """
         ...
 
     def next(self) -> bool:
-        """Fills one batch, or a part of one. Called with an active batch that is not full.
+        """Write rows to the loader: a full batch or a part of one. Called with an active batch that is not full.
 
-        Returns: Whether there may be more rows. Rows written together with False count.
+        Returns:
+            Whether there may be more rows. Rows that were written before a False count too.
         """
         ...
 
     def close(self) -> None:
-        """Called once, whatever happened, also if ``open`` failed."""
+        """Close the file. Called exactly once, even if ``open`` failed."""
         ...
 
 
 class ReaderFormat(Protocol):
-    """A format that scans know, found by the entry point group ``lodge.readers``."""
+    """A file format. Scans find formats by the entry point group ``lodge.readers``.
+
+    Attributes:
+        name: The name of the format, as the option ``format`` uses it.
+        suffixes: The suffixes of its files, such as ``.csv``.
+        options: The options of its readers.
+    """
 
     name: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]]
     options: ClassVar[type[BaseModel]]
 
     def discover(self, file: SourceFile, options: Any) -> TupleSchema:
-        """The schema of one whole file: from header or footer where there is one, else by reading all of it."""
+        """Return the schema of a whole file, from its header or footer, or by reading all of it."""
         ...
 
-    def reader(self, file: SourceFile, options: Any) -> RowBatchReader: ...
+    def reader(self, file: SourceFile, options: Any) -> RowBatchReader:
+        """Return a new reader of a file, or of a range of it."""
+        ...
 
     def splits(self, file: SourceFile, options: Any, target_bytes: int) -> list[SourceFile]:
-        """Ranges that are read apart, together the whole file; the file alone if it cannot be split."""
+        """Return ranges of about ``target_bytes`` that together are the whole file. One range if it cannot be split."""
         ...
 
 
@@ -152,8 +170,6 @@ class ReaderFormat(Protocol):
 class LateTypeFormat(ReaderFormat, Protocol):
     """A format whose types come with the rows, so that a type has a place in the file."""
 
-    def first_place(
-        self, file: SourceFile, options: Any, is_meant: Callable[[TupleSchema], bool]
-    ) -> ErrorContext | None:
-        """The first row whose own columns are those that are meant; None if there is none."""
+    def find_place(self, file: SourceFile, options: Any, matches: Callable[[TupleSchema], bool]) -> ErrorContext | None:
+        """Return the place of the first row whose own columns match. None if no row matches."""
         ...

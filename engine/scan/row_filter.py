@@ -1,6 +1,7 @@
-"""What a query wants of rows, as far as a file can tell by its statistics.
+"""Row filters: conditions of a query that a reader can check by a file's statistics.
 
-Guarantee: a filter only leaves out rows for which the query's own filter is not true. Spark applies that one again.
+Guarantee: a filter leaves out only rows for which the query's own condition is not true. Spark applies that condition
+again.
 """
 
 import math
@@ -26,17 +27,17 @@ COMPARISONS: Mapping[str, Comparison] = MappingProxyType(
 )
 
 _MAX_COMPARISONS = 32
-"""Of more values, only the range counts. Arrow follows an expression by recursion, so a long one ends the process."""
+"""More values than this are compared by their range. Arrow recurses into expressions, so a long one crashes."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """A comparison that holds for one of some values.
+    """A comparison that must hold for at least one of several values.
 
     Attributes:
-        column: The name, in any letter case.
-        operator: One of ``COMPARISONS``.
-        values: Python values, none of them null.
+        column: The name of the column, in any letter case.
+        operator: A key of ``COMPARISONS``.
+        values: Python values. None of them is null.
     """
 
     column: str
@@ -44,8 +45,8 @@ class RowFilter:
     values: Sequence[Any]
 
     def expression(self, field: pa.Field) -> pc.Expression | None:
-        """About a column of a file; None if its statistics cannot tell."""
-        scalars = [self._scalar(value, field.type) for value in self.values]
+        """Return the filter for a column of a file. None if the file's statistics cannot tell."""
+        scalars = [self._to_scalar(value, field.type) for value in self.values]
         if not scalars or None in scalars:
             return None
         compare, column = COMPARISONS[self.operator], pc.field(field.name)
@@ -58,9 +59,9 @@ class RowFilter:
             expression |= compare(column, scalar)
         return expression
 
-    def _scalar(self, value: Any, type_: pa.DataType) -> pa.Scalar | None:
+    def _to_scalar(self, value: Any, type_: pa.DataType) -> pa.Scalar | None:
         if pt.is_floating(type_) and (self.operator in (">", ">=") or math.isnan(value)):
-            return None  # NaN is larger than all numbers for Spark, and in no statistics
+            return None  # NaN is larger than all numbers in Spark, and statistics ignore it
         if pt.is_timestamp(type_) and (type_.tz is None) != (getattr(value, "tzinfo", None) is None):
             return None
         try:

@@ -1,13 +1,13 @@
 """A scan: the files of one selection, read one after the other, as batches of one schema.
 
+It follows [scan-schema-tracker] and [scan-framework].
+
 Guarantees:
 
-1. Every batch has the output schema that was agreed on when it was made. It changes only where schema changes are
-   allowed, and ``schema_version`` grows only when it does (seed 004, levels 2-4).
-2. A reader is opened when the one before it is closed, and none is opened after the scan's limit is reached.
-3. If no file has a row, but a schema is known, there is one batch without rows.
-
-Source: seed 002; seed 004; drill-behaviours, D3.
+1. Every batch has the output schema at the time of its creation. The schema changes only if schema changes are
+   allowed, and ``schema_version`` grows only when it changes (levels 2 to 4 of [scan-framework "Schema Evolution"]).
+2. A reader is opened after the previous one is closed. None is opened after the scan's limit is reached.
+3. If no file has a row but the schema is known, the scan produces one batch without rows.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -33,10 +33,10 @@ from engine.schema_tracker.tracker import ScanSchemaTracker, create_tracker
 
 @dataclass(frozen=True, slots=True)
 class ScanInput:
-    """One file, or a range of one, and how to read it.
+    """One file, or a range of one, and its reader.
 
     Attributes:
-        file: What to read.
+        file: The file or range to read.
         make_reader: Makes a new reader of it.
     """
 
@@ -46,19 +46,19 @@ class ScanInput:
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """What a scan is to give.
+    """What a scan produces.
 
     Attributes:
-        selected: The file, or the directory above all files, that was selected; relative to the workspace.
-        projection: The columns that the query wants.
-        defined: The output schema, if it is decided already; else None.
-        provided: Types that a user declares for some columns.
-        is_strict: The provided schema says too that there are no other columns.
-        allows_schema_change: Later readers may add columns.
-        missing_type: Of a column that no reader has given a type to.
-        limits: Of each batch, and of the scan.
-        row_filters: Rows for which one of these is not true may be left out.
-        find_implicit: Knows the implicit columns by name.
+        selected: The selected file, or the selected directory above all files, relative to the workspace.
+        projection: The columns that the query selects.
+        defined: The output schema, if the planner knows it.
+        provided: The types that a user declares for some columns.
+        is_strict: Whether no other columns than the provided ones exist.
+        allows_schema_change: Whether later readers may add columns.
+        missing_type: The type of a column that no reader has given a type.
+        limits: The limits of each batch, and of the scan.
+        row_filters: Filters that allow readers to leave out rows.
+        find_implicit: Finds implicit columns by name.
     """
 
     selected: str
@@ -74,19 +74,19 @@ class ScanPlan:
 
 
 class Scan:
-    """Reads its inputs once, in order.
+    """A scan of its inputs, once and in order.
 
     Args:
         inputs: The files.
-        plan: What is wanted of them.
-        context: For errors that are of no file.
+        plan: What the scan produces.
+        context: The scan, for errors that concern no file.
     """
 
     def __init__(self, inputs: Sequence[ScanInput], plan: ScanPlan, context: ErrorContext) -> None:
         self._inputs = inputs
         self._plan = plan
         self._locations = [FileLocation.of(one.file.path, plan.selected) for one in inputs]
-        self._tracker = _tracker(plan, self._locations, context)
+        self._tracker = _create_tracker(plan, self._locations, context)
         self._implicit = self._tracker.apply_implicit_cols()
         self._rows = 0
 
@@ -97,16 +97,21 @@ class Scan:
 
     @property
     def schema_version(self) -> int:
+        """The version of the output schema."""
         return self._tracker.schema_version()
 
     def batches(self) -> Generator[pa.RecordBatch, None, None]:
-        """Raises: EngineError."""
+        """Read all inputs, batch by batch.
+
+        Raises:
+            EngineError: If a file cannot be read, or its columns do not suit the schema.
+        """
         limit = self._plan.limits.scan_rows
         had_batch = False
         for number, (one, location) in enumerate(zip(self._inputs, self._locations, strict=True)):
             if number and limit is not None and self._rows >= limit:
                 break
-            with closing(self._file_batches(one, location)) as batches:
+            with closing(self._read_file(one, location)) as batches:
                 for batch in batches:
                     if batch.num_rows or not had_batch:
                         had_batch = True
@@ -115,24 +120,24 @@ class Scan:
         if not had_batch and len(self.schema) and self._tracker.is_resolved():
             yield pa.RecordBatch.from_pylist([], self.schema.to_arrow())
 
-    def _file_batches(self, one: ScanInput, location: FileLocation) -> Generator[pa.RecordBatch, None, None]:
+    def _read_file(self, one: ScanInput, location: FileLocation) -> Generator[pa.RecordBatch, None, None]:
         context = one.file.context
-        negotiator = ScanNegotiator(self._wanted(context), context)
+        negotiator = ScanNegotiator(self._request(context), context)
         last: pa.Schema | None = None
         with closing(read_batches(one.make_reader, negotiator)) as batches:
             for batch in batches:
                 if last is None or not batch.schema.equals(last):
                     last = batch.schema
-                    self._resolve(TupleSchema.of(last), context)
+                    self._apply_schema(TupleSchema.of(last), context)
                 yield build_output_batch(self._tracker.output_schema(), batch, self._implicit, location)
 
-    def _resolve(self, given: TupleSchema, context: ErrorContext) -> None:
-        """Takes a batch's schema into the scan's."""
-        self._tracker.apply_reader_schema(given, context)
-        missing = self._tracker.missing_columns(given)
+    def _apply_schema(self, schema: TupleSchema, context: ErrorContext) -> None:
+        """Merge the schema of a reader's batch into the scan's, and resolve missing columns."""
+        self._tracker.apply_reader_schema(schema, context)
+        missing = self._tracker.missing_columns(schema)
         self._tracker.resolve_missing_cols(resolve_missing_types(missing, self._plan.missing_type))
 
-    def _wanted(self, context: ErrorContext) -> ReaderRequest:
+    def _request(self, context: ErrorContext) -> ReaderRequest:
         limits = self._plan.limits
         if limits.scan_rows is not None:
             limits = replace(limits, scan_rows=limits.scan_rows - self._rows)
@@ -146,8 +151,8 @@ class Scan:
         )
 
 
-def _tracker(plan: ScanPlan, locations: Iterable[FileLocation], context: ErrorContext) -> ScanSchemaTracker:
-    """A tracker that knows the implicit columns (the query selection phase)."""
+def _create_tracker(plan: ScanPlan, locations: Iterable[FileLocation], context: ErrorContext) -> ScanSchemaTracker:
+    """Create a tracker that knows the implicit and partition columns."""
     tracker = create_tracker(
         plan.projection,
         defined=plan.defined,

@@ -34,11 +34,11 @@ class JsonFormat:
                     pass
             return TupleSchema.of(parser.known)
 
-    def first_place(
-        self, file: SourceFile, options: JsonOptions, is_meant: Callable[[TupleSchema], bool]
+    def find_place(
+        self, file: SourceFile, options: JsonOptions, matches: Callable[[TupleSchema], bool]
     ) -> ErrorContext | None:
         with _parsing(file, options) as (parser, blocks):
-            places = (parser.find_row(block, lambda row: is_meant(TupleSchema.of(row))) for block in blocks)
+            places = (parser.find_row(block, lambda row: matches(TupleSchema.of(row))) for block in blocks)
             return next((place for place in places if place is not None), None)
 
     def reader(self, file: SourceFile, options: JsonOptions) -> RowBatchReader:

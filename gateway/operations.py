@@ -39,7 +39,7 @@ _REMEMBERED_IDS = 10_000  # Spark: spark.connect.execute.manager.abandonedTombst
 
 log = structlog.get_logger(__name__)
 
-Work = Callable[["Operation"], Awaitable[base_pb2.ExecutePlanResponse]]
+Work = Callable[[], Awaitable[base_pb2.ExecutePlanResponse]]
 """Executes a statement and returns its response. If cancelled, it must undo its effects."""
 
 
@@ -145,7 +145,7 @@ class Operation:
 
     async def _run(self, work: Work) -> None:
         try:
-            answer = await work(self)
+            answer = await work()
             self._is_answered = True
             response = self._response()
             response.MergeFrom(answer)

@@ -21,10 +21,6 @@ def row(values: Values) -> Response:
     return sql_rows(pa.table({key: pa.array([value]) for key, value in values.items()}))
 
 
-def ok(done: bool, summary: str) -> Response:
-    return row({"ok": done, "summary": summary})
-
-
 def sql_rows(table: pa.Table) -> Response:
     """The answer of a SQL statement."""
     relation = relations_pb2.Relation()

@@ -266,12 +266,12 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         answer = base_pb2.InterruptResponse.FromString(response)
         at_backend = list(answer.interrupted_ids)
         if call.session is not None and (at_backend or (message.operation_id and not ended)):
-            under_way = await self._statements.under_way(call.session)
-            if message.operation_id in under_way:  # another replica follows it
-                message.operation_id = under_way[message.operation_id]
+            running_writes = await self._statements.running_writes(call.session)
+            if message.operation_id in running_writes:  # another replica follows it
+                message.operation_id = running_writes[message.operation_id]
                 response = await self._pass_unary(call, message.SerializeToString(), context)
                 at_backend += base_pb2.InterruptResponse.FromString(response).interrupted_ids
-            names = {backend_id: client_id for client_id, backend_id in under_way.items()}
+            names = {backend_id: client_id for client_id, backend_id in running_writes.items()}
             at_backend = [names.get(each, each) for each in at_backend]
         answer.interrupted_ids[:] = dict.fromkeys((*at_backend, *ended))
         return answer.SerializeToString()

@@ -8,6 +8,8 @@ Source: [temporary-tables §5.1.4] for ``store.format``; Spark's ``SQLConf`` for
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from workspace.name_comparison import comparable_name
+
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
 _ANSI = "spark.sql.ansi.enabled"
 _DOUBLE_QUOTED_IDENTIFIERS = "spark.sql.ansi.doubleQuotedIdentifiers"
@@ -49,6 +51,10 @@ class SessionSettings:
             time_zone=values[_TIME_ZONE],
             store_format=values[_STORE_FORMAT].strip().strip("'\"`").lower(),
         )
+
+    def comparable_name(self, name: str) -> str:
+        """Return a form of a name that is equal for all names that are the same to the session."""
+        return name if self.is_case_sensitive else comparable_name(name)
 
 
 def _is_true(value: str) -> bool:

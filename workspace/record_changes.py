@@ -12,6 +12,7 @@ Source: [architecture "Session records, leases and the reaper"].
 from collections.abc import Callable, Set
 from dataclasses import replace
 
+from workspace.name_comparison import comparable_name
 from workspace.records import (
     Answer,
     PendingWrite,
@@ -162,4 +163,4 @@ def _without(writes: tuple[PendingWrite, ...], replicas: Set[ReplicaId]) -> tupl
 
 
 def _same_name(one: str, other: str) -> bool:
-    return one.lower() == other.lower()
+    return comparable_name(one) == comparable_name(other)

@@ -73,24 +73,23 @@ class TableState(enum.StrEnum):
 
 
 class WriteKind(enum.StrEnum):
-    """The kind of a change of a table; see :mod:`gateway.tables.writes` for the steps."""
+    """The kind of statement that writes rows; see :mod:`gateway.tables.execution` for the steps."""
 
     CREATION = "Creation"
     INSERTION = "Insertion"
     OVERWRITING = "Overwriting"
-    DROP = "Drop"
 
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """A change of a table by a statement that is still running.
+    """A write of rows into a table by a statement that is still running.
 
     Attributes:
-        directory: The directory in the session location that the backend writes to. A drop names one that never exists.
+        directory: The directory in the session location that the backend writes to.
         operation_id: The operation of the statement.
         replica: The replica that finishes the write. If it is lost, another replica takes over or undoes the write.
         schema: The schema of the table as Spark's JSON. A replica that takes over needs it to make the table visible.
-        kind: The kind of the change.
+        kind: The kind of the statement.
         is_published: Whether the record already contains the outcome. If so, any replica completes the write, and
             none undoes it.
         rows: The number of rows, once published.
@@ -119,6 +118,29 @@ class PendingWrite:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingDrop:
+    """The drop of a table by a statement that is still running.
+
+    Attributes:
+        operation_id: The operation of the statement.
+        replica: The replica that completes the drop. If it is lost, another replica completes the drop.
+        schema: The schema of the table as Spark's JSON. Undoing the drop needs it to make the view again.
+    """
+
+    operation_id: str
+    replica: ReplicaId
+    schema: str = ""
+
+    @property
+    def is_published(self) -> bool:
+        """Always true: a record that names a drop already contains the outcome of the drop."""
+        return True
+
+
+PendingChange = PendingWrite | PendingDrop
+
+
+@dataclass(frozen=True, slots=True)
 class TemporaryTable:
     """A temporary table of a session.
 
@@ -133,7 +155,8 @@ class TemporaryTable:
         created_at: Wall-clock time as ISO 8601 with a time zone, for people.
         partition_columns: The columns that name the subdirectories.
         options: The options of the storage format, by key.
-        writes: The running creation, insertions or drop.
+        writes: The running creation or insertions.
+        drop: The running drop; None if there is none.
     """
 
     name: str
@@ -147,6 +170,12 @@ class TemporaryTable:
     partition_columns: tuple[str, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
     writes: tuple[PendingWrite, ...] = ()
+    drop: PendingDrop | None = None
+
+    @property
+    def pending_changes(self) -> tuple[PendingChange, ...]:
+        """All running changes: the writes, then the drop."""
+        return self.writes if self.drop is None else (*self.writes, self.drop)
 
     @property
     def directories(self) -> frozenset[TableUuid]:

@@ -11,7 +11,7 @@ from pyspark.sql.connect.proto import relations_pb2
 from engine.scan_source import FORMAT
 from gateway.errors import GatewayError, table_not_found
 from gateway.names.scan_relations import NO_OPTIONS, build_scan_relation
-from gateway.names.targets import TargetKind, is_same_name, schema_not_found, target_of
+from gateway.names.targets import TargetKind, is_same_name, parse_target, schema_not_found
 from gateway.session_settings import SessionSettings
 from gateway.sql.references import Reference, find_references
 from workspace.records import TableState, TemporaryTable
@@ -51,7 +51,7 @@ class NameLookup:
         """Whether a name is a temporary table's, ready or not, or leads into a workspace."""
         if not parts:
             return False
-        target = target_of(parts, self.workspaces)
+        target = parse_target(parts, self.workspaces)
         if target.kind in (TargetKind.WORKSPACE, TargetKind.ABSENT):
             return True
         return target.kind is not TargetKind.SPARK and any(

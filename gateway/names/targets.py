@@ -43,7 +43,7 @@ class Target:
     workspace: Workspace | None = None
 
 
-def target_of(parts: Sequence[str], workspaces: Workspaces) -> Target:
+def parse_target(parts: Sequence[str], workspaces: Workspaces) -> Target:
     """Takes a name of one part or more apart."""
     *qualifier, name = parts
     schema = ".".join(qualifier)
@@ -60,7 +60,7 @@ def target_of(parts: Sequence[str], workspaces: Workspaces) -> Target:
     return Target(TargetKind.WORKSPACE, schema, own_name, match[0])
 
 
-def temporary_table(
+def find_temporary_table(
     target: Target, record: SessionRecord, workspaces: Workspaces, settings: SessionSettings
 ) -> TemporaryTable | None:
     """The session's temporary table of that name, ready or not."""
@@ -73,7 +73,7 @@ def temporary_table(
 
 def is_same_name(one: str, other: str, settings: SessionSettings) -> bool:
     """Names are compared without letter case (seed 001, 5.1.2), unless the session tells Spark otherwise."""
-    return one == other if settings.is_case_sensitive else one.lower() == other.lower()
+    return settings.comparable_name(one) == settings.comparable_name(other)
 
 
 def schema_not_found(name: str, workspaces: Workspaces, hint: str = "") -> GatewayError:

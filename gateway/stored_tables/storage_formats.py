@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
 from gateway.errors import GatewayError
+from workspace.name_comparison import comparable_name
 
 _IN_UTC = {"timeZone": "UTC"}
 """The session's may change between writing and reading, and says two times twice a year."""
@@ -122,7 +123,7 @@ def check_columns(storage: StorageFormat, schema: StructType, partition_columns:
 
     Raises: GatewayError that names the column.
     """
-    partitions = {name.casefold() for name in partition_columns}
+    partitions = {comparable_name(name) for name in partition_columns}
     for field in schema.fields:
         if storage.name == "orc" and any(name == "" or "`" in name for name in (field.name, *_names(field.dataType))):
             raise GatewayError(
@@ -131,7 +132,7 @@ def check_columns(storage: StorageFormat, schema: StructType, partition_columns:
                 f"Column [{field.name}] cannot be stored as [orc], which keeps no empty names and none with [`]. Name "
                 "it otherwise with AS, or give another format after USING.",
             )
-        is_partition = field.name.casefold() in partitions
+        is_partition = comparable_name(field.name) in partitions
         if any(_is_lost(storage, each, is_partition=is_partition) for each in _types(field.dataType)):
             where = "a column to partition by" if is_partition else f"a column of tables stored as [{storage.name}]"
             raise GatewayError(

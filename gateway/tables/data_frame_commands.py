@@ -1,22 +1,21 @@
-"""Commands of the DataFrame API that may concern a temporary table: writes, views, and calls of the catalog.
+"""The commands of the DataFrame API that may change a temporary table: writes, views and calls of the catalog.
 
-Source: Spark: ``commands.proto`` (WriteOperation, WriteOperationV2, CreateDataFrameViewCommand, MergeIntoTableCommand,
-WriteStreamOperationStart), ``catalog.proto``; DataFrameWriter's ``insertInto`` and ``saveAsTable``.
+Source: [spark-connect-proto commands.proto] (``WriteOperation``, ``WriteOperationV2``, ``CreateDataFrameViewCommand``,
+``MergeIntoTableCommand``, ``WriteStreamOperationStart``); [spark-connect-proto catalog.proto].
 """
 
-from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
-from gateway.errors import GatewayError
-from gateway.names.targets import Target, TargetKind, schema_not_found
-from gateway.operations import Operation, Work
+from gateway.names.targets import Target, TargetKind
+from gateway.operations import Work
 from gateway.responses import NOTHING, Response, batch
 from gateway.sql.name_syntax import parse_name
-from gateway.tables.asked import Asked
-from gateway.tables.errors import not_a_view, not_found, not_supported
+from gateway.tables.errors import no_data_frame_table, not_a_view, not_found, not_supported
 from gateway.tables.insertions import Insertion
+from gateway.tables.statement_context import StatementContext
 from gateway.tables.temporary_tables import TemporaryTables
 from gateway.tables.views import refuse_lasting_view
 from workspace.records import TemporaryTable
@@ -43,12 +42,13 @@ _CATALOG_CALLS = frozenset(
     }
 )
 _SaveMethod = commands_pb2.WriteOperation.SaveTable.TableSaveMethod
+_Mode = commands_pb2.WriteOperation.SaveMode
 _NO_ROWS = batch(pa.table({}))
-_NEW_TABLE = "Make a new table of the rows by CREATE TEMPORARY TABLE ... AS SELECT."
+_NEW_TABLE = "Create a new table of the rows with CREATE TEMPORARY TABLE ... AS SELECT."
 
 
 def concerns_tables(plan: base_pb2.Plan) -> bool:
-    """Whether a plan is a command that may concern a temporary table: one cheap look."""
+    """Return whether a plan is a command that may change a temporary table."""
     if plan.HasField("command"):
         kind = plan.command.WhichOneof("command_type")
         if kind == "write_operation":
@@ -58,159 +58,194 @@ def concerns_tables(plan: base_pb2.Plan) -> bool:
 
 
 class DataFrameCommands:
-    """Finds the work of a command.
+    """Returns the work of commands.
 
     Args:
-        tables: What creates, fills and drops temporary tables.
+        tables: The temporary tables.
     """
 
     def __init__(self, tables: TemporaryTables) -> None:
         self._tables = tables
 
-    async def work(self, asked: Asked, plan: base_pb2.Plan) -> Work | None:
-        """What the command does; None if it is Spark's after all.
+    async def work(self, context: StatementContext, plan: base_pb2.Plan) -> Work | None:
+        """Return the work of a command.
 
-        Raises: GatewayError, if it may not run.
+        Args:
+            context: The command's session, operation and backend.
+            plan: The command.
+
+        Returns:
+            The work; None if Spark executes the command.
+
+        Raises:
+            GatewayError: The command is not allowed.
         """
         if plan.HasField("root"):
-            return await self._catalog_call(asked, plan.root)
+            return self._catalog_call(context, plan.root)
         command = plan.command
         kind = command.WhichOneof("command_type")
         if kind == "create_dataframe_view":
-            await self._check_view(asked, command.create_dataframe_view)
+            await self._check_view(context, command.create_dataframe_view)
         elif kind == "write_operation":
-            return await self._write(asked, command.write_operation)
+            return await self._write(context, command.write_operation)
         elif kind == "write_operation_v2":
-            return await self._write_v2(asked, command.write_operation_v2)
+            return await self._write_v2(context, command.write_operation_v2)
         elif kind == "merge_into_table_command":
-            self._refuse(asked, command.merge_into_table_command.target_table_name, "MERGE INTO")
+            _refuse(context, command.merge_into_table_command.target_table_name, "MERGE INTO")
         elif kind == "write_stream_operation_start":
-            self._refuse(asked, command.write_stream_operation_start.table_name, "writing a stream into it")
+            _refuse(context, command.write_stream_operation_start.table_name, "streaming writes")
         return None
 
-    async def _check_view(self, asked: Asked, view: commands_pb2.CreateDataFrameViewCommand) -> None:
-        target = self._target(asked, view.name)
-        if not view.is_global and target is not None and asked.table(target) is not None:
+    async def _check_view(self, context: StatementContext, view: commands_pb2.CreateDataFrameViewCommand) -> None:
+        target = _target(context, view.name)
+        if not view.is_global and target is not None and context.table(target) is not None:
             raise self._tables.already_exists(target.name)
-        if view.is_global and asked.record.tables:
-            await refuse_lasting_view(asked, await asked.resolved(view.input))
+        if view.is_global and context.record.tables:
+            await refuse_lasting_view(context, await context.resolve(view.input))
 
-    async def _write(self, asked: Asked, write: commands_pb2.WriteOperation) -> Work | None:
-        inserts = write.table.save_method == _SaveMethod.TABLE_SAVE_METHOD_INSERT_INTO
-        modes = commands_pb2.WriteOperation.SaveMode
-        table = self._table(asked, write.table.table_name)
+    async def _write(self, context: StatementContext, write: commands_pb2.WriteOperation) -> Work | None:
+        by_position = write.table.save_method == _SaveMethod.TABLE_SAVE_METHOD_INSERT_INTO
+        table = _table(context, write.table.table_name)
         if table is None:
-            self._check_new_table(asked, write.table.table_name)
+            _refuse_new_table(context, write.table.table_name)
             return None
-        if not inserts and write.mode != modes.SAVE_MODE_APPEND:
-            if write.mode == modes.SAVE_MODE_IGNORE:
-                return _write_nothing
+        if not by_position and write.mode == _Mode.SAVE_MODE_IGNORE:
+            return _write_nothing
+        if not by_position and write.mode != _Mode.SAVE_MODE_APPEND:
             raise not_supported(
                 table.name,
                 "saveAsTable with this mode",
-                "Use mode append, insertInto(overwrite=True), or drop it first.",
+                "Use mode append, insertInto(overwrite=True), or drop the table first.",
             )
+        _check_layout(context, write, table, by_position=by_position)
         insertion = Insertion(
             table=table.name,
-            query=await asked.resolved(write.input),
-            by_name=not inserts,
-            overwrite=write.mode == modes.SAVE_MODE_OVERWRITE,
+            query=await context.resolve(write.input),
+            by_name=not by_position,
+            overwrite=write.mode == _Mode.SAVE_MODE_OVERWRITE,
         )
-        return self._insert(asked, insertion)
+        return self._insert(context, insertion)
 
-    async def _write_v2(self, asked: Asked, write: commands_pb2.WriteOperationV2) -> Work | None:
-        table = self._table(asked, write.table_name)
+    async def _write_v2(self, context: StatementContext, write: commands_pb2.WriteOperationV2) -> Work | None:
+        table = _table(context, write.table_name)
         if table is None:
-            self._check_new_table(asked, write.table_name)
+            _refuse_new_table(context, write.table_name)
             return None
         if write.mode != commands_pb2.WriteOperationV2.MODE_APPEND:
             raise not_supported(table.name, "writeTo with this mode", "Use writeTo(...).append() or INSERT OVERWRITE.")
-        return self._insert(asked, Insertion(table=table.name, query=await asked.resolved(write.input), by_name=True))
+        insertion = Insertion(table=table.name, query=await context.resolve(write.input), by_name=True)
+        return self._insert(context, insertion)
 
-    def _insert(self, asked: Asked, insertion: Insertion) -> Work:
-        async def work(_: Operation) -> Response:
-            await self._tables.insert(asked.execution, insertion)
-            return NOTHING
+    def _insert(self, context: StatementContext, insertion: Insertion) -> Work:
+        return _answered(partial(self._tables.insert, context.execution, insertion), NOTHING)
 
-        return work
-
-    async def _catalog_call(self, asked: Asked, root: relations_pb2.Relation) -> Work | None:
-        call = root.catalog
-        kind = call.WhichOneof("cat_type")
-        value = getattr(call, str(kind))
-        name: str = value.view_name if kind in {"drop_temp_view", "drop_view"} else value.table_name
-        table = self._table(asked, name)
+    def _catalog_call(self, context: StatementContext, root: relations_pb2.Relation) -> Work | None:
+        kind = str(root.catalog.WhichOneof("cat_type"))
+        call = getattr(root.catalog, kind)
+        name: str = call.view_name if kind in {"drop_temp_view", "drop_view"} else call.table_name
         if kind in {"create_table", "create_external_table"}:
-            self._check_new_table(asked, name)
+            _refuse_new_table(context, name)
             return None
+        table = _table(context, name)
         if table is None:
-            return self._missing(asked, name, getattr(value, "if_exists", False))
+            return _missing(context, name, if_exists=getattr(call, "if_exists", False))
         if kind in {"drop_temp_view", "drop_view"}:
             raise not_a_view(table.name, "dropTempView" if kind == "drop_temp_view" else "dropView")
         if kind == "recover_partitions":
-            raise not_supported(table.name, "recoverPartitions", "It knows its partitions.")
+            raise not_supported(table.name, "recoverPartitions", "It always contains all its partitions.")
         if kind == "drop_table":
-            return _then_nothing(lambda: self._tables.drop(asked.execution, table))
+            return _answered(partial(self._tables.drop, context.execution, table), _NO_ROWS)
         if kind == "truncate_table":
-            return _then_nothing(lambda: self._tables.truncate(asked.execution, table.name))
-        return self._create_statement(asked, table)
+            return _answered(partial(self._tables.truncate, context.execution, table.name), _NO_ROWS)
+        return self._create_statement(context, table)
 
-    def _missing(self, asked: Asked, name: str, if_exists: bool) -> Work | None:
-        """Of what is no temporary table, Spark's is Spark's; a workspace has no table of that name."""
-        target = self._target(asked, name)
-        if target is None or target.kind not in {TargetKind.WORKSPACE, TargetKind.ABSENT}:
-            return None
-        if if_exists:
-            return _done
-        if target.kind is TargetKind.ABSENT:
-            raise schema_not_found(target.schema, asked.workspaces)
-        raise not_found(target.name)
-
-    def _check_new_table(self, asked: Asked, name: str) -> None:
-        target = self._target(asked, name)
-        if target is not None and target.kind is TargetKind.ABSENT:
-            raise schema_not_found(target.schema, asked.workspaces)
-        if target is not None and target.workspace is not None:
-            raise GatewayError(
-                "LODGE_WORKSPACE_TABLE",
-                "0A000",
-                f"A table in workspace [{target.workspace.name}] is made by CREATE TABLE name AS query, and by nothing "
-                "else.",
-            )
-
-    def _create_statement(self, asked: Asked, table: TemporaryTable) -> Work:
-        async def work(_: Operation) -> Response:
-            text = await self._tables.create_statement(asked.execution, table)
+    def _create_statement(self, context: StatementContext, table: TemporaryTable) -> Work:
+        async def work() -> Response:
+            text = await self._tables.create_statement(context.execution, table)
             return batch(pa.table({"createtab_stmt": [text]}))
 
         return work
 
-    def _refuse(self, asked: Asked, name: str, operation: str) -> None:
-        table = self._table(asked, name)
-        if table is not None:
-            raise not_supported(table.name, operation, _NEW_TABLE)
 
-    def _table(self, asked: Asked, name: str) -> TemporaryTable | None:
-        target = self._target(asked, name)
-        return None if target is None else asked.table(target)
+def _check_layout(
+    context: StatementContext, write: commands_pb2.WriteOperation, table: TemporaryTable, *, by_position: bool
+) -> None:
+    """Check that a write names no other format or partitions than the table has, as Spark does for its own tables.
 
-    @staticmethod
-    def _target(asked: Asked, name: str) -> Target | None:
-        parts = parse_name(name)
-        return asked.target(parts) if parts else None
+    Raises:
+        GatewayError: The table is stored in another way.
+    """
+    if not by_position and write.source and write.source.lower() != table.storage_format:
+        raise not_supported(
+            table.name,
+            f"saveAsTable with format [{write.source}]",
+            f"It is stored as [{table.storage_format}]. Remove format(...).",
+        )
+    comparable = context.settings.comparable_name
+    named = [comparable(column) for column in write.partitioning_columns]
+    if named and (by_position or named != [comparable(column) for column in table.partition_columns]):
+        columns = ", ".join(table.partition_columns)
+        own = f"It is partitioned by [{columns}]" if columns else "It has no partitions"
+        raise not_supported(
+            table.name, f"partitionBy [{', '.join(write.partitioning_columns)}]", f"{own}. Remove partitionBy(...)."
+        )
+    if write.HasField("bucket_by") or write.clustering_columns:
+        raise not_supported(table.name, "bucketBy and clusterBy", "Remove them.")
 
 
-async def _write_nothing(_: Operation) -> Response:
+def _missing(context: StatementContext, name: str, *, if_exists: bool) -> Work | None:
+    """Return the work of a call of the catalog that names no temporary table.
+
+    Raises:
+        GatewayError: The name is in a workspace, where only SQL can drop a table.
+    """
+    target = _target(context, name)
+    if target is None or target.kind not in {TargetKind.WORKSPACE, TargetKind.ABSENT}:
+        return None
+    if if_exists:
+        return _return_no_rows
+    context.require_schema(target)
+    raise not_found(target.name)
+
+
+def _refuse_new_table(context: StatementContext, name: str) -> None:
+    target = _target(context, name)
+    if target is None:
+        return
+    context.require_schema(target)
+    if target.workspace is not None:
+        raise no_data_frame_table(target.workspace.name)
+
+
+def _refuse(context: StatementContext, name: str, operation: str) -> None:
+    table = _table(context, name)
+    if table is not None:
+        raise not_supported(table.name, operation, _NEW_TABLE)
+
+
+def _table(context: StatementContext, name: str) -> TemporaryTable | None:
+    target = _target(context, name)
+    return None if target is None else context.table(target)
+
+
+def _target(context: StatementContext, name: str) -> Target | None:
+    parts = parse_name(name)
+    return context.target(parts) if parts else None
+
+
+async def _write_nothing() -> Response:
     return NOTHING
 
 
-async def _done(_: Operation) -> Response:
+async def _return_no_rows() -> Response:
     return _NO_ROWS
 
 
-def _then_nothing(do: Callable[[], Awaitable[Response]]) -> Work:
-    async def work(_: Operation) -> Response:
-        await do()
-        return _NO_ROWS
+def _answered(work: Work, answer: Response) -> Work:
+    """Return work that has a fixed answer."""
 
-    return work
+    async def answered() -> Response:
+        await work()
+        return answer
+
+    return answered

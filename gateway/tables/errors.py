@@ -1,13 +1,24 @@
-"""What is said when a statement may not do with a table what it asks for, in the seed's words where it has some.
+"""The errors of statements on tables.
 
-Source: seed 001, 5.1.12 and 5.4; Drill's TestCTTAS for ``DROP VIEW``.
+The texts of [temporary-tables §5.1.12] and [temporary-tables §5.4] are kept word for word.
+
+Source: also [drill-tests TestCTTAS] for ``DROP VIEW``.
 """
 
 from gateway.errors import GatewayError
 from workspace.workspaces import Workspaces
 
 
+class AlreadyExistsError(GatewayError):
+    """The name of a new table is taken."""
+
+    def __init__(self, name: str, schema: str) -> None:
+        self.text = f"A table or view with given name [{name}] already exists in schema [{schema}]."
+        super().__init__("TABLE_OR_VIEW_ALREADY_EXISTS", "42P07", self.text)
+
+
 def outside_of_temporary_workspace(workspaces: Workspaces) -> GatewayError:
+    """Return the error for a temporary table in another workspace than the default temporary one."""
     return GatewayError(
         "LODGE_NOT_TEMPORARY_WORKSPACE",
         "42602",
@@ -17,12 +28,14 @@ def outside_of_temporary_workspace(workspaces: Workspaces) -> GatewayError:
 
 
 def immutable_schema(name: str) -> GatewayError:
+    """Return the error for a change in a workspace that is not writable."""
     return GatewayError(
         "LODGE_IMMUTABLE_SCHEMA", "42501", f"Unable to create or drop tables/views. Schema [{name}] is immutable."
     )
 
 
 def not_file_based(name: str) -> GatewayError:
+    """Return the error for a temporary table in a schema of Spark."""
     return GatewayError(
         "LODGE_NOT_FILE_BASED",
         "42809",
@@ -31,11 +44,17 @@ def not_file_based(name: str) -> GatewayError:
 
 
 def not_found(name: str) -> GatewayError:
+    """Return the error for ``DROP TABLE`` of a table that does not exist."""
     return GatewayError("TABLE_OR_VIEW_NOT_FOUND", "42P01", f"Table [{name}] is not found.")
 
 
+def view_not_found(name: str) -> GatewayError:
+    """Return the error for ``DROP VIEW`` of a view that does not exist."""
+    return GatewayError("TABLE_OR_VIEW_NOT_FOUND", "42P01", f"View [{name}] is not found.")
+
+
 def temporary_table_used(name: str) -> GatewayError:
-    """A view, or whatever else outlives the session, over a temporary table."""
+    """Return the error for a view over a temporary table that would outlive the session."""
     return GatewayError(
         "LODGE_TEMPORARY_TABLE_USED",
         "42K0F",
@@ -44,14 +63,16 @@ def temporary_table_used(name: str) -> GatewayError:
 
 
 def not_a_view(name: str, operation: str) -> GatewayError:
+    """Return the error for an operation on a view that names a temporary table."""
     return GatewayError(
         "EXPECT_VIEW_NOT_TABLE",
         "42809",
-        f"{operation} expects a view, but [{name}] is not a VIEW: it is a temporary table. Drop it with DROP TABLE.",
+        f"{operation} expects a view, but [{name}] is not a VIEW: it is a temporary table. Use DROP TABLE.",
     )
 
 
 def not_supported(name: str, operation: str, way_out: str) -> GatewayError:
+    """Return the error for an operation that temporary tables do not support."""
     return GatewayError(
         "LODGE_TEMPORARY_TABLE_OPERATION",
         "0A000",
@@ -60,8 +81,106 @@ def not_supported(name: str, operation: str, way_out: str) -> GatewayError:
 
 
 def unreadable_name(operation: str) -> GatewayError:
+    """Return the error for a table name that only Spark can compute."""
     return GatewayError(
         "LODGE_IDENTIFIER",
         "42601",
-        f"The table that IDENTIFIER(...) names in {operation} cannot be told. Give a text, or a parameter that is one.",
+        f"Lodge cannot compute the table name in IDENTIFIER(...) of {operation}. Use a string literal or a string "
+        "parameter as the argument.",
+    )
+
+
+def unchecked_constraint(constraint: str, way_out: str) -> GatewayError:
+    """Return the error for a constraint in the definition of columns."""
+    return GatewayError(
+        "LODGE_COLUMN_CONSTRAINT",
+        "0A000",
+        f"Temporary tables do not support {constraint}, because they do not check constraints. {way_out}.",
+    )
+
+
+def unsupported_creation(workspace: str) -> GatewayError:
+    """Return the error for a ``CREATE TABLE`` in a workspace that is not supported."""
+    return GatewayError(
+        "LODGE_WORKSPACE_TABLE",
+        "0A000",
+        f"This CREATE TABLE is not supported in workspace [{workspace}]. Use CREATE TABLE name [(columns)] [USING "
+        "format] [PARTITION BY (columns)] [OPTIONS (...)] AS query.",
+    )
+
+
+def no_data_frame_table(workspace: str) -> GatewayError:
+    """Return the error for a write of a DataFrame that would create a table in a workspace."""
+    return GatewayError(
+        "LODGE_WORKSPACE_TABLE",
+        "0A000",
+        f"The DataFrame API cannot create or fill a table in workspace [{workspace}]. Use the SQL statement CREATE "
+        "TABLE name AS query.",
+    )
+
+
+def no_tables_in_object_store(table: str, workspace: str) -> GatewayError:
+    """Return the error for a permanent table if a workspace is in an object store, where Lodge cannot rename."""
+    return GatewayError(
+        "LODGE_WORKSPACE_TABLE",
+        "0A000",
+        f"Table [{table}] cannot be created: workspace [{workspace}] is in an object store, where Lodge creates "
+        "temporary tables only. Use CREATE TEMPORARY TABLE, or write the table with Spark.",
+    )
+
+
+def no_change_in_workspace(name: str, operation: str) -> GatewayError:
+    """Return the error for a change of something in a workspace that is not a temporary table."""
+    return GatewayError(
+        "LODGE_WORKSPACE_TABLE",
+        "0A000",
+        f"{operation} cannot change [{name}]: only temporary tables and Spark's own tables can be changed. Create a "
+        "new table with the changed rows.",
+    )
+
+
+def no_view_in_workspace(workspace: str) -> GatewayError:
+    """Return the error for ``CREATE VIEW`` in a workspace."""
+    return GatewayError(
+        "LODGE_VIEW_IN_WORKSPACE",
+        "0A000",
+        f"Workspace [{workspace}] cannot contain views. Create a temporary view, or a view in a schema of Spark.",
+    )
+
+
+def view_not_checked() -> GatewayError:
+    """Return the error for a view if Spark cuts off the plan that shows what the view reads."""
+    return GatewayError(
+        "LODGE_VIEW_NOT_CHECKED",
+        "0A000",
+        "Lodge cannot check whether this view reads a temporary table, because Spark cuts off long plans. Set "
+        "spark.sql.maxPlanStringLength to its default, or create the view before the session has temporary tables.",
+    )
+
+
+def statement_failed(table: str) -> GatewayError:
+    """Return the error for a statement that failed for a reason that only the log tells."""
+    return GatewayError(
+        "LODGE_STATEMENT_FAILED",
+        "58000",
+        f"The statement on temporary table [{table}] failed. The log of the gateway has the reason.",
+    )
+
+
+def statement_lost() -> GatewayError:
+    """Return the error for a statement whose gateway was lost, and that is undone."""
+    return GatewayError(
+        "LODGE_STATEMENT_LOST",
+        "58000",
+        "The statement was undone, because the gateway that ran it was lost. Run the statement again.",
+    )
+
+
+def statement_unfinished(table: str) -> GatewayError:
+    """Return the error for a statement that failed, and that could not be undone yet."""
+    return GatewayError(
+        "LODGE_STATEMENT_UNFINISHED",
+        "58000",
+        f"The statement on temporary table [{table}] failed, and Lodge could not undo it yet. Lodge retries the undo. "
+        "Check the table before you run the statement again.",
     )

@@ -1,7 +1,7 @@
-"""Rows that are inserted into a temporary table: how a query's columns become the table's.
+"""Insertions into a temporary table: how the columns of a query become the columns of the table.
 
-Source: Spark: ``INSERT INTO`` (by position, by name, with a list of columns), ``Dataset.to`` for the conversion of
-types, which is that of ANSI store assignment.
+Source: Spark's ``INSERT INTO`` by position, by name and with a list of columns; ``Dataset.to``, which converts values
+as in ANSI store assignment.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.types import StructField, StructType
 
 from gateway.errors import GatewayError
+from gateway.session_settings import SessionSettings
 from gateway.sql.name_syntax import quote_name
 from gateway.stored_tables.table_plans import with_columns_named
 
@@ -21,11 +22,11 @@ class Insertion:
     """Rows for a table.
 
     Attributes:
-        table: The table's name.
-        query: The rows; resolved.
-        columns: The columns that the statement names, for the query's in order; None if it names none.
-        by_name: Whether the query's own names count.
-        overwrite: Whether the table has only these rows afterwards.
+        table: The name of the table.
+        query: The rows, with all names resolved.
+        columns: The columns in the statement, in the order of the query's columns; None if there is no such list.
+        by_name: Whether the query's columns are matched by name.
+        overwrite: Whether the rows replace all rows of the table.
     """
 
     table: str
@@ -35,16 +36,21 @@ class Insertion:
     overwrite: bool = False
 
 
-def fitted(insertion: Insertion, query: StructType, table: StructType) -> relations_pb2.Relation:
-    """The query with the table's columns, in the table's order and types; a column it does not give is NULL.
+def fit_columns(
+    insertion: Insertion, query: StructType, table: StructType, settings: SessionSettings
+) -> relations_pb2.Relation:
+    """Return the query with the columns of the table, in the table's order and types.
+
+    A column that the query does not give is NULL.
 
     Args:
-        insertion: What is inserted.
+        insertion: The insertion.
         query: The schema of its query.
         table: The schema of the table.
+        settings: The settings of the session, for the comparison of names.
 
     Raises:
-        GatewayError: Columns are too many, too few, unknown or named twice.
+        GatewayError: There are too many columns or too few, one is unknown, or one is named twice.
     """
     names = list(query.names if insertion.by_name else insertion.columns or table.names)
     if len(names) != len(query.names):
@@ -53,25 +59,28 @@ def fitted(insertion: Insertion, query: StructType, table: StructType) -> relati
             f"INSERT_COLUMN_ARITY_MISMATCH.{kind}_DATA_COLUMNS",
             "21S01",
             f"Cannot write to [{insertion.table}], the reason is {kind.lower().replace('_', ' ')} data columns: "
-            f"Table columns: {_listed(names)}. Data columns: {_listed(query.names)}.",
+            f"Table columns: {_join(names)}. Data columns: {_join(query.names)}.",
         )
-    known = {name.casefold(): name for name in table.names}
-    for name in names:
-        if name.casefold() not in known:
-            raise GatewayError(
-                "UNRESOLVED_COLUMN.WITH_SUGGESTION",
-                "42703",
-                f"Table [{insertion.table}] has no column {quote_name(name)}. It has: {_listed(table.names)}.",
-            )
-    own = [known[name.casefold()] for name in names]
-    if len(set(own)) < len(own):
+    known = {settings.comparable_name(name): name for name in table.names}
+    own = [known.get(settings.comparable_name(name)) for name in names]
+    if None in own:
         raise GatewayError(
-            "COLUMN_ALREADY_EXISTS", "42711", f"A column of table [{insertion.table}] is named twice: {_listed(names)}."
+            "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+            "42703",
+            f"Table [{insertion.table}] has no column {quote_name(names[own.index(None)])}. Its columns are: "
+            f"{_join(table.names)}.",
         )
-    return _converted(with_columns_named(insertion.query, own), table)
+    found = [name for name in own if name is not None]
+    if len(set(found)) < len(found):
+        raise GatewayError(
+            "COLUMN_ALREADY_EXISTS",
+            "42711",
+            f"The insertion into table [{insertion.table}] names a column twice: {_join(names)}. Name each once.",
+        )
+    return _convert(with_columns_named(insertion.query, found), table)
 
 
-def _converted(relation: relations_pb2.Relation, table: StructType) -> relations_pb2.Relation:
+def _convert(relation: relations_pb2.Relation, table: StructType) -> relations_pb2.Relation:
     nullable = StructType([StructField(field.name, field.dataType, True, field.metadata) for field in table.fields])
     converted = relations_pb2.Relation()
     converted.to_schema.input.CopyFrom(relation)
@@ -79,5 +88,5 @@ def _converted(relation: relations_pb2.Relation, table: StructType) -> relations
     return converted
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join(names: Sequence[str]) -> str:
     return ", ".join(map(quote_name, names))

@@ -1,108 +1,113 @@
-"""A table that is to be created, temporary or permanent: what is asked for, and what is checked before it is written.
+"""A new table, temporary or permanent, and the checks before it is written.
 
-Source: seed 001, 5.1.3, 5.1.4 and 5.4.
+Source: [temporary-tables §5.1.3, §5.1.4, §5.4].
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.types import StructField, StructType
 
 from gateway.errors import GatewayError
+from gateway.session_settings import SessionSettings
+from gateway.sql.statements import CreateTable, CreateTemporaryTable
 from gateway.stored_tables.storage_formats import StorageFormat, check_columns, refuse_partitions, storage_format
 from gateway.stored_tables.table_plans import with_columns_named, write_plan
-from gateway.tables.writes import Execution
+from gateway.tables.statement_context import Execution
 
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """A table that is to be created.
+    """A table that a statement creates.
 
     Attributes:
-        name: Its own, without the workspace.
-        query: Its rows; resolved. Of a table without any, an empty relation of its columns.
-        columns: What the columns are called; None for the query's own names.
-        storage_format: As the statement gives it; None for the session's.
-        partition_columns: The columns it is partitioned by.
-        options: Of the storage format, as the statement gives them.
-        if_not_exists: Whether a table of that name may exist.
+        name: The table's name without its workspace.
+        query: The rows, with all names resolved. For an empty table, an empty relation with the table's columns.
+        storage: The storage format.
+        columns: The names of the columns; None for the names in the query.
+        partition_columns: The columns that the table is partitioned by.
+        options: The options of the storage format, as in the statement.
+        if_not_exists: Whether the statement accepts an existing table.
     """
 
     name: str
     query: relations_pb2.Relation
+    storage: StorageFormat
     columns: Sequence[str] | None = None
-    storage_format: str | None = None
     partition_columns: Sequence[str] = ()
     options: tuple[tuple[str, str], ...] = ()
     if_not_exists: bool = False
 
-
-class AlreadyExistsError(GatewayError):
-    """Seed 001, 5.4: a duplicated table or view name."""
-
-    def __init__(self, name: str, schema: str) -> None:
-        self.text = f"A table or view with given name [{name}] already exists in schema [{schema}]."
-        super().__init__("TABLE_OR_VIEW_ALREADY_EXISTS", "42P07", self.text)
-
-
-@dataclass(frozen=True, slots=True)
-class Storing:
-    """How a new table is stored.
-
-    Attributes:
-        format: What in.
-        options: What to write with.
-    """
-
-    format: StorageFormat
-    options: Mapping[str, str]
-
     @classmethod
-    def of(cls, new: NewTable, execution: Execution) -> "Storing":
-        """Raises: GatewayError, for a format or an option that there is not."""
-        storage = storage_format(new.storage_format or execution.settings.store_format, new.name)
-        return cls(storage, storage.options(dict(new.options)))
+    def of_statement(
+        cls,
+        name: str,
+        query: relations_pb2.Relation,
+        statement: CreateTemporaryTable | CreateTable,
+        settings: SessionSettings,
+    ) -> "NewTable":
+        """Return the table that a statement creates.
 
+        Args:
+            name: The table's name without its workspace.
+            query: The rows, with all names resolved.
+            statement: The statement.
+            settings: The settings of the session, which has a default storage format.
 
-@dataclass(frozen=True, slots=True)
-class WritableTable:
-    """A new table that can be written as it is asked for, and read back.
+        Raises:
+            GatewayError: The storage format does not exist, or does not have an option.
+        """
+        storage = storage_format(statement.storage_format or settings.store_format, name)
+        storage.options(statement.options)
+        return cls(
+            name=name,
+            query=query,
+            storage=storage,
+            columns=statement.columns,
+            partition_columns=statement.partition_columns,
+            options=tuple(statement.options.items()),
+            if_not_exists=statement.if_not_exists,
+        )
 
-    Attributes:
-        new: What is asked for.
-        schema: Of its rows, with the columns called as asked.
-        storing: How it is stored.
-    """
+    async def schema(self, execution: Execution) -> StructType:
+        """Return the schema of the rows.
 
-    new: NewTable
-    schema: StructType
-    storing: Storing
+        Args:
+            execution: The statement that creates the table.
 
-    @classmethod
-    async def of(cls, new: NewTable, storing: Storing, execution: Execution) -> "WritableTable":
-        """Raises: GatewayError, for what cannot be."""
-        schema = _named(await execution.backend.analyze_schema(new.query), new.columns)
-        _check_partition_columns(schema, new.partition_columns)
-        if new.partition_columns and not storing.format.is_partitionable:
-            raise refuse_partitions(storing.format)
-        check_columns(storing.format, schema, new.partition_columns)
-        return cls(new, schema, storing)
+        Raises:
+            GatewayError: The query fails, or its rows cannot be stored in this way.
+        """
+        schema = _rename(await execution.backend.analyze_schema(self.query), self.columns)
+        names = {execution.settings.comparable_name(name) for name in schema.names}
+        for column in self.partition_columns:
+            if execution.settings.comparable_name(column) not in names:
+                raise GatewayError(
+                    "COLUMN_NOT_FOUND", "42703", f"Partition column {column} is not in the SELECT list of CTAS!"
+                )
+        if self.partition_columns and not self.storage.is_partitionable:
+            raise refuse_partitions(self.storage)
+        check_columns(self.storage, schema, self.partition_columns)
+        return schema
 
     def plan(self, path: str) -> base_pb2.Plan:
-        """What writes its rows to a path."""
-        query = self.new.query if self.new.columns is None else with_columns_named(self.new.query, self.new.columns)
+        """Return the plan that writes the rows into a path."""
         return write_plan(
-            query,
+            self.query if self.columns is None else with_columns_named(self.query, self.columns),
             path,
-            storage_format=self.storing.format.name,
-            partition_columns=self.new.partition_columns,
-            options=self.storing.options,
+            storage_format=self.storage.name,
+            partition_columns=self.partition_columns,
+            options=self.storage.options(dict(self.options)),
         )
 
 
-def _named(schema: StructType, columns: Sequence[str] | None) -> StructType:
-    """The schema with the columns called so. Raises: GatewayError if there are more or fewer (seed 001, 5.4)."""
+def _rename(schema: StructType, columns: Sequence[str] | None) -> StructType:
+    """Return a schema with other names of its columns.
+
+    Raises:
+        GatewayError: The number of names is not the number of columns [temporary-tables §5.4].
+    """
     if columns is None:
         return schema
     if len(columns) != len(schema.fields):
@@ -113,13 +118,3 @@ def _named(schema: StructType, columns: Sequence[str] | None) -> StructType:
         )
     fields = zip(columns, schema.fields, strict=True)
     return StructType([StructField(name, field.dataType, field.nullable, field.metadata) for name, field in fields])
-
-
-def _check_partition_columns(schema: StructType, columns: Sequence[str]) -> None:
-    """Raises: GatewayError if one is not among the table's (seed 001, 5.4)."""
-    names = {name.casefold() for name in schema.names}
-    for column in columns:
-        if column.casefold() not in names:
-            raise GatewayError(
-                "COLUMN_NOT_FOUND", "42703", f"Partition column {column} is not in the SELECT list of CTAS!"
-            )

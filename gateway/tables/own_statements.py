@@ -1,13 +1,14 @@
-"""Which statements Lodge answers itself, and how each becomes an operation.
+"""The statements that Lodge executes instead of the backend, and how each becomes an operation.
 
-Why it exists: a plan is Spark's to run unless it creates, changes or removes a temporary table, or would change what a
-temporary table's name means. All of that is decided from here, for SQL text and for the other commands alike.
+Spark runs every plan, except one that creates, changes or drops a temporary table, or that would change what the name
+of a temporary table means. This module decides which plans these are, for SQL text and for all other commands.
 """
 
 import asyncio
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 
 import structlog
 from pyspark.sql.connect.proto import base_pb2
@@ -19,41 +20,44 @@ from gateway.errors import Metadata, SyntaxRefusedError
 from gateway.names.plan_resolver import PlanResolver
 from gateway.operations import Operation, Operations, Work
 from gateway.plan_decoding import decode_without_plan
-from gateway.responses import Response, Values, row
+from gateway.responses import Response, row
 from gateway.session_settings import SessionSettings
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
+from gateway.sql.name_syntax import qualify_with_session
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statement_parser import parse_statement
 from gateway.sql.statements import Statement
 from gateway.sql_relations import find_sql, find_sql_relation
 from gateway.storage import Storage
-from gateway.tables.asked import Asked
 from gateway.tables.data_frame_commands import DataFrameCommands, concerns_tables
+from gateway.tables.errors import statement_lost
+from gateway.tables.execution import StatementExecutor
 from gateway.tables.permanent_tables import PermanentTables
 from gateway.tables.records import TableRecords
-from gateway.tables.sql_commands import SqlCommands, SqlStatement
+from gateway.tables.sql_commands import SqlCommands
+from gateway.tables.sql_statement import SqlStatement
+from gateway.tables.statement_context import Execution, StatementContext
 from gateway.tables.temporary_tables import TemporaryTables
-from gateway.tables.writes import Execution, TableWrites, statement_lost
 from workspace.leases import LeaseObserver
 from workspace.record_changes import find_answer
-from workspace.records import Answer, PendingWrite, ReplicaId, SessionRecord, TemporaryTable
+from workspace.records import PendingChange, PendingWrite, ReplicaId, SessionRecord, TableState, TemporaryTable
 
-_LONGEST_POLL_SECONDS = 1.0
+_MAX_POLL_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)
 
 
 class OwnStatements:
-    """Starts the operations of the statements that Lodge answers.
+    """Starts the operations of the statements that Lodge executes.
 
     Args:
         replica: This replica.
-        storage: Records, leases and locations.
-        sessions: All sessions of the replica.
-        operations: Where the statements run.
-        workspaces: As they are now.
-        config: The replica's settings.
+        storage: The session records, leases and session locations.
+        sessions: The sessions that this replica serves.
+        operations: The operations of this replica.
+        workspaces: The current workspaces.
+        config: The settings of this replica.
     """
 
     def __init__(
@@ -68,86 +72,118 @@ class OwnStatements:
     ) -> None:
         self._replica = replica
         self._storage = storage
+        self._sessions = sessions
         self._operations = operations
         self._workspaces = workspaces
         self._config = config
         self._records = TableRecords(storage)
-        self._writes = TableWrites(replica, storage, sessions)
+        self._executor = StatementExecutor(replica, storage, sessions)
         self._tables = TemporaryTables(
             replica=replica,
             storage=storage,
             sessions=sessions,
-            writes=self._writes,
+            executor=self._executor,
             workspaces=workspaces,
             limits=config.limits,
         )
-        permanent = PermanentTables(replica, storage, self._writes)
-        self._sql = SqlCommands(self._tables, permanent)
+        self._sql = SqlCommands(self._tables, PermanentTables(replica, storage, sessions, self._executor))
         self._commands = DataFrameCommands(self._tables)
 
     async def stop(self) -> None:
-        """Waits for what goes on in the background."""
-        await self._writes.stop()
+        """Wait for the work in the background."""
+        await self._executor.stop()
 
     async def names(self, session: Session, backend: BackendSession) -> PlanResolver:
-        """What names mean in the session now."""
-        record = await self._records.read(session)
-        return PlanResolver(self._workspaces.now, record.tables, await backend.read_settings())
+        """Return what names mean in a session now.
+
+        Raises:
+            GatewayError: The session has ended, or the storage or the backend failed.
+        """
+        settings = await backend.read_settings()
+        record = await self._read_record(session, backend, settings)
+        return PlanResolver(self._workspaces.now, record.tables, settings)
 
     async def start(
         self, session: Session, request: bytes, plan: base_pb2.Plan, metadata: Metadata
     ) -> Operation | None:
-        """The started operation, if the plan is a statement of Lodge's own; None if it is Spark's.
+        """Start the operation of a plan that Lodge executes.
 
-        Raises: GatewayError, if the plan may not run.
+        Args:
+            session: The session of the client.
+            request: The client's ``ExecutePlan`` request.
+            plan: The plan of the request.
+            metadata: The metadata of the request.
+
+        Returns:
+            The operation; None if Spark runs the plan.
+
+        Raises:
+            GatewayError: The plan is not allowed, or its statement is malformed.
         """
         relation = find_sql_relation(plan)
         sql = None if relation is None else find_sql(relation)
         if sql is None and not concerns_tables(plan):
             return None
-        if sql is not None and not _is_readable(sql.query):
+        readings = _readings(None if sql is None else sql.query)
+        if sql is not None and not any(readings.values()):
             return None
         operation = _operation(request)
         backend = BackendSession(session.backend, operation.request, metadata)
         settings = await backend.read_settings()
-        statement = None if sql is None else _recognised(sql.query, settings)
+        statement = readings[settings.double_quoted_identifiers]
         if sql is not None and statement is None:
             return None
+        if isinstance(statement, StatementError):
+            raise SyntaxRefusedError("PARSE_SYNTAX_ERROR", "42601", str(statement)) from statement
         if sql is not None and self._config.log_query_text:
             log.info("statement_recognised", query=sql.query)
         execution = Execution(session, operation, backend, settings)
-        self._writes.require_lease(session)  # where records cannot be read either, this is known at once
-        record = await self._records.read(session)
-        if _knows(record, operation.id):
-            self._operations.start(operation, lambda _: self._followed(execution))
+        self._sessions.require_lease(session)  # fails before the record is read, which may take long
+        record = await self._read_record(session, backend, settings)
+        if _is_known(record, operation.id):
+            self._operations.start(operation, lambda: self._follow(execution))
             return operation
-        if await self._tables.settle(execution, record):
-            record = await self._records.read(session)
-        asked = Asked(execution, record, PlanResolver(self._workspaces.now, record.tables, settings))
+        if await self._tables.complete_published(execution, record):
+            record = await self._read_record(session, backend, settings)
+        context = StatementContext(execution, record, PlanResolver(self._workspaces.now, record.tables, settings))
         work: Work | None
         if relation is not None and statement is not None:
-            work = await self._sql.work(statement, SqlStatement(asked, relation))
+            work = await self._sql.work(statement, SqlStatement(context, relation))
         else:
-            work = await self._commands.work(asked, plan)
+            work = await self._commands.work(context, plan)
         if work is None:
             return None
         self._operations.start(operation, work)
         return operation
 
-    async def under_way(self, session: Session) -> Mapping[str, str]:
-        """The statements that write now, at any replica: the backend's operation by the client's.
+    async def running_writes(self, session: Session) -> Mapping[str, str]:
+        """Return the writes that run now, at any replica: the backend's operation id by the client's.
 
-        Raises: GatewayError.
+        Raises:
+            GatewayError: The session has ended, or the storage failed.
         """
         record = await self._records.read(session)
-        return {write.operation_id: write.directory for write in _writes(record)}
+        writes = (*record.writes, *(write for table in record.tables for write in table.writes))
+        return {write.operation_id: write.directory for write in writes}
 
     async def follow(
         self, session: Session, request: base_pb2.ReattachExecuteRequest, metadata: Metadata
     ) -> Operation | None:
-        """The operation of a statement that another replica began; None if it is none of Lodge's."""
+        """Start an operation that follows a statement which another replica began.
+
+        Args:
+            session: The session of the client.
+            request: The client's request to reattach to the statement.
+            metadata: The metadata of the request.
+
+        Returns:
+            The operation; None if the statement is not Lodge's.
+
+        Raises:
+            GatewayError: The session has ended, or the storage failed.
+        """
         record = await self._records.read(session)
-        if not _knows(record, request.operation_id):
+        if not _is_known(record, request.operation_id):
             return None
         client_request = base_pb2.ExecutePlanRequest(
             session_id=request.session_id,
@@ -156,14 +192,12 @@ class OwnStatements:
             client_type=request.client_type,
         )
         client_request.request_options.add().reattach_options.reattachable = True
-        operation = Operation(client_request)
-        backend = BackendSession(session.backend, client_request, metadata)
-        execution = Execution(session, operation, backend, SessionSettings())
-        self._operations.start(operation, lambda _: self._followed(execution))
-        return operation
+        execution = _execution(session, client_request, metadata)
+        self._operations.start(execution.operation, lambda: self._follow(execution))
+        return execution.operation
 
     async def before_clone(self, session: Session) -> SessionRecord:
-        """What :meth:`copy_to_clone` needs to know from before the backend makes a clone."""
+        """Return what :meth:`copy_to_clone` must know about a session before the backend clones it."""
         return await self._records.read(session)
 
     async def copy_to_clone(
@@ -174,7 +208,19 @@ class OwnStatements:
         request: base_pb2.CloneSessionRequest,
         metadata: Metadata,
     ) -> None:
-        """Gives a session that the backend made as a clone tables of its own. Raises: GatewayError, OSError."""
+        """Give a session that the backend cloned temporary tables of its own.
+
+        Args:
+            before: The parent's record from before the backend cloned it.
+            parent: The session that was cloned.
+            clone: The clone.
+            request: The client's request.
+            metadata: The metadata of the request.
+
+        Raises:
+            GatewayError: The clone would have too many tables, or the backend or the storage failed.
+            OSError: The storage failed.
+        """
         if not before.tables:
             return
         client_request = base_pb2.ExecutePlanRequest(
@@ -183,14 +229,24 @@ class OwnStatements:
             operation_id=str(uuid.uuid4()),
             client_type=request.client_type,
         )
-        backend = BackendSession(clone.backend, client_request, metadata)
-        execution = Execution(clone, Operation(client_request), backend, SessionSettings())
-        await self._tables.copy_to_clone(before.tables, parent, execution)
+        await self._tables.copy_to_clone(before.tables, parent, _execution(clone, client_request, metadata))
 
-    async def _followed(self, execution: Execution) -> Response:
-        """The answer of a statement that another replica began, or that this one completes in its place.
+    async def _read_record(self, session: Session, backend: BackendSession, settings: SessionSettings) -> SessionRecord:
+        """Return the session record, with each table under the name that Spark knows.
 
-        Raises: GatewayError if nothing is left of it.
+        Spark stores the name of a view in lower case, unless ``spark.sql.caseSensitive`` is on. If the client turns it
+        on later, Spark knows the table ``Ab`` as ``ab``.
+        """
+        record = await self._records.read(session)
+        if not settings.is_case_sensitive:
+            return record
+        return replace(record, tables=tuple([await _as_spark_names(table, backend) for table in record.tables]))
+
+    async def _follow(self, execution: Execution) -> Response:
+        """Wait for the answer of a statement that another replica began, or complete it if that replica is lost.
+
+        Raises:
+            GatewayError: The statement failed or was undone.
         """
         lease_seconds = self._config.lease_duration_seconds
         observer = LeaseObserver(lease_seconds)
@@ -198,22 +254,22 @@ class OwnStatements:
             record = await self._records.read(execution.session)
             answer = find_answer(record, execution.operation.id)
             if answer is not None:
-                return row(_values(answer))
-            pending = _pending(record, execution.operation.id)
-            if pending is None:
+                return row(dict(answer.values))
+            found = _find_change(record, execution.operation.id)
+            if found is None:
                 raise statement_lost()
-            table, write = pending
-            if await self._is_lost(write.replica, observer):
-                if table is None:
-                    raise statement_lost()
-                if not write.is_published:
-                    return await self._tables.take_over(execution, table, write)
-                await self._writes.complete_for(execution, table, write)
-                continue
-            await asyncio.sleep(min(lease_seconds / 5, _LONGEST_POLL_SECONDS))
+            table, change = found
+            if not await self._is_lost(change.replica, observer):
+                await asyncio.sleep(min(lease_seconds / 5, _MAX_POLL_SECONDS))
+            elif table is None:
+                raise statement_lost()
+            elif isinstance(change, PendingWrite) and not change.is_published:
+                return await self._tables.take_over(execution, table, change)
+            else:
+                await self._executor.complete_for(execution, table, change)
 
     async def _is_lost(self, replica: ReplicaId, observer: LeaseObserver) -> bool:
-        """Whether nobody follows a write any more; of this replica's own, one that no operation runs for."""
+        """Return whether no replica follows a change. This replica has no operation for a change of its own here."""
         if replica == self._replica:
             return True
         leases = await self._storage.run_lease(self._storage.leases.list)
@@ -227,41 +283,41 @@ def _operation(request: bytes) -> Operation:
     return Operation(client_request)
 
 
-def _is_readable(sql: str) -> bool:
-    """Whether a text is a statement that may be Lodge's, however the session reads quotes."""
-    try:
-        return parse_statement(sql) is not None or (
-            '"' in sql and parse_statement(sql, double_quoted_identifiers=True) is not None
-        )
-    except StatementError:
-        return True
+def _execution(session: Session, request: base_pb2.ExecutePlanRequest, metadata: Metadata) -> Execution:
+    """Return the execution of a statement that reads no setting of the session."""
+    return Execution(session, Operation(request), BackendSession(session.backend, request, metadata), SessionSettings())
 
 
-def _recognised(sql: str, settings: SessionSettings) -> Statement | None:
+async def _as_spark_names(table: TemporaryTable, backend: BackendSession) -> TemporaryTable:
+    lower_case = table.name.lower()
+    if table.name == lower_case or table.state is not TableState.READY:
+        return table
+    return table if await backend.table_exists(qualify_with_session(table.name)) else replace(table, name=lower_case)
+
+
+def _readings(sql: str | None) -> Mapping[bool, Statement | StatementError | None]:
+    """Return the statement that a text is: for sessions that read double quotes as strings, and for all others."""
+    as_string = None if sql is None else _recognise(sql, double_quoted_identifiers=False)
+    if sql is None or '"' not in sql:
+        return {False: as_string, True: as_string}
+    return {False: as_string, True: _recognise(sql, double_quoted_identifiers=True)}
+
+
+def _recognise(sql: str, *, double_quoted_identifiers: bool) -> Statement | StatementError | None:
     try:
-        return parse_statement(sql, double_quoted_identifiers=settings.double_quoted_identifiers)
+        return parse_statement(sql, double_quoted_identifiers=double_quoted_identifiers)
     except StatementError as error:
-        raise SyntaxRefusedError("PARSE_SYNTAX_ERROR", "42601", str(error)) from error
+        return error
 
 
-def _writes(record: SessionRecord) -> Iterator[PendingWrite]:
-    yield from record.writes
+def _is_known(record: SessionRecord, operation_id: str) -> bool:
+    return find_answer(record, operation_id) is not None or _find_change(record, operation_id) is not None
+
+
+def _find_change(record: SessionRecord, operation_id: str) -> tuple[TemporaryTable | None, PendingChange] | None:
+    """Return the change of an operation, with its temporary table; None if the operation changes nothing."""
     for table in record.tables:
-        yield from table.writes
-
-
-def _knows(record: SessionRecord, operation_id: str) -> bool:
-    return find_answer(record, operation_id) is not None or _pending(record, operation_id) is not None
-
-
-def _pending(record: SessionRecord, operation_id: str) -> tuple[TemporaryTable | None, PendingWrite] | None:
-    """What an operation is writing, and the temporary table that it is for; None if it writes nothing."""
-    for table in record.tables:
-        for write in table.writes:
-            if write.operation_id == operation_id:
-                return table, write
+        for change in table.pending_changes:
+            if change.operation_id == operation_id:
+                return table, change
     return next(((None, write) for write in record.writes if write.operation_id == operation_id), None)
-
-
-def _values(answer: Answer) -> Values:
-    return dict(answer.values)

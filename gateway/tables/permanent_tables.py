@@ -28,14 +28,19 @@ from pathlib import Path
 import structlog
 
 from gateway.errors import GatewayError
-from gateway.responses import Response, Values, ok, row
+from gateway.responses import Response, row
+from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.storage import Storage
 from gateway.stored_tables.table_descriptions import DESCRIPTION, GLOB, Description, permanent_names
 from gateway.stored_tables.table_plans import ROWS_WRITTEN
-from gateway.tables.new_tables import AlreadyExistsError, NewTable, Storing, WritableTable
+from gateway.tables.answers import created, not_created, table_dropped
+from gateway.tables.background import run_to_completion
+from gateway.tables.errors import AlreadyExistsError, statement_lost
+from gateway.tables.execution import StatementExecutor, new_directory
+from gateway.tables.new_tables import NewTable
 from gateway.tables.records import TableRecords
-from gateway.tables.writes import Execution, TableWrites, statement_lost, to_its_end
+from gateway.tables.statement_context import Execution
 from workspace.files.table_files import copy_table, make_public, write_public_file
 from workspace.identifiers import is_uuid
 from workspace.record_changes import add_answer
@@ -51,14 +56,16 @@ class PermanentTables:
     Args:
         replica: This replica.
         storage: Records and locations.
-        writes: Where tables are written first.
+        sessions: The sessions that this replica serves.
+        executor: Where tables are written first.
     """
 
-    def __init__(self, replica: ReplicaId, storage: Storage, writes: TableWrites) -> None:
+    def __init__(self, replica: ReplicaId, storage: Storage, sessions: Sessions, executor: StatementExecutor) -> None:
         self._replica = replica
         self._storage = storage
         self._records = TableRecords(storage)
-        self._writes = writes
+        self._sessions = sessions
+        self._executor = executor
 
     async def exists(self, workspace: Workspace, name: str) -> bool:
         """Whether something in the workspace has that name."""
@@ -73,38 +80,37 @@ class PermanentTables:
     async def create(self, execution: Execution, workspace: Workspace, new: NewTable) -> Response:
         """Raises: GatewayError, after everything that was begun is undone."""
         session = execution.session
-        storing = Storing.of(new, execution)
         _check_name(workspace, new.name)
         if await self.exists(workspace, new.name):
             error = AlreadyExistsError(new.name, workspace.name)
             if new.if_not_exists:
-                return ok(False, error.text)
+                return not_created(error.text)
             raise error
-        writable = await WritableTable.of(new, storing, execution)
-        write = PendingWrite(self._writes.new_directory(), execution.operation.id, self._replica)
-        description = Description(writable.schema, storing.format.name, dict(new.options))
+        schema = await new.schema(execution)
+        write = PendingWrite(new_directory(), execution.operation.id, self._replica)
+        description = Description(schema, new.storage.name, dict(new.options))
         placing = _Placing(workspace, new.name, description)
         rows = 0
         try:
-            self._writes.require_lease(execution.session)
+            self._sessions.require_lease(session)
             await self._records.change(session, lambda record: replace(record, writes=(*record.writes, write)))
-            path = await self._writes.path_for(session, write.directory)
+            path = await self._executor.create_path(session, write.directory)
             operation = execution.operation
             result = await execution.backend.execute(
-                writable.plan(path), operation_id=write.directory, on_progress=operation.progress
+                new.plan(path), operation_id=write.directory, on_progress=operation.progress
             )
             operation.server_side_session_id = result.server_side_session_id
             rows = result.observed.get(ROWS_WRITTEN, 0)
-            self._writes.require_lease(execution.session)
+            self._sessions.require_lease(session)
             await self._records.change(session, lambda record: _still_writing(record, write))
             await self._storage.run_slow(placing.place, Path(path))
         except BaseException as error:
             if not placing.is_done:
-                await to_its_end(self._undo(session, write))
+                await run_to_completion(self._undo(session, write))
                 if new.if_not_exists and isinstance(error, AlreadyExistsError):
-                    return ok(False, error.text)
+                    return not_created(error.text)
                 raise
-        values: Values = {"Fragment": "0_0", "Number of records written": rows}
+        values = created(rows)
         answer = Answer(execution.operation.id, tuple(values.items()))
         try:
             await self._records.change(session, lambda record: add_answer(_without(record, write), answer))
@@ -119,13 +125,13 @@ class PermanentTables:
         except GatewayError as error:
             log.warning("statement_undo_left", reason=str(error))
             return
-        await self._writes.remove(session, [write.directory])
+        await self._executor.deletion.delete(session, [write.directory])
 
     async def drop(self, workspace: Workspace, name: str) -> Response:
         """Raises: GatewayError if it is no table that ``CREATE TABLE`` made."""
         await self._storage.run_slow(_remove, workspace, name)
         log.info("table_dropped", table=name, workspace=workspace.name)
-        return ok(True, f"Table [{name}] dropped")
+        return table_dropped(name)
 
 
 class _Placing:

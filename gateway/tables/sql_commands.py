@@ -1,22 +1,18 @@
-"""What each recognised SQL statement does.
+"""The SQL statements that Lodge executes: what each one does.
 
-Source: seed 001, 5.1.1-5.1.12 and 5.4; Databricks' temporary tables where the seed is silent (design).
+Source: [temporary-tables §5.1.1-5.1.12, §5.4]; [databricks-temporary-tables] where that document says nothing.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import singledispatchmethod
+from functools import partial, singledispatchmethod
 
 from pyspark.sql.connect.proto import relations_pb2
 
-from gateway.errors import BackendError, GatewayError
+from gateway.errors import BackendError
 from gateway.names.targets import Target, TargetKind, schema_not_found
-from gateway.operations import Operation, Work
-from gateway.responses import Response, ok, row, sql_rows
-from gateway.sql.identifier_clauses import evaluate_identifier_clause
+from gateway.operations import Work
+from gateway.responses import Response, row, sql_rows
 from gateway.sql.name_syntax import quote_name
-from gateway.sql.statement_parser import extract_query
 from gateway.sql.statements import (
     AlterRelation,
     CacheTableAs,
@@ -26,7 +22,6 @@ from gateway.sql.statements import (
     DropTable,
     DropView,
     Explain,
-    HasQuery,
     IdentifierClause,
     Insert,
     MergeOrUpdate,
@@ -37,87 +32,43 @@ from gateway.sql.statements import (
     TableName,
     TruncateTable,
 )
-from gateway.sql_relations import find_sql, read_parameters
 from gateway.stored_tables.listings import temporary_tables, workspace_tables
 from gateway.stored_tables.table_plans import empty_relation, named_table, schema_json
-from gateway.tables.asked import Asked
+from gateway.tables.answers import no_table, no_view, not_created
 from gateway.tables.errors import (
     immutable_schema,
+    no_change_in_workspace,
+    no_tables_in_object_store,
+    no_view_in_workspace,
     not_a_view,
     not_file_based,
     not_found,
     not_supported,
     outside_of_temporary_workspace,
+    unchecked_constraint,
     unreadable_name,
+    unsupported_creation,
+    view_not_found,
 )
 from gateway.tables.insertions import Insertion
 from gateway.tables.new_tables import NewTable
 from gateway.tables.permanent_tables import PermanentTables
+from gateway.tables.sql_statement import SqlStatement
+from gateway.tables.statement_context import StatementContext
 from gateway.tables.temporary_tables import TemporaryTables
 from gateway.tables.views import refuse_lasting_view
 from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspace
 
-_INSERT_CLAUSES = ("FROM", "IF", "PARTITION", "REPLACE", "WITH")
-_ROWS_ONLY_IN_TEMPORARY = "Rows are added to temporary tables, and to tables of Spark's own; make a new table of them."
-
-
-@dataclass(frozen=True, slots=True)
-class SqlStatement:
-    """One recognised statement of a client.
-
-    Attributes:
-        asked: By whom.
-        relation: Its text and parameters, as the client sent them.
-    """
-
-    asked: Asked
-    relation: relations_pb2.Relation
-
-    @property
-    def text(self) -> str:
-        sql = find_sql(self.relation)
-        return "" if sql is None else sql.query
-
-    def target(self, name: TableName, operation: str) -> Target:
-        """What a name means.
-
-        Raises: GatewayError if only Spark knows, and it may be a temporary table.
-        """
-        return self.asked.target(self.parts(name, operation))
-
-    def parts(self, name: TableName, operation: str) -> Sequence[str]:
-        """The parts of a name. Raises: GatewayError if only Spark knows them."""
-        return self._computed(name, operation) if isinstance(name, IdentifierClause) else name.parts
-
-    def _computed(self, name: IdentifierClause, operation: str) -> Sequence[str]:
-        """The parts of a name that a text or a parameter says. Raises: GatewayError for any other expression."""
-        sql = find_sql(self.relation)
-        parts = None
-        if sql is not None:
-            quotes = self.asked.settings.double_quoted_identifiers
-            parts = evaluate_identifier_clause(sql.query, name, read_parameters(sql), double_quoted_identifiers=quotes)
-        if not parts:
-            raise unreadable_name(operation)
-        return parts
-
-    async def query(self, statement: HasQuery) -> relations_pb2.Relation:
-        """The client's own relation, with the text of the statement's query alone, and its names resolved."""
-        query = relations_pb2.Relation()
-        query.CopyFrom(self.relation)
-        sql = find_sql(query)
-        if sql is None:
-            raise TypeError("The relation is not SQL.")
-        sql.query = extract_query(sql.query, statement)
-        return await self.asked.resolved(query)
+_UNSUPPORTED_INSERT_CLAUSES = ("FROM", "IF", "PARTITION", "REPLACE", "WITH")
 
 
 class SqlCommands:
-    """Finds the work of a statement.
+    """Returns the work of SQL statements.
 
     Args:
-        tables: What creates, fills and drops temporary tables.
-        permanent: What creates and drops permanent tables in workspaces.
+        tables: The temporary tables.
+        permanent: The permanent tables in workspaces.
     """
 
     def __init__(self, tables: TemporaryTables, permanent: PermanentTables) -> None:
@@ -125,130 +76,99 @@ class SqlCommands:
         self._permanent = permanent
 
     @singledispatchmethod
-    async def work(self, statement: Statement, given: SqlStatement) -> Work | None:
-        """What the statement does; None if it is Spark's after all.
+    async def work(self, statement: Statement, sql: SqlStatement) -> Work | None:
+        """Return the work of a statement.
 
-        Raises: GatewayError, if it may not run.
+        Args:
+            statement: The statement.
+            sql: Its text and its session.
+
+        Returns:
+            The work; None if Spark executes the statement.
+
+        Raises:
+            GatewayError: The statement is not allowed.
         """
         return None
 
     @work.register
-    async def _create_temporary_table(self, statement: CreateTemporaryTable, given: SqlStatement) -> Work | None:
-        target = given.target(statement.name, "CREATE TEMPORARY TABLE")
-        name = await self._name_of_new(given.asked, target)
+    async def _create_temporary_table(self, statement: CreateTemporaryTable, sql: SqlStatement) -> Work | None:
+        context = sql.context
+        name = await _new_name(context, sql.target(statement.name, "CREATE TEMPORARY TABLE"))
         if statement.query_span is not None:
-            query = await given.query(statement)
+            query = await sql.query(statement)
         elif statement.definition_span is not None:
-            query = empty_relation(given.text[slice(*statement.definition_span)])
-            await self._check_definition(given.asked, query)
+            query = empty_relation(sql.text[slice(*statement.definition_span)])
+            await _check_definition(context, query)
         else:
-            query = await self._like(given, statement)
-        new = _new_table(name, query, statement)
-        return _work(lambda: self._tables.create(given.asked.execution, new))
-
-    @staticmethod
-    async def _check_definition(asked: Asked, columns: relations_pb2.Relation) -> None:
-        """Raises: GatewayError for what files do not hold a table's rows to."""
-        try:
-            schema = await asked.backend.analyze_schema(columns)
-        except BackendError as error:
-            if "char/varchar" in str(error):  # an INTERNAL_ERROR of Spark's, whose LocalRelation has neither
-                raise _not_checked("CHAR or VARCHAR, whose length", "Use STRING") from error
-            raise
-        for field in schema.fields:
-            if not field.nullable:
-                raise _not_checked(f"NOT NULL in column [{field.name}], which", "Leave it out")
-
-    async def _like(self, given: SqlStatement, statement: CreateTemporaryTable) -> relations_pb2.Relation:
-        """An empty relation of the columns of another table, view or file."""
-        if statement.like is None or isinstance(statement.like, IdentifierClause):
-            raise unreadable_name("CREATE TEMPORARY TABLE ... LIKE")
-        source = named_table(given.text[statement.like.start : statement.like.end])
-        schema = await given.asked.backend.analyze_schema(await given.asked.resolved(source))
-        return empty_relation(schema_json(schema))
-
-    async def _name_of_new(self, asked: Asked, target: Target) -> str:
-        """The own name of a new temporary table. Raises: GatewayError if it cannot be made there (seed 001, 5.4)."""
-        if target.kind in {TargetKind.UNQUALIFIED, TargetKind.SESSION}:
-            return target.name
-        if target.kind is TargetKind.SPARK and await asked.backend.database_exists(target.schema):
-            raise not_file_based(target.schema)
-        if target.workspace is None:
-            raise schema_not_found(target.schema, asked.workspaces)
-        if target.workspace is not asked.workspaces.temporary:
-            raise outside_of_temporary_workspace(asked.workspaces)
-        return target.name
+            query = await _empty_like(sql, statement)
+        new = NewTable.of_statement(name, query, statement, context.settings)
+        return partial(self._tables.create, context.execution, new)
 
     @work.register
-    async def _create_table(self, statement: CreateTable, given: SqlStatement) -> Work | None:
-        target = self._foreign(given, statement.name)
-        if target is None:
+    async def _create_table(self, statement: CreateTable, sql: SqlStatement) -> Work | None:
+        context, target = sql.context, sql.target(statement.name, "CREATE TABLE")
+        context.require_schema(target)
+        if target.workspace is None:
             return None
-        workspace = self._writable(given.asked, target)
-        for needed in (workspace, given.asked.workspaces.temporary):
-            _require_files(needed, target.name)
-        if given.asked.table(target) is not None:
+        workspace = _require_writable(target.workspace)
+        for needed in (workspace, context.temporary_workspace):
+            if not needed.is_file_based:
+                raise no_tables_in_object_store(target.name, needed.name)
+        if context.table(target) is not None:
             error = self._tables.already_exists(target.name)
             if statement.if_not_exists:
-                return _answer(ok(False, error.text))
+                return _answer(not_created(error.text))
             raise error
         if statement.query_span is None or statement.has_other_clauses:
-            raise GatewayError(
-                "LODGE_WORKSPACE_TABLE",
-                "0A000",
-                f"A table in workspace [{workspace.name}] is made by CREATE TABLE name [(columns)] [USING format] "
-                "[PARTITION BY (columns)] [OPTIONS (...)] AS query, and by nothing else.",
-            )
-        new = _new_table(target.name, await given.query(statement), statement)
-        return _work(lambda: self._permanent.create(given.asked.execution, workspace, new))
+            raise unsupported_creation(workspace.name)
+        new = NewTable.of_statement(target.name, await sql.query(statement), statement, context.settings)
+        return partial(self._permanent.create, context.execution, workspace, new)
 
     @work.register
-    async def _drop_table(self, statement: DropTable, given: SqlStatement) -> Work | None:
-        asked, target = given.asked, given.target(statement.name, "DROP TABLE")
-        table = asked.table(target)
+    async def _drop_table(self, statement: DropTable, sql: SqlStatement) -> Work | None:
+        context, target = sql.context, sql.target(statement.name, "DROP TABLE")
+        table, workspace = context.table(target), target.workspace
         if table is not None and table.state is TableState.READY:
-            found = table
-            return _work(lambda: self._tables.drop(asked.execution, found))
-        if target.kind is TargetKind.ABSENT:
-            raise schema_not_found(target.schema, asked.workspaces)
-        if target.workspace is not None and await self._permanent.exists(target.workspace, target.name):
-            workspace = self._writable(asked, target)
-            return _work(lambda: self._permanent.drop(workspace, target.name))
-        if target.workspace is not None and not target.workspace.is_writable:
-            raise immutable_schema(target.workspace.name)
+            return partial(self._tables.drop, context.execution, table)
+        context.require_schema(target)
+        if workspace is not None and await self._permanent.exists(workspace, target.name):
+            return partial(self._permanent.drop, _require_writable(workspace), target.name)
+        if workspace is not None:
+            _require_writable(workspace)
         is_sparks = target.kind in {TargetKind.SPARK, TargetKind.SESSION} or (
-            target.kind is TargetKind.UNQUALIFIED and await asked.backend.table_exists(quote_name(target.name))
+            target.kind is TargetKind.UNQUALIFIED and await context.backend.table_exists(quote_name(target.name))
         )
         if is_sparks and table is None:
             return None
         if statement.if_exists:
-            return _answer(ok(False, f"Table [{target.name}] was not found."))
+            return _answer(no_table(target.name))
         raise not_found(target.name)
 
     @work.register
-    async def _drop_view(self, statement: DropView, given: SqlStatement) -> Work | None:
-        target = given.target(statement.name, "DROP VIEW")
-        table = given.asked.table(target)
+    async def _drop_view(self, statement: DropView, sql: SqlStatement) -> Work | None:
+        context, target = sql.context, sql.target(statement.name, "DROP VIEW")
+        table = context.table(target)
         if table is None and target.workspace is None:
             return None
         if statement.if_exists:
-            schema = given.asked.workspaces.temporary.name if target.workspace is None else target.workspace.name
-            return _answer(ok(False, f"View [{target.name}] not found in schema [{schema}]."))
-        if table is None:
-            raise GatewayError("TABLE_OR_VIEW_NOT_FOUND", "42P01", f"View [{target.name}] is not found.")
-        raise not_a_view(table.name, "DROP VIEW")
+            return _answer(no_view(target.name, (target.workspace or context.temporary_workspace).name))
+        raise view_not_found(target.name) if table is None else not_a_view(table.name, "DROP VIEW")
 
     @work.register
-    async def _insert(self, statement: Insert, given: SqlStatement) -> Work | None:
+    async def _insert(self, statement: Insert, sql: SqlStatement) -> Work | None:
         operation = "INSERT OVERWRITE" if statement.overwrite else "INSERT INTO"
         for other in statement.other_names:
-            self._refuse_change(given, given.target(other, operation), "several INSERT clauses", "Use one for each.")
-        target = given.target(statement.name, operation)
-        table = given.asked.table(target)
+            table = sql.context.table(sql.target(other, operation))
+            if table is not None:
+                raise not_supported(table.name, "several INSERT clauses", "Use one statement for each.")
+        target = sql.target(statement.name, operation)
+        table = sql.context.table(target)
         if table is None:
-            return self._sparks_or_refused(given.asked, target, operation)
-        if statement.unsupported is not None and not statement.unsupported.startswith(_INSERT_CLAUSES):
-            return None  # a syntax error, which Spark tells best
+            _require_sparks(sql.context, target, operation)
+            return None
+        if statement.unsupported is not None and not statement.unsupported.startswith(_UNSUPPORTED_INSERT_CLAUSES):
+            return None  # a syntax error, for which Spark has the better message
         if statement.unsupported is not None:
             raise not_supported(
                 table.name,
@@ -257,188 +177,176 @@ class SqlCommands:
             )
         insertion = Insertion(
             table=table.name,
-            query=await given.query(statement),
+            query=await sql.query(statement),
             columns=statement.columns,
             by_name=statement.by_name,
             overwrite=statement.overwrite,
         )
-        return _work(lambda: self._tables.insert(given.asked.execution, insertion))
+        return partial(self._tables.insert, sql.context.execution, insertion)
 
     @work.register
-    async def _truncate(self, statement: TruncateTable, given: SqlStatement) -> Work | None:
-        target = given.target(statement.name, "TRUNCATE TABLE")
-        table = given.asked.table(target)
+    async def _truncate(self, statement: TruncateTable, sql: SqlStatement) -> Work | None:
+        target = sql.target(statement.name, "TRUNCATE TABLE")
+        table = sql.context.table(target)
         if table is None:
-            return self._sparks_or_refused(given.asked, target, "TRUNCATE TABLE")
+            _require_sparks(sql.context, target, "TRUNCATE TABLE")
+            return None
         if statement.unsupported is not None:
             raise not_supported(table.name, f"TRUNCATE TABLE ... {statement.unsupported}", "Use INSERT OVERWRITE.")
-        name = table.name
-        return _work(lambda: self._tables.truncate(given.asked.execution, name))
+        return partial(self._tables.truncate, sql.context.execution, table.name)
 
     @work.register
-    async def _change_rows(self, statement: MergeOrUpdate, given: SqlStatement) -> Work | None:
-        operation = statement.kind.value
-        target = given.target(statement.name, operation)
-        self._refuse_change(
-            given, target, operation, "Use INSERT OVERWRITE with a query of the rows that it shall have."
-        )
-        return self._sparks_or_refused(given.asked, target, operation)
+    async def _change_rows(self, statement: MergeOrUpdate, sql: SqlStatement) -> Work | None:
+        way_out = "Use INSERT OVERWRITE with a query of the rows that the table should have."
+        _refuse_change(sql, statement.name, statement.kind.value, way_out)
+        return None
 
     @work.register
-    async def _alter(self, statement: AlterRelation, given: SqlStatement) -> Work | None:
+    async def _alter(self, statement: AlterRelation, sql: SqlStatement) -> Work | None:
         operation = f"ALTER {statement.kind.value} {statement.action}".strip()
-        target = given.target(statement.name, operation)
-        self._refuse_change(given, target, operation, "Make a new table of it by CREATE TEMPORARY TABLE ... AS SELECT.")
-        return self._sparks_or_refused(given.asked, target, operation)
+        way_out = "Create a new table from it with CREATE TEMPORARY TABLE ... AS SELECT."
+        _refuse_change(sql, statement.name, operation, way_out)
+        return None
 
     @work.register
-    async def _create_view(self, statement: CreateView, given: SqlStatement) -> Work | None:
-        asked, target = given.asked, given.target(statement.name, "CREATE VIEW")
+    async def _create_view(self, statement: CreateView, sql: SqlStatement) -> Work | None:
+        context, target = sql.context, sql.target(statement.name, "CREATE VIEW")
         takes_name = target.workspace is not None or (statement.is_temporary and not statement.is_global)
-        if takes_name and asked.table(target) is not None:
+        if takes_name and context.table(target) is not None:
             raise self._tables.already_exists(target.name)
-        if target.kind is TargetKind.ABSENT:
-            raise schema_not_found(target.schema, asked.workspaces)
+        context.require_schema(target)
         if target.workspace is not None:
-            raise GatewayError(
-                "LODGE_VIEW_IN_WORKSPACE",
-                "0A000",
-                f"Views are not kept in workspaces such as [{target.workspace.name}]. Make it in a schema of Spark, or "
-                "as a temporary view.",
-            )
-        lasts = statement.is_global or not statement.is_temporary
-        if lasts and asked.record.tables and statement.query_span is not None:
-            await refuse_lasting_view(asked, await given.query(statement))
+            raise no_view_in_workspace(target.workspace.name)
+        outlives_session = statement.is_global or not statement.is_temporary
+        if outlives_session and context.record.tables and statement.query_span is not None:
+            await refuse_lasting_view(context, await sql.query(statement))
         return None
 
     @work.register
-    async def _cache_as(self, statement: CacheTableAs, given: SqlStatement) -> Work | None:
-        target = given.target(statement.name, "CACHE TABLE")
-        if given.asked.table(target) is not None:
+    async def _cache_as(self, statement: CacheTableAs, sql: SqlStatement) -> Work | None:
+        target = sql.target(statement.name, "CACHE TABLE")
+        if sql.context.table(target) is not None:
             raise self._tables.already_exists(target.name)
         return None
 
     @work.register
-    async def _explain(self, statement: Explain, given: SqlStatement) -> Work | None:
-        target = given.target(statement.table.name, "EXPLAIN CREATE TEMPORARY TABLE")
-        await self._name_of_new(given.asked, target)
-        query = await given.query(statement)
-        return _work(lambda: given.asked.backend.execute_sql(query))
+    async def _explain(self, statement: Explain, sql: SqlStatement) -> Work | None:
+        await _new_name(sql.context, sql.target(statement.table.name, "EXPLAIN CREATE TEMPORARY TABLE"))
+        return partial(sql.context.backend.execute_sql, await sql.query(statement))
 
     @work.register
-    async def _show_temporary_tables(self, statement: ShowTemporaryTables, given: SqlStatement) -> Work | None:
-        asked = given.asked
-        own = asked.workspaces.temporary
-        tables: tuple[TemporaryTable, ...] = asked.record.tables
+    async def _show_temporary_tables(self, statement: ShowTemporaryTables, sql: SqlStatement) -> Work | None:
+        workspace = sql.context.temporary_workspace
+        tables: tuple[TemporaryTable, ...] = sql.context.record.tables
         if statement.namespace is not None:
-            inside = self._namespace(given, statement.namespace)
-            tables = tables if inside.kind is TargetKind.SESSION or inside.workspace is own else ()
-        return _answer(sql_rows(temporary_tables(tables, own.name, statement.pattern, datetime.now(UTC))))
+            namespace = _namespace(sql, statement.namespace)
+            if namespace.kind is not TargetKind.SESSION and namespace.workspace is not workspace:
+                tables = ()
+        return _answer(sql_rows(temporary_tables(tables, workspace.name, statement.pattern, datetime.now(UTC))))
 
     @work.register
-    async def _show_tables(self, statement: ShowTables, given: SqlStatement) -> Work | None:
-        asked = given.asked
-        inside = self._namespace(given, statement.namespace)
-        if inside.workspace is None:
+    async def _show_tables(self, statement: ShowTables, sql: SqlStatement) -> Work | None:
+        workspace = _namespace(sql, statement.namespace).workspace
+        if workspace is None:
             return None
-        workspace = inside.workspace
-        tables = asked.record.tables if workspace is asked.workspaces.temporary else ()
+        tables = sql.context.record.tables if workspace is sql.context.temporary_workspace else ()
         names = await self._permanent.names(workspace)
         return _answer(sql_rows(workspace_tables(tables, names, workspace.name, statement.pattern)))
 
     @work.register
-    async def _show_create_table(self, statement: ShowCreateTable, given: SqlStatement) -> Work | None:
-        asked = given.asked
-        table = asked.table(given.target(statement.name, "SHOW CREATE TABLE"))
+    async def _show_create_table(self, statement: ShowCreateTable, sql: SqlStatement) -> Work | None:
+        table = sql.context.table(sql.target(statement.name, "SHOW CREATE TABLE"))
         if table is None:
             return None
-        found = table
+        text = partial(self._tables.create_statement, sql.context.execution, table)
 
         async def show() -> Response:
-            return row({"createtab_stmt": await self._tables.create_statement(asked.execution, found)})
+            return row({"createtab_stmt": await text()})
 
-        return _work(show)
+        return show
 
-    def _namespace(self, given: SqlStatement, name: TableName) -> Target:
-        """A namespace, as the place of a table in it. Raises: GatewayError if it is absent."""
-        target = given.asked.target((*given.parts(name, "SHOW TABLES"), "t"))
-        if target.kind is TargetKind.ABSENT:
-            raise schema_not_found(target.schema, given.asked.workspaces)
-        return replace(target, name="")
 
-    def _foreign(self, given: SqlStatement, name: TableName) -> Target | None:
-        """A target in a workspace; None if it is Spark's. Raises: GatewayError if the workspace is absent."""
-        target = given.target(name, "CREATE TABLE")
-        if target.kind is TargetKind.ABSENT:
-            raise schema_not_found(target.schema, given.asked.workspaces)
-        return None if target.workspace is None else target
+async def _new_name(context: StatementContext, target: Target) -> str:
+    """Return the name of a new temporary table, without its workspace.
 
-    @staticmethod
-    def _writable(asked: Asked, target: Target) -> Workspace:
+    Raises:
+        GatewayError: No temporary table can have this name [temporary-tables §5.4].
+    """
+    if target.kind not in {TargetKind.UNQUALIFIED, TargetKind.SESSION}:
+        if target.kind is TargetKind.SPARK and await context.backend.database_exists(target.schema):
+            raise not_file_based(target.schema)
         if target.workspace is None:
-            raise schema_not_found(target.schema, asked.workspaces)
-        if not target.workspace.is_writable:
-            raise immutable_schema(target.workspace.name)
-        return target.workspace
-
-    @staticmethod
-    def _refuse_change(given: SqlStatement, target: Target, operation: str, way_out: str) -> None:
-        table = given.asked.table(target)
-        if table is not None:
-            raise not_supported(table.name, operation, way_out)
-
-    @staticmethod
-    def _sparks_or_refused(asked: Asked, target: Target, operation: str) -> None:
-        """Spark's own tables are Spark's; nothing else in a workspace takes changes."""
-        if target.kind is TargetKind.ABSENT:
-            raise schema_not_found(target.schema, asked.workspaces)
-        if target.workspace is not None:
-            raise GatewayError(
-                "LODGE_WORKSPACE_TABLE",
-                "0A000",
-                f"{operation} cannot change [{target.schema}.{target.name}]: it is no temporary table. "
-                f"{_ROWS_ONLY_IN_TEMPORARY}",
-            )
+            raise schema_not_found(target.schema, context.workspaces)
+        if target.workspace is not context.temporary_workspace:
+            raise outside_of_temporary_workspace(context.workspaces)
+    return target.name
 
 
-def _require_files(workspace: Workspace, table: str) -> None:
-    """Raises: GatewayError if a workspace is in an object store: permanent tables are put in place by renaming."""
-    if not workspace.is_file_based:
-        raise GatewayError(
-            "LODGE_WORKSPACE_TABLE",
-            "0A000",
-            f"Table [{table}] cannot be created: workspace [{workspace.name}] is in an object store, where Lodge makes "
-            "temporary tables only. Use CREATE TEMPORARY TABLE, or let Spark write it.",
-        )
+async def _check_definition(context: StatementContext, columns: relations_pb2.Relation) -> None:
+    """Check that the definition of columns has no constraint that the files of the table would not keep.
+
+    Raises:
+        GatewayError: A column has such a constraint, or Spark cannot parse the definition.
+    """
+    try:
+        schema = await context.backend.analyze_schema(columns)
+    except BackendError as error:
+        if "char/varchar" in str(error):  # Spark fails with INTERNAL_ERROR: its LocalRelation supports neither
+            raise unchecked_constraint("CHAR or VARCHAR", "Use STRING") from error
+        raise
+    for field in schema.fields:
+        if not field.nullable:
+            raise unchecked_constraint(f"NOT NULL in column [{field.name}]", "Remove NOT NULL")
 
 
-def _not_checked(what: str, way_out: str) -> GatewayError:
-    return GatewayError(
-        "LODGE_COLUMN_CONSTRAINT", "0A000", f"A temporary table cannot have {what} it would not check. {way_out}."
-    )
+async def _empty_like(sql: SqlStatement, statement: CreateTemporaryTable) -> relations_pb2.Relation:
+    """Return an empty relation with the columns of another table, view or file."""
+    if statement.like is None or isinstance(statement.like, IdentifierClause):
+        raise unreadable_name("CREATE TEMPORARY TABLE ... LIKE")
+    source = named_table(sql.text[statement.like.start : statement.like.end])
+    schema = await sql.context.backend.analyze_schema(await sql.context.resolve(source))
+    return empty_relation(schema_json(schema))
 
 
-def _new_table(name: str, query: relations_pb2.Relation, statement: CreateTemporaryTable | CreateTable) -> NewTable:
-    return NewTable(
-        name=name,
-        query=query,
-        columns=statement.columns,
-        storage_format=statement.storage_format,
-        partition_columns=statement.partition_columns,
-        options=tuple(statement.options.items()),
-        if_not_exists=statement.if_not_exists,
-    )
+def _namespace(sql: SqlStatement, name: TableName) -> Target:
+    """Return a namespace as the target of a table in it.
+
+    Raises:
+        GatewayError: There is no such workspace.
+    """
+    target = sql.context.target((*sql.parts(name, "SHOW TABLES"), "t"))
+    sql.context.require_schema(target)
+    return target
 
 
-def _work(do: Callable[[], Awaitable[Response]]) -> Work:
-    async def work(_: Operation) -> Response:
-        return await do()
+def _require_writable(workspace: Workspace) -> Workspace:
+    if not workspace.is_writable:
+        raise immutable_schema(workspace.name)
+    return workspace
 
-    return work
+
+def _refuse_change(sql: SqlStatement, name: TableName, operation: str, way_out: str) -> None:
+    """Refuse an operation on a temporary table, or on anything else in a workspace."""
+    target = sql.target(name, operation)
+    table = sql.context.table(target)
+    if table is not None:
+        raise not_supported(table.name, operation, way_out)
+    _require_sparks(sql.context, target, operation)
+
+
+def _require_sparks(context: StatementContext, target: Target, operation: str) -> None:
+    """Check that a name means nothing in a workspace, where only temporary tables can be changed.
+
+    Raises:
+        GatewayError: The name is in a workspace, or there is no such workspace.
+    """
+    context.require_schema(target)
+    if target.workspace is not None:
+        raise no_change_in_workspace(f"{target.schema}.{target.name}", operation)
 
 
 def _answer(response: Response) -> Work:
-    async def work(_: Operation) -> Response:
+    async def work() -> Response:
         return response
 
     return work

@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from gateway.config import Limits
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import BackendError, GatewayError, table_not_found
-from gateway.responses import Response, ok
+from gateway.responses import Response
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.sql.name_syntax import qualify_with_session
@@ -40,15 +40,20 @@ from gateway.stored_tables.table_plans import (
     session_table,
     write_plan,
 )
-from gateway.tables.changes import begun, dropping
-from gateway.tables.insertions import Insertion, fitted
+from gateway.tables.answers import not_created
+from gateway.tables.changes import begin_drop, begin_write
+from gateway.tables.errors import AlreadyExistsError
+from gateway.tables.execution import StatementExecutor, Written, new_directory
+from gateway.tables.insertions import Insertion, fit_columns
 from gateway.tables.limits import check_bytes, check_principals_bytes, check_principals_tables, check_tables
-from gateway.tables.new_tables import AlreadyExistsError, NewTable, Storing, WritableTable
+from gateway.tables.new_tables import NewTable
 from gateway.tables.records import TableRecords
+from gateway.tables.statement_context import Execution
 from gateway.tables.views import views_in
-from gateway.tables.writes import Execution, TableWrites, Written
+from workspace.name_comparison import comparable_name
 from workspace.record_changes import find_table, put_table, remove_table
 from workspace.records import (
+    PendingDrop,
     PendingWrite,
     ReplicaId,
     SessionRecord,
@@ -82,14 +87,14 @@ class TemporaryTables:
         replica: ReplicaId,
         storage: Storage,
         sessions: Sessions,
-        writes: TableWrites,
+        executor: StatementExecutor,
         workspaces: CurrentWorkspaces,
         limits: Limits,
     ) -> None:
         self._replica = replica
         self._storage = storage
         self._sessions = sessions
-        self._writes = writes
+        self._executor = executor
         self._workspaces = workspaces
         self._limits = limits
         self._records = TableRecords(storage)
@@ -100,15 +105,14 @@ class TemporaryTables:
         Raises: GatewayError, after everything that was begun is undone.
         """
         session = execution.session
-        storing = Storing.of(new, execution)
-        writable = await WritableTable.of(new, storing, execution)
-        table_uuid = self._writes.new_directory()
-        write = self._write(execution, table_uuid, writable.schema, WriteKind.CREATION)
+        schema = await new.schema(execution)
+        table_uuid = new_directory()
+        write = self._write(execution, table_uuid, schema, WriteKind.CREATION)
         table = TemporaryTable(
             name=new.name,
             uuid=table_uuid,
             state=TableState.CREATING,
-            storage_format=storing.format.name,
+            storage_format=new.storage.name,
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             partition_columns=tuple(new.partition_columns),
             options=new.options,
@@ -123,11 +127,11 @@ class TemporaryTables:
 
         async def plan(path: str) -> base_pb2.Plan:
             await self._make_room_for_view(execution, new.name)
-            return writable.plan(path)
+            return new.plan(path)
 
         try:
             await self._check_name(session, new.name)
-            answer = await self._writes.carried_out(
+            answer = await self._executor.execute_write(
                 execution,
                 table,
                 write,
@@ -137,7 +141,7 @@ class TemporaryTables:
             )
         except AlreadyExistsError as error:
             if new.if_not_exists:
-                return ok(False, error.text)
+                return not_created(error.text)
             raise
         log.info("temporary_table_created", table=table.name, table_uuid=table.uuid)
         return answer
@@ -150,10 +154,10 @@ class TemporaryTables:
         session, backend = execution.session, execution.backend
         table = self._ready(await self._records.read(session), insertion.table)
         schema = await backend.analyze_schema(session_table(table.name))
-        rows = fitted(insertion, await backend.analyze_schema(insertion.query), schema)
+        rows = fit_columns(insertion, await backend.analyze_schema(insertion.query), schema, execution.settings)
         await backend.analyze_schema(rows)
         kind = WriteKind.OVERWRITING if insertion.overwrite else WriteKind.INSERTION
-        write = self._write(execution, self._writes.new_directory(), schema, kind)
+        write = self._write(execution, new_directory(), schema, kind)
         options = storage_format(table.storage_format, table.name).options(dict(table.options))
 
         async def plan(path: str) -> base_pb2.Plan:
@@ -166,11 +170,11 @@ class TemporaryTables:
             )
 
         replaced_bytes = table.size_bytes if insertion.overwrite else 0
-        answer = await self._writes.carried_out(
+        answer = await self._executor.execute_write(
             execution,
             table,
             write,
-            begin=lambda record: begun(record, table, write),
+            begin=lambda record: begin_write(record, table, write),
             plan=plan,
             check_size=partial(self._check_size, session, replaced_bytes=replaced_bytes),
         )
@@ -195,11 +199,10 @@ class TemporaryTables:
             schema = schema_json(await execution.backend.analyze_schema(session_table(table.name)))
         except BackendError:  # a table that can be read no more must still be dropped
             schema = ""
-        directory = self._writes.new_directory()
-        write = PendingWrite(
-            directory, execution.operation.id, self._replica, schema, WriteKind.DROP, is_published=True
+        drop = PendingDrop(execution.operation.id, self._replica, schema)
+        answer = await self._executor.execute_drop(
+            execution, table, drop, lambda record: begin_drop(record, table, drop)
         )
-        answer = await self._writes.dropped(execution, table, write, lambda record: dropping(record, table, write))
         log.info("temporary_table_dropped", table=table.name, table_uuid=table.uuid)
         return answer
 
@@ -212,18 +215,22 @@ class TemporaryTables:
         """Completes a statement whose replica is lost. Raises: GatewayError, after it is undone."""
         replaced_bytes = table.size_bytes if write.kind is WriteKind.OVERWRITING else 0
         check_size = partial(self._check_size, execution.session, replaced_bytes=replaced_bytes)
-        return await self._writes.taken_over(execution, table, write, check_size)
+        return await self._executor.take_over(execution, table, write, check_size)
 
-    async def settle(self, execution: Execution, record: SessionRecord) -> bool:
-        """Completes what lost replicas had published. Returns: Whether there was anything."""
-        found = [(table, write) for table in record.tables for write in table.writes if write.is_published]
+    async def complete_published(self, execution: Execution, record: SessionRecord) -> bool:
+        """Complete the changes that lost replicas published.
+
+        Returns:
+            Whether the record has such changes.
+        """
+        found = [(table, each) for table in record.tables for each in table.pending_changes if each.is_published]
         if not found:
             return False
         alive = {self._replica, *await self._storage.run_lease(self._storage.leases.list)}
         for table, write in found:
             if write.replica not in alive:
                 try:
-                    await self._writes.complete_for(execution, table, write)
+                    await self._executor.complete_for(execution, table, write)
                 except (GatewayError, OSError) as error:
                     log.warning("statement_not_completed", table=table.name, reason=str(error))
         return True
@@ -255,7 +262,7 @@ class TemporaryTables:
         clone = execution.session
         schema = await execution.backend.analyze_schema(session_table(table.name))
         for _ in range(_COPY_ATTEMPTS):
-            parts = [(part, self._writes.new_directory()) for part in table.parts]
+            parts = [(part, new_directory()) for part in table.parts]
             writes = tuple(self._write(execution, new, schema, WriteKind.CREATION) for _, new in parts)
             copying = replace(table, uuid=parts[0][1], state=TableState.CREATING, parts=(), writes=writes)
             await self._records.change(clone, partial(put_table, table=copying))
@@ -263,7 +270,7 @@ class TemporaryTables:
                 await self._storage.run_slow(self._copy_parts, parent, clone, parts)
             except FileNotFoundError:
                 await self._records.change(clone, partial(remove_table, name=copying.name))
-                await self._writes.remove(clone, [new for _, new in parts])
+                await self._executor.deletion.delete(clone, [new for _, new in parts])
                 now = find_table(await self._records.read(parent), table.name)
                 if now is None or now.uuid != table.uuid:
                     await execution.backend.drop_temp_view(table.name)
@@ -271,7 +278,7 @@ class TemporaryTables:
                 table = now
                 continue
             own = replace(copying, state=TableState.READY, parts=tuple(new for _, new in parts), writes=())
-            await self._writes.show(execution, own, schema)
+            await self._executor.views.create(execution, own, schema)
             await self._records.change(clone, partial(put_table, table=own))
             return
         raise GatewayError(
@@ -306,8 +313,8 @@ class TemporaryTables:
             return
         files = await backend.list_input_files(session_table(name))
         is_tables = any(f"/{execution.session.uuid}/" in file for file in files)
-        views = {view.lower() for view in views_in(await backend.explain(session_table(name)))}
-        if not is_tables or views != {name.lower()}:
+        views = {comparable_name(view) for view in views_in(await backend.explain(session_table(name)))}
+        if not is_tables or views != {comparable_name(name)}:
             raise self.already_exists(name)
         await backend.drop_temp_view(name)
 
@@ -337,4 +344,6 @@ def _is_taken(workspace: Workspace, name: str) -> bool:
     if "/" in name or not workspace.is_file_based:
         return False
     root = workspace.root
-    return os.path.lexists(root / name) or name.casefold() in (entry.name.casefold() for entry in root.iterdir())
+    return os.path.lexists(root / name) or comparable_name(name) in (
+        comparable_name(entry.name) for entry in root.iterdir()
+    )

@@ -8,7 +8,7 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import CanceledError
 from gateway.operations import Operation, Operations
-from gateway.responses import ok
+from gateway.responses import row
 
 
 def an_operation(reattachable=True):
@@ -17,11 +17,11 @@ def an_operation(reattachable=True):
     return Operation(request)
 
 
-async def answered(_):
-    return ok(True, "done")
+async def answered():
+    return row({"ok": True})
 
 
-async def forever(_):
+async def forever():
     await asyncio.Event().wait()
 
 
@@ -43,7 +43,7 @@ def test_interrupt_before_the_first_step_ends_the_stream():
 def test_second_interrupt_waits_for_the_undo():
     undone = []
 
-    async def work(_):
+    async def work():
         try:
             await asyncio.Event().wait()
         finally:

@@ -1,4 +1,4 @@
-"""The steps of statements that change tables, in any order that several statements and replicas can take."""
+"""The transitions of a table's changes, in every order that several statements and replicas can take."""
 
 from dataclasses import replace
 
@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import GatewayError
-from gateway.tables.changes import begun, completed, dropping, pending, published, taken_over, undone
+from gateway.tables.changes import begin_drop, begin_write, complete, pending_change, publish, take_over, undo
 from workspace.record_changes import remove_writes
 from workspace.records import (
     ClientSessionId,
+    PendingDrop,
     PendingWrite,
     Phase,
     Principal,
@@ -51,29 +52,29 @@ def a_record(*tables):
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["publish", "complete", "undo"])), max_size=12), st.data())
-def test_whatever_order_insertions_take_rows_and_parts_are_those_of_the_published_ones(steps, data):
+def test_rows_and_parts_are_those_of_published_writes_in_any_order(steps, data):
     kinds = {n: data.draw(st.sampled_from([WriteKind.INSERTION, WriteKind.OVERWRITING])) for n in range(1, 5)}
     record = a_record(TABLE)
     for number, kind in kinds.items():
-        record = begun(record, TABLE, write(number, kind))
+        record = begin_write(record, TABLE, write(number, kind))
     published_writes, ended = set(), set()
     for number, step in steps:
         own = write(number, kinds[number])
         if number in ended:
-            assert undone(record, TABLE, own) == record
+            assert undo(record, TABLE, own) == record
             continue
         if step == "publish" and number not in published_writes:
-            record = published(record, TABLE, own, rows=number * 100, size_bytes=number)
+            record = publish(record, TABLE, own, rows=number * 100, size_bytes=number)
             published_writes.add(number)
         elif step == "complete" and number in published_writes:
-            record = completed(record, TABLE, own)
+            record = complete(record, TABLE, own)
             ended.add(number)
         elif step == "undo":
             before = record
-            record = undone(record, TABLE, own)
+            record = undo(record, TABLE, own)
             published_writes.discard(number)
             ended.add(number)
-            assert pending(record.tables[0], own) is None
+            assert pending_change(record.tables[0], own) is None
             assert before != record
     (table,) = record.tables
     assert len(set(table.parts)) == len(table.parts)
@@ -84,73 +85,73 @@ def test_whatever_order_insertions_take_rows_and_parts_are_those_of_the_publishe
         assert table.size_bytes == 10 + sum(published_writes)
 
 
-def test_overwriting_keeps_what_it_replaces_until_it_is_complete_and_gives_it_back_when_undone():
+def test_overwrite_keeps_replaced_parts_until_complete_and_restores_them_on_undo():
     own = write(1, WriteKind.OVERWRITING)
-    there = published(begun(a_record(TABLE), TABLE, own), TABLE, own, rows=5, size_bytes=50)
+    there = publish(begin_write(a_record(TABLE), TABLE, own), TABLE, own, rows=5, size_bytes=50)
     assert there.tables[0].parts == (directory(1),)
     assert directory(0) in there.directories
-    assert directory(0) not in completed(there, TABLE, own).directories
-    (back,) = undone(there, TABLE, own).tables
+    assert directory(0) not in complete(there, TABLE, own).directories
+    (back,) = undo(there, TABLE, own).tables
     assert (back.parts, back.rows, back.size_bytes, back.writes) == ((directory(0),), 1, 10, ())
 
 
-def test_rows_that_others_added_stay_when_overwriting_is_undone():
+def test_undo_of_overwrite_keeps_rows_of_other_statements():
     own, other = write(1, WriteKind.OVERWRITING), write(2, WriteKind.INSERTION, B)
-    record = begun(begun(a_record(TABLE), TABLE, own), TABLE, other)
-    record = published(record, TABLE, own, rows=5, size_bytes=50)
-    record = published(record, TABLE, other, rows=7, size_bytes=70)
-    (table,) = undone(record, TABLE, own).tables
+    record = begin_write(begin_write(a_record(TABLE), TABLE, own), TABLE, other)
+    record = publish(record, TABLE, own, rows=5, size_bytes=50)
+    record = publish(record, TABLE, other, rows=7, size_bytes=70)
+    (table,) = undo(record, TABLE, own).tables
     assert (table.parts, table.rows, table.size_bytes) == ((directory(0), directory(2)), 8, 80)
 
 
-def test_what_another_replica_took_over_is_not_undone_by_the_first():
+def test_first_replica_does_not_undo_write_after_take_over():
     own = write(1, WriteKind.CREATION)
     claimed = a_record(replace(TABLE, uuid=directory(1), state=TableState.CREATING, parts=(), writes=(own,)))
     table = claimed.tables[0]
-    record, mine = taken_over(claimed, table, own, B), replace(own, replica=B)
-    assert undone(record, table, own) == record
+    record, mine = take_over(claimed, table, own, B), replace(own, replica=B)
+    assert undo(record, table, own) == record
     with pytest.raises(GatewayError, match="seemed lost"):
-        published(record, table, own, rows=1, size_bytes=1)
-    with pytest.raises(GatewayError, match="Another gateway"):
-        taken_over(record, table, own, A)
-    assert published(record, table, mine, rows=1, size_bytes=1).tables[0].state is TableState.READY
-    assert undone(record, table, mine).tables == ()
+        publish(record, table, own, rows=1, size_bytes=1)
+    with pytest.raises(GatewayError, match="Another gateway completed"):
+        take_over(record, table, own, A)
+    assert publish(record, table, mine, rows=1, size_bytes=1).tables[0].state is TableState.READY
+    assert undo(record, table, mine).tables == ()
 
 
-def test_a_table_that_is_dropped_takes_no_rows_and_is_whole_again_if_the_drop_is_undone():
-    rows, drop = write(1, WriteKind.INSERTION), replace(write(0, WriteKind.DROP), is_published=True)
-    record = dropping(begun(a_record(TABLE), TABLE, rows), TABLE, drop)
-    with pytest.raises(GatewayError, match="dropped while it was written"):
-        published(record, TABLE, rows, rows=1, size_bytes=1)
-    with pytest.raises(GatewayError, match="dropped meanwhile"):
-        begun(record, TABLE, write(2, WriteKind.INSERTION))
-    assert undone(record, TABLE, drop).tables[0].state is TableState.READY
-    assert completed(record, TABLE, drop).tables == ()
+def test_dropping_table_takes_no_rows_and_undo_makes_it_ready():
+    rows, drop = write(1, WriteKind.INSERTION), PendingDrop("operation 0", A, "{}")
+    record = begin_drop(begin_write(a_record(TABLE), TABLE, rows), TABLE, drop)
+    with pytest.raises(GatewayError, match="dropped it while this statement wrote"):
+        publish(record, TABLE, rows, rows=1, size_bytes=1)
+    with pytest.raises(GatewayError, match="Another statement dropped it"):
+        begin_write(record, TABLE, write(2, WriteKind.INSERTION))
+    assert undo(record, TABLE, drop).tables[0].state is TableState.READY
+    assert complete(record, TABLE, drop).tables == ()
 
 
-def test_the_reaper_undoes_what_is_begun_and_leaves_what_is_published_to_a_gateway():
+def test_reaper_removes_begun_writes_and_keeps_published_ones():
     begun_one, done = write(1, WriteKind.INSERTION), write(2, WriteKind.OVERWRITING)
-    record = begun(begun(a_record(TABLE), TABLE, begun_one), TABLE, done)
-    record = published(record, TABLE, done, rows=5, size_bytes=50)
+    record = begin_write(begin_write(a_record(TABLE), TABLE, begun_one), TABLE, done)
+    record = publish(record, TABLE, done, rows=5, size_bytes=50)
     (table,) = remove_writes(record, {A}).tables
     assert [each.directory for each in table.writes] == [directory(2)]
     assert directory(0) in table.directories
 
 
-def test_a_table_takes_a_thousand_insertions_and_then_says_what_to_do():
+def test_table_takes_at_most_1000_insertions():
     full = replace(TABLE, parts=tuple(directory(n) for n in range(1000)))
     with pytest.raises(GatewayError, match="INSERT OVERWRITE") as raised:
-        begun(a_record(full), full, write(1001, WriteKind.INSERTION))
+        begin_write(a_record(full), full, write(1001, WriteKind.INSERTION))
     assert raised.value.error_class == "LODGE_LIMIT_REACHED"
-    begun(a_record(full), full, write(1001, WriteKind.OVERWRITING))
+    begin_write(a_record(full), full, write(1001, WriteKind.OVERWRITING))
 
 
-def test_what_is_undone_before_a_later_overwriting_does_not_come_back_with_it():
+def test_undo_of_later_overwrite_does_not_restore_undone_write():
     first, second = write(1, WriteKind.OVERWRITING), write(2, WriteKind.OVERWRITING)
-    record = begun(begun(a_record(TABLE), TABLE, first), TABLE, second)
-    record = published(record, TABLE, first, rows=5, size_bytes=50)
-    record = published(record, TABLE, second, rows=7, size_bytes=70)
-    record = undone(record, TABLE, first)
+    record = begin_write(begin_write(a_record(TABLE), TABLE, first), TABLE, second)
+    record = publish(record, TABLE, first, rows=5, size_bytes=50)
+    record = publish(record, TABLE, second, rows=7, size_bytes=70)
+    record = undo(record, TABLE, first)
     assert directory(0) in record.directories
-    (table,) = undone(record, TABLE, second).tables
+    (table,) = undo(record, TABLE, second).tables
     assert (table.parts, table.rows, table.size_bytes) == ((directory(0),), 1, 10)

@@ -22,7 +22,7 @@ from gateway.sessions.pending_updates import PendingUpdates
 from gateway.sessions.record_updates import RecordUpdates
 from gateway.sessions.registry import Sessions
 from gateway.sessions.replica_lease import ReplicaLease
-from gateway.tables.writes import TableWrites
+from gateway.tables.view_sync import ViewSync
 from reaper.decisions import Snapshot
 from reaper.removals import Removals
 from tests.simulation.records import ModelSessionRecords
@@ -205,10 +205,10 @@ def _doubted_is_gone() -> AbstractContextManager[None]:
 
 
 def _view_not_made() -> AbstractContextManager[None]:
-    async def agree(self: Any, execution: Any, record: Any, table: Any, write: Any) -> None:
+    async def synchronise(self: Any, execution: Any, record: Any, table: Any, change: Any) -> None:
         """Leaves the view as it is."""
 
-    return _instead((TableWrites, "_agree", agree))
+    return _instead((ViewSync, "synchronise", synchronise))
 
 
 def _confirmed_by_the_cache() -> AbstractContextManager[None]:

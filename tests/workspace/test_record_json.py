@@ -11,17 +11,21 @@ from hypothesis import strategies as st
 from workspace.record_json import decode_record, encode_record
 from workspace.records import (
     ClientSessionId,
+    PendingDrop,
     Phase,
     Principal,
+    ReplicaId,
     SessionRecord,
     SessionUuid,
     TableState,
+    TableUuid,
     TemporaryTable,
 )
 
 TEXT = st.text(max_size=20)
 UUIDS = st.uuids().map(str)
-TABLES = st.builds(TemporaryTable, TEXT, UUIDS, st.sampled_from(TableState), TEXT)
+DROPS = st.builds(PendingDrop, TEXT, TEXT.map(ReplicaId), TEXT)
+TABLES = st.builds(TemporaryTable, TEXT, UUIDS, st.sampled_from(TableState), TEXT, drop=st.none() | DROPS)
 RECORDS = st.builds(
     SessionRecord,
     UUIDS.map(SessionUuid),
@@ -64,3 +68,20 @@ def test_guarantee_2_a_record_with_any_part_changed_is_refused_or_has_the_right_
     except ValueError:
         return
     assert encode_record(record)
+
+
+def test_guarantee_3_a_drop_is_stored_as_a_published_write(a_record: Callable[..., SessionRecord]) -> None:
+    uuid = TableUuid("00000000-0000-4000-8000-000000000001")
+    drop = PendingDrop("operation", ReplicaId("a"), "{}")
+    record = a_record(tables=(TemporaryTable("t", uuid, TableState.DROPPING, "parquet", drop=drop),))
+    document = json.loads(encode_record(record))
+    (stored,) = document["record"]["tables"]
+    (write,) = stored["writes"]
+    assert "drop" not in stored
+    assert (write["kind"], write["is_published"], write["operation_id"]) == ("Drop", True, "operation")
+    assert write["directory"] != uuid
+    write["directory"] = "00000000-0000-4000-8000-000000000002"  # earlier releases chose it at random
+    assert decode_record(json.dumps(document).encode()) == record
+    stored["writes"].append(write)
+    with pytest.raises(ValueError, match="more than one pending drop"):
+        decode_record(json.dumps(document).encode())

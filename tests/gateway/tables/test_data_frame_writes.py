@@ -71,7 +71,7 @@ def test_a_data_frame_makes_no_table_in_a_workspace(client):
             lambda name=name: frame(client).writeTo(name).create(),
             lambda name=name: client.spark.catalog.createTable(name, schema=frame(client).schema),
         ):
-            client.refuses(write, "LODGE_WORKSPACE_TABLE", "0A000", "is made by CREATE TABLE name AS query")
+            client.refuses(write, "LODGE_WORKSPACE_TABLE", "0A000", "Use the SQL statement CREATE TABLE name AS query")
     write = frame(client).writeTo("dfs.wk1.new").create
     client.refuses(write, "SCHEMA_NOT_FOUND", "42704", "Schema [dfs.wk1]")
 

@@ -96,7 +96,7 @@ def test_an_insertion_that_fails_adds_no_row_and_no_file(table, rest, condition,
 def test_what_is_no_temporary_table_takes_no_rows_in_a_workspace(client):
     for name in ("dfs.tmp.nowhere", "dfs.nowhere", "dfs.`amount.csv`"):
         for text in (f"insert into {name} values (1)", f"truncate table {name}", f"delete from {name}"):
-            client.refuses(text, "LODGE_WORKSPACE_TABLE", "0A000", "it is no temporary table")
+            client.refuses(text, "LODGE_WORKSPACE_TABLE", "0A000", "only temporary tables")
     client.refuses("insert into dfs.wk1.t values (1)", "SCHEMA_NOT_FOUND", "42704", "Schema [dfs.wk1]")
 
 

@@ -14,6 +14,7 @@ from workspace.kubernetes.connect_session_objects import new_object, spec_of, st
 from workspace.records import (
     Answer,
     ClientSessionId,
+    PendingDrop,
     PendingWrite,
     Phase,
     Principal,
@@ -66,6 +67,7 @@ TABLES = st.lists(
         partition_columns=st.lists(TEXT, max_size=2).map(tuple),
         options=st.lists(st.tuples(TEXT, TEXT), max_size=2).map(tuple),
         writes=WRITES,
+        drop=st.none() | st.builds(PendingDrop, operation_id=TEXT, replica=REPLICAS, schema=TEXT),
     ),
     max_size=3,
 ).map(tuple)
@@ -171,5 +173,5 @@ def test_guarantee_3_the_object_of_another_session_or_lodge_is_refused(a_record:
 
 def test_every_part_of_a_record_is_tried_here() -> None:
     """A part that a later release adds must stand in the strategies above, and in the definition."""
-    tried = {SessionRecord: 10, TemporaryTable: 11, PendingWrite: 11, Answer: 2}
+    tried = {SessionRecord: 10, TemporaryTable: 12, PendingWrite: 11, PendingDrop: 3, Answer: 2}
     assert {kind: len(fields(kind)) for kind in tried if is_dataclass(kind)} == tried

@@ -1,0 +1,39 @@
+"""Work that outlives the statement that started it."""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+_Result = TypeVar("_Result")
+
+
+class BackgroundTasks:
+    """Tasks that nobody waits for until the replica stops."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def cancel(self) -> None:
+        """Cancel all tasks."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def wait(self) -> None:
+        """Wait until all tasks have ended."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def run_to_completion(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run a coroutine to its end, even if the caller is cancelled."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+    return task.result()

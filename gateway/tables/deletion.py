@@ -1,0 +1,69 @@
+"""Deletion of the directories of temporary tables.
+
+A directory first moves to the trash, in one step, while its statement waits. Its files are removed in the background.
+
+Guarantee: the callers pass only directories that no session record names. They know this from the change of the record
+that they made just before.
+
+Not guaranteed: that a directory is deleted if the storage fails. The reaper finds what is left.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import structlog
+
+from gateway.errors import GatewayError
+from gateway.sessions.session import Session
+from gateway.storage import Storage
+from gateway.tables.background import BackgroundTasks
+from workspace.records import SessionUuid, TableUuid
+
+log = structlog.get_logger(__name__)
+
+
+class DirectoryDeletion:
+    """Deletes directories of temporary tables.
+
+    Args:
+        storage: The storage of the session locations.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._purges = BackgroundTasks()
+
+    async def wait(self) -> None:
+        """Wait until the files of all deleted directories are removed."""
+        await self._purges.wait()
+
+    async def delete(self, session: Session, directories: Iterable[TableUuid]) -> None:
+        """Move directories to the trash, and remove their files in the background.
+
+        Args:
+            session: The session whose location contains the directories.
+            directories: The names of the directories.
+        """
+        names = tuple(directories)
+        if not names:
+            return
+        try:
+            await self._storage.run(self._move_to_trash, session.uuid, names)
+        except (OSError, GatewayError) as error:
+            log.warning("temporary_table_files_left", directories=names, reason=str(error))
+            return
+        self._purges.start(self._purge_later(session.uuid, names))
+
+    async def _purge_later(self, session_uuid: SessionUuid, names: Sequence[TableUuid]) -> None:
+        try:
+            await self._storage.run_slow(self._purge, session_uuid, names)
+        except (OSError, GatewayError) as error:
+            log.warning("temporary_table_files_left", directories=names, reason=str(error))
+
+    def _move_to_trash(self, session_uuid: SessionUuid, names: Sequence[TableUuid]) -> None:
+        for name in names:
+            self._storage.locations.remove_table(session_uuid, name)
+
+    def _purge(self, session_uuid: SessionUuid, names: Sequence[TableUuid]) -> None:
+        for entry in self._storage.locations.trash_of(session_uuid):
+            if any(name in entry for name in names):
+                self._storage.locations.purge(entry)

@@ -1,0 +1,336 @@
+"""Execution of the statements that change temporary tables.
+
+The steps of such a statement happen in three places. The backend writes files, the backend's session has the view, and
+the session record says which directories belong to the table. The gateway, the client or the backend may die between
+any two steps, and other statements may change the table at the same time. So the record says first what is about to
+happen, and each step checks the record again::
+
+    begun       the record names the change and the replica that follows it; then the backend writes
+    published   the record has the outcome as the table's rows; from now on the change can only be completed
+    completed   the view shows what the record says, and the change is out of the record; its answer is kept
+    undone      instead: the record is as if the statement had not begun
+
+A drop is published as soon as it begins.
+
+Guarantees:
+
+1. The backend writes only into directories that the record names.
+2. A statement that fails or is interrupted before it is complete is undone. A complete statement has its answer, even
+   if it was interrupted at the last moment.
+3. If a replica is lost, a change that it began is undone by the reaper, or taken over by the replica that the client
+   asks. A change that it published is completed by the next replica that reads the record.
+4. The backend writes under an operation id of its own: the name of the directory. A client that asks the backend for
+   its own operation id gets "not found", and never takes the backend's part for the whole statement.
+
+Not guaranteed: that no task of the backend writes a file after the undo. The reaper finds such files.
+
+Source: [architecture "Temporary tables"].
+"""
+
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+import structlog
+from pyspark.sql.connect.proto import base_pb2
+
+from gateway.backend_session import ExecutionResult
+from gateway.errors import BackendError, GatewayError, storage_failed
+from gateway.responses import Response, row
+from gateway.sessions.registry import Sessions
+from gateway.sessions.session import Session
+from gateway.storage import Storage
+from gateway.stored_tables.table_plans import ROWS_WRITTEN, spark_path
+from gateway.tables.answers import answer_to
+from gateway.tables.background import BackgroundTasks, run_to_completion
+from gateway.tables.changes import complete, pending_change, publish, same_table, take_over
+from gateway.tables.deletion import DirectoryDeletion
+from gateway.tables.errors import statement_failed, statement_lost, statement_unfinished
+from gateway.tables.records import TableRecords
+from gateway.tables.statement_context import Execution
+from gateway.tables.undo import Undo, UndoPendingError
+from gateway.tables.view_sync import ViewSync, contents_of
+from workspace.record_changes import add_answer, find_answer
+from workspace.records import (
+    Answer,
+    PendingChange,
+    PendingDrop,
+    PendingWrite,
+    ReplicaId,
+    SessionRecord,
+    TableUuid,
+    TemporaryTable,
+)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The outcome of a write.
+
+    Attributes:
+        rows: The number of rows.
+        size_bytes: The size of the files.
+    """
+
+    rows: int
+    size_bytes: int
+
+
+CheckSize = Callable[[Written], Awaitable[None]]
+"""Raises a GatewayError if a statement wrote too much."""
+
+
+class TableChangedError(Exception):
+    """The table has changed since its view was made."""
+
+
+class StatementExecutor:
+    """Executes the changes of temporary tables for the sessions that this replica serves.
+
+    Args:
+        replica: This replica.
+        storage: The session records and session locations.
+        sessions: The sessions that this replica serves.
+    """
+
+    def __init__(self, replica: ReplicaId, storage: Storage, sessions: Sessions) -> None:
+        self._replica = replica
+        self._storage = storage
+        self._sessions = sessions
+        self._records = TableRecords(storage)
+        self.views = ViewSync(storage)
+        self.deletion = DirectoryDeletion(storage)
+        self._undo = Undo(storage, sessions, self.views, self.deletion)
+        self._releases = BackgroundTasks()
+
+    async def stop(self) -> None:
+        """Wait for the deletions, and leave to the reaper what could not be undone."""
+        await self._undo.stop()
+        await self._releases.wait()
+        await self.deletion.wait()
+
+    async def create_path(self, session: Session, directory: TableUuid) -> str:
+        """Create the session location, and return the path of a new directory in it."""
+        return spark_path(f"{await self._sessions.create_location(session)}/{directory}")
+
+    async def execute_write(
+        self,
+        execution: Execution,
+        table: TemporaryTable,
+        write: PendingWrite,
+        *,
+        begin: Callable[[SessionRecord], SessionRecord],
+        plan: Callable[[str], Awaitable[base_pb2.Plan]],
+        check_size: CheckSize,
+    ) -> Response:
+        """Execute a statement that writes rows.
+
+        Args:
+            execution: The statement.
+            table: The table; for a creation, as the record is to name it.
+            write: The write.
+            begin: Adds the write to the record.
+            plan: Returns the plan that writes the rows into a path.
+            check_size: Raises an error if the statement wrote too much.
+
+        Raises:
+            GatewayError: The statement failed and is undone.
+        """
+
+        async def run() -> Answer | None:
+            self._sessions.require_lease(execution.session)
+            await self._records.change(execution.session, begin)
+            written = execution.backend.execute(
+                await plan(await self.create_path(execution.session, write.directory)),
+                operation_id=write.directory,
+                on_progress=execution.operation.progress,
+                keep=True,
+            )
+            return await self._publish_and_complete(execution, table, write, written, check_size)
+
+        return await self._run_or_undo(execution, table, write, run)
+
+    async def execute_drop(
+        self,
+        execution: Execution,
+        table: TemporaryTable,
+        drop: PendingDrop,
+        begin: Callable[[SessionRecord], SessionRecord],
+    ) -> Response:
+        """Execute a statement that drops a table.
+
+        Args:
+            execution: The statement.
+            table: The table.
+            drop: The drop.
+            begin: Adds the drop to the record.
+
+        Raises:
+            GatewayError: The statement failed and is undone.
+        """
+
+        async def run() -> Answer | None:
+            self._sessions.require_lease(execution.session)
+            await self._records.change(execution.session, begin)
+            return await self._complete(execution, table, drop)
+
+        return await self._run_or_undo(execution, table, drop, run)
+
+    async def take_over(
+        self, execution: Execution, table: TemporaryTable, write: PendingWrite, check_size: CheckSize
+    ) -> Response:
+        """Complete a write whose replica is lost, if its backend still has it.
+
+        Raises:
+            GatewayError: The statement failed and is undone.
+        """
+        own = replace(write, replica=self._replica)
+
+        async def run() -> Answer | None:
+            await self._take_over(execution, table, write)
+            written = execution.backend.follow(write.directory, on_progress=execution.operation.progress)
+            return await self._publish_and_complete(execution, table, own, written, check_size)
+
+        return await self._run_or_undo(execution, table, own, run)
+
+    async def complete_for(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:
+        """Complete a change that a lost replica published.
+
+        Raises:
+            GatewayError: Another replica took the change over, or the backend or the storage failed.
+        """
+        await self._take_over(execution, table, change)
+        await self._complete(execution, table, change)
+
+    async def _take_over(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:
+        """Make a change this replica's, so that its former replica does not undo it."""
+        self._sessions.require_lease(execution.session)
+        await self._records.change(execution.session, lambda record: take_over(record, table, change, self._replica))
+        log.info("statement_taken_over", table=table.name, replica=change.replica)
+
+    async def _publish_and_complete(
+        self,
+        execution: Execution,
+        table: TemporaryTable,
+        write: PendingWrite,
+        written: Awaitable[ExecutionResult],
+        check_size: CheckSize,
+    ) -> Answer | None:
+        try:
+            await self._publish(execution, table, write, await written, check_size)
+            return await self._complete(execution, table, write)
+        finally:
+            self._releases.start(execution.backend.release(write.directory))
+
+    async def _publish(
+        self,
+        execution: Execution,
+        table: TemporaryTable,
+        write: PendingWrite,
+        result: ExecutionResult,
+        check_size: CheckSize,
+    ) -> None:
+        session, locations = execution.session, self._storage.locations
+        execution.operation.server_side_session_id = result.server_side_session_id
+        self._sessions.require_lease(session)
+        try:
+            size_bytes = await self._storage.run_slow(locations.size_bytes, session.uuid, write.directory)
+        except FileNotFoundError:
+            await self._records.read(session)  # raises an error if the session, and so its location, has ended
+            raise
+        rows = result.observed.get(ROWS_WRITTEN, 0)
+        await check_size(Written(rows, size_bytes))
+        self._sessions.require_lease(session)
+        await self._records.change(
+            session, lambda record: publish(record, table, write, rows=rows, size_bytes=size_bytes)
+        )
+
+    async def _complete(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> Answer | None:
+        """Make the view of a table what the record says, and take a published change out of the record.
+
+        Several replicas may do this at the same time, and again. A replica that changed the view checks afterwards
+        that the view still shows what the record says, even if the change is complete by then.
+
+        Returns:
+            The answer; None if another statement dropped the table, or another replica undid the change.
+
+        Raises:
+            GatewayError: The backend or the storage failed.
+        """
+        session = execution.session
+        is_view_changed = False
+        async with session.lock:
+            while True:
+                record = await self._records.read(session)
+                current = same_table(record, table)
+                own = None if current is None else pending_change(current, change)
+                if own is None and not is_view_changed:
+                    return find_answer(record, change.operation_id)
+                self._sessions.require_lease(session)
+                await self.views.synchronise(execution, record, table, own or change)
+                is_view_changed = True
+                try:
+                    record = await self._records.change(session, _completion(table, current, own))
+                except TableChangedError:
+                    continue
+                if current is not None and own is not None:
+                    unused = current.directories if isinstance(own, PendingDrop) else own.replaced
+                    await self.deletion.delete(session, [each for each in unused if each not in record.directories])
+                return find_answer(record, change.operation_id)
+
+    async def _run_or_undo(
+        self,
+        execution: Execution,
+        table: TemporaryTable,
+        change: PendingChange,
+        run: Callable[[], Awaitable[Answer | None]],
+    ) -> Response:
+        try:
+            answer = await run()
+        except BaseException as error:  # noqa: BLE001 - a cancelled statement is undone as well
+            try:
+                answer = await run_to_completion(self._undo.undo(execution, table, change))
+            except UndoPendingError:
+                raise (statement_unfinished(table.name) if isinstance(error, Exception) else error) from error
+            if answer is None:
+                failure = _client_error(error, execution, table)
+                raise failure from (None if failure is error else error)
+            log.info("statement_was_complete", table=table.name, reason=repr(error))
+        return row({} if answer is None else dict(answer.values))
+
+
+def new_directory() -> TableUuid:
+    """Return a new name of a directory in a session location."""
+    return TableUuid(str(uuid.uuid4()))
+
+
+def _completion(
+    table: TemporaryTable, shown: TemporaryTable | None, change: PendingChange | None
+) -> Callable[[SessionRecord], SessionRecord]:
+    """Return the transition that completes a change, if the table is still as its view shows it."""
+
+    def transition(record: SessionRecord) -> SessionRecord:
+        current = same_table(record, table)
+        if contents_of(current) != contents_of(shown):
+            raise TableChangedError
+        own = None if current is None or change is None else pending_change(current, change)
+        if current is None or own is None:
+            return record
+        answer = Answer(own.operation_id, tuple(answer_to(own, table.name).items()))
+        return add_answer(complete(record, current, own), answer)
+
+    return transition
+
+
+def _client_error(error: BaseException, execution: Execution, table: TemporaryTable) -> BaseException:
+    if isinstance(error, BackendError) and "OPERATION_NOT_FOUND" in str(error.error.details()):
+        return statement_lost()  # else the client would send its statement again
+    if isinstance(error, GatewayError) or not isinstance(error, Exception):
+        return error
+    if isinstance(error, OSError) and not isinstance(error, TimeoutError):
+        log.warning("statement_refused", table=table.name, operation=execution.operation.id, reason=str(error))
+        return storage_failed(error)
+    log.error("statement_broke", table=table.name, operation=execution.operation.id, exc_info=error)
+    return statement_failed(table.name)

@@ -1,0 +1,82 @@
+"""A recognised SQL statement, with the names and the query in its text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql.connect.proto import relations_pb2
+
+from gateway.names.targets import Target
+from gateway.sql.identifier_clauses import evaluate_identifier_clause
+from gateway.sql.statement_parser import extract_query
+from gateway.sql.statements import HasQuery, IdentifierClause, TableName
+from gateway.sql_relations import find_sql, read_parameters
+from gateway.tables.errors import unreadable_name
+from gateway.tables.statement_context import StatementContext
+
+
+@dataclass(frozen=True, slots=True)
+class SqlStatement:
+    """One recognised statement of a client.
+
+    Attributes:
+        context: The statement's session, operation and backend.
+        relation: The text and its parameters, as the client sent them.
+    """
+
+    context: StatementContext
+    relation: relations_pb2.Relation
+
+    @property
+    def text(self) -> str:
+        """The SQL text."""
+        return _sql(self.relation).query
+
+    def target(self, name: TableName, operation: str) -> Target:
+        """Return what a name in the statement means.
+
+        Args:
+            name: The name.
+            operation: The operation, for the error.
+
+        Raises:
+            GatewayError: Only Spark can compute the name.
+        """
+        return self.context.target(self.parts(name, operation))
+
+    def parts(self, name: TableName, operation: str) -> Sequence[str]:
+        """Return the parts of a name in the statement.
+
+        Args:
+            name: The name.
+            operation: The operation, for the error.
+
+        Raises:
+            GatewayError: Only Spark can compute the name.
+        """
+        if not isinstance(name, IdentifierClause):
+            return name.parts
+        sql = _sql(self.relation)
+        quotes = self.context.settings.double_quoted_identifiers
+        parts = evaluate_identifier_clause(sql.query, name, read_parameters(sql), double_quoted_identifiers=quotes)
+        if not parts:
+            raise unreadable_name(operation)
+        return parts
+
+    async def query(self, statement: HasQuery) -> relations_pb2.Relation:
+        """Return the client's relation with only the query of a statement as its text, and with its names resolved.
+
+        Raises:
+            GatewayError: A name cannot be resolved.
+        """
+        query = relations_pb2.Relation()
+        query.CopyFrom(self.relation)
+        sql = _sql(query)
+        sql.query = extract_query(sql.query, statement)
+        return await self.context.resolve(query)
+
+
+def _sql(relation: relations_pb2.Relation) -> relations_pb2.SQL:
+    sql = find_sql(relation)
+    if sql is None:
+        raise TypeError("The relation is not SQL.")
+    return sql

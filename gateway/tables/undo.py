@@ -1,0 +1,115 @@
+"""Undo of statements that change a temporary table.
+
+The record is changed first, then the view, then the files that no record names any more.
+
+Guarantees:
+
+1. A replica that was taken for dead undoes nothing that another replica took over.
+2. An undo that fails is retried for as long as its replica serves the session. After that, the reaper undoes the
+   statement.
+"""
+
+import asyncio
+
+import structlog
+import tenacity
+
+from gateway.errors import SESSION_CLOSED, GatewayError
+from gateway.sessions.registry import Sessions
+from gateway.storage import Storage
+from gateway.tables.background import BackgroundTasks
+from gateway.tables.changes import pending_change, same_table, undo
+from gateway.tables.deletion import DirectoryDeletion
+from gateway.tables.records import TableRecords
+from gateway.tables.statement_context import Execution
+from gateway.tables.view_sync import ViewSync
+from workspace.record_changes import find_answer
+from workspace.records import Answer, PendingChange, PendingWrite, SessionRecord, TemporaryTable
+
+_UNDO_SECONDS = 60.0
+_MAX_RETRY_PAUSE_SECONDS = 10.0
+TRANSIENT_ERRORS = (GatewayError, OSError, TimeoutError)
+
+log = structlog.get_logger(__name__)
+
+
+class UndoPendingError(Exception):
+    """The change is still in the record. It is undone later, or completed by another replica."""
+
+
+class Undo:
+    """Undoes changes of temporary tables.
+
+    Args:
+        storage: The session records.
+        sessions: The sessions that this replica serves.
+        views: The views of temporary tables.
+        deletion: The deletion of directories.
+    """
+
+    def __init__(self, storage: Storage, sessions: Sessions, views: ViewSync, deletion: DirectoryDeletion) -> None:
+        self._records = TableRecords(storage)
+        self._sessions = sessions
+        self._views = views
+        self._deletion = deletion
+        self._retries = BackgroundTasks()
+
+    async def stop(self) -> None:
+        """Stop the retries, and leave their statements to the reaper."""
+        self._retries.cancel()
+        await self._retries.wait()
+
+    async def undo(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> Answer | None:
+        """Undo a change; if that fails, retry in the background.
+
+        Returns:
+            The statement's answer, if the statement was already complete.
+
+        Raises:
+            UndoPendingError: The undo failed, and is retried.
+        """
+        try:
+            return await self._undo_once(execution, table, change)
+        except TRANSIENT_ERRORS as error:
+            log.warning("statement_undo_left", table=table.name, reason=str(error))
+            if isinstance(error, GatewayError) and error.error_class == SESSION_CLOSED:
+                return None  # the table ended with its session
+            self._retries.start(self._retry(execution, table, change))
+            raise UndoPendingError from error
+
+    async def _retry(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:
+        session = execution.session
+
+        def is_retried(error: BaseException) -> bool:
+            return isinstance(error, TRANSIENT_ERRORS) and self._sessions.find(session.key) is session
+
+        attempts = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception(is_retried),
+            wait=tenacity.wait_random_exponential(multiplier=0.5, max=_MAX_RETRY_PAUSE_SECONDS),
+        )
+        try:
+            await attempts(self._undo_once, execution, table, change)
+            log.info("statement_undone", table=table.name)
+        except TRANSIENT_ERRORS as error:
+            log.info("statement_undo_given_up", table=table.name, reason=str(error))
+
+    async def _undo_once(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> Answer | None:
+        session = execution.session
+        before: TemporaryTable | None = None
+
+        def transition(record: SessionRecord) -> SessionRecord:
+            nonlocal before
+            before = same_table(record, table)
+            return undo(record, table, change)
+
+        async with asyncio.timeout(_UNDO_SECONDS):
+            record = await self._records.change(session, transition)
+            answer = find_answer(record, execution.operation.id)
+            if answer is not None:
+                return answer
+            undone = None if before is None else pending_change(before, change)
+            if undone is not None and undone.is_published:
+                await self._views.restore(execution, table, undone)
+        if isinstance(change, PendingWrite) and change.directory not in record.directories:
+            await self._deletion.delete(session, [change.directory])
+        return None

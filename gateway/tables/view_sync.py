@@ -1,0 +1,108 @@
+"""Views of temporary tables: the backend's session shows what the session record says.
+
+Guarantee: if two replicas change one table at the same time, its view shows what the record says. Each replica makes
+the view from a record that it read, and checks afterwards that the table is still the same.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import structlog
+from pyspark.sql.types import StructType
+
+from gateway.errors import GatewayError
+from gateway.storage import Storage
+from gateway.stored_tables.storage_formats import storage_format
+from gateway.stored_tables.table_plans import read_relation, spark_path, view_plan
+from gateway.tables.changes import same_table
+from gateway.tables.records import TableRecords
+from gateway.tables.statement_context import Execution
+from workspace.record_changes import find_table
+from workspace.records import PendingChange, SessionRecord, TableState, TemporaryTable
+
+_VIEW_SECONDS = 120.0
+
+log = structlog.get_logger(__name__)
+
+
+class ViewSync:
+    """Makes the views of temporary tables in the sessions of the backend.
+
+    Args:
+        storage: The session locations and the session records.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._records = TableRecords(storage)
+
+    async def create(self, execution: Execution, table: TemporaryTable, schema: StructType) -> None:
+        """Create or replace the view of a table, with the rows of all its parts."""
+
+        def find_directories() -> Sequence[str]:
+            found = self._storage.locations.table_paths(execution.session.uuid, table.parts)
+            return [spark_path(directory) for directory in found]
+
+        relation = read_relation(
+            await self._storage.run(find_directories),
+            storage_format=table.storage_format,
+            schema=schema,
+            options=storage_format(table.storage_format, table.name).options(dict(table.options)),
+            is_partitioned=bool(table.partition_columns),
+        )
+        await execution.backend.execute(view_plan(table.name, relation, replace=True))
+
+    async def synchronise(
+        self, execution: Execution, record: SessionRecord, table: TemporaryTable, change: PendingChange
+    ) -> None:
+        """Make the view of a table what a record says, or drop it if the table cannot be read.
+
+        Args:
+            execution: The statement.
+            record: The record.
+            table: The table, under the name that Spark knows.
+            change: The change that gives the table's schema.
+
+        Raises:
+            GatewayError: The backend failed or did not answer in time.
+        """
+        current = same_table(record, table)
+        try:
+            async with asyncio.timeout(_VIEW_SECONDS):
+                if current is not None and current.state is TableState.READY and change.schema:
+                    schema = StructType.fromJson(json.loads(change.schema))
+                    await self.create(execution, replace(current, name=table.name), schema)
+                elif find_table(record, table.name) is current:
+                    await execution.backend.drop_temp_view(table.name)
+        except TimeoutError:
+            raise GatewayError(
+                "LODGE_BACKEND_SILENT",
+                "58000",
+                f"The backend did not answer within {_VIEW_SECONDS:.0f} s when the view of [{table.name}] was changed.",
+            ) from None
+
+    async def restore(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:
+        """Make the view of a table again after a published change was undone.
+
+        If the backend fails, the view stays as it is. The files are deleted all the same.
+        """
+        shown: object = None
+        async with execution.session.lock:
+            while True:  # other statements may change the table while its view is made
+                record = await self._records.read(execution.session)
+                contents = (contents_of(same_table(record, table)),)
+                if contents == shown:
+                    return
+                try:
+                    await self.synchronise(execution, record, table, change)
+                except GatewayError as error:
+                    log.warning("view_left", table=table.name, reason=str(error))
+                    return
+                shown = contents
+
+
+def contents_of(table: TemporaryTable | None) -> object:
+    """Return a value that changes if and only if the view of a table must change."""
+    return None if table is None else (table.state, table.parts)

@@ -142,10 +142,8 @@ def bench_many_tables(direct: SparkSession, lodge: SparkSession, tables: int) ->
         f"{seconds(lambda: lodge.sql('show temporary tables').collect()) * 1e3:.0f} ms",
         flush=True,
     )
-    ordinary = {
-        name: percentile(run_statements([session], 3.0), 0.5) for name, session in (("d", direct), ("l", lodge))
-    }
-    print(f"select 1 in that session: {ordinary['l'] / ordinary['d']:.2f} x direct")
+    plain, through_lodge = (percentile(run_statements([session], 3.0), 0.5) for session in (direct, lodge))
+    print(f"select 1 in that session: {through_lodge / plain:.2f} x direct")
 
 
 def bench_many_sessions(address: str, sessions: int) -> None:

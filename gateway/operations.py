@@ -39,7 +39,7 @@ _REMEMBERED_IDS = 10_000  # Spark: spark.connect.execute.manager.abandonedTombst
 
 log = structlog.get_logger(__name__)
 
-Work = Callable[[], Awaitable[base_pb2.ExecutePlanResponse]]
+Runner = Callable[[], Awaitable[base_pb2.ExecutePlanResponse]]
 """Executes a statement and returns its response. If cancelled, it must undo its effects."""
 
 
@@ -87,9 +87,9 @@ class Operation:
         """Whether the operation has ended, with a result or an error."""
         return self._is_finished
 
-    def start(self, work: Work) -> asyncio.Task[None]:
+    def start(self, run: Runner) -> asyncio.Task[None]:
         """Start to execute the statement, and return the task that does."""
-        self._task = asyncio.create_task(self._run(work))
+        self._task = asyncio.create_task(self._run(run))
         self._task.add_done_callback(self._finish)
         return self._task
 
@@ -143,9 +143,9 @@ class Operation:
         ids = [response.response_id for response in self._responses]
         return ids.index(response_id) + 1 if response_id in ids else 0
 
-    async def _run(self, work: Work) -> None:
+    async def _run(self, run: Runner) -> None:
         try:
-            answer = await work()
+            answer = await run()
             self._is_answered = True
             response = self._response()
             response.MergeFrom(answer)
@@ -209,7 +209,7 @@ class Operations:
         self._used: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def start(self, operation: Operation, work: Work) -> None:
+    def start(self, operation: Operation, run: Runner) -> None:
         """Start an operation.
 
         Raises:
@@ -222,7 +222,7 @@ class Operations:
                 f"The handle {operation.id} is invalid. Operation already exists.",
             )
         self._by_key[operation.key] = operation
-        self._own(operation.start(work))
+        self._own(operation.start(run))
         self._abandon_later(operation)
 
     @asynccontextmanager

@@ -1,6 +1,7 @@
-"""What a statement that Lodge answers gives back, in the form in which Spark gives it.
+"""Responses of statements of Lodge's own, in the form that Spark gives them.
 
-Source: Spark: SparkConnectPlanner (``sql_command_result`` of a command, Arrow batches of a relation).
+Source: [spark-connect-server SparkConnectPlanner]: a SQL command has a ``sql_command_result``, a relation has Arrow
+batches.
 """
 
 import io
@@ -13,28 +14,28 @@ Response = base_pb2.ExecutePlanResponse
 Values = Mapping[str, bool | int | str]
 
 NOTHING = Response()
-"""The answer of a command without a result, such as a write."""
+"""The response of a command without a result, such as a write."""
 
 
-def row(values: Values) -> Response:
-    """The answer of a SQL statement: one row, or an empty result without columns."""
-    return sql_rows(pa.table({key: pa.array([value]) for key, value in values.items()}))
+def build_row_response(values: Values) -> Response:
+    """Return the response of a SQL command with one row; without values, with neither rows nor columns."""
+    return build_sql_response(pa.table({key: pa.array([value]) for key, value in values.items()}))
 
 
-def sql_rows(table: pa.Table) -> Response:
-    """The answer of a SQL statement."""
+def build_sql_response(table: pa.Table) -> Response:
+    """Return the response of a SQL command with the rows of a table."""
     relation = relations_pb2.Relation()
-    relation.local_relation.data = arrow_stream(table)
+    relation.local_relation.data = encode_arrow_stream(table)
     return Response(sql_command_result=Response.SqlCommandResult(relation=relation))
 
 
-def batch(table: pa.Table) -> Response:
-    """The answer of a relation, such as a call of the catalog."""
-    return Response(arrow_batch=Response.ArrowBatch(row_count=table.num_rows, data=arrow_stream(table)))
+def build_batch_response(table: pa.Table) -> Response:
+    """Return the response of a relation, such as a catalog call, with the rows of a table."""
+    return Response(arrow_batch=Response.ArrowBatch(row_count=table.num_rows, data=encode_arrow_stream(table)))
 
 
-def arrow_stream(table: pa.Table) -> bytes:
-    """The rows as Arrow's stream, with one batch at least."""
+def encode_arrow_stream(table: pa.Table) -> bytes:
+    """Return a table as an Arrow IPC stream with at least one batch."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         for part in table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]:

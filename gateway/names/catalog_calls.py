@@ -14,7 +14,7 @@ from pyspark.sql.connect.proto import catalog_pb2, relations_pb2
 from gateway.errors import GatewayError
 from gateway.names.name_lookup import NameLookup
 from gateway.names.targets import schema_not_found
-from gateway.responses import arrow_stream
+from gateway.responses import encode_arrow_stream
 from gateway.sql.name_syntax import parse_name, quote_name
 from gateway.stored_tables.listings import workspace_tables
 from gateway.stored_tables.table_descriptions import permanent_names
@@ -133,4 +133,4 @@ def _listed(lookup: NameLookup, workspace: Workspace, pattern: str | None, kind:
 
 def _answer(relation: relations_pb2.Relation, rows: pa.Table) -> None:
     """Puts rows in the place of a call."""
-    relation.local_relation.data = arrow_stream(rows)
+    relation.local_relation.data = encode_arrow_stream(rows)

@@ -4,7 +4,7 @@ A statement that Lodge executes answers with one row. Creations and drops answer
 §4.3], everything else as in Spark: insertions answer nothing.
 """
 
-from gateway.responses import Response, Values, row
+from gateway.responses import Response, Values, build_row_response
 from workspace.records import PendingChange, PendingDrop, WriteKind
 
 
@@ -22,22 +22,22 @@ def created(rows: int) -> Values:
 
 def not_created(reason: str) -> Response:
     """Return the answer of ``CREATE TABLE IF NOT EXISTS`` for a name that is taken."""
-    return row(_ok(False, reason))
+    return build_row_response(_ok(False, reason))
 
 
 def table_dropped(name: str) -> Response:
     """Return the answer of ``DROP TABLE`` for a permanent table."""
-    return row(_ok(True, f"Table [{name}] dropped"))
+    return build_row_response(_ok(True, f"Table [{name}] dropped"))
 
 
 def no_table(name: str) -> Response:
     """Return the answer of ``DROP TABLE IF EXISTS`` for a name that no table has."""
-    return row(_ok(False, f"Table [{name}] was not found."))
+    return build_row_response(_ok(False, f"Table [{name}] was not found."))
 
 
 def no_view(name: str, schema: str) -> Response:
     """Return the answer of ``DROP VIEW IF EXISTS`` for a name that no view has."""
-    return row(_ok(False, f"View [{name}] not found in schema [{schema}]."))
+    return build_row_response(_ok(False, f"View [{name}] not found in schema [{schema}]."))
 
 
 def _ok(done: bool, summary: str) -> Values:

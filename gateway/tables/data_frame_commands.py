@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
 from gateway.names.targets import Target, TargetKind
-from gateway.operations import Work
-from gateway.responses import NOTHING, Response, batch
+from gateway.operations import Runner
+from gateway.responses import NOTHING, Response, build_batch_response
 from gateway.sql.name_syntax import parse_name
 from gateway.tables.errors import no_data_frame_table, not_a_view, not_found, not_supported
 from gateway.tables.insertions import Insertion
@@ -43,7 +43,7 @@ _CATALOG_CALLS = frozenset(
 )
 _SaveMethod = commands_pb2.WriteOperation.SaveTable.TableSaveMethod
 _Mode = commands_pb2.WriteOperation.SaveMode
-_NO_ROWS = batch(pa.table({}))
+_NO_ROWS = build_batch_response(pa.table({}))
 _NEW_TABLE = "Create a new table of the rows with CREATE TEMPORARY TABLE ... AS SELECT."
 
 
@@ -67,7 +67,7 @@ class DataFrameCommands:
     def __init__(self, tables: TemporaryTables) -> None:
         self._tables = tables
 
-    async def work(self, context: StatementContext, plan: base_pb2.Plan) -> Work | None:
+    async def work(self, context: StatementContext, plan: base_pb2.Plan) -> Runner | None:
         """Return the work of a command.
 
         Args:
@@ -103,7 +103,7 @@ class DataFrameCommands:
         if view.is_global and context.record.tables:
             await refuse_lasting_view(context, await context.resolve(view.input))
 
-    async def _write(self, context: StatementContext, write: commands_pb2.WriteOperation) -> Work | None:
+    async def _write(self, context: StatementContext, write: commands_pb2.WriteOperation) -> Runner | None:
         by_position = write.table.save_method == _SaveMethod.TABLE_SAVE_METHOD_INSERT_INTO
         table = _table(context, write.table.table_name)
         if table is None:
@@ -126,7 +126,7 @@ class DataFrameCommands:
         )
         return self._insert(context, insertion)
 
-    async def _write_v2(self, context: StatementContext, write: commands_pb2.WriteOperationV2) -> Work | None:
+    async def _write_v2(self, context: StatementContext, write: commands_pb2.WriteOperationV2) -> Runner | None:
         table = _table(context, write.table_name)
         if table is None:
             _refuse_new_table(context, write.table_name)
@@ -136,10 +136,10 @@ class DataFrameCommands:
         insertion = Insertion(table=table.name, query=await context.resolve(write.input), by_name=True)
         return self._insert(context, insertion)
 
-    def _insert(self, context: StatementContext, insertion: Insertion) -> Work:
+    def _insert(self, context: StatementContext, insertion: Insertion) -> Runner:
         return _answered(partial(self._tables.insert, context.execution, insertion), NOTHING)
 
-    def _catalog_call(self, context: StatementContext, root: relations_pb2.Relation) -> Work | None:
+    def _catalog_call(self, context: StatementContext, root: relations_pb2.Relation) -> Runner | None:
         kind = str(root.catalog.WhichOneof("cat_type"))
         call = getattr(root.catalog, kind)
         name: str = call.view_name if kind in {"drop_temp_view", "drop_view"} else call.table_name
@@ -159,10 +159,10 @@ class DataFrameCommands:
             return _answered(partial(self._tables.truncate, context.execution, table.name), _NO_ROWS)
         return self._create_statement(context, table)
 
-    def _create_statement(self, context: StatementContext, table: TemporaryTable) -> Work:
+    def _create_statement(self, context: StatementContext, table: TemporaryTable) -> Runner:
         async def work() -> Response:
             text = await self._tables.create_statement(context.execution, table)
-            return batch(pa.table({"createtab_stmt": [text]}))
+            return build_batch_response(pa.table({"createtab_stmt": [text]}))
 
         return work
 
@@ -193,7 +193,7 @@ def _check_layout(
         raise not_supported(table.name, "bucketBy and clusterBy", "Remove them.")
 
 
-def _missing(context: StatementContext, name: str, *, if_exists: bool) -> Work | None:
+def _missing(context: StatementContext, name: str, *, if_exists: bool) -> Runner | None:
     """Return the work of a call of the catalog that names no temporary table.
 
     Raises:
@@ -241,7 +241,7 @@ async def _return_no_rows() -> Response:
     return _NO_ROWS
 
 
-def _answered(work: Work, answer: Response) -> Work:
+def _answered(work: Runner, answer: Response) -> Runner:
     """Return work that has a fixed answer."""
 
     async def answered() -> Response:

@@ -36,7 +36,7 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.backend_session import ExecutionResult
 from gateway.errors import BackendError, GatewayError, storage_failed
-from gateway.responses import Response, row
+from gateway.responses import Response, build_row_response
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.storage import Storage
@@ -298,7 +298,7 @@ class StatementExecutor:
                 failure = _client_error(error, execution, table)
                 raise failure from (None if failure is error else error)
             log.info("statement_was_complete", table=table.name, reason=repr(error))
-        return row({} if answer is None else dict(answer.values))
+        return build_row_response({} if answer is None else dict(answer.values))
 
 
 def new_directory() -> TableUuid:

@@ -18,9 +18,9 @@ from gateway.config import GatewayConfig
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import Metadata, SyntaxRefusedError
 from gateway.names.plan_resolver import PlanResolver
-from gateway.operations import Operation, Operations, Work
+from gateway.operations import Operation, Operations, Runner
 from gateway.plan_decoding import decode_without_plan
-from gateway.responses import Response, row
+from gateway.responses import Response, build_row_response
 from gateway.session_settings import SessionSettings
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
@@ -146,7 +146,7 @@ class OwnStatements:
         if await self._tables.complete_published(execution, record):
             record = await self._read_record(session, backend, settings)
         context = StatementContext(execution, record, PlanResolver(self._workspaces.now, record.tables, settings))
-        work: Work | None
+        work: Runner | None
         if relation is not None and statement is not None:
             work = await self._sql.work(statement, SqlStatement(context, relation))
         else:
@@ -254,7 +254,7 @@ class OwnStatements:
             record = await self._records.read(execution.session)
             answer = find_answer(record, execution.operation.id)
             if answer is not None:
-                return row(dict(answer.values))
+                return build_row_response(dict(answer.values))
             found = _find_change(record, execution.operation.id)
             if found is None:
                 raise statement_lost()

@@ -28,7 +28,7 @@ from pathlib import Path
 import structlog
 
 from gateway.errors import GatewayError
-from gateway.responses import Response, row
+from gateway.responses import Response, build_row_response
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.storage import Storage
@@ -117,7 +117,7 @@ class PermanentTables:
         except GatewayError as error:  # the table is there; the reaper takes the write out
             log.warning("table_answer_not_kept", table=new.name, reason=str(error))
         log.info("table_created", table=new.name, workspace=workspace.name, rows=rows)
-        return row(values)
+        return build_row_response(values)
 
     async def _undo(self, session: Session, write: PendingWrite) -> None:
         try:

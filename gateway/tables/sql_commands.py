@@ -10,8 +10,8 @@ from pyspark.sql.connect.proto import relations_pb2
 
 from gateway.errors import BackendError
 from gateway.names.targets import Target, TargetKind, schema_not_found
-from gateway.operations import Work
-from gateway.responses import Response, row, sql_rows
+from gateway.operations import Runner
+from gateway.responses import Response, build_row_response, build_sql_response
 from gateway.sql.name_syntax import quote_name
 from gateway.sql.statements import (
     AlterRelation,
@@ -76,7 +76,7 @@ class SqlCommands:
         self._permanent = permanent
 
     @singledispatchmethod
-    async def work(self, statement: Statement, sql: SqlStatement) -> Work | None:
+    async def work(self, statement: Statement, sql: SqlStatement) -> Runner | None:
         """Return the work of a statement.
 
         Args:
@@ -92,7 +92,7 @@ class SqlCommands:
         return None
 
     @work.register
-    async def _create_temporary_table(self, statement: CreateTemporaryTable, sql: SqlStatement) -> Work | None:
+    async def _create_temporary_table(self, statement: CreateTemporaryTable, sql: SqlStatement) -> Runner | None:
         context = sql.context
         name = await _new_name(context, sql.target(statement.name, "CREATE TEMPORARY TABLE"))
         if statement.query_span is not None:
@@ -106,7 +106,7 @@ class SqlCommands:
         return partial(self._tables.create, context.execution, new)
 
     @work.register
-    async def _create_table(self, statement: CreateTable, sql: SqlStatement) -> Work | None:
+    async def _create_table(self, statement: CreateTable, sql: SqlStatement) -> Runner | None:
         context, target = sql.context, sql.target(statement.name, "CREATE TABLE")
         context.require_schema(target)
         if target.workspace is None:
@@ -126,7 +126,7 @@ class SqlCommands:
         return partial(self._permanent.create, context.execution, workspace, new)
 
     @work.register
-    async def _drop_table(self, statement: DropTable, sql: SqlStatement) -> Work | None:
+    async def _drop_table(self, statement: DropTable, sql: SqlStatement) -> Runner | None:
         context, target = sql.context, sql.target(statement.name, "DROP TABLE")
         table, workspace = context.table(target), target.workspace
         if table is not None and table.state is TableState.READY:
@@ -146,7 +146,7 @@ class SqlCommands:
         raise not_found(target.name)
 
     @work.register
-    async def _drop_view(self, statement: DropView, sql: SqlStatement) -> Work | None:
+    async def _drop_view(self, statement: DropView, sql: SqlStatement) -> Runner | None:
         context, target = sql.context, sql.target(statement.name, "DROP VIEW")
         table = context.table(target)
         if table is None and target.workspace is None:
@@ -156,7 +156,7 @@ class SqlCommands:
         raise view_not_found(target.name) if table is None else not_a_view(table.name, "DROP VIEW")
 
     @work.register
-    async def _insert(self, statement: Insert, sql: SqlStatement) -> Work | None:
+    async def _insert(self, statement: Insert, sql: SqlStatement) -> Runner | None:
         operation = "INSERT OVERWRITE" if statement.overwrite else "INSERT INTO"
         for other in statement.other_names:
             table = sql.context.table(sql.target(other, operation))
@@ -185,7 +185,7 @@ class SqlCommands:
         return partial(self._tables.insert, sql.context.execution, insertion)
 
     @work.register
-    async def _truncate(self, statement: TruncateTable, sql: SqlStatement) -> Work | None:
+    async def _truncate(self, statement: TruncateTable, sql: SqlStatement) -> Runner | None:
         target = sql.target(statement.name, "TRUNCATE TABLE")
         table = sql.context.table(target)
         if table is None:
@@ -196,20 +196,20 @@ class SqlCommands:
         return partial(self._tables.truncate, sql.context.execution, table.name)
 
     @work.register
-    async def _change_rows(self, statement: MergeOrUpdate, sql: SqlStatement) -> Work | None:
+    async def _change_rows(self, statement: MergeOrUpdate, sql: SqlStatement) -> Runner | None:
         way_out = "Use INSERT OVERWRITE with a query of the rows that the table should have."
         _refuse_change(sql, statement.name, statement.kind.value, way_out)
         return None
 
     @work.register
-    async def _alter(self, statement: AlterRelation, sql: SqlStatement) -> Work | None:
+    async def _alter(self, statement: AlterRelation, sql: SqlStatement) -> Runner | None:
         operation = f"ALTER {statement.kind.value} {statement.action}".strip()
         way_out = "Create a new table from it with CREATE TEMPORARY TABLE ... AS SELECT."
         _refuse_change(sql, statement.name, operation, way_out)
         return None
 
     @work.register
-    async def _create_view(self, statement: CreateView, sql: SqlStatement) -> Work | None:
+    async def _create_view(self, statement: CreateView, sql: SqlStatement) -> Runner | None:
         context, target = sql.context, sql.target(statement.name, "CREATE VIEW")
         takes_name = target.workspace is not None or (statement.is_temporary and not statement.is_global)
         if takes_name and context.table(target) is not None:
@@ -223,45 +223,47 @@ class SqlCommands:
         return None
 
     @work.register
-    async def _cache_as(self, statement: CacheTableAs, sql: SqlStatement) -> Work | None:
+    async def _cache_as(self, statement: CacheTableAs, sql: SqlStatement) -> Runner | None:
         target = sql.target(statement.name, "CACHE TABLE")
         if sql.context.table(target) is not None:
             raise self._tables.already_exists(target.name)
         return None
 
     @work.register
-    async def _explain(self, statement: Explain, sql: SqlStatement) -> Work | None:
+    async def _explain(self, statement: Explain, sql: SqlStatement) -> Runner | None:
         await _new_name(sql.context, sql.target(statement.table.name, "EXPLAIN CREATE TEMPORARY TABLE"))
         return partial(sql.context.backend.execute_sql, await sql.query(statement))
 
     @work.register
-    async def _show_temporary_tables(self, statement: ShowTemporaryTables, sql: SqlStatement) -> Work | None:
+    async def _show_temporary_tables(self, statement: ShowTemporaryTables, sql: SqlStatement) -> Runner | None:
         workspace = sql.context.temporary_workspace
         tables: tuple[TemporaryTable, ...] = sql.context.record.tables
         if statement.namespace is not None:
             namespace = _namespace(sql, statement.namespace)
             if namespace.kind is not TargetKind.SESSION and namespace.workspace is not workspace:
                 tables = ()
-        return _answer(sql_rows(temporary_tables(tables, workspace.name, statement.pattern, datetime.now(UTC))))
+        return _answer(
+            build_sql_response(temporary_tables(tables, workspace.name, statement.pattern, datetime.now(UTC)))
+        )
 
     @work.register
-    async def _show_tables(self, statement: ShowTables, sql: SqlStatement) -> Work | None:
+    async def _show_tables(self, statement: ShowTables, sql: SqlStatement) -> Runner | None:
         workspace = _namespace(sql, statement.namespace).workspace
         if workspace is None:
             return None
         tables = sql.context.record.tables if workspace is sql.context.temporary_workspace else ()
         names = await self._permanent.names(workspace)
-        return _answer(sql_rows(workspace_tables(tables, names, workspace.name, statement.pattern)))
+        return _answer(build_sql_response(workspace_tables(tables, names, workspace.name, statement.pattern)))
 
     @work.register
-    async def _show_create_table(self, statement: ShowCreateTable, sql: SqlStatement) -> Work | None:
+    async def _show_create_table(self, statement: ShowCreateTable, sql: SqlStatement) -> Runner | None:
         table = sql.context.table(sql.target(statement.name, "SHOW CREATE TABLE"))
         if table is None:
             return None
         text = partial(self._tables.create_statement, sql.context.execution, table)
 
         async def show() -> Response:
-            return row({"createtab_stmt": await text()})
+            return build_row_response({"createtab_stmt": await text()})
 
         return show
 
@@ -345,7 +347,7 @@ def _require_sparks(context: StatementContext, target: Target, operation: str) -
         raise no_change_in_workspace(f"{target.schema}.{target.name}", operation)
 
 
-def _answer(response: Response) -> Work:
+def _answer(response: Response) -> Runner:
     async def work() -> Response:
         return response
 

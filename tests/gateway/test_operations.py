@@ -8,7 +8,7 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import CanceledError
 from gateway.operations import Operation, Operations
-from gateway.responses import row
+from gateway.responses import build_row_response
 
 
 def an_operation(reattachable=True):
@@ -18,7 +18,7 @@ def an_operation(reattachable=True):
 
 
 async def answered():
-    return row({"ok": True})
+    return build_row_response({"ok": True})
 
 
 async def forever():

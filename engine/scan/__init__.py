@@ -1,0 +1,1 @@
+"""Scans of files with readers, as batches of one schema."""

@@ -1,0 +1,1 @@
+"""Conversions of values to the promised type of their column, and values for missing ones."""

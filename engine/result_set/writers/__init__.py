@@ -1,0 +1,1 @@
+"""Writers of rows and columns."""

@@ -1,4 +1,4 @@
-"""What the tests of result sets share: rows written value by value, as a reader would, and what batches hold then."""
+"""Fixtures for result sets: write rows value by value, and harvest checked batches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,11 +26,11 @@ _SETTERS: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """Writes values through the setters of their types, one by one; ``...`` is a value that is not written."""
+class ValueWriter:
+    """Writes values one by one with the setters of their types. A value ``...`` is not written."""
 
     def row(self, loader: ResultSetLoader, row: dict[str, Any]) -> None:
-        """Writes a row that was started; saving it is left to the test."""
+        """Write the values of a row. The test starts and saves the row."""
         for name, value in row.items():
             field = loader.writer.schema.find(name)
             assert field is not None
@@ -73,30 +73,30 @@ class Written:
 
 
 @pytest.fixture(scope="session")
-def written() -> Written:
-    return Written()
+def write() -> ValueWriter:
+    return ValueWriter()
 
 
 @dataclass(frozen=True, slots=True)
 class Loaders:
-    """Makes loaders, and runs rows through them."""
+    """Makes loaders and harvests them."""
 
     def of(self, *fields: pa.Field, **limits: Any) -> ResultSetLoader:
-        """A loader of these columns, with an active batch."""
+        """Return a loader with these columns and an active batch."""
         loader = ResultSetLoader(schema=TupleSchema(fields), limits=BatchLimits(**limits))
         loader.start_batch()
         return loader
 
-    def rest(self, loader: ResultSetLoader) -> list[pa.RecordBatch]:
-        """The active batch, and all that waits behind it."""
-        batches = [harvested(loader)]
+    def harvest_all(self, loader: ResultSetLoader) -> list[pa.RecordBatch]:
+        """Harvest the active batch and all batches of the rows that wait."""
+        batches = [harvest_valid(loader)]
         while loader.has_look_ahead:
             loader.start_batch()
-            batches.append(harvested(loader))
+            batches.append(harvest_valid(loader))
         return batches
 
 
-def harvested(loader: ResultSetLoader) -> pa.RecordBatch:
+def harvest_valid(loader: ResultSetLoader) -> pa.RecordBatch:
     batch = loader.harvest()
     batch.validate(full=True)
     return batch

@@ -1,4 +1,4 @@
-"""The table of conversions: a value becomes an equal value, or there is an error that names it."""
+"""Conversions: a value becomes an equal value, or an error names it."""
 
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -20,7 +20,7 @@ from engine.schema import DEFAULT_VALUE_KEY, TupleSchema
 BERLIN = timezone(timedelta(hours=2))
 
 
-def converted(array: pa.Array, to: pa.DataType, column: str, context: ErrorContext = NOWHERE) -> pa.Array:
+def convert(array: pa.Array, to: pa.DataType, column: str, context: ErrorContext = NOWHERE) -> pa.Array:
     return convert_array(array, pa.field(column, to), column, context)
 
 
@@ -66,10 +66,8 @@ def converted(array: pa.Array, to: pa.DataType, column: str, context: ErrorConte
     (pa.struct({"A": pa.int8(), "x": pa.int8()}), {"A": 1, "x": 2}, pa.struct({"b": pa.int8(), "a": pa.int64()}),
      {"b": None, "a": 1}),
 ])  # fmt: skip
-def test_a_value_becomes_an_equal_one_of_the_other_type_and_null_stays_null(
-    offered: Any, value: Any, to: Any, wanted: Any
-) -> None:
-    array = converted(pa.array([None, value, None], offered).slice(1), to, "c")
+def test_value_becomes_equal_value_and_null_stays_null(offered: Any, value: Any, to: Any, wanted: Any) -> None:
+    array = convert(pa.array([None, value, None], offered).slice(1), to, "c")
     array.validate(full=True)
     assert array.type == to
     assert array.to_pylist() == [wanted, None]
@@ -108,11 +106,11 @@ def test_a_value_becomes_an_equal_one_of_the_other_type_and_null_stays_null(
     (pa.map_(pa.string(), pa.int64()), [("a", 128)], pa.map_(pa.string(), pa.int8())),
     (pa.list_(pa.int8()), [None], pa.list_(pa.field("item", pa.int16(), nullable=False))),
 ])  # fmt: skip
-def test_a_value_that_would_be_changed_is_refused_with_its_row_and_place(offered: Any, value: Any, to: Any) -> None:
+def test_inexact_value_is_refused_with_row_and_place(offered: Any, value: Any, to: Any) -> None:
     array = pa.array([None, [], None, value] if pa.types.is_list(offered) else [None, None, None, value], offered)
     place = ErrorContext("dfs", "a.csv", "row group 2")
     with pytest.raises(ValueConversionError, match=r"^'a\.csv' in workspace 'dfs', row group 2, row 4: column 'c"):
-        converted(array, to, "c", place)
+        convert(array, to, "c", place)
 
 
 @pytest.mark.parametrize(("offered", "to"), [
@@ -126,47 +124,47 @@ def test_a_value_that_would_be_changed_is_refused_with_its_row_and_place(offered
     (pa.struct({"a": pa.int8()}), pa.map_(pa.string(), pa.int8())),
     (pa.list_(pa.bool_()), pa.list_(pa.int8())),
 ])  # fmt: skip
-def test_types_that_are_not_in_the_table_are_refused_also_without_values(offered: Any, to: Any) -> None:
+def test_types_outside_the_table_are_refused_without_values(offered: Any, to: Any) -> None:
     with pytest.raises(SchemaConflictError, match="column 'c"):
-        converted(pa.array([], offered), to, "c")
+        convert(pa.array([], offered), to, "c")
 
 
-def test_what_lies_in_a_map_that_is_null_is_not_looked_at() -> None:
+def test_values_inside_null_map_are_ignored() -> None:
     inner = pa.array([999, 1], pa.int64())
     array = pa.StructArray.from_arrays([inner], ["a"], mask=pa.array([True, False]))
     to = pa.struct([pa.field("a", pa.int8(), nullable=False)])
-    result = converted(array, to, "c")
+    result = convert(array, to, "c")
     result.validate(full=True)
     assert result.to_pylist() == [None, {"a": 1}]
 
 
-def test_null_in_a_required_member_becomes_its_declared_default() -> None:
+def test_null_in_required_member_becomes_declared_default() -> None:
     to = pa.struct([pa.field("a", pa.int8(), nullable=False, metadata={DEFAULT_VALUE_KEY: b"5"})])
-    assert converted(pa.array([{"a": None}, {"a": 1}], pa.struct({"a": pa.int64()})), to, "c").to_pylist() == [
+    assert convert(pa.array([{"a": None}, {"a": 1}], pa.struct({"a": pa.int64()})), to, "c").to_pylist() == [
         {"a": 5},
         {"a": 1},
     ]
 
 
-def test_an_array_that_has_the_type_already_is_returned_as_it_is() -> None:
+def test_array_of_the_same_type_is_returned_as_it_is() -> None:
     array = pa.array([1])
-    assert converted(array, pa.int64(), "c") is array
+    assert convert(array, pa.int64(), "c") is array
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))), st.sampled_from([pa.int8(), pa.uint32()]))
-def test_integers_fit_or_the_first_that_does_not_is_named(values: list[int | None], to: pa.DataType) -> None:
+def test_first_integer_that_does_not_fit_is_named(values: list[int | None], to: pa.DataType) -> None:
     low, high = (-128, 127) if to == pa.int8() else (0, 2**32 - 1)
     bad = [row for row, value in enumerate(values, 1) if value is not None and not low <= value <= high]
     try:
-        assert converted(pa.array(values, pa.int64()), to, "c").to_pylist() == values
+        assert convert(pa.array(values, pa.int64()), to, "c").to_pylist() == values
     except ValueConversionError as error:
         assert f"row {bad[0]}: " in str(error)
     else:
         assert not bad
 
 
-class _As:
-    """Projects every column as one type."""
+class _ProjectAs:
+    """A filter that projects every column as one type."""
 
     is_empty = False
 
@@ -192,10 +190,10 @@ class _As:
     ]),
 )  # fmt: skip
 @example("2024-01-01 00:00:00Z", pa.timestamp("us", "UTC"))
-def test_a_written_text_becomes_what_an_appended_one_becomes(text: str, to: pa.DataType) -> None:
+def test_written_and_appended_text_convert_alike(text: str, to: pa.DataType) -> None:
     def attempt(use: Any) -> Any:
         loader = ResultSetLoader(
-            schema=TupleSchema([pa.field("c", pa.string())]), projection=_As(to), limits=BatchLimits()
+            schema=TupleSchema([pa.field("c", pa.string())]), projection=_ProjectAs(to), limits=BatchLimits()
         )
         loader.start_batch()
         try:

@@ -1,4 +1,4 @@
-"""Batches put together of arrays that come in pieces: what Drill's copier does, without its selection vectors."""
+"""Batches from several tables, as Drill's copier makes them, without its selection vectors."""
 
 from typing import Any
 
@@ -10,49 +10,49 @@ from engine.errors import SchemaConflictError
 N = pa.field("n", pa.int64())
 
 
-def pieces(*sizes: int) -> list[pa.Table]:
-    """Tables of so many rows that count on from one to the next."""
+def make_tables(*sizes: int) -> list[pa.Table]:
+    """Tables of these sizes whose rows are numbered from 0 on."""
     ends = [sum(sizes[: index + 1]) for index in range(len(sizes))]
     return [pa.table({"n": range(end - size, end)}) for size, end in zip(sizes, ends, strict=True)]
 
 
-def test_small_pieces_become_one_batch(loaders: Any) -> None:
+def test_small_tables_become_one_batch(loaders: Any) -> None:
     loader = loaders.of()
-    for piece in pieces(1, 2, 0, 3):
-        loader.append(piece)
-    (batch,) = loaders.rest(loader)
+    for table in make_tables(1, 2, 0, 3):
+        loader.append(table)
+    (batch,) = loaders.harvest_all(loader)
     assert batch.column(0).to_pylist() == list(range(6))
 
 
-def test_pieces_are_cut_where_a_batch_is_full(loaders: Any) -> None:
+def test_tables_are_cut_where_batch_is_full(loaders: Any) -> None:
     loader = loaders.of(rows=4)
     batches = []
-    for piece in pieces(3, 3, 9):
-        loader.append(piece)
+    for table in make_tables(3, 3, 9):
+        loader.append(table)
         while loader.is_full:
             batches.append(loader.harvest().column(0).to_pylist())
             loader.start_batch()
-    batches += [batch.column(0).to_pylist() for batch in loaders.rest(loader)]
+    batches += [batch.column(0).to_pylist() for batch in loaders.harvest_all(loader)]
     assert batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14]]
 
 
-def test_selected_rows_of_a_piece_are_a_slice_or_a_filter_of_it(loaders: Any) -> None:
-    (piece,) = pieces(6)
+def test_slices_and_filtered_tables_are_appended(loaders: Any) -> None:
+    (table,) = make_tables(6)
     loader = loaders.of()
-    loader.append(piece.slice(4))
-    loader.append(piece.filter(pa.array([True, False] * 3)))
+    loader.append(table.slice(4))
+    loader.append(table.filter(pa.array([True, False] * 3)))
     assert loader.harvest().column(0).to_pylist() == [4, 5, 0, 2, 4]
 
 
-def test_a_piece_with_more_or_fewer_columns_fills_the_holes_of_both(loaders: Any) -> None:
+def test_columns_missing_in_either_table_are_filled(loaders: Any) -> None:
     loader = loaders.of()
-    for piece in (pa.table({"a": [1]}), pa.table({"b": ["x"], "a": [2]}), pa.table({"b": ["y"]})):
-        loader.append(piece)
+    for table in (pa.table({"a": [1]}), pa.table({"b": ["x"], "a": [2]}), pa.table({"b": ["y"]})):
+        loader.append(table)
     assert loader.harvest().to_pylist() == [{"a": 1, "b": None}, {"a": 2, "b": "x"}, {"a": None, "b": "y"}]
     assert loader.schema_version == 1
 
 
-def test_a_piece_of_another_type_is_refused_and_the_rows_before_it_stay(loaders: Any) -> None:
+def test_table_of_other_type_is_refused_and_earlier_rows_stay(loaders: Any) -> None:
     loader = loaders.of(N)
     loader.append(pa.table({"n": [1]}))
     with pytest.raises(SchemaConflictError, match="column 'n' is list"):
@@ -61,9 +61,9 @@ def test_a_piece_of_another_type_is_refused_and_the_rows_before_it_stay(loaders:
 
 
 @pytest.mark.parametrize("harvested", [0, 1, 2])
-def test_closing_at_any_point_gives_up_what_was_not_harvested(loaders: Any, harvested: int) -> None:
+def test_close_discards_unharvested_rows(loaders: Any, harvested: int) -> None:
     loader = loaders.of(rows=2)
-    loader.append(pieces(5)[0])
+    loader.append(make_tables(5)[0])
     rows = []
     for _ in range(harvested):
         rows += loader.harvest().column(0).to_pylist()

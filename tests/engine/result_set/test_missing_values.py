@@ -1,4 +1,4 @@
-"""What a row gets for a value that it does not write, by the mode of the column."""
+"""The values for missing ones, by the mode of the column."""
 
 from decimal import Decimal
 from typing import Any
@@ -36,21 +36,19 @@ MODES = [
 
 
 @pytest.mark.parametrize(("field", "shown"), MODES)
-def test_holes_inside_and_at_the_end_of_a_batch_are_filled_by_mode(
-    loaders: Any, written: Any, field: pa.Field, shown: Any
-) -> None:
+def test_missing_values_are_filled_by_mode(loaders: Any, write: Any, field: pa.Field, shown: Any) -> None:
     value = shown if shown is not None else ([1] if pa.types.is_list(field.type) else 1)
     loader = loaders.of(N, field)
     for row in [{"n": 0}, {"n": 1, "c": value}, {"n": 2}, {"n": 3}]:
         loader.writer.start_row()
-        written.row(loader, row)
+        write.row(loader, row)
         loader.writer.save_row()
     assert loader.harvest().column("c").to_pylist() == [shown, value, shown, shown]
 
 
 @pytest.mark.parametrize(("field", "shown"), MODES)
 @pytest.mark.parametrize("is_bulk", [False, True])
-def test_rows_before_a_new_column_are_back_filled_by_its_mode(
+def test_rows_before_new_column_are_backfilled_by_mode(
     loaders: Any, field: pa.Field, shown: Any, is_bulk: bool
 ) -> None:
     loader = loaders.of(N)
@@ -64,7 +62,7 @@ def test_rows_before_a_new_column_are_back_filled_by_its_mode(
 
 
 @pytest.mark.parametrize("type_", [pa.date32(), pa.time64("us"), pa.timestamp("us"), pa.duration("us")])
-def test_a_required_date_or_time_cannot_come_after_the_first_row(loaders: Any, type_: pa.DataType) -> None:
+def test_late_required_date_or_time_is_refused(loaders: Any, type_: pa.DataType) -> None:
     loader = loaders.of(N)
     loader.writer.add_column(required(type_).with_name("early"))
     loader.writer.set_row(0, _value_of(type_))
@@ -77,7 +75,7 @@ def _value_of(type_: pa.DataType) -> Any:
     return pa.scalar(0, pa.int32() if type_.bit_width == 32 else pa.int64()).cast(type_).as_py()
 
 
-def test_a_required_map_with_a_required_date_cannot_come_after_the_first_row_either(loaders: Any) -> None:
+def test_late_required_map_with_required_date_is_refused(loaders: Any) -> None:
     loader = loaders.of(N)
     loader.writer.set_row(0)
     with pytest.raises(ColumnError, match="column 'c' of type struct"):
@@ -86,7 +84,7 @@ def test_a_required_map_with_a_required_date_cannot_come_after_the_first_row_eit
     assert loader.harvest().to_pylist() == [{"n": 0}, {"n": 1}]
 
 
-def test_a_row_without_its_required_date_is_not_saved(loaders: Any) -> None:
+def test_row_without_required_date_is_not_saved(loaders: Any) -> None:
     loader = loaders.of(N, required(pa.date32()))
     loader.writer.start_row()
     loader.writer.column("n").set_int(1)
@@ -95,19 +93,19 @@ def test_a_row_without_its_required_date_is_not_saved(loaders: Any) -> None:
     assert loader.harvest().num_rows == 0
 
 
-def test_a_declared_default_makes_a_late_required_date_possible(loaders: Any) -> None:
+def test_declared_default_allows_late_required_date(loaders: Any) -> None:
     loader = loaders.of(N)
     loader.writer.set_row(0)
     loader.writer.add_column(required(pa.date32(), "2024-02-29"))
     assert str(loader.harvest().column("c")[0]) == "2024-02-29"
 
 
-def test_a_declared_default_that_is_no_value_of_its_type_is_refused(loaders: Any) -> None:
+def test_invalid_declared_default_is_refused(loaders: Any) -> None:
     with pytest.raises(ValueConversionError, match="column 'c' is int32, and 'many' is not"):
         loaders.of(required(pa.int32(), "many"))
 
 
-def test_null_in_a_required_column_is_its_declared_default_or_an_error(loaders: Any) -> None:
+def test_null_in_required_column_is_declared_default_or_error(loaders: Any) -> None:
     loader = loaders.of(required(pa.int32(), "42"), required(pa.int32()).with_name("d"))
     loader.writer.start_row()
     loader.writer.column("c").set_null()
@@ -117,25 +115,25 @@ def test_null_in_a_required_column_is_its_declared_default_or_an_error(loaders: 
     assert loader.harvest().to_pylist() == [{"c": 42, "d": 0}]
 
 
-def test_columns_that_appended_arrays_lack_are_filled_by_mode(loaders: Any) -> None:
+def test_columns_missing_in_appended_arrays_are_filled_by_mode(loaders: Any) -> None:
     loader = loaders.of(N, required(pa.string(), "none"))
     loader.append(pa.table({"N": [1, 2]}))
     assert loader.harvest().to_pylist() == [{"n": 1, "c": "none"}, {"n": 2, "c": "none"}]
 
 
-def test_holes_are_filled_when_the_batch_overflows_too(loaders: Any, written: Any) -> None:
+def test_missing_values_are_filled_when_batch_overflows(loaders: Any, write: Any) -> None:
     loader = loaders.of(pa.field("b", pa.string()), required(pa.int32(), "42"), vector_bytes=100)
     for row in [{"b": "x" * 40}, {"b": "x" * 40, "c": 1}, {"b": "x" * 40}]:
         loader.writer.start_row()
-        written.row(loader, row)
+        write.row(loader, row)
         loader.writer.save_row()
-    assert [batch.column("c").to_pylist() for batch in loaders.rest(loader)] == [[42, 1], [42]]
+    assert [batch.column("c").to_pylist() for batch in loaders.harvest_all(loader)] == [[42, 1], [42]]
 
 
-def test_a_long_declared_default_counts_for_the_limits_of_a_batch(loaders: Any) -> None:
+def test_long_declared_default_counts_towards_limits(loaders: Any) -> None:
     loader = loaders.of(N, required(pa.string(), "x" * 40), vector_bytes=100)
     for number in range(3):
         loader.writer.start_row()
         loader.writer.column("n").set_int(number)
         loader.writer.save_row()
-    assert [batch.num_rows for batch in loaders.rest(loader)] == [2, 1]
+    assert [batch.num_rows for batch in loaders.harvest_all(loader)] == [2, 1]

@@ -1,4 +1,4 @@
-"""Maps, arrays, dicts and lists of lists, and how they grow while rows are written."""
+"""Maps, arrays, dicts and nested lists, and columns that are added inside them."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from engine.errors import ColumnError, LoaderStateError, ValueConversionError
 N = pa.field("n", pa.int32())
 
 
-def test_two_maps_may_have_members_of_the_same_name(loaders: Any) -> None:
+def test_two_maps_may_share_member_names(loaders: Any) -> None:
     loader = loaders.of(pa.field("a", pa.struct([N])), pa.field("b", pa.struct([N])))
     loader.writer.set_row({"n": 1}, {"n": 2})
     assert loader.harvest().to_pylist() == [{"a": {"n": 1}, "b": {"n": 2}}]
 
 
-def test_a_map_may_be_empty_and_be_extended_later(loaders: Any) -> None:
+def test_empty_map_can_be_extended(loaders: Any) -> None:
     loader = loaders.of(pa.field("m", pa.struct([])))
     member = loader.writer.column("m")
     loader.writer.set_row({})
@@ -27,7 +27,7 @@ def test_a_map_may_be_empty_and_be_extended_later(loaders: Any) -> None:
     assert loader.harvest().to_pylist() == [{"m": {"inner": None}}, {"m": {"inner": {"n": 5}}}]
 
 
-def test_a_map_in_an_array_gets_members_between_its_elements(loaders: Any) -> None:
+def test_map_in_array_gets_members_between_elements(loaders: Any) -> None:
     loader = loaders.of(pa.field("l", pa.list_(pa.struct([N]))))
     array = loader.writer.column("l")
     loader.writer.start_row()
@@ -40,14 +40,14 @@ def test_a_map_in_an_array_gets_members_between_its_elements(loaders: Any) -> No
     assert loader.harvest().to_pylist() == [{"l": [{"n": 1, "late": None}, {"n": None, "late": "x"}]}]
 
 
-def test_a_required_member_without_default_cannot_come_after_the_first_map(loaders: Any) -> None:
+def test_late_required_member_without_default_is_refused(loaders: Any) -> None:
     loader = loaders.of(pa.field("m", pa.struct([N])))
     loader.writer.set_row({"n": 1})
     with pytest.raises(ColumnError, match=r"column 'm\.d' of type date32"):
         loader.writer.column("m").add_column(pa.field("d", pa.date32(), nullable=False))
 
 
-def test_a_map_is_null_until_something_is_written_in_it(loaders: Any) -> None:
+def test_unwritten_map_is_null(loaders: Any) -> None:
     loader = loaders.of(pa.field("m", pa.struct([N, pa.field("d", pa.date32(), nullable=False)])))
     loader.writer.start_row()
     loader.writer.save_row()
@@ -58,7 +58,7 @@ def test_a_map_is_null_until_something_is_written_in_it(loaders: Any) -> None:
     assert loader.harvest().to_pylist() == [{"m": None}]
 
 
-def test_a_map_that_is_set_to_null_forgets_its_members(loaders: Any) -> None:
+def test_set_null_discards_members(loaders: Any) -> None:
     loader = loaders.of(pa.field("m", pa.struct([N])))
     loader.writer.start_row()
     loader.writer.column("m").column("n").set_int(1)
@@ -71,7 +71,7 @@ def test_a_map_that_is_set_to_null_forgets_its_members(loaders: Any) -> None:
     assert loader.harvest().to_pylist() == [{"m": None}, {"m": {"n": None}}]
 
 
-def test_an_element_that_was_not_saved_is_not_in_the_array(loaders: Any) -> None:
+def test_unsaved_element_is_not_in_array(loaders: Any) -> None:
     loader = loaders.of(pa.field("l", pa.list_(pa.struct([N]))))
     array = loader.writer.column("l")
     for number in range(2):
@@ -83,7 +83,7 @@ def test_an_element_that_was_not_saved_is_not_in_the_array(loaders: Any) -> None
     assert loader.harvest().to_pylist() == [{"l": [{"n": 0}]}, {"l": [{"n": 1}]}]
 
 
-def test_a_saved_element_that_was_not_written_is_null_or_empty(loaders: Any) -> None:
+def test_saved_unwritten_element_is_null_or_empty(loaders: Any) -> None:
     repeated = pa.field("item", pa.list_(pa.int8()), nullable=False)
     loader = loaders.of(pa.field("m", pa.list_(pa.struct([N]))), pa.field("l", pa.list_(repeated)))
     loader.writer.start_row()
@@ -93,7 +93,7 @@ def test_a_saved_element_that_was_not_written_is_null_or_empty(loaders: Any) -> 
     assert loader.harvest().to_pylist() == [{"m": [None], "l": [[]]}]
 
 
-def test_save_may_follow_each_element_of_an_array_of_scalars(loaders: Any) -> None:
+def test_save_is_optional_in_array_of_scalars(loaders: Any) -> None:
     loader = loaders.of(pa.field("l", pa.list_(pa.int8())))
     array = loader.writer.column("l")
     loader.writer.start_row()
@@ -105,14 +105,14 @@ def test_save_may_follow_each_element_of_an_array_of_scalars(loaders: Any) -> No
     assert loader.harvest().column(0).to_pylist() == [[1, None, 2]]
 
 
-def test_an_array_may_have_more_than_65536_elements(loaders: Any) -> None:
+def test_array_may_have_more_than_65536_elements(loaders: Any) -> None:
     loader = loaders.of(pa.field("l", pa.list_(pa.int16())))
     loader.writer.set_row(range(-30_000, 30_000))
     loader.writer.set_row(range(20_000))
     assert [len(array) for array in loader.harvest().column(0)] == [60_000, 20_000]
 
 
-def test_lists_of_lists_of_lists_keep_what_is_null_apart_from_what_is_empty(loaders: Any) -> None:
+def test_nested_lists_keep_null_and_empty_apart(loaders: Any) -> None:
     loader = loaders.of(pa.field("l", pa.list_(pa.list_(pa.list_(pa.string())))))
     rows = [[[["a", None], []], None, []], None, [], [[None]]]
     for row in rows:
@@ -120,7 +120,7 @@ def test_lists_of_lists_of_lists_keep_what_is_null_apart_from_what_is_empty(load
     assert loader.harvest().column(0).to_pylist() == rows
 
 
-def test_a_column_of_lists_may_come_late(loaders: Any) -> None:
+def test_list_column_can_be_added_late(loaders: Any) -> None:
     loader = loaders.of(N)
     loader.writer.set_row(1)
     loader.writer.add_column(pa.field("l", pa.list_(pa.list_(pa.int8()))))
@@ -128,7 +128,7 @@ def test_a_column_of_lists_may_come_late(loaders: Any) -> None:
     assert loader.harvest().column("l").to_pylist() == [None, [[1], [2, 3]]]
 
 
-def test_a_dict_is_written_entry_by_entry(loaders: Any) -> None:
+def test_dict_is_written_entry_by_entry(loaders: Any) -> None:
     loader = loaders.of(pa.field("d", pa.map_(pa.int32(), pa.list_(pa.string()))))
     column = loader.writer.column("d")
     loader.writer.start_row()
@@ -143,7 +143,7 @@ def test_a_dict_is_written_entry_by_entry(loaders: Any) -> None:
     assert loader.harvest().column("d").to_pylist() == [[(0, ["v0"]), (1, ["v1"]), (7, None)], [(8, ["x"])]]
 
 
-def test_an_entry_of_a_dict_needs_a_key(loaders: Any) -> None:
+def test_dict_entry_without_key_is_refused(loaders: Any) -> None:
     loader = loaders.of(pa.field("d", pa.map_(pa.string(), pa.int8())))
     loader.writer.start_row()
     loader.writer.column("d").value.set_int(1)
@@ -151,7 +151,7 @@ def test_an_entry_of_a_dict_needs_a_key(loaders: Any) -> None:
         loader.writer.column("d").save()
 
 
-def test_a_late_column_gets_its_type_when_a_reader_names_it(loaders: Any) -> None:
+def test_late_column_gets_its_type_from_the_reader(loaders: Any) -> None:
     loader = loaders.of(pa.field("l", pa.null()), N)
     loader.writer.set_row(None, 1)
     with pytest.raises(ValueConversionError, match="column 'l' is null, and 5 is not"):
@@ -161,7 +161,7 @@ def test_a_late_column_gets_its_type_when_a_reader_names_it(loaders: Any) -> Non
     assert loader.harvest().to_pylist() == [{"L": None, "n": 1}, {"L": [5], "n": 2}]
 
 
-def test_appended_maps_bring_new_members_with_them(loaders: Any) -> None:
+def test_appended_maps_add_members(loaders: Any) -> None:
     loader = loaders.of()
     loader.append(pa.table({"m": [{"a": 1}], "l": [[{"a": 1}]]}))
     loader.append(pa.table({"m": [{"b": "x", "A": 2}], "l": [[{"b": "y"}]]}))
@@ -195,21 +195,21 @@ def test_appended_maps_bring_new_members_with_them(loaders: Any) -> None:
     (pa.list_(pa.int8()), lambda column: column.key, "has no keys"),
     (pa.map_(pa.string(), pa.int8()), lambda column: column.element, "has no elements"),
 ])  # fmt: skip
-def test_the_wrong_way_to_write_names_column_and_type(loaders: Any, type_: Any, use: Any, problem: str) -> None:
+def test_wrong_setter_names_column_and_type(loaders: Any, type_: Any, use: Any, problem: str) -> None:
     loader = loaders.of(pa.field("c", type_))
     loader.writer.start_row()
     with pytest.raises(ValueConversionError, match=rf"column 'c' .*{problem}"):
         use(loader.writer.column("c"))
 
 
-def test_pieces_of_bytes_are_not_for_elements_of_arrays(loaders: Any) -> None:
+def test_append_bytes_to_array_element_is_refused(loaders: Any) -> None:
     loader = loaders.of(pa.field("l", pa.list_(pa.binary())))
     loader.writer.start_row()
     with pytest.raises(LoaderStateError, match="set_bytes"):
         loader.writer.column("l").element.append_bytes(b"x")
 
 
-def test_pieces_of_text_may_cut_a_character_but_must_be_text_together(loaders: Any) -> None:
+def test_appended_text_must_be_utf8_as_a_whole(loaders: Any) -> None:
     loader = loaders.of(pa.field("s", pa.string()))
     loader.writer.start_row()
     for piece in (b"\xc3", b"\xa9"):
@@ -224,7 +224,7 @@ def test_pieces_of_text_may_cut_a_character_but_must_be_text_together(loaders: A
         loader.harvest()
 
 
-def test_errors_say_where_the_reader_is(loaders: Any) -> None:
+def test_errors_name_the_place_of_the_reader(loaders: Any) -> None:
     loader = loaders.of(N)
     loader.context = loader.context.at("line 7")
     loader.writer.start_row()
@@ -232,7 +232,7 @@ def test_errors_say_where_the_reader_is(loaders: Any) -> None:
         loader.writer.column("n").set_string("x")
 
 
-def test_an_array_of_maps_that_is_written_again_before_its_row_is_saved_is_replaced(loaders: Any) -> None:
+def test_array_of_maps_written_again_is_replaced(loaders: Any) -> None:
     loader = loaders.of(pa.field("m", pa.list_(pa.struct([("x", pa.int8())]))))
     for number in (1, 2):
         loader.writer.start_row()
@@ -242,21 +242,21 @@ def test_an_array_of_maps_that_is_written_again_before_its_row_is_saved_is_repla
     assert loader.harvest().to_pylist() == [{"m": [{"x": 3}]}]
 
 
-def test_members_that_are_left_out_of_maps_in_an_array_are_null_there(loaders: Any, written: Any) -> None:
+def test_omitted_members_in_array_of_maps_are_null(loaders: Any, write: Any) -> None:
     loader = loaders.of(pa.field("m", pa.list_(pa.struct([("x", pa.int8()), ("y", pa.string())]))))
     loader.writer.start_row()
-    written.row(loader, {"m": [{"x": 1, "y": ...}, {"x": ..., "y": "b"}, {"x": ..., "y": ...}]})
+    write.row(loader, {"m": [{"x": 1, "y": ...}, {"x": ..., "y": "b"}, {"x": ..., "y": ...}]})
     loader.writer.save_row()
     assert loader.harvest().column(0).to_pylist() == [
         [{"x": 1, "y": None}, {"x": None, "y": "b"}, {"x": None, "y": None}]
     ]
 
 
-def test_arrays_of_dicts_are_written_element_by_element(loaders: Any, written: Any) -> None:
+def test_arrays_of_dicts_are_written_element_by_element(loaders: Any, write: Any) -> None:
     loader = loaders.of(pa.field("l", pa.list_(pa.map_(pa.string(), pa.int8()))))
     rows = [[[("a", 1), ("b", None)], []], [], [[("a", 2)]]]
     for row in rows:
         loader.writer.start_row()
-        written.row(loader, {"l": row})
+        write.row(loader, {"l": row})
         loader.writer.save_row()
     assert loader.harvest().column(0).to_pylist() == rows

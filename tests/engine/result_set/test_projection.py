@@ -1,4 +1,4 @@
-"""Columns that are not projected accept everything and cost nothing; the others become what was promised."""
+"""Projection: unprojected columns accept everything and cost nothing, others get their promised type."""
 
 from dataclasses import dataclass, field
 from datetime import date
@@ -20,7 +20,7 @@ from engine.schema_tracker.tracker import create_tracker
 
 @dataclass(frozen=True)
 class Only:
-    """Projects the columns that are named, as the fields that are given."""
+    """A filter that projects the named columns as the given fields."""
 
     promised: dict[str, pa.Field | None] = field(default_factory=dict)
     members: ProjectionFilter = PROJECT_ALL
@@ -32,7 +32,7 @@ class Only:
         return ProjectedColumn(self.promised[field.name] or field, self.members)
 
 
-def loader_of(projection: ProjectionFilter, *fields: pa.Field, **limits: Any) -> ResultSetLoader:
+def make_loader(projection: ProjectionFilter, *fields: pa.Field, **limits: Any) -> ResultSetLoader:
     loader = ResultSetLoader(schema=TupleSchema(fields), projection=projection, limits=BatchLimits(**limits))
     loader.start_batch()
     return loader
@@ -42,21 +42,21 @@ S = pa.field("s", pa.string())
 N = pa.field("n", pa.int32())
 
 
-def test_an_unprojected_column_takes_its_place_among_the_readers_and_is_not_in_the_batch() -> None:
-    loader = loader_of(Only({"n": None}), S, N)
+def test_unprojected_column_is_in_schema_but_not_in_batch() -> None:
+    loader = make_loader(Only({"n": None}), S, N)
     assert loader.writer.schema.names == ["s", "n"]
     assert not loader.writer.is_projected("S")
     assert loader.writer.is_projected("n")
-    assert not loader.writer.is_projected("never heard of")
+    assert not loader.writer.is_projected("unknown")
     loader.writer.set_row("x", 1)
     assert loader.writer.add_column(pa.field("late", pa.string())) == 2
     loader.writer.set_row("x", 2, "y")
     assert loader.harvest().to_pylist() == [{"n": 1}, {"n": 2}]
 
 
-def test_a_dummy_takes_whatever_is_written_and_never_fills_a_batch() -> None:
+def test_dummy_writer_takes_everything_and_never_fills_batch() -> None:
     nested = pa.field("m", pa.struct([pa.field("l", pa.list_(pa.map_(pa.string(), pa.int8())))]))
-    loader = loader_of(Only({"n": None}), nested, N, vector_bytes=64)
+    loader = make_loader(Only({"n": None}), nested, N, vector_bytes=64)
     column = loader.writer.column("m")
     for number in range(10):
         loader.writer.start_row()
@@ -71,11 +71,11 @@ def test_a_dummy_takes_whatever_is_written_and_never_fills_a_batch() -> None:
     assert loader.harvest().num_rows == 10
 
 
-def test_single_members_of_maps_and_of_arrays_of_maps_are_projected() -> None:
+def test_single_members_of_maps_are_projected() -> None:
     struct = pa.struct([S, N])
     promised = pa.struct([N])
     projection = Only({"m": pa.field("m", promised), "l": pa.field("l", pa.list_(promised))}, members=Only({"n": None}))
-    loader = loader_of(projection, pa.field("m", struct), pa.field("l", pa.list_(struct)))
+    loader = make_loader(projection, pa.field("m", struct), pa.field("l", pa.list_(struct)))
     loader.writer.set_row({"s": "x", "n": 1}, [{"s": "y", "n": 2}, {"n": 3}])
     loader.append(pa.table({"m": [{"s": "x", "n": 4}], "l": [[{"n": 5, "s": "z"}]]}))
     assert loader.harvest().to_pylist() == [
@@ -84,9 +84,9 @@ def test_single_members_of_maps_and_of_arrays_of_maps_are_projected() -> None:
     ]
 
 
-def test_a_promised_member_that_the_reader_does_not_have_is_filled_and_may_come_later() -> None:
+def test_promised_member_may_come_late() -> None:
     promised = pa.field("m", pa.struct([pa.field("x", pa.int64()), N]))
-    loader = loader_of(Only({"m": promised}), pa.field("m", pa.struct([N])))
+    loader = make_loader(Only({"m": promised}), pa.field("m", pa.struct([N])))
     loader.writer.set_row({"n": 1})
     member = loader.writer.column("m")
     loader.writer.start_row()
@@ -95,8 +95,8 @@ def test_a_promised_member_that_the_reader_does_not_have_is_filled_and_may_come_
     assert loader.harvest().to_pylist() == [{"m": {"x": None, "n": 1}}, {"m": {"x": 5, "n": None}}]
 
 
-def test_the_batch_has_the_name_and_the_type_that_were_promised() -> None:
-    loader = loader_of(Only({"n": pa.field("N", pa.int64(), nullable=False)}), N)
+def test_batch_has_promised_name_and_type() -> None:
+    loader = make_loader(Only({"n": pa.field("N", pa.int64(), nullable=False)}), N)
     loader.writer.set_row(1)
     loader.append(pa.table({"n": pa.array([2], pa.int8())}))
     batch = loader.harvest()
@@ -112,51 +112,49 @@ def test_the_batch_has_the_name_and_the_type_that_were_promised() -> None:
     (pa.bool_(), pa.string(), True, "true"),
     (pa.list_(pa.string()), pa.list_(pa.int8()), ["1", None], [1, None]),
 ])  # fmt: skip
-def test_what_a_reader_writes_is_converted_to_the_promised_type(
-    offered: Any, promised: Any, value: Any, shown: Any
-) -> None:
-    loader = loader_of(Only({"c": pa.field("c", promised)}), pa.field("c", offered))
+def test_written_values_are_converted_to_promised_type(offered: Any, promised: Any, value: Any, shown: Any) -> None:
+    loader = make_loader(Only({"c": pa.field("c", promised)}), pa.field("c", offered))
     loader.writer.set_row(value)
     loader.writer.set_row(None)
     loader.append(pa.table({"c": pa.array([value], offered)}))
     assert loader.harvest().column(0).to_pylist() == [shown, None, shown]
 
 
-def test_a_written_value_that_cannot_be_converted_is_refused_with_its_place() -> None:
-    loader = loader_of(Only({"s": pa.field("s", pa.int32())}), S)
+def test_unconvertible_written_value_names_its_place() -> None:
+    loader = make_loader(Only({"s": pa.field("s", pa.int32())}), S)
     loader.context = loader.context.at("line 3")
     loader.writer.start_row()
     with pytest.raises(ValueConversionError, match="line 3: column 's' is int32, and 'many' is not"):
         loader.writer.column("s").set_string("many")
 
 
-def test_an_appended_value_that_cannot_be_converted_is_refused_with_its_row() -> None:
-    loader = loader_of(Only({"s": pa.field("s", pa.int32())}), S)
+def test_unconvertible_appended_value_names_its_row() -> None:
+    loader = make_loader(Only({"s": pa.field("s", pa.int32())}), S)
     with pytest.raises(ValueConversionError, match="row 2: column 's' is int32, and 'many' is not"):
         loader.append(pa.table({"s": ["1", "many"]}))
     loader.append(pa.table({"s": ["1"]}))
     assert loader.harvest().to_pylist() == [{"s": 1}]
 
 
-def test_a_type_that_can_never_become_the_promised_one_is_refused_when_the_column_is_added() -> None:
+def test_unconvertible_type_is_refused_when_column_is_added() -> None:
     with pytest.raises(SchemaConflictError, match="column 'n' is int32 here, but date32"):
-        loader_of(Only({"n": pa.field("n", pa.date32())}), N)
+        make_loader(Only({"n": pa.field("n", pa.date32())}), N)
 
 
-def test_rows_are_counted_where_no_column_is_projected() -> None:
-    loader = loader_of(PROJECT_NONE, N, rows=4)
+def test_rows_are_counted_without_projected_columns() -> None:
+    loader = make_loader(PROJECT_NONE, N, rows=4)
     loader.writer.set_row(1)
     loader.skip_rows(2)
     loader.append(pa.table({"n": [1, 2, 3]}))
     assert loader.is_full
-    sizes = [loader.harvest()]
+    batches = [loader.harvest()]
     loader.start_batch()
-    sizes.append(loader.harvest())
-    assert [(batch.num_rows, batch.num_columns) for batch in sizes] == [(4, 0), (2, 0)]
+    batches.append(loader.harvest())
+    assert [(batch.num_rows, batch.num_columns) for batch in batches] == [(4, 0), (2, 0)]
 
 
-def test_rows_without_columns_are_counted_in_bulk_over_many_batches() -> None:
-    loader = loader_of(PROJECT_NONE, rows=1000)
+def test_skip_rows_fills_many_batches() -> None:
+    loader = make_loader(PROJECT_NONE, rows=1000)
     loader.skip_rows(2500)
     sizes = [loader.harvest().num_rows]
     while loader.has_look_ahead:
@@ -165,13 +163,13 @@ def test_rows_without_columns_are_counted_in_bulk_over_many_batches() -> None:
     assert sizes == [1000, 1000, 500]
 
 
-def test_rows_are_not_skipped_where_columns_are_projected() -> None:
+def test_skip_rows_with_projected_columns_is_refused() -> None:
     with pytest.raises(LoaderStateError, match="columns are projected"):
-        loader_of(PROJECT_ALL, N).skip_rows(1)
+        make_loader(PROJECT_ALL, N).skip_rows(1)
 
 
-def test_projection_and_overflow_work_together() -> None:
-    loader = loader_of(Only({"s": None}), N, S, vector_bytes=100)
+def test_overflow_keeps_the_projection() -> None:
+    loader = make_loader(Only({"s": None}), N, S, vector_bytes=100)
     for number in range(3):
         loader.writer.set_row(number, "x" * 40)
     assert loader.harvest().to_pylist() == [{"s": "x" * 40}] * 2
@@ -179,18 +177,18 @@ def test_projection_and_overflow_work_together() -> None:
     assert loader.harvest().to_pylist() == [{"s": "x" * 40}]
 
 
-def test_an_appended_slice_is_not_copied(loaders: Any) -> None:
+def test_appended_slice_is_not_copied(loaders: Any) -> None:
     table = pa.table({"n": pa.array(range(100_000), pa.int64())})
     loader = loaders.of()
     loader.append(table)
-    first, second = loaders.rest(loader)
+    first, second = loaders.harvest_all(loader)
     address = table.column(0).chunk(0).buffers()[1].address
     assert first.column(0).buffers()[1].address == address
     assert second.column(0).buffers()[1].address == address
     assert [first.num_rows, second.num_rows] == [65_536, 34_464]
 
 
-def test_encodings_that_only_save_space_are_undone(loaders: Any) -> None:
+def test_dictionary_encoding_is_removed(loaders: Any) -> None:
     loader = loaders.of()
     loader.append(pa.table({"d": pa.array(["x", "y", "x"]).dictionary_encode()}))
     batch = loader.harvest()
@@ -198,7 +196,7 @@ def test_encodings_that_only_save_space_are_undone(loaders: Any) -> None:
     assert batch.column(0).to_pylist() == ["x", "y", "x"]
 
 
-def test_written_rows_and_appended_arrays_stay_in_their_order(loaders: Any) -> None:
+def test_written_and_appended_rows_keep_their_order(loaders: Any) -> None:
     loader = loaders.of(N)
     loader.writer.set_row(1)
     loader.append(pa.table({"n": [2, 3]}))
@@ -210,7 +208,7 @@ def test_written_rows_and_appended_arrays_stay_in_their_order(loaders: Any) -> N
     assert batch.column("late").to_pylist() == [None] * 4 + ["x", "y"]
 
 
-def test_a_union_is_refused(loaders: Any) -> None:
+def test_union_is_refused(loaders: Any) -> None:
     union = pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["x", "y"])])
     with pytest.raises(SchemaConflictError, match="column 'u'"):
         loaders.of().append(pa.table({"u": union}))
@@ -229,10 +227,10 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("is_late", [False, True])
-def test_an_unprojected_column_of_any_kind_takes_rows_and_arrays(kind: str, is_late: bool) -> None:
+def test_unprojected_column_of_any_kind_is_ignored(kind: str, is_late: bool) -> None:
     type_, value = KINDS[kind]
     column = pa.field("c", type_)
-    loader = loader_of(Only({"n": None}), *([N] if is_late else [N, column]))
+    loader = make_loader(Only({"n": None}), *([N] if is_late else [N, column]))
     loader.writer.set_row(0, *([] if is_late else [value]))
     if is_late:
         loader.writer.add_column(column)
@@ -241,9 +239,9 @@ def test_an_unprojected_column_of_any_kind_takes_rows_and_arrays(kind: str, is_l
     assert loader.harvest().to_pylist() == [{"n": 0}, {"n": 1}, {"n": 2}]
 
 
-def test_a_query_that_wants_other_columns_than_there_are_counts_rows() -> None:
+def test_query_for_unknown_columns_counts_rows() -> None:
     wanted = ListFilter(ProjectionList.parse(["x", "y.z"]))
-    loader = loader_of(wanted, N, pa.field("m", pa.struct([S])), rows=2)
+    loader = make_loader(wanted, N, pa.field("m", pa.struct([S])), rows=2)
     loader.writer.set_row(1, {"s": "x"})
     loader.append(pa.table({"n": pa.array([1, 2], pa.int32())}))
     assert (loader.harvest().num_rows, loader.has_look_ahead) == (2, True)
@@ -253,8 +251,8 @@ def test_a_query_that_wants_other_columns_than_there_are_counts_rows() -> None:
     assert (batch.num_rows, batch.num_columns) == (2, 0)
 
 
-def test_a_query_that_wants_other_members_than_there_are_has_the_map_without_any() -> None:
-    loader = loader_of(ListFilter(ProjectionList.parse(["m.x"])), pa.field("m", pa.struct([S])))
+def test_query_for_unknown_members_gets_empty_map() -> None:
+    loader = make_loader(ListFilter(ProjectionList.parse(["m.x"])), pa.field("m", pa.struct([S])))
     loader.writer.set_row({"s": "x"})
     loader.append(pa.table({"m": [{"s": "y"}, None]}))
     batch = loader.harvest()
@@ -263,10 +261,10 @@ def test_a_query_that_wants_other_members_than_there_are_has_the_map_without_any
 
 
 @pytest.mark.parametrize("is_strict", [False, True])
-def test_a_strict_schema_leaves_out_columns_and_members_and_a_lenient_one_does_not(is_strict: bool) -> None:
+def test_only_strict_schema_leaves_out_other_columns(is_strict: bool) -> None:
     provided = TupleSchema([N, pa.field("m", pa.struct([S]))])
     tracker = create_tracker(["*"], provided=provided, is_strict=is_strict)
-    loader = loader_of(tracker.projection_filter(ErrorContext("dfs", "1.json")), N)
+    loader = make_loader(tracker.projection_filter(ErrorContext("dfs", "1.json")), N)
     loader.append(pa.table({"n": pa.array([1], pa.int32()), "m": [{"s": "x", "o": 2}], "z": [3]}))
     strict = {"n": 1, "m": {"s": "x"}}
     assert loader.harvest().to_pylist() == [strict if is_strict else {"n": 1, "m": {"s": "x", "o": 2}, "z": 3}]

@@ -1,4 +1,4 @@
-"""Whatever is written, and however it is cut into batches: no row is lost, doubled or changed."""
+"""Properties of batches: no row is lost, doubled or changed, for any rows and limits."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ def present_values(type_: pa.DataType) -> st.SearchStrategy[Any]:
 
 
 def expected(field: pa.Field, value: Any) -> Any:
-    """What a batch shows for a value that was written, or was not."""
+    """Return what a batch contains for a value. ``...`` is a value that was not written."""
     type_ = field.type
     if value is ...:
         return None if field.nullable else default(type_)
@@ -101,7 +101,13 @@ def members_of(type_: pa.DataType) -> list[pa.Field]:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What a reader does: columns that come at a row, rows, and rows that are not saved."""
+    """What a reader does.
+
+    Attributes:
+        columns: The columns, each with the row at which it is added.
+        rows: The rows, each with whether it is saved.
+        limits: The limits of a batch.
+    """
 
     columns: list[tuple[int, pa.Field]]
     rows: list[tuple[bool, dict[str, Any]]]
@@ -133,32 +139,32 @@ def stories(draw: st.DrawFn) -> Story:
 
 @given(story=stories())
 @settings(max_examples=200, deadline=None)
-def test_no_row_is_lost_doubled_or_changed_whatever_is_written(story: Story, written: Any) -> None:
+def test_no_row_is_lost_doubled_or_changed(story: Story, write: Any) -> None:
     shown, wanted = [], []
     loader = ResultSetLoader(limits=story.limits)
     loader.start_batch()
     for index, (is_saved, row) in enumerate(story.rows):
         if loader.is_full:
-            shown += checked(loader, story.limits)
+            shown += harvest_checked(loader, story.limits)
             loader.start_batch()
             if loader.is_full:
-                shown += checked(loader, story.limits)
+                shown += harvest_checked(loader, story.limits)
                 loader.start_batch()
         loader.writer.start_row()
         for at, field in story.columns:
             if at == index:
                 loader.writer.add_column(field)
         try:
-            written.row(loader, row)
+            write.row(loader, row)
             if is_saved:
                 loader.writer.save_row()
                 wanted.append(row)
         except ValueTooLargeError:
             continue
-    shown += checked(loader, story.limits)
+    shown += harvest_checked(loader, story.limits)
     while loader.has_look_ahead:
         loader.start_batch()
-        shown += checked(loader, story.limits)
+        shown += harvest_checked(loader, story.limits)
     assert len(shown) == len(wanted)
     fields = {field.name: field for _, field in story.columns}
     for shown_row, row in zip(shown, wanted, strict=True):
@@ -184,7 +190,7 @@ def tables(draw: st.DrawFn) -> tuple[pa.Table, BatchLimits]:
 
 @given(data=tables(), cut=st.integers(1, 20))
 @settings(max_examples=100, deadline=None)
-def test_arrays_and_rows_give_the_same_batches_under_the_same_limits(data: Any, cut: int) -> None:
+def test_arrays_and_rows_give_the_same_batches(data: Any, cut: int) -> None:
     table, limits = data
     by_row = to_batches(table, limits, table.to_pylist(), lambda loader, row: loader.writer.set_row(*row.values()))
     assert to_batches(table, limits, [table], ResultSetLoader.append) == by_row
@@ -193,21 +199,21 @@ def test_arrays_and_rows_give_the_same_batches_under_the_same_limits(data: Any, 
 
 
 def to_batches(table: pa.Table, limits: BatchLimits, items: Iterable[Any], add: Callable[..., None]) -> Any:
-    """The rows batch by batch, or that a row is too large; which of its columns is named, depends on the way."""
+    """Return the rows of each batch, or the error if a row is too large. Its message depends on the way of loading."""
     loader = ResultSetLoader(schema=TupleSchema.of(table.schema), limits=limits)
     batches = []
     loader.start_batch()
     try:
         for item in items:
             while loader.is_full and not loader.is_at_scan_limit:
-                batches.append(checked(loader, limits))
+                batches.append(harvest_checked(loader, limits))
                 loader.start_batch()
             if not loader.is_at_scan_limit:
                 add(loader, item)
-        batches.append(checked(loader, limits))
+        batches.append(harvest_checked(loader, limits))
         while loader.has_look_ahead:
             loader.start_batch()
-            batches.append(checked(loader, limits))
+            batches.append(harvest_checked(loader, limits))
     except ValueTooLargeError as error:
         return str(type(error))
     return batches
@@ -217,7 +223,7 @@ def rows_of(batches: Any) -> Any:
     return batches if isinstance(batches, str) else [row for batch in batches for row in batch]
 
 
-def checked(loader: ResultSetLoader, limits: BatchLimits) -> list[dict[str, Any]]:
+def harvest_checked(loader: ResultSetLoader, limits: BatchLimits) -> list[dict[str, Any]]:
     count = loader.row_count
     batch = loader.harvest()
     batch.validate(full=True)

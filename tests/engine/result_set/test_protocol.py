@@ -1,4 +1,4 @@
-"""What may be called when, how columns are found, and the limits of rows."""
+"""The protocol of a loader: the order of calls, the lookup of columns, and row limits."""
 
 from typing import Any
 
@@ -12,18 +12,18 @@ from engine.result_set.loader import ResultSetLoader
 N = pa.field("n", pa.int32())
 
 
-def test_no_row_starts_before_a_batch_does() -> None:
+def test_start_row_without_batch_is_refused() -> None:
     loader = ResultSetLoader()
     with pytest.raises(LoaderStateError, match="start_batch"):
         loader.writer.start_row()
 
 
-def test_no_batch_starts_while_one_is_active(loaders: Any) -> None:
+def test_start_batch_in_active_batch_is_refused(loaders: Any) -> None:
     with pytest.raises(LoaderStateError, match="active"):
         loaders.of(N).start_batch()
 
 
-def test_no_batch_is_harvested_that_was_not_started() -> None:
+def test_harvest_without_batch_is_refused() -> None:
     with pytest.raises(LoaderStateError, match="not started"):
         ResultSetLoader().harvest()
 
@@ -37,14 +37,14 @@ def test_no_batch_is_harvested_that_was_not_started() -> None:
     pytest.param(lambda loader: loader.writer.column("l").element.set_value([1]), id="element"),
     pytest.param(lambda loader: loader.writer.column("l").save(), id="save"),
 ])  # fmt: skip
-def test_nothing_is_written_between_batches(loaders: Any, call: Any) -> None:
+def test_writing_between_batches_is_refused(loaders: Any, call: Any) -> None:
     loader = loaders.of(N, pa.field("l", pa.list_(pa.list_(pa.int8()))), pa.field("m", pa.struct([N])))
     loader.harvest()
     with pytest.raises(LoaderStateError):
         call(loader)
 
 
-def test_a_value_outside_a_row_is_a_state_error_and_changes_nothing(loaders: Any) -> None:
+def test_value_outside_row_is_refused_and_changes_nothing(loaders: Any) -> None:
     loader = loaders.of(N, pa.field("m", pa.struct([N])))
     loader.writer.set_row(1, {"n": 2})
     with pytest.raises(LoaderStateError, match="outside a row"):
@@ -54,14 +54,14 @@ def test_a_value_outside_a_row_is_a_state_error_and_changes_nothing(loaders: Any
     assert loader.harvest().to_pylist() == [{"n": 1, "m": {"n": 2}}]
 
 
-def test_arrays_are_not_appended_in_the_middle_of_a_row(loaders: Any) -> None:
+def test_append_inside_row_is_refused(loaders: Any) -> None:
     loader = loaders.of(N)
     loader.writer.start_row()
     with pytest.raises(LoaderStateError, match="being written"):
         loader.append(pa.table({"n": [1]}))
 
 
-def test_columns_are_found_by_index_and_by_name_in_any_letter_case(loaders: Any) -> None:
+def test_columns_are_found_by_index_and_by_name_in_any_case(loaders: Any) -> None:
     row = loaders.of(pa.field("Name", pa.string()), N).writer
     assert row.column(0) is row.column("NAME") is row.column("name")
     assert row.add_column(pa.field("late", pa.int8())) == 2
@@ -70,7 +70,7 @@ def test_columns_are_found_by_index_and_by_name_in_any_letter_case(loaders: Any)
         row.column("nobody")
 
 
-def test_a_second_column_of_the_same_name_in_any_letter_case_is_refused(loaders: Any) -> None:
+def test_duplicate_column_in_any_case_is_refused(loaders: Any) -> None:
     with pytest.raises(DuplicateColumnError, match="'n' is the same name"):
         loaders.of(N).writer.add_column(pa.field("N", pa.string()))
     with pytest.raises(DuplicateColumnError):
@@ -93,12 +93,12 @@ def test_writers_are_the_same_objects_in_all_batches(loaders: Any) -> None:
     assert row.column("m").column("l").element is element
 
 
-def test_a_row_of_another_number_of_values_is_refused(loaders: Any) -> None:
+def test_set_row_with_wrong_number_of_values_is_refused(loaders: Any) -> None:
     with pytest.raises(LoaderStateError, match="2 values was written to 1 columns"):
         loaders.of(N).writer.set_row(1, 2)
 
 
-def test_a_value_written_again_before_the_row_is_saved_replaces_the_first(loaders: Any) -> None:
+def test_value_written_again_replaces_the_first(loaders: Any) -> None:
     loader = loaders.of(N, pa.field("s", pa.string()), pa.field("l", pa.list_(pa.int8())))
     row = loader.writer
     row.start_row()
@@ -110,7 +110,7 @@ def test_a_value_written_again_before_the_row_is_saved_replaces_the_first(loader
     assert loader.harvest().to_pylist() == [{"n": 2, "s": "two", "l": [2]}]
 
 
-def test_a_batch_ends_at_the_limit_of_rows_without_look_ahead(loaders: Any) -> None:
+def test_row_limit_ends_batch_without_look_ahead(loaders: Any) -> None:
     loader = loaders.of(N, rows=2)
     loader.writer.set_row(1)
     assert not loader.is_full
@@ -120,25 +120,23 @@ def test_a_batch_ends_at_the_limit_of_rows_without_look_ahead(loaders: Any) -> N
     assert loader.harvest().num_rows == 2
 
 
-@pytest.mark.parametrize(("asked", "rows"), [(None, 4), (2, 2), (9, 4), (0, 1), (-3, 1)])
-def test_a_batch_may_have_a_lower_limit_of_rows_that_is_at_least_one(
-    loaders: Any, asked: int | None, rows: int
-) -> None:
+@pytest.mark.parametrize(("requested", "rows"), [(None, 4), (2, 2), (9, 4), (0, 1), (-3, 1)])
+def test_start_batch_may_lower_the_row_limit(loaders: Any, requested: int | None, rows: int) -> None:
     loader = loaders.of(N, rows=4)
     loader.harvest()
-    loader.start_batch(asked)
+    loader.start_batch(requested)
     while not loader.is_full:
         loader.writer.set_row(1)
     assert loader.harvest().num_rows == rows
 
 
-def test_a_batch_never_has_more_than_65536_rows(loaders: Any) -> None:
+def test_batch_never_has_more_than_65536_rows(loaders: Any) -> None:
     loader = loaders.of(N, rows=1_000_000)
     loader.append(pa.table({"n": range(70_000)}))
-    assert [batch.num_rows for batch in loaders.rest(loader)] == [65_536, 70_000 - 65_536]
+    assert [batch.num_rows for batch in loaders.harvest_all(loader)] == [65_536, 70_000 - 65_536]
 
 
-def test_a_scan_of_no_rows_gives_one_empty_batch_with_the_schema_and_no_more(loaders: Any) -> None:
+def test_scan_limit_zero_gives_one_empty_batch(loaders: Any) -> None:
     loader = loaders.of(N, scan_rows=0)
     assert loader.is_full
     batch = loader.harvest()
@@ -148,7 +146,7 @@ def test_a_scan_of_no_rows_gives_one_empty_batch_with_the_schema_and_no_more(loa
         loader.start_batch()
 
 
-def test_a_scan_of_one_row_gives_exactly_one(loaders: Any) -> None:
+def test_scan_limit_one_gives_one_row(loaders: Any) -> None:
     loader = loaders.of(N, scan_rows=1)
     assert not loader.is_at_scan_limit
     loader.writer.set_row(1)
@@ -158,7 +156,7 @@ def test_a_scan_of_one_row_gives_exactly_one(loaders: Any) -> None:
 
 
 @pytest.mark.parametrize("is_bulk", [True, False])
-def test_the_limit_of_a_scan_is_over_all_its_batches(loaders: Any, is_bulk: bool) -> None:
+def test_scan_limit_covers_all_batches(loaders: Any, is_bulk: bool) -> None:
     loader = loaders.of(N, scan_rows=100, rows=75)
     if is_bulk:
         loader.append(pa.table({"n": range(1000)}))
@@ -177,7 +175,7 @@ def test_the_limit_of_a_scan_is_over_all_its_batches(loaders: Any, is_bulk: bool
         loader.start_batch()
 
 
-def test_closing_without_a_harvest_frees_all_memory() -> None:
+def test_close_without_harvest_frees_all_memory() -> None:
     loader = ResultSetLoader(limits=BatchLimits(rows=10))
     loader.start_batch()
     before = pa.total_allocated_bytes()
@@ -188,15 +186,15 @@ def test_closing_without_a_harvest_frees_all_memory() -> None:
     assert pa.total_allocated_bytes() == before
 
 
-def test_a_row_that_is_not_saved_leaves_nothing_to_the_next(loaders: Any, written: Any) -> None:
+def test_unsaved_row_leaves_nothing_behind(loaders: Any, write: Any) -> None:
     loader = loaders.of(N, pa.field("s", pa.string()), pa.field("m", pa.struct([pa.field("l", pa.list_(N.type))])))
     loader.writer.set_row(1, "one", {"l": [1]})
     loader.writer.start_row()
-    written.row(loader, {"n": 9, "s": "nine", "m": {"l": [9, 9]}})
+    write.row(loader, {"n": 9, "s": "nine", "m": {"l": [9, 9]}})
     loader.writer.start_row()
     loader.writer.save_row()
     loader.writer.start_row()
-    written.row(loader, {"n": 9, "s": "nine", "m": {"l": [9, 9]}})
+    write.row(loader, {"n": 9, "s": "nine", "m": {"l": [9, 9]}})
     assert loader.harvest().to_pylist() == [
         {"n": 1, "s": "one", "m": {"l": [1]}},
         {"n": None, "s": None, "m": None},

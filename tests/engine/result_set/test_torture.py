@@ -1,4 +1,4 @@
-"""Everything at once, over many batches, as a reader of deep and ragged documents would do it."""
+"""Deep and ragged documents over many batches, with all features together."""
 
 from typing import Any
 
@@ -32,53 +32,53 @@ SCHEMA = TupleSchema(
 )  # fmt: skip
 
 
-class _ButDropped:
+class _AllButDropped:
     is_empty = False
 
     def project(self, field: pa.Field) -> ProjectedColumn:
         return ProjectedColumn(None, PROJECT_NONE) if field.name == "dropped" else ProjectedColumn(field, PROJECT_ALL)
 
 
-def test_deep_and_ragged_rows_survive_many_batches_with_overflow_and_rejected_rows(written: Any) -> None:
-    loader = ResultSetLoader(schema=SCHEMA, projection=_ButDropped(), limits=LIMITS)
+def test_deep_ragged_rows_survive_overflow_and_rejected_rows(write: Any) -> None:
+    loader = ResultSetLoader(schema=SCHEMA, projection=_AllButDropped(), limits=LIMITS)
     outer = loader.writer.column("outer")
     shown: list[dict[str, Any]] = []
     batches = 0
     loader.start_batch()
     for number in range(ROWS):
         while loader.is_full:
-            shown += _checked(loader)
+            shown += _harvest_checked(loader)
             batches += 1
             loader.start_batch()
         if number % 7 == 3:
-            _write(loader, written, ROWS + number)
+            _write(loader, write, ROWS + number)
         if number == ROWS // 2:
             outer.add_column(pa.field("late", pa.bool_()))
-        _write(loader, written, number)
+        _write(loader, write, number)
         loader.writer.save_row()
-    shown += _checked(loader)
+    shown += _harvest_checked(loader)
     while loader.has_look_ahead:
         loader.start_batch()
-        shown += _checked(loader)
+        shown += _harvest_checked(loader)
     assert batches > 20
     assert len(shown) == loader.total_rows == ROWS
     for number, row in enumerate(shown):
         if row["outer"] is not None:
             row["outer"].pop("late", None)
-        assert row == _wanted(number)
+        assert row == _expected(number)
 
 
-def _write(loader: ResultSetLoader, written: Any, number: int) -> None:
+def _write(loader: ResultSetLoader, write: Any, number: int) -> None:
     loader.writer.start_row()
     row: dict[str, Any] = {"id": number, "dropped": "x" * 5_000}
     if number % 5:
         row["outer"] = {"text": _text(number), "inner": {"deep": _deep(number, ...)} if number % 3 else ...}
     if number % 4:
         row["names"] = [_text(number + n) for n in range(number % 6)]
-    written.row(loader, row)
+    write.row(loader, row)
 
 
-def _wanted(number: int) -> dict[str, Any]:
+def _expected(number: int) -> dict[str, Any]:
     inner = {"deep": _deep(number, "plain")} if number % 3 else None
     return {
         "id": number,
@@ -104,7 +104,7 @@ def _deep(number: int, kind: Any) -> list[dict[str, Any] | None]:
     ]
 
 
-def _checked(loader: ResultSetLoader) -> list[dict[str, Any]]:
+def _harvest_checked(loader: ResultSetLoader) -> list[dict[str, Any]]:
     batch = loader.harvest()
     batch.validate(full=True)
     assert batch.num_rows <= LIMITS.rows

@@ -1,6 +1,7 @@
-"""What the name in a statement that creates, changes or removes a table means.
+"""The meaning of a name in a statement that creates, changes or drops a table.
 
-Source: seed 001, 5.1.3, 5.1.8 and 5.1.11; Spark: ``session`` and ``system.session`` qualify temporary objects.
+Source: [temporary-tables §5.1.3, §5.1.8, §5.1.11]; Spark's qualifiers of temporary objects, ``session`` and
+``system.session``.
 """
 
 import enum
@@ -14,9 +15,14 @@ from workspace.workspaces import Workspace, Workspaces
 
 
 class TargetKind(enum.Enum):
-    """Where a name leads to.
+    """The place that a name belongs to.
 
-    ``ABSENT`` begins with a workspace and goes on with what is none.
+    Attributes:
+        UNQUALIFIED: The name has one part: a temporary table or view, or a table of Spark.
+        SESSION: The name begins with ``session`` or ``system.session``: a temporary table or view.
+        WORKSPACE: The name is in a workspace.
+        ABSENT: The name begins with a workspace, but continues with a schema that does not exist.
+        SPARK: Only Spark knows the name.
     """
 
     UNQUALIFIED = enum.auto()
@@ -28,13 +34,13 @@ class TargetKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A name, taken apart.
+    """A name and the place that it belongs to.
 
     Attributes:
-        kind: Where it leads to.
-        schema: All its parts but the last, as written.
-        name: Its last part; without leading slashes, as for Drill, but for a name that only Spark knows.
-        workspace: Only for ``TargetKind.WORKSPACE``.
+        kind: The place.
+        schema: All parts of the name except the last, as in the statement.
+        name: The last part. Leading slashes are removed, as in Drill, unless only Spark knows the name.
+        workspace: The workspace, for ``TargetKind.WORKSPACE`` only.
     """
 
     kind: TargetKind
@@ -44,7 +50,7 @@ class Target:
 
 
 def parse_target(parts: Sequence[str], workspaces: Workspaces) -> Target:
-    """Takes a name of one part or more apart."""
+    """Return the target of a name with one part or more."""
     *qualifier, name = parts
     schema = ".".join(qualifier)
     own_name = name.lstrip("/") or name
@@ -63,7 +69,7 @@ def parse_target(parts: Sequence[str], workspaces: Workspaces) -> Target:
 def find_temporary_table(
     target: Target, record: SessionRecord, workspaces: Workspaces, settings: SessionSettings
 ) -> TemporaryTable | None:
-    """The session's temporary table of that name, ready or not."""
+    """Return the temporary table that a target means, ready or not."""
     if target.kind in {TargetKind.SPARK, TargetKind.ABSENT}:
         return None
     if target.workspace is not None and target.workspace is not workspaces.temporary:
@@ -72,12 +78,12 @@ def find_temporary_table(
 
 
 def is_same_name(one: str, other: str, settings: SessionSettings) -> bool:
-    """Names are compared without letter case (seed 001, 5.1.2), unless the session tells Spark otherwise."""
+    """Return whether two names are the same to a session [temporary-tables §5.1.2]."""
     return settings.comparable_name(one) == settings.comparable_name(other)
 
 
 def schema_not_found(name: str, workspaces: Workspaces, hint: str = "") -> GatewayError:
-    """Return the error for a name that begins with a workspace but names none [temporary-tables §5.4]."""
+    """Return the error for a workspace that does not exist [temporary-tables §5.4]."""
     return GatewayError(
         "SCHEMA_NOT_FOUND",
         "42704",

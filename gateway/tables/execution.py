@@ -29,7 +29,7 @@ Source: [architecture "Temporary tables"].
 
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 from pyspark.sql.connect.proto import base_pb2
@@ -65,21 +65,8 @@ from workspace.records import (
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The outcome of a write.
-
-    Attributes:
-        rows: The number of rows.
-        size_bytes: The size of the files.
-    """
-
-    rows: int
-    size_bytes: int
-
-
-CheckSize = Callable[[Written], Awaitable[None]]
-"""Raises a GatewayError if a statement wrote too much."""
+CheckSize = Callable[[int], Awaitable[None]]
+"""Raises a GatewayError if a statement wrote too many bytes."""
 
 
 class TableChangedError(Exception):
@@ -241,7 +228,7 @@ class StatementExecutor:
             await self._records.read(session)  # raises an error if the session, and so its location, has ended
             raise
         rows = result.observed.get(ROWS_WRITTEN, 0)
-        await check_size(Written(rows, size_bytes))
+        await check_size(size_bytes)
         self._sessions.require_lease(session)
         await self._records.change(
             session, lambda record: publish(record, table, write, rows=rows, size_bytes=size_bytes)

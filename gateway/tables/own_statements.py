@@ -30,10 +30,12 @@ from gateway.sql.statement_parser import parse_statement
 from gateway.sql.statements import Statement
 from gateway.sql_relations import find_sql, find_sql_relation
 from gateway.storage import Storage
+from gateway.tables.clones import TableCopies
 from gateway.tables.data_frame_commands import DataFrameCommands, concerns_tables
 from gateway.tables.errors import statement_lost
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.permanent_tables import PermanentTables
+from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
 from gateway.tables.sql_commands import SqlCommands
 from gateway.tables.sql_statement import SqlStatement
@@ -78,14 +80,11 @@ class OwnStatements:
         self._config = config
         self._records = TableRecords(storage)
         self._executor = StatementExecutor(replica, storage, sessions)
+        quotas = Quotas(config.limits, self._records)
         self._tables = TemporaryTables(
-            replica=replica,
-            storage=storage,
-            sessions=sessions,
-            executor=self._executor,
-            workspaces=workspaces,
-            limits=config.limits,
+            replica=replica, storage=storage, executor=self._executor, workspaces=workspaces, quotas=quotas
         )
+        self._copies = TableCopies(replica, storage, sessions, self._executor, quotas)
         self._sql = SqlCommands(self._tables, PermanentTables(replica, storage, sessions, self._executor))
         self._commands = DataFrameCommands(self._tables)
 
@@ -229,7 +228,7 @@ class OwnStatements:
             operation_id=str(uuid.uuid4()),
             client_type=request.client_type,
         )
-        await self._tables.copy_to_clone(before.tables, parent, _execution(clone, client_request, metadata))
+        await self._copies.copy_all(before.tables, parent, _execution(clone, client_request, metadata))
 
     async def _read_record(self, session: Session, backend: BackendSession, settings: SessionSettings) -> SessionRecord:
         """Return the session record, with each table under the name that Spark knows.

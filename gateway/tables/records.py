@@ -1,6 +1,6 @@
-"""A session's record, as the statements that change its tables read and change it.
+"""Session records for the statements that change temporary tables.
 
-Guarantee: a change is written only while the session is the same that the statement began in, and has not ended.
+Guarantee: a change is written only if the session has not ended since the statement began.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,21 @@ from workspace.records import (
 
 
 class TableRecords:
-    """The records of the sessions of this replica."""
+    """Reads and changes session records.
+
+    Args:
+        storage: The session records.
+    """
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     async def read(self, session: Session) -> SessionRecord:
-        """Raises: GatewayError if the session has ended, or the storage cannot answer."""
+        """Read the record of a session.
+
+        Raises:
+            GatewayError: The session has ended, or the storage failed.
+        """
         try:
             stored = await self._storage.run(self._storage.records.read, session.record_name)
         except RecordNotFoundError as error:
@@ -36,14 +44,26 @@ class TableRecords:
         return stored.record
 
     async def of_principal(self, principal: Principal) -> list[SessionRecord]:
-        """All records of a principal; reads all there are."""
+        """Read all records of a principal. This reads the records of all principals.
+
+        Raises:
+            GatewayError: The storage failed.
+        """
         records = await self._storage.run(self._storage.records.list)
         return [stored.record for stored in records if stored.record.principal == principal]
 
     async def change(self, session: Session, change: Callable[[SessionRecord], SessionRecord]) -> SessionRecord:
-        """The record after a transition. What the transition raises is passed on.
+        """Apply a transition to the record of a session.
 
-        Raises: GatewayError if the session has ended, the storage cannot answer, or others change it all the time.
+        Args:
+            session: The session.
+            change: The transition. It may be called several times. Its errors reach the caller.
+
+        Returns:
+            The record after the transition.
+
+        Raises:
+            GatewayError: The session has ended, the storage failed, or other statements changed the record too often.
         """
 
         def checked(record: SessionRecord) -> SessionRecord:
@@ -57,7 +77,9 @@ class TableRecords:
             raise session_closed(session.key.client_session_id) from error
         except RecordConflictError as error:
             raise GatewayError(
-                "LODGE_SESSION_BUSY", "40001", "Too many statements change this session's tables. Try again."
+                "LODGE_SESSION_BUSY",
+                "40001",
+                "Too many statements change the temporary tables of this session at once. Run the statement again.",
             ) from error
         except RecordTooLargeError as error:
             raise GatewayError("LODGE_SESSION_RECORD_TOO_LARGE", "54000", str(error)) from error

@@ -1,21 +1,19 @@
-"""Temporary tables: how one is created, filled, emptied, dropped, and given to a cloned session.
+"""Temporary tables: creation, insertion, truncation and drop.
 
-Why it exists: Spark refuses temporary tables. Here one becomes a write by the backend into the session location, then a
-temporary view of the table's name in the backend's session, so that every route to the name resolves it with Spark's
-own rules.
+Spark refuses temporary tables. Lodge makes one of a write by the backend into the session location, and of a temporary
+view with the table's name in the backend's session. So Spark's own rules resolve the name wherever a client uses it.
 
 Guarantees:
 
-1. A name is claimed in the session record before anything is written, so of two statements that create it, one wins.
-2. A creation that fails or is interrupted leaves no name, no view and no file; an insertion, no row.
-3. A table can be read only when all of its data is written; rows that are inserted appear all at once.
-4. A statement that is asked for again, here or at another replica, has the answer of the first time.
+1. A statement claims the name in the session record before it writes. If two statements create one name, one succeeds.
+2. A creation that fails or is interrupted leaves no name, no view and no file. An insertion leaves no row.
+3. A table can be read only when all its data is written. The rows of an insertion appear all at once.
+4. If a client sends a statement again, to this replica or another, it gets the first answer.
 
-Source: seed 001, 5.1.1-5.1.8, 5.1.13 and 5.4; design, "Temporary tables".
+Source: [temporary-tables §5.1.1-5.1.8, §5.1.13, §5.4]; [architecture "Temporary tables"].
 """
 
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -24,11 +22,9 @@ import structlog
 from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.types import StructType
 
-from gateway.config import Limits
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import BackendError, GatewayError, table_not_found
 from gateway.responses import Response
-from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.sql.name_syntax import qualify_with_session
 from gateway.storage import Storage
@@ -43,15 +39,15 @@ from gateway.stored_tables.table_plans import (
 from gateway.tables.answers import not_created
 from gateway.tables.changes import begin_drop, begin_write
 from gateway.tables.errors import AlreadyExistsError
-from gateway.tables.execution import StatementExecutor, Written, new_directory
+from gateway.tables.execution import CheckSize, StatementExecutor, new_directory
 from gateway.tables.insertions import Insertion, fit_columns
-from gateway.tables.limits import check_bytes, check_principals_bytes, check_principals_tables, check_tables
 from gateway.tables.new_tables import NewTable
+from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from gateway.tables.views import views_in
 from workspace.name_comparison import comparable_name
-from workspace.record_changes import find_table, put_table, remove_table
+from workspace.record_changes import find_table, put_table
 from workspace.records import (
     PendingDrop,
     PendingWrite,
@@ -64,21 +60,18 @@ from workspace.records import (
 )
 from workspace.workspaces import Workspace
 
-_COPY_ATTEMPTS = 5
-
 log = structlog.get_logger(__name__)
 
 
 class TemporaryTables:
-    """The temporary tables of the sessions of this replica.
+    """The temporary tables of the sessions that this replica serves.
 
     Args:
         replica: This replica.
-        storage: Records and locations.
-        sessions: All sessions of the replica.
-        writes: What carries out changes of tables.
-        workspaces: As they are now.
-        limits: Of tables and bytes.
+        storage: The session records and leases.
+        executor: Executes the changes of tables.
+        workspaces: The current workspaces.
+        quotas: The quotas of temporary tables.
     """
 
     def __init__(
@@ -86,23 +79,29 @@ class TemporaryTables:
         *,
         replica: ReplicaId,
         storage: Storage,
-        sessions: Sessions,
         executor: StatementExecutor,
         workspaces: CurrentWorkspaces,
-        limits: Limits,
+        quotas: Quotas,
     ) -> None:
         self._replica = replica
         self._storage = storage
-        self._sessions = sessions
         self._executor = executor
         self._workspaces = workspaces
-        self._limits = limits
+        self._quotas = quotas
         self._records = TableRecords(storage)
 
     async def create(self, execution: Execution, new: NewTable) -> Response:
-        """Creates a table of a query's rows.
+        """Create a table with the rows of a query.
 
-        Raises: GatewayError, after everything that was begun is undone.
+        Args:
+            execution: The statement.
+            new: The table.
+
+        Returns:
+            The statement's answer.
+
+        Raises:
+            GatewayError: The statement failed and is undone.
         """
         session = execution.session
         schema = await new.schema(execution)
@@ -126,7 +125,7 @@ class TemporaryTables:
         )
 
         async def plan(path: str) -> base_pb2.Plan:
-            await self._make_room_for_view(execution, new.name)
+            await self._free_view_name(execution, new.name)
             return new.plan(path)
 
         try:
@@ -135,9 +134,9 @@ class TemporaryTables:
                 execution,
                 table,
                 write,
-                begin=lambda record: self._claimed(record, table),
+                begin=lambda record: self._claim(record, table),
                 plan=plan,
-                check_size=partial(self._check_size, session),
+                check_size=partial(self._quotas.check_size, session),
             )
         except AlreadyExistsError as error:
             if new.if_not_exists:
@@ -147,12 +146,20 @@ class TemporaryTables:
         return answer
 
     async def insert(self, execution: Execution, insertion: Insertion) -> Response:
-        """Adds rows to a table, or puts them in the place of its rows.
+        """Add rows to a table, or replace its rows.
 
-        Raises: GatewayError, after everything that was begun is undone.
+        Args:
+            execution: The statement.
+            insertion: The rows.
+
+        Returns:
+            The statement's answer.
+
+        Raises:
+            GatewayError: The statement failed and is undone.
         """
         session, backend = execution.session, execution.backend
-        table = self._ready(await self._records.read(session), insertion.table)
+        table = _require_ready(await self._records.read(session), insertion.table)
         schema = await backend.analyze_schema(session_table(table.name))
         rows = fit_columns(insertion, await backend.analyze_schema(insertion.query), schema, execution.settings)
         await backend.analyze_schema(rows)
@@ -169,26 +176,47 @@ class TemporaryTables:
                 options=options,
             )
 
-        replaced_bytes = table.size_bytes if insertion.overwrite else 0
         answer = await self._executor.execute_write(
             execution,
             table,
             write,
             begin=lambda record: begin_write(record, table, write),
             plan=plan,
-            check_size=partial(self._check_size, session, replaced_bytes=replaced_bytes),
+            check_size=self._check_size_of(execution, table, write),
         )
         log.info("rows_inserted", table=table.name, overwrite=insertion.overwrite)
         return answer
 
     async def truncate(self, execution: Execution, name: str) -> Response:
-        """Removes all rows of a table. Raises: GatewayError."""
+        """Remove all rows of a table.
+
+        Args:
+            execution: The statement.
+            name: The name of the table.
+
+        Returns:
+            The statement's answer.
+
+        Raises:
+            GatewayError: The statement failed and is undone.
+        """
         schema = await execution.backend.analyze_schema(session_table(name))
         empty = empty_relation(schema_json(schema))
         return await self.insert(execution, Insertion(name, empty, overwrite=True))
 
     async def drop(self, execution: Execution, table: TemporaryTable) -> Response:
-        """Raises: GatewayError; the table is whole then."""
+        """Drop a table.
+
+        Args:
+            execution: The statement.
+            table: The table.
+
+        Returns:
+            The statement's answer.
+
+        Raises:
+            GatewayError: The statement failed, and the table stays as it was.
+        """
         log.info(
             "temporary_table_drop_started",
             message=f"Temporary table [{table.name}] is being dropped.",
@@ -197,7 +225,7 @@ class TemporaryTables:
         )
         try:
             schema = schema_json(await execution.backend.analyze_schema(session_table(table.name)))
-        except BackendError:  # a table that can be read no more must still be dropped
+        except BackendError:  # a table that cannot be read must still be dropped
             schema = ""
         drop = PendingDrop(execution.operation.id, self._replica, schema)
         answer = await self._executor.execute_drop(
@@ -207,18 +235,40 @@ class TemporaryTables:
         return answer
 
     async def create_statement(self, execution: Execution, table: TemporaryTable) -> str:
-        """What ``SHOW CREATE TABLE`` shows. Raises: GatewayError."""
+        """Return what ``SHOW CREATE TABLE`` shows.
+
+        Args:
+            execution: The statement.
+            table: The table.
+
+        Raises:
+            GatewayError: The backend failed.
+        """
         schema = await execution.backend.analyze_schema(session_table(table.name))
         return create_statement(table, schema, self._workspaces.now.temporary.name)
 
     async def take_over(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> Response:
-        """Completes a statement whose replica is lost. Raises: GatewayError, after it is undone."""
-        replaced_bytes = table.size_bytes if write.kind is WriteKind.OVERWRITING else 0
-        check_size = partial(self._check_size, execution.session, replaced_bytes=replaced_bytes)
-        return await self._executor.take_over(execution, table, write, check_size)
+        """Complete a write whose replica is lost.
+
+        Args:
+            execution: The statement.
+            table: The table.
+            write: The write as the record names it.
+
+        Returns:
+            The statement's answer.
+
+        Raises:
+            GatewayError: The statement failed and is undone.
+        """
+        return await self._executor.take_over(execution, table, write, self._check_size_of(execution, table, write))
 
     async def complete_published(self, execution: Execution, record: SessionRecord) -> bool:
         """Complete the changes that lost replicas published.
+
+        Args:
+            execution: An execution in the session.
+            record: The session record.
 
         Returns:
             Whether the record has such changes.
@@ -227,123 +277,67 @@ class TemporaryTables:
         if not found:
             return False
         alive = {self._replica, *await self._storage.run_lease(self._storage.leases.list)}
-        for table, write in found:
-            if write.replica not in alive:
+        for table, change in found:
+            if change.replica not in alive:
                 try:
-                    await self._executor.complete_for(execution, table, write)
+                    await self._executor.complete_for(execution, table, change)
                 except (GatewayError, OSError) as error:
                     log.warning("statement_not_completed", table=table.name, reason=str(error))
         return True
 
-    async def copy_to_clone(self, tables: Sequence[TemporaryTable], parent: Session, execution: Execution) -> None:
-        """Gives a cloned session tables of its own, in the place of its parent's.
-
-        Args:
-            tables: The parent's, as they were before it was cloned.
-            parent: Their session.
-            execution: In the clone.
-
-        Raises: GatewayError, OSError.
-        """
-        clone = execution.session
-        if self._limits.principal_tables is not None:
-            check_principals_tables(self._limits, await self._records.of_principal(clone.key.principal), len(tables))
-        await self._sessions.create_location(clone)
-        there = (await self._records.read(parent)).tables
-        gone = {table.name for table in tables} - {table.name for table in there if table.parts}
-        for name in gone:
-            await execution.backend.drop_temp_view(name)
-        for table in there:
-            if table.state is TableState.READY:
-                await self._copy_table(table, parent, execution)
-
-    async def _copy_table(self, table: TemporaryTable, parent: Session, execution: Execution) -> None:
-        """Copies a table as it is now; one that its session changes meanwhile is copied anew."""
-        clone = execution.session
-        schema = await execution.backend.analyze_schema(session_table(table.name))
-        for _ in range(_COPY_ATTEMPTS):
-            parts = [(part, new_directory()) for part in table.parts]
-            writes = tuple(self._write(execution, new, schema, WriteKind.CREATION) for _, new in parts)
-            copying = replace(table, uuid=parts[0][1], state=TableState.CREATING, parts=(), writes=writes)
-            await self._records.change(clone, partial(put_table, table=copying))
-            try:
-                await self._storage.run_slow(self._copy_parts, parent, clone, parts)
-            except FileNotFoundError:
-                await self._records.change(clone, partial(remove_table, name=copying.name))
-                await self._executor.deletion.delete(clone, [new for _, new in parts])
-                now = find_table(await self._records.read(parent), table.name)
-                if now is None or now.uuid != table.uuid:
-                    await execution.backend.drop_temp_view(table.name)
-                    return
-                table = now
-                continue
-            own = replace(copying, state=TableState.READY, parts=tuple(new for _, new in parts), writes=())
-            await self._executor.views.create(execution, own, schema)
-            await self._records.change(clone, partial(put_table, table=own))
-            return
-        raise GatewayError(
-            "LODGE_SESSION_BUSY",
-            "40001",
-            f"Temporary table [{table.name}] changes all the time. Clone the session later.",
-        )
-
-    def _copy_parts(self, parent: Session, clone: Session, parts: Sequence[tuple[TableUuid, TableUuid]]) -> None:
-        for old, new in parts:
-            self._storage.locations.copy_table((parent.uuid, old), (clone.uuid, new))
+    def already_exists(self, name: str) -> AlreadyExistsError:
+        """Return the error for a name that is taken in the default temporary workspace."""
+        return AlreadyExistsError(name, self._workspaces.now.temporary.name)
 
     async def _check_name(self, session: Session, name: str) -> None:
-        """Raises: GatewayError if a permanent table has the name, or the principal has too many tables."""
+        """Check that no permanent table has a name, and that the principal may have one more table."""
         if await self._storage.run(_is_taken, self._workspaces.now.temporary, name):
             raise self.already_exists(name)
-        if self._limits.principal_tables is not None:
-            if find_table(await self._records.read(session), name) is not None:
-                raise self.already_exists(name)
-            check_principals_tables(self._limits, await self._records.of_principal(session.key.principal))
+        if self._quotas.has_principal_tables and find_table(await self._records.read(session), name) is not None:
+            raise self.already_exists(name)
+        await self._quotas.check_principal_tables(session)
 
-    def _claimed(self, record: SessionRecord, table: TemporaryTable) -> SessionRecord:
+    def _claim(self, record: SessionRecord, table: TemporaryTable) -> SessionRecord:
         if find_table(record, table.name) is not None:
             raise self.already_exists(table.name)
-        check_tables(self._limits, record)
+        self._quotas.check_session_tables(record)
         return put_table(record, table)
 
-    async def _make_room_for_view(self, execution: Execution, name: str) -> None:
-        """Raises: GatewayError if the session has a temporary view of that name that is no remains of a table."""
+    async def _free_view_name(self, execution: Execution, name: str) -> None:
+        """Drop the view that an earlier table of a name left behind.
+
+        Raises:
+            GatewayError: The session has another temporary view of that name.
+        """
         backend = execution.backend
         if not await backend.table_exists(qualify_with_session(name)):
             return
         files = await backend.list_input_files(session_table(name))
-        is_tables = any(f"/{execution.session.uuid}/" in file for file in files)
+        is_left_over = any(f"/{execution.session.uuid}/" in file for file in files)
         views = {comparable_name(view) for view in views_in(await backend.explain(session_table(name)))}
-        if not is_tables or views != {comparable_name(name)}:
+        if not is_left_over or views != {comparable_name(name)}:
             raise self.already_exists(name)
         await backend.drop_temp_view(name)
 
-    async def _check_size(self, session: Session, written: Written, replaced_bytes: int = 0) -> None:
-        if self._limits.session_bytes is not None:
-            check_bytes(self._limits, await self._records.read(session), written.size_bytes, replaced_bytes)
-        if self._limits.principal_bytes is not None:
-            records = await self._records.of_principal(session.key.principal)
-            check_principals_bytes(self._limits, records, written.size_bytes, replaced_bytes)
-
-    def already_exists(self, name: str) -> AlreadyExistsError:
-        return AlreadyExistsError(name, self._workspaces.now.temporary.name)
+    def _check_size_of(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> CheckSize:
+        replaced_bytes = table.size_bytes if write.kind is WriteKind.OVERWRITING else 0
+        return partial(self._quotas.check_size, execution.session, replaced_bytes=replaced_bytes)
 
     def _write(self, execution: Execution, directory: TableUuid, schema: StructType, kind: WriteKind) -> PendingWrite:
         return PendingWrite(directory, execution.operation.id, self._replica, schema_json(schema), kind)
 
-    @staticmethod
-    def _ready(record: SessionRecord, name: str) -> TemporaryTable:
-        table = find_table(record, name)
-        if table is None or table.state is not TableState.READY:
-            raise table_not_found(name, "" if table is None else "It is being created or dropped.")
-        return table
+
+def _require_ready(record: SessionRecord, name: str) -> TemporaryTable:
+    """Return a table under the name by which Spark knows it."""
+    table = find_table(record, name)
+    if table is None or table.state is not TableState.READY:
+        raise table_not_found(name, "" if table is None else "Another statement is creating or dropping it.")
+    return replace(table, name=name)
 
 
 def _is_taken(workspace: Workspace, name: str) -> bool:
-    """Whether something in a workspace's directory has that name, in any letter case."""
+    """Return whether something in the directory of a workspace has a name, regardless of letter case."""
     if "/" in name or not workspace.is_file_based:
         return False
-    root = workspace.root
-    return os.path.lexists(root / name) or comparable_name(name) in (
-        comparable_name(entry.name) for entry in root.iterdir()
-    )
+    found = (comparable_name(entry.name) for entry in workspace.root.iterdir())
+    return os.path.lexists(workspace.root / name) or comparable_name(name) in found

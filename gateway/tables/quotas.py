@@ -1,0 +1,98 @@
+"""Quotas of temporary tables: how many tables a session and a principal may have, and how many bytes.
+
+Not guaranteed: that the sessions of one principal keep its quotas if they create tables at the same time. Each session
+has a record of its own, and a check reads the other records without locking them.
+"""
+
+from collections.abc import Iterable
+
+from gateway.config import Limits
+from gateway.errors import GatewayError
+from gateway.sessions.session import Session
+from gateway.tables.records import TableRecords
+from workspace.records import SessionRecord
+
+
+class Quotas:
+    """Checks new tables and new rows against the quotas.
+
+    Args:
+        limits: The quotas.
+        records: The session records.
+    """
+
+    def __init__(self, limits: Limits, records: TableRecords) -> None:
+        self._limits = limits
+        self._records = records
+
+    @property
+    def has_principal_tables(self) -> bool:
+        """Whether the number of tables of a principal is limited."""
+        return self._limits.principal_tables is not None
+
+    def check_session_tables(self, record: SessionRecord) -> None:
+        """Check that a session may have one more table.
+
+        Raises:
+            GatewayError: The session has reached its quota.
+        """
+        limit = self._limits.session_tables
+        if limit is not None and len(record.tables) >= limit:
+            raise _limit_reached(f"A session may have {limit:,} temporary tables")
+
+    async def check_principal_tables(self, session: Session, new_tables: int = 1) -> None:
+        """Check that the principal of a session may have more tables.
+
+        Args:
+            session: The session.
+            new_tables: The number of new tables.
+
+        Raises:
+            GatewayError: The principal would exceed its quota.
+        """
+        limit = self._limits.principal_tables
+        if limit is None:
+            return
+        records = await self._records.of_principal(session.key.principal)
+        if sum(len(record.tables) for record in records) + new_tables > limit:
+            raise _limit_reached(f"A principal may have {limit:,} temporary tables in all sessions together")
+
+    async def check_size(self, session: Session, written_bytes: int, replaced_bytes: int = 0) -> None:
+        """Check that a statement did not write too much.
+
+        Args:
+            session: The session.
+            written_bytes: The size of the new files.
+            replaced_bytes: The size of the files that they replace.
+
+        Raises:
+            GatewayError: The session or its principal would exceed its quota.
+        """
+        limit = self._limits.session_bytes
+        if limit is not None:
+            used = _size_bytes([await self._records.read(session)]) - replaced_bytes
+            if used + written_bytes > limit:
+                raise _limit_reached(
+                    f"The temporary tables of a session may have {limit:,} bytes; it has {used:,} and the statement "
+                    f"wrote {written_bytes:,}"
+                )
+        limit = self._limits.principal_bytes
+        if limit is not None:
+            used = _size_bytes(await self._records.of_principal(session.key.principal)) - replaced_bytes
+            if used + written_bytes > limit:
+                raise _limit_reached(
+                    f"The temporary tables of a principal may have {limit:,} bytes in all sessions together; they have "
+                    f"{used:,} and the statement wrote {written_bytes:,}"
+                )
+
+
+def _size_bytes(records: Iterable[SessionRecord]) -> int:
+    return sum(table.size_bytes for record in records for table in record.tables)
+
+
+def _limit_reached(quota: str) -> GatewayError:
+    return GatewayError(
+        "LODGE_LIMIT_REACHED",
+        "53400",
+        f"{quota}. Drop tables that you no longer need, or ask the administrator for a higher limit.",
+    )

@@ -1,7 +1,7 @@
-"""Files of one directory whose schemas drift, and what a scan of all of them must give: the one list of it.
+"""The cases of schema drift: files of one directory, and the expected result of a scan of all of them.
 
-A case stands for a kind of drift in one format. Both tests of this folder and ``scripts/drift_table.py`` go through
-the list. What is expected of a scan is right rows, or an error that names file, place, column and what is at odds.
+A case is one kind of drift in one format. The tests of this folder and ``scripts/drift_table.py`` use the list. The
+expected result is right rows, or an error that names the file, the position, the column and the conflict.
 """
 
 import json
@@ -23,10 +23,10 @@ Row = Mapping[str, Any]
 COLUMNAR = ("parquet", "orc", "arrow")
 HEADER = {"header": "true"}
 _UNITS = {"parquet": "row group 1", "orc": "stripe 1", "arrow": "record batch 1"}
-"""Where a value stands."""
+"""The position of a value."""
 
 SCHEMA = "schema"
-"""Where a type stands in a file that has one for the whole column."""
+"""The position of a type in a file with one type for each column."""
 
 NAIVE, INSTANT = pa.timestamp("us"), pa.timestamp("us", "UTC")
 
@@ -36,10 +36,10 @@ class File:
     """One file.
 
     Attributes:
-        content: Text as it stands there, or a table for the columnar formats.
-        rows: What it adds to the right result, members that are null left out; None if nothing is right but an error.
-        place: Where in it that stands which an error is about.
-        suffix: If it is not the case's.
+        content: Text, or a table for the columnar formats.
+        rows: The rows that the file adds to the right result, without null members. None if only an error is right.
+        place: The position that an error names.
+        suffix: The suffix, if it is not that of the case.
     """
 
     content: str | bytes | pa.Table
@@ -50,13 +50,13 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The error that is expected.
+    """An expected error.
 
     Attributes:
-        error: The name of its class.
-        column: The name that it gives; empty for an error of a row.
-        parts: What it says beside: both types, or the type and the value.
-        files: Which of the case's files is at odds, as its index, in the given order and in the reversed one.
+        error: The name of the class.
+        column: The column that the error names; empty for an error of a row.
+        parts: Further parts of the message: both types, or the type and the value.
+        files: The index of the file that the error names, in the given order and in the reversed order.
     """
 
     error: str
@@ -67,18 +67,18 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """See above.
+    """One kind of drift in one format.
 
     Attributes:
-        drift: What is special about the files.
-        format: Their suffix.
-        files: In the order of their names; reversed, they swap their names.
-        options: Of the scan and its reader.
-        declared: Column types that the user declares.
-        types: Of the result, where they matter.
-        refused: The error; None for rows.
-        warning: A part of what is logged.
-        has_order: The outcome is another one if the files are reversed.
+        drift: The kind of drift.
+        format: The suffix of the files.
+        files: The files in the order of their names. In the reversed order, they swap their names.
+        options: The options of the scan and its reader.
+        declared: The column types that the user declares.
+        types: The types of the result that the test checks.
+        refused: The expected error; None for rows.
+        warning: A part of the expected log; empty for no warning.
+        has_order: Whether the result depends on the order of the files.
     """
 
     drift: str
@@ -93,17 +93,17 @@ class Case:
 
     @property
     def rows(self) -> list[Row] | None:
-        """The right ones; None if nothing is right but an error."""
+        """The right rows; None if only an error is right."""
         parts = [one.rows for one in self.files]
         return None if None in parts else [row for part in parts for row in part or ()]
 
     @property
     def is_by_default(self) -> bool:
-        """Whether files alone decide: no schema is declared, no policy chosen."""
+        """Whether the case has neither a declared schema nor a policy."""
         return self.declared is None and self.options in ({}, HEADER)
 
     def names(self, *, is_reversed: bool) -> Sequence[str]:
-        """Of the files, each with its index."""
+        """Return the name of each file."""
         order = range(len(self.files))[::-1] if is_reversed else range(len(self.files))
         numbers = {index: number for number, index in enumerate(order, start=1)}
         return [f"{numbers[index]}.{one.suffix or self.format}" for index, one in enumerate(self.files)]
@@ -113,11 +113,11 @@ class Case:
             _write(directory / name, file.content)
 
     def error_parts(self, *, folder: str = "", is_reversed: bool = False) -> Sequence[str]:
-        """What the message of the error must have: file, place, column, and both types or the value.
+        """Return the parts of the expected message: file, position, column, and both types or the value.
 
         Args:
-            folder: Where the files lie in the workspace, with a slash behind it.
-            is_reversed: As of :meth:`write`.
+            folder: The directory of the files in the workspace, with a slash at the end.
+            is_reversed: Whether the files were written in the reversed order.
         """
         if self.refused is None:
             return ()
@@ -150,7 +150,7 @@ def jsonl(drift: str, *files: File, **more: Any) -> Case:
 
 
 def csv(drift: str, *files: File, **more: Any) -> Case:
-    """With a header."""
+    """Create a case of CSV files with headers."""
     return Case(drift, "csv", files, HEADER | more.pop("options", {}), **more)
 
 
@@ -160,24 +160,24 @@ def columnar(drift: str, *files: File, formats: Sequence[str] = COLUMNAR, **more
 
 
 def lines(*rows: Row, place: str = "", right: Sequence[Row] | None = ()) -> File:
-    """A file of JSON lines; its right rows are its objects unless they are given."""
+    """Create a file of JSON lines. Its right rows are its objects unless ``right`` is given."""
     return File("".join(json.dumps(row) + "\n" for row in rows), rows if right == () else right, place)
 
 
 def table(*rows: Row, place: str = "", right: Sequence[Row] | None = (), **types: pa.DataType | None) -> File:
-    """A file of one table, whose right rows are these unless others are given."""
+    """Create a file of one table. Its right rows are these unless ``right`` is given."""
     names = list(dict.fromkeys(name for row in rows for name in row)) or list(types)
     columns = [pa.array([row.get(name) for row in rows], types.get(name)) for name in names]
     return File(pa.table(columns, names=names), rows if right == () else right, place)
 
 
 def conflict(column: str, *types: str, files: tuple[int, int] = (1, 0)) -> Refused:
-    """Of the types of two files: whichever comes later is at odds."""
+    """Expect a conflict between the types of two files. The error names the later file."""
     return Refused("SchemaConflictError", column, types, files)
 
 
 def misfit(column: str, type_: str, value: str, file: int) -> Refused:
-    """Of a value that is none of its column's type."""
+    """Expect an error for a value that is not of its column's type."""
     return Refused("ValueConversionError", column, (type_, value), (file, file))
 
 
@@ -185,10 +185,10 @@ INT, BIGINT, DOUBLE, TEXT, BOOL, DATE = pa.int32(), pa.int64(), pa.float64(), pa
 D = Decimal
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 ODD = 2**53 + 1
-"""No double."""
+"""An integer that is not exact as a double."""
 
 FOUND: Sequence[Case] = [
-    # The rows of the table that the others were measured by.
+    # The drifts of the original comparison with other systems.
     csv("a column is added", File("a\n1\n", [{"a": "1"}]), File("a,b\n2,3\n", [{"a": "2", "b": "3"}])),
     jsonl("a column is added", lines({"a": 1}), lines({"a": 2, "b": 3}), types={"a": BIGINT, "b": BIGINT}),
     *columnar("a column is added", table({"a": 1}), table({"a": 2, "b": 3}), types={"a": BIGINT, "b": BIGINT}),
@@ -595,7 +595,7 @@ FOUND: Sequence[Case] = [
         refused=Refused("FormatError", "", ("no JSON",), (1, 1)),
     ),
 ]
-"""Files alone decide."""
+"""Cases without a declared schema and without a policy."""
 
 DECLARED: Sequence[Case] = [
     csv(
@@ -743,10 +743,10 @@ DECLARED: Sequence[Case] = [
         File("a\nx\n2\n", [{}, {"a": 2.0}]),
         options={"malformed": "null"},
         declared={"a": DOUBLE},
-        warning="1 malformed values are null",
+        warning="1 malformed values were set to null",
     ),
 ]
-"""Types are declared."""
+"""Cases with a declared schema."""
 
 CHOSEN: Sequence[Case] = [
     jsonl(
@@ -780,7 +780,7 @@ CHOSEN: Sequence[Case] = [
         lines({"a": 1}),
         File('{"a": 2}\nnope\n', [{"a": 2}]),
         options={"malformed": "skip"},
-        warning="1 malformed lines are left out",
+        warning="1 malformed lines were skipped",
     ),
     csv(
         "policy null: a row too short",
@@ -793,7 +793,7 @@ CHOSEN: Sequence[Case] = [
         File("a,b\n1,2,3\n", [{"a": "1", "b": "2"}]),
         File("b\n2\n", [{"b": "2"}]),
         options={"ragged": "truncate"},
-        warning="1 rows have more fields than the header",
+        warning="1 rows had more fields than the header",
     ),
     csv(
         "policy null: an empty field",
@@ -873,13 +873,13 @@ CHOSEN: Sequence[Case] = [
         has_order=True,
     ),
 ]
-"""Policies are chosen."""
+"""Cases with a policy."""
 
 CASES: Sequence[Case] = [*FOUND, *DECLARED, *CHOSEN]
 
 
 def plain(value: Any) -> Any:
-    """A value of a result, to be compared as it is and by its type: without nulls in rows and structs, names folded."""
+    """Return a value for comparison, with its type, without nulls in rows and structs, and with folded names."""
     if isinstance(value, Mapping):
         kept = {name.casefold(): plain(one) for name, one in value.items() if one is not None}
         return dict(sorted(kept.items()))
@@ -891,5 +891,5 @@ def plain(value: Any) -> Any:
 
 
 def in_any_order(rows: Sequence[Row]) -> list[str]:
-    """For a comparison of rows that may come in any order; a failure shows them."""
+    """Return rows for a comparison that ignores their order. A failed assertion shows them."""
     return sorted(repr(plain(row)) for row in rows)

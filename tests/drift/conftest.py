@@ -1,4 +1,4 @@
-"""A gateway, and one session with it for all cases."""
+"""A gateway and one client session for all cases."""
 
 from collections.abc import Iterator
 

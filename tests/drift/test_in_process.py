@@ -1,4 +1,4 @@
-"""Each case of drift, and its reversed order, as one process reads it; what is warned of is seen only here."""
+"""All cases of drift, in both orders of the files, in one process. Only these tests check the warnings."""
 
 import pyarrow as pa
 import pytest
@@ -13,8 +13,8 @@ from tests.drift.cases import CASES, in_any_order
 ERRORS = {**vars(errors), "FormatError": FormatError}
 
 
-def scanned(directory, case):
-    """What all parts of a scan give."""
+def read(directory, case):
+    """Return the rows of all partitions of a scan."""
     source = ScanSource("dfs", str(directory), ".")
     scan = FileScan.from_options(source.to_options(reader=case.options))
     is_declared = case.declared is not None
@@ -31,10 +31,10 @@ def scanned(directory, case):
         for is_reversed in ([False] if case.has_order else [False, True])
     ],
 )
-def test_drift_is_read_right_or_told(tmp_path, case, is_reversed, caplog):
+def test_drift_gives_right_rows_or_the_expected_error(tmp_path, case, is_reversed, caplog):
     case.write(tmp_path, is_reversed=is_reversed)
     if case.refused is None:
-        table = scanned(tmp_path, case)
+        table = read(tmp_path, case)
         table.validate(full=True)
         assert in_any_order(table.to_pylist()) == in_any_order(case.rows)
         assert {name: table.schema.field(name).type for name in case.types} == dict(case.types)
@@ -42,6 +42,6 @@ def test_drift_is_read_right_or_told(tmp_path, case, is_reversed, caplog):
         assert bool(case.warning) == bool(caplog.records)
         return
     with pytest.raises(ERRORS[case.refused.error]) as raised:
-        scanned(tmp_path, case)
+        read(tmp_path, case)
     for part in case.error_parts(is_reversed=is_reversed):
         assert part in str(raised.value)

@@ -1,7 +1,10 @@
-"""Cases of drift as an unmodified client sees them: ``select *`` of a directory, through Lodge and Spark.
+"""Cases of drift as an unmodified client sees them: ``select *`` from a directory, through Lodge and Spark.
 
-A statement costs most of a second, in which Spark starts Python several times. So what others were measured by is seen
-in all formats, most other drifts in one, the next one each time; and the statements run side by side in one session.
+A statement takes most of a second, in which Spark starts Python several times. The tests therefore use a selection:
+
+- The drifts of the original comparison run in CSV, JSON and Parquet.
+- Most other drifts run in one format, a different one each time.
+- The statements run in parallel in one session.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +16,8 @@ from pyspark.sql.pandas.types import from_arrow_type
 from tests.drift.cases import CASES, in_any_order
 
 STATEMENTS_AT_ONCE = 4
-OF_OTHERS = tuple(dict.fromkeys(case.drift for case in CASES))[:9]
-"""The rows of the table that other systems were measured by: these in all their formats."""
+COMPARED = tuple(dict.fromkeys(case.drift for case in CASES))[:9]
+"""The drifts of the original comparison with other systems."""
 
 SIMILAR = (
     *("a column vanishes and returns wider", "each of three", "a header without rows", "nothing but nulls"),
@@ -22,7 +25,7 @@ SIMILAR = (
     *("doubles written", "words for null", "bool, then int", "list, then int", "a member in a list", "an array, then"),
     *("declared: 1", "declared: 2026-01-02", "declared: 2147483648", "declared: 9007", "discovery sample"),
 )
-"""What Spark sees no other way than one of the others."""
+"""The drifts that are equal to another one from the view of Spark."""
 
 
 def representatives():
@@ -30,7 +33,7 @@ def representatives():
     for case in CASES:
         by_drift.setdefault(case.drift, []).append(case)
     for number, (drift, cases) in enumerate(by_drift.items()):
-        if drift in OF_OTHERS:
+        if drift in COMPARED:
             yield from (case for case in cases if case.format not in ("orc", "arrow"))
         elif not drift.startswith(SIMILAR):
             yield cases[number % len(cases)]
@@ -40,7 +43,7 @@ SENT = list(representatives())
 
 
 def statement(case, folder):
-    """The options and the declared types stand behind the name."""
+    """Return the statement that scans a folder with the options and the declared types of a case."""
     given = dict(case.options)
     if case.declared is not None:
         given["schema"] = ", ".join(f"`{name}` {ddl(type_)}" for name, type_ in case.declared.items())
@@ -54,7 +57,7 @@ def ddl(type_):
 
 @pytest.fixture(scope="module")
 def sent(request, lodge, spark, tmp_path_factory):
-    """By case: its folder, and the result that is on its way; of those cases whose tests run."""
+    """Start the statements of the selected tests, and yield the folder and the future result of each case."""
     cases = {item.callspec.params["case"] for item in request.session.items if item.module is request.module}
     with ThreadPoolExecutor(STATEMENTS_AT_ONCE, thread_name_prefix="statements") as pool:
         results = {}
@@ -68,7 +71,7 @@ def sent(request, lodge, spark, tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", range(len(SENT)), ids=[str(case) for case in SENT])
-def test_drift_is_read_right_or_told(sent, case):
+def test_drift_gives_right_rows_or_the_expected_error(sent, case):
     folder, result = sent[case]
     case = SENT[case]
     if case.refused is None:

@@ -1,4 +1,4 @@
-"""Files as bytes."""
+"""Files of pyarrow's formats as bytes."""
 
 import io
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from pyarrow import ipc
 
 
 def written(write: Callable[..., None], table: pa.Table, **how: Any) -> bytes:
-    """What one of pyarrow's writers makes of a table."""
+    """Return the file that one of pyarrow's writers writes."""
     sink = io.BytesIO()
     write(table, sink, **how)
     return sink.getvalue()
 
 
 def write_stream(table: pa.Table, sink: io.BytesIO, **how: Any) -> None:
-    """A writer of Arrow IPC streams."""
+    """Write a table as an Arrow IPC stream."""
     with ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table, **how)
 

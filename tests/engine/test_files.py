@@ -23,7 +23,7 @@ def read(source, path):
 # 1: nothing outside the workspace, nothing excluded
 
 
-def test_a_link_that_stays_in_the_workspace_is_followed(workspace):
+def test_link_inside_the_workspace_is_followed(workspace):
     file = workspace.write("data/a.csv", "1\n")
     workspace.link("file.csv", file)
     workspace.link("directory", workspace.root / "data")
@@ -32,7 +32,7 @@ def test_a_link_that_stays_in_the_workspace_is_followed(workspace):
 
 
 @pytest.mark.parametrize("path", ["link.csv", "d/link", "d/link/secret.csv", "d", "."])
-def test_a_link_that_leads_out_of_the_workspace_is_refused(workspace, path):
+def test_link_out_of_the_workspace_is_rejected(workspace, path):
     workspace.write("d/a.csv")
     workspace.link("link.csv", workspace.outside / "secret.csv")
     workspace.link("d/link", workspace.outside)
@@ -42,7 +42,7 @@ def test_a_link_that_leads_out_of_the_workspace_is_refused(workspace, path):
     assert str(workspace.root) not in str(raised.value)
 
 
-def test_a_neighbour_whose_name_begins_like_the_workspace_is_outside(workspace):
+def test_directory_with_the_workspace_name_as_prefix_is_outside(workspace):
     neighbour = workspace.root.with_name("root2")
     neighbour.mkdir()
     (neighbour / "a.csv").write_text("1\n")
@@ -51,7 +51,7 @@ def test_a_neighbour_whose_name_begins_like_the_workspace_is_outside(workspace):
         list_files(workspace.scan("a.csv"))
 
 
-def test_a_workspace_whose_root_is_itself_a_link_is_read(workspace, tmp_path):
+def test_workspace_root_may_be_a_link(workspace, tmp_path):
     workspace.write("a.csv", "1\n")
     (tmp_path / "alias").symlink_to(workspace.root)
     source = type(workspace)(tmp_path / "alias", workspace.outside).scan(".")
@@ -59,7 +59,7 @@ def test_a_workspace_whose_root_is_itself_a_link_is_read(workspace, tmp_path):
     assert read(source, "a.csv") == b"1\n"
 
 
-def test_a_file_that_becomes_a_link_after_listing_is_refused_when_opened(workspace):
+def test_file_replaced_by_a_link_after_listing_is_rejected(workspace):
     file = workspace.write("a.csv")
     source = workspace.scan(".")
     assert list_files(source) == ["a.csv"]
@@ -70,11 +70,11 @@ def test_a_file_that_becomes_a_link_after_listing_is_refused_when_opened(workspa
 
 
 @contextlib.contextmanager
-def exchanged_all_the_time(link: Path, targets: list[Path]):
-    """Makes a link lead to one target after the other, as fast as it can."""
+def replacing_link(link: Path, targets: list[Path]):
+    """Replace a link to one target by a link to the next, as fast as possible."""
     stop = threading.Event()
 
-    def exchange():
+    def replace():
         spare = link.with_name(".spare")
         while not stop.is_set():
             for target in targets:
@@ -82,7 +82,7 @@ def exchanged_all_the_time(link: Path, targets: list[Path]):
                 spare.replace(link)
 
     link.symlink_to(targets[0])
-    thread = threading.Thread(target=exchange)
+    thread = threading.Thread(target=replace)
     thread.start()
     try:
         yield
@@ -91,11 +91,11 @@ def exchanged_all_the_time(link: Path, targets: list[Path]):
         thread.join(timeout=30)
 
 
-def test_a_link_that_is_exchanged_all_the_time_never_shows_what_is_outside(workspace):
+def test_link_replaced_in_a_race_never_leads_outside(workspace):
     workspace.write("data/secret.csv", "public\n")
     source = workspace.scan("link")
     seen, refused = set(), 0
-    with exchanged_all_the_time(workspace.root / "link", [workspace.root / "data", workspace.outside]):
+    with replacing_link(workspace.root / "link", [workspace.root / "data", workspace.outside]):
         deadline = time.monotonic() + RACE_SECONDS
         while time.monotonic() < deadline:
             try:
@@ -106,11 +106,11 @@ def test_a_link_that_is_exchanged_all_the_time_never_shows_what_is_outside(works
     assert refused
 
 
-def test_a_directory_that_is_exchanged_all_the_time_never_lists_what_is_outside(workspace):
+def test_directory_replaced_in_a_race_never_lists_outside(workspace):
     workspace.write("data/public.csv")
     source = workspace.scan("link")
     seen, refused = set(), 0
-    with exchanged_all_the_time(workspace.root / "link", [workspace.root / "data", workspace.outside]):
+    with replacing_link(workspace.root / "link", [workspace.root / "data", workspace.outside]):
         deadline = time.monotonic() + RACE_SECONDS
         while time.monotonic() < deadline:
             try:
@@ -121,14 +121,14 @@ def test_a_directory_that_is_exchanged_all_the_time_never_lists_what_is_outside(
     assert refused
 
 
-def test_the_excluded_directory_is_left_out_of_a_walk(workspace):
+def test_walk_omits_the_excluded_directory(workspace):
     workspace.write("a.csv")
     workspace.write("tmp/session/table.csv")
     assert list_files(workspace.scan(".", excluded=workspace.root / "tmp")) == ["a.csv"]
 
 
 @pytest.mark.parametrize("path", ["tmp", "tmp/session", "tmp/session/table.csv", "link", "link.csv"])
-def test_the_excluded_directory_and_all_in_it_is_refused_when_named(workspace, path):
+def test_named_path_in_the_excluded_directory_is_rejected(workspace, path):
     table = workspace.write("tmp/session/table.csv")
     workspace.link("link", workspace.root / "tmp" / "session")
     workspace.link("link.csv", table)
@@ -139,7 +139,7 @@ def test_the_excluded_directory_and_all_in_it_is_refused_when_named(workspace, p
         open_file(source, path)
 
 
-def test_a_link_into_the_excluded_directory_is_refused_in_a_walk(workspace):
+def test_link_into_the_excluded_directory_is_rejected(workspace):
     workspace.write("a.csv")
     workspace.write("tmp/session/table.csv")
     workspace.link("link", workspace.root / "tmp" / "session")
@@ -147,7 +147,7 @@ def test_a_link_into_the_excluded_directory_is_refused_in_a_walk(workspace):
         list_files(workspace.scan(".", excluded=workspace.root / "tmp"))
 
 
-def test_in_an_excluded_workspace_no_link_leads_from_one_directory_to_another(workspace):
+def test_no_link_joins_directories_of_an_excluded_workspace(workspace):
     workspace.write("theirs/t/secret.csv")
     workspace.write("mine/a.csv", "1\n")
     workspace.link("mine/same.csv", workspace.write("mine/b/b.csv", "2\n"))
@@ -171,13 +171,13 @@ def test_in_an_excluded_workspace_no_link_leads_from_one_directory_to_another(wo
         read(source, "mine/link/t/secret.csv")
 
 
-def test_an_excluded_directory_elsewhere_does_not_matter(workspace):
+def test_excluded_directory_elsewhere_has_no_effect(workspace):
     workspace.write("a.csv")
     assert list_files(workspace.scan(".", excluded=workspace.outside)) == ["a.csv"]
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../outside/secret.csv", "d/../../x.csv", "..", "a\0.csv"])
-def test_a_path_that_is_not_one_inside_the_workspace_is_refused(workspace, path):
+def test_path_outside_the_workspace_is_rejected(workspace, path):
     with pytest.raises(PathRefusedError, match="must be relative to the workspace"):
         list_files(workspace.scan(path))
     with pytest.raises(PathRefusedError, match="must be relative to the workspace"):
@@ -189,7 +189,7 @@ def test_a_path_that_is_not_one_inside_the_workspace_is_refused(workspace, path)
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("path", ["pipe.csv", "link.csv", "."])
-def test_a_fifo_is_refused_at_once(workspace, path):
+def test_fifo_is_rejected_without_blocking(workspace, path):
     os.mkfifo(workspace.root / "pipe.csv")
     workspace.link("link.csv", workspace.root / "pipe.csv")
     with pytest.raises(UnreadableFileError, match="neither a file nor a directory"):
@@ -198,53 +198,53 @@ def test_a_fifo_is_refused_at_once(workspace, path):
         open_file(workspace.scan(path), path)
 
 
-def test_a_directory_is_not_opened_as_a_file(workspace):
+def test_directory_cannot_be_opened_as_a_file(workspace):
     (workspace.root / "d.csv").mkdir()
     with pytest.raises(UnreadableFileError, match=r"'d\.csv' in workspace 'dfs' cannot be read: it is a directory"):
         open_file(workspace.scan("d.csv"), "d.csv")
 
 
-def test_a_link_to_itself_is_an_error_that_says_so(workspace):
+def test_link_to_itself_is_rejected(workspace):
     workspace.link("a.csv", Path("a.csv"))
     with pytest.raises(UnreadableFileError, match="Too many levels of symbolic links"):
         list_files(workspace.scan("a.csv"))
 
 
-def test_where_the_system_cannot_tell_where_an_open_file_is_nothing_is_read(workspace, monkeypatch, tmp_path):
+def test_nothing_is_read_without_proc(workspace, monkeypatch, tmp_path):
     workspace.write("a.csv")
     monkeypatch.setattr(files, "_OPEN_DESCRIPTORS", tmp_path / "no-proc")
     with pytest.raises(UnreadableFileError, match="links cannot be checked"):
         open_file(workspace.scan("."), "a.csv")
 
 
-# 3: what a directory holds
+# 3: the files of a directory
 
 
-def test_a_file_is_a_scan_of_itself(workspace):
+def test_scan_of_a_file_lists_that_file(workspace):
     workspace.write("d/a.csv")
     assert list_files(workspace.scan("d//a.csv")) == ["d/a.csv"]
 
 
 @pytest.mark.parametrize("path", [".", ""])
-def test_a_directory_is_walked_in_order(workspace, path):
+def test_directory_is_listed_in_order(workspace, path):
     names = ["b.csv", "a/2.tsv", "a/10.psv", "a/deep/er/x.CSV", "c.tbl"]
     for name in names:
         workspace.write(name)
     assert list_files(workspace.scan(path)) == sorted(names)
 
 
-def test_names_that_start_with_a_dot_or_an_underscore_are_left_out(workspace):
+def test_names_with_a_leading_dot_or_underscore_are_omitted(workspace):
     for name in ["a.csv", "_SUCCESS", ".a.csv.crc", "_temporary/x.csv", ".lodge/y.csv", "d/_z.csv"]:
         workspace.write(name)
     assert list_files(workspace.scan(".")) == ["a.csv"]
 
 
-def test_an_empty_directory_is_an_empty_scan(workspace):
+def test_empty_directory_lists_no_files(workspace):
     (workspace.root / "d" / "e").mkdir(parents=True)
     assert list_files(workspace.scan("d")) == []
 
 
-def test_a_mixed_directory_is_refused_and_the_files_are_named(workspace):
+def test_directory_with_unknown_suffixes_is_rejected(workspace):
     for name in ["a.csv", "b.xyz", "c/d.txt", "c/e"]:
         workspace.write(name)
     with pytest.raises(NoReaderError, match=r"'b.xyz' in workspace 'dfs', like 2 more .* has no reader") as raised:
@@ -253,14 +253,14 @@ def test_a_mixed_directory_is_refused_and_the_files_are_named(workspace):
     assert ".csv" in raised.value.supported
 
 
-def test_a_single_file_without_reader_is_refused(workspace):
+def test_file_without_reader_is_rejected(workspace):
     workspace.write("a.xyz")
     with pytest.raises(NoReaderError, match=r"'a.xyz' in workspace 'dfs' has no reader\. Scan files .*\.csv"):
         list_files(workspace.scan("a.xyz"))
 
 
 @pytest.mark.parametrize("path", ["b.csv", "d/b.csv", "a.csv/b.csv", "broken.csv", "broken"])
-def test_what_does_not_exist_is_an_error_that_names_it(workspace, path):
+def test_missing_path_is_named(workspace, path):
     workspace.write("a.csv")
     workspace.link("broken.csv", workspace.root / "gone.csv")
     workspace.link("broken", workspace.root / "gone")
@@ -272,7 +272,7 @@ def test_what_does_not_exist_is_an_error_that_names_it(workspace, path):
 
 
 @pytest.mark.parametrize(("name", "target"), [("latest.csv", "2024.csv"), ("latest", "year"), ("year/up", ".")])
-def test_two_ways_to_one_place_are_refused(workspace, name, target):
+def test_two_paths_to_one_file_are_rejected(workspace, name, target):
     workspace.write("2024.csv")
     workspace.write("year/1.csv")
     workspace.link(name, workspace.root / target)
@@ -283,7 +283,7 @@ def test_two_ways_to_one_place_are_refused(workspace, name, target):
 # Errors
 
 
-def test_a_strange_file_name_stays_on_one_line_of_the_message(workspace):
+def test_file_name_with_line_feed_keeps_the_message_on_one_line(workspace):
     workspace.write(os.fsdecode(b"new\nline\xff.xyz"))
     with pytest.raises(NoReaderError) as raised:
         list_files(workspace.scan("."))

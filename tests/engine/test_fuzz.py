@@ -1,7 +1,7 @@
-"""Valid files of every format with some bytes changed: rows or an error of the engine, and the process lives on.
+"""Valid files of every format with changed bytes: a scan returns rows or an engine error.
 
-The scans run in another process, where a crash inside Arrow, a hang or too much memory is a failed test. The examples
-are the same in each run.
+The scans run in another process, so a crash inside Arrow, a hang or too much memory fails the test. The examples are
+the same in each run.
 """
 
 import datetime
@@ -88,7 +88,7 @@ def changed(data, changes):
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-def test_a_file_with_changed_bytes_gives_rows_or_an_error_that_names_it(workspace, scan_process, path, changes):
+def test_corrupt_file_gives_rows_or_error_that_names_it(workspace, scan_process, path, changes):
     workspace.write(path, changed(FILES[path], changes))
     outcome = scan_process.scan(workspace.scan(path), **({"header": "true"} if ".csv" in path else {}))
     if outcome.error is not None:
@@ -97,6 +97,6 @@ def test_a_file_with_changed_bytes_gives_rows_or_an_error_that_names_it(workspac
 
 
 @pytest.mark.parametrize("path", FILES)
-def test_the_unchanged_file_gives_its_rows(workspace, scan_process, path):
+def test_unchanged_file_gives_its_rows(workspace, scan_process, path):
     workspace.write(path, FILES[path])
     assert scan_process.scan(workspace.scan(path), **({"header": "true"} if ".csv" in path else {})).rows == 15

@@ -1,4 +1,4 @@
-"""Files that are not what they should be: each is an error that names it, or what a policy says; nothing hangs."""
+"""Malformed files: each one is an error that names it, or is treated as a policy says."""
 
 import gzip
 import io
@@ -37,7 +37,7 @@ TEXT = {"a.csv": CSV, "a.tsv": CSV, "a.jsonl": JSON, "a.json": b"[" + JSON.repla
 
 
 def refused(workspace, path, **options):
-    """The error of a scan, which must be one of the engine and name the file."""
+    """Return the error of a scan, which must be an engine error that names the file."""
     with pytest.raises(EngineError) as raised:
         workspace.rows(path, **options)
     message = str(raised.value)
@@ -46,25 +46,25 @@ def refused(workspace, path, **options):
     return raised.value
 
 
-# Nothing, and nothing but zeros
+# Empty files and zero bytes
 
 
 @pytest.mark.parametrize("path", [*TEXT, *COMPRESSED, "a.ndjson", "a.psv", "a.tbl"])
 @pytest.mark.parametrize("header", [False, True])
-def test_a_text_file_of_0_bytes_has_no_rows(workspace, path, header):
+def test_empty_text_file_has_no_rows(workspace, path, header):
     workspace.write(path, b"")
     assert workspace.rows(path, **({"header": "true"} if header and "json" not in path else {})) == []
 
 
 @pytest.mark.parametrize("path", BINARY)
-def test_a_binary_file_of_0_bytes_is_an_error(workspace, path):
+def test_empty_binary_file_is_rejected(workspace, path):
     workspace.write(path, b"")
     assert isinstance(refused(workspace, path), FormatError)
 
 
 @pytest.mark.parametrize("path", [*TEXT, *BINARY, *COMPRESSED])
 @pytest.mark.parametrize("header", ["false", "true"])
-def test_a_file_of_zeros_is_an_error(workspace, path, header):
+def test_file_of_zero_bytes_is_rejected(workspace, path, header):
     workspace.write(path, bytes(5000))
     error = refused(workspace, path, **({"header": header} if ".csv" in path else {}))
     assert isinstance(error, FormatError)
@@ -72,7 +72,7 @@ def test_a_file_of_zeros_is_an_error(workspace, path, header):
 
 
 @pytest.mark.parametrize("header", ["false", "true"])
-def test_a_hole_in_the_middle_of_text_is_an_error_with_its_line(workspace, header):
+def test_zero_bytes_in_text_are_rejected_with_their_line(workspace, header):
     workspace.write("a.csv", CSV + bytes(100) + b"\n" + CSV)
     assert refused(workspace, "a.csv", header=header).position == "line 5"
 
@@ -82,7 +82,7 @@ def test_a_hole_in_the_middle_of_text_is_an_error_with_its_line(workspace, heade
 
 @pytest.mark.parametrize("path", [*BINARY, *COMPRESSED])
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_a_truncated_file_is_an_error(workspace, path, share):
+def test_truncated_file_is_rejected(workspace, path, share):
     data = (BINARY | COMPRESSED)[path]
     workspace.write(path, data[: int(len(data) * share)])
     assert isinstance(refused(workspace, path), FormatError)
@@ -97,18 +97,18 @@ def test_a_truncated_file_is_an_error(workspace, path, share):
         ("a.json", b'{"a":\n1}\n{"a":', "object 2"),
     ],
 )
-def test_truncated_text_is_an_error_with_its_place(workspace, path, data, position):
+def test_truncated_text_is_rejected_with_its_position(workspace, path, data, position):
     workspace.write(path, data)
     assert refused(workspace, path).position == position
 
 
-def test_a_truncated_last_row_has_too_few_fields(workspace):
+def test_truncated_last_row_has_too_few_fields(workspace):
     workspace.write("a.csv", b"a,s\n1,x\n2")
     assert refused(workspace, "a.csv", header="true").position == "line 3"
 
 
 @pytest.mark.parametrize("compression", ["none", "zstd"])
-def test_a_corrupt_page_is_an_error_with_its_row_group(workspace, compression):
+def test_corrupt_page_is_rejected_with_its_row_group(workspace, compression):
     table = pa.table({"a": list(range(2000))})
     data = written(
         parquet.write_table,
@@ -123,7 +123,7 @@ def test_a_corrupt_page_is_an_error_with_its_row_group(workspace, compression):
     assert refused(workspace, "a.parquet").position == "row group 2"
 
 
-def test_a_corrupt_footer_is_an_error(workspace):
+def test_corrupt_footer_is_rejected(workspace):
     data = BINARY["a.parquet"]
     length = int.from_bytes(data[-8:-4], "little")
     for damaged in (
@@ -136,24 +136,24 @@ def test_a_corrupt_footer_is_an_error(workspace):
 
 
 @pytest.mark.parametrize("path", COMPRESSED)
-def test_a_corrupt_compression_is_an_error(workspace, path):
+def test_corrupt_compressed_file_is_rejected(workspace, path):
     data = COMPRESSED[path]
     middle = len(data) // 2
     workspace.write(path, data[:middle] + bytes(255 - byte for byte in data[middle:]))
     assert isinstance(refused(workspace, path), FormatError)
 
 
-def test_text_that_is_compressed_twice_is_an_error(workspace):
+def test_text_compressed_twice_is_rejected(workspace):
     workspace.write("a.csv.gz", gzip.compress(gzip.compress(CSV, mtime=0), mtime=0))
     assert refused(workspace, "a.csv.gz").position == "line 1"
 
 
-# In another encoding, or under another name
+# Other encodings and wrong suffixes
 
 
 @pytest.mark.parametrize("path", ["a.csv", "a.jsonl", "a.json"])
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
-def test_text_in_another_encoding_is_an_error_with_its_line(workspace, path, encoding):
+def test_text_in_another_encoding_is_rejected_with_its_line(workspace, path, encoding):
     text = TEXT[path].decode().replace("y", "é")
     workspace.write(path, text.encode(encoding))
     last = "line 3" if encoding == "latin-1" and path == "a.csv" else ("line 2" if path == "a.jsonl" else "line 1")
@@ -161,7 +161,7 @@ def test_text_in_another_encoding_is_an_error_with_its_line(workspace, path, enc
     assert refused(workspace, path).position in (expected, "object 1", "object 2")
 
 
-def test_the_encoding_may_be_named_and_is_checked(workspace):
+def test_encoding_option_is_applied_and_checked(workspace):
     workspace.write("a.csv", "é,b\n".encode("latin-1"))
     assert workspace.rows("a.csv", encoding="latin-1") == [{"columns": ["é", "b"]}]
     assert "not utf-16" in str(refused(workspace, "a.csv", encoding="utf-16"))
@@ -183,25 +183,25 @@ def test_the_encoding_may_be_named_and_is_checked(workspace):
         ("x.parquet.gz", gzip.compress(BINARY["a.parquet"], mtime=0)),
     ],
 )
-def test_a_file_of_another_format_than_its_suffix_says_is_an_error(workspace, path, data):
+def test_file_with_a_wrong_suffix_is_rejected(workspace, path, data):
     workspace.write(path, data)
     assert isinstance(refused(workspace, path), FormatError)
 
 
 @pytest.mark.parametrize("path", ["x", "x.gz", "x.txt", "x.CSV.old"])
-def test_a_file_whose_name_tells_nothing_has_no_reader(workspace, path):
+def test_unknown_suffix_has_no_reader(workspace, path):
     workspace.write(path, gzip.compress(CSV, mtime=0))
     assert isinstance(refused(workspace, path), NoReaderError)
 
 
-def test_a_file_without_a_telling_suffix_is_read_as_the_named_format_and_not_guessed(workspace):
+def test_format_option_reads_a_file_without_suffix(workspace):
     workspace.write("x", gzip.compress(CSV, mtime=0))
     workspace.write("y.gz", gzip.compress(CSV, mtime=0))
     assert isinstance(refused(workspace, "x", format="text"), FormatError)
     assert len(workspace.rows("y.gz", format="text")) == 4
 
 
-# Wide, deep and long
+# Wide rows, deep values and long lines
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_many_columns_are_read(workspace, columns, format_):
 @pytest.mark.parametrize("begin", ["[", '{"a":'])
 @pytest.mark.parametrize("is_closed", [True, False])
 @pytest.mark.parametrize("around", [b'{"a":%b}\n', b'{"a":1}\n{"a":%b}\n', b"[%b]"])
-def test_json_that_is_nested_10000_deep_is_an_error_with_its_place(workspace, begin, is_closed, around):
+def test_deeply_nested_json_is_rejected_with_its_position(workspace, begin, is_closed, around):
     value = begin * 10_000 + "1" + {"[": "]", '{"a":': "}"}[begin] * 10_000 * is_closed
     workspace.write("a.json", around % value.encode())
     error = refused(workspace, "a.json")
@@ -248,8 +248,8 @@ MOST_BYTES_FOR_A_LINE = 160 << 20
         ("a.json", b'{"a":\n1}\n{"a":"', "object 2: this is no JSON: Invalid control character"),
     ],
 )
-def test_a_line_of_200_mb_is_an_error_in_bounded_memory(workspace, new_scan_process, path, begin, problem):
-    """Beside what the process has anyway; the line itself is a hole in the file, which JSON sees at once."""
+def test_line_of_200_mb_is_rejected_in_bounded_memory(workspace, new_scan_process, path, begin, problem):
+    """Measure memory above that of a small scan. The line is a sparse range of the file, which JSON rejects at once."""
     options = {"header": "true"} if path == "header.csv" else {}
     workspace.write(f"small{path}", b"" if path.endswith("csv") else b"{}")
     base = new_scan_process.scan(workspace.scan(f"small{path}"), **options)
@@ -264,7 +264,7 @@ def test_a_line_of_200_mb_is_an_error_in_bounded_memory(workspace, new_scan_proc
 
 
 @pytest.mark.parametrize("path", ["a.csv", "a.jsonl"])
-def test_the_longest_line_is_an_option(workspace, path):
+def test_max_line_bytes_limits_a_line(workspace, path):
     line = b"x" * 2000 if path == "a.csv" else b'{"a":"' + b"x" * 2000 + b'"}'
     workspace.write(path, line)
     assert len(workspace.rows(path)) == 1
@@ -274,7 +274,7 @@ def test_the_longest_line_is_an_option(workspace, path):
 # Policies
 
 
-def test_malformed_rows_of_text_fail_are_skipped_or_null(workspace):
+def test_malformed_policy_applies_to_text(workspace):
     workspace.write("a.csv", b"a,s\n1,x\nno,y\n3\n4,z\n")
     scan = partial(_declared, workspace, "a.csv", TupleSchema([pa.field("a", pa.int64()), pa.field("s", pa.string())]))
     with pytest.raises(FormatError, match=r"^'a.csv' in workspace 'dfs', line 4: the row has 1 fields"):
@@ -290,7 +290,7 @@ def test_malformed_rows_of_text_fail_are_skipped_or_null(workspace):
     ]
 
 
-def test_malformed_lines_of_json_fail_are_skipped_or_null(workspace):
+def test_malformed_policy_applies_to_json(workspace):
     workspace.write("a.jsonl", b'{"a":1}\n{"a":\n[2]\n{"a":4}\n')
     assert refused(workspace, "a.jsonl").position == "line 2"
     assert workspace.rows("a.jsonl", malformed="skip", layout="lines") == [{"a": 1}, {"a": 4}]
@@ -298,7 +298,7 @@ def test_malformed_lines_of_json_fail_are_skipped_or_null(workspace):
 
 
 @pytest.mark.parametrize("path", ["a.csv", "a.jsonl"])
-def test_an_unknown_policy_is_refused(workspace, path):
+def test_unknown_policy_is_rejected(workspace, path):
     workspace.write(path, b"")
     with pytest.raises(EngineError, match="Option 'malformed' of a scan cannot be 'ignore'"):
         workspace.rows(path, malformed="ignore")
@@ -310,7 +310,7 @@ def _declared(workspace, path, schema, **options):
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-# Files that change under the scan
+# Files that change during the scan
 
 
 LARGE = {
@@ -327,51 +327,51 @@ LARGE = {
 SMALL = pa.table({"a": range(300_000)})
 
 
-def scanned_in_batches(workspace, path):
+def start_scan(workspace, path):
     scan = FileScan.from_options(workspace.scan(path).to_options(reader={"partition_bytes": "8MiB"}))
-    schema, parts = scan.discover(), scan.partitions()
-    return len(parts), (batch for files in parts for batch in scan.batches(files, schema, is_declared=False))
+    schema, partitions = scan.discover(), scan.partitions()
+    return len(partitions), (batch for files in partitions for batch in scan.batches(files, schema, is_declared=False))
 
 
 @pytest.fixture(params=LARGE)
-def begun(workspace, request):
-    """A file of several parts, and a scan of it that has given one batch: the path, and the batches left."""
+def started_scan(workspace, request):
+    """Return the path of a file of several splits, and a scan of it after its first batch."""
     path = workspace.write(request.param, LARGE[request.param])
-    parts, batches = scanned_in_batches(workspace, request.param)
-    assert parts > 1
+    partitions, batches = start_scan(workspace, request.param)
+    assert partitions > 1
     next(batches)
     return path, batches
 
 
 @pytest.mark.parametrize("path", LARGE)
-def test_a_part_whose_file_vanishes_is_read_to_its_end(workspace, path):
+def test_open_file_is_read_to_its_end_after_deletion(workspace, path):
     data = LARGE[path][: 500_000 * 10] if path != "a.parquet" else written(parquet.write_table, SMALL)
     file = workspace.write(path, data)
-    parts, batches = scanned_in_batches(workspace, path)
-    assert parts == 1
+    partitions, batches = start_scan(workspace, path)
+    assert partitions == 1
     first = next(batches).num_rows
     file.unlink()
     rows = {"a.csv": 500_000, "a.jsonl": 250_000, "a.parquet": SMALL.num_rows}[path]
     assert first + sum(batch.num_rows for batch in batches) == rows
 
 
-def test_a_file_that_vanishes_before_all_of_its_parts_are_begun_is_an_error(begun):
-    path, batches = begun
+def test_file_deleted_between_its_splits_is_reported(started_scan):
+    path, batches = started_scan
     path.unlink()
     with pytest.raises(PathNotFoundError, match=f"^'{path.name}' in workspace 'dfs' does not exist"):
         list(batches)
 
 
-def test_a_file_that_grows_in_the_middle_is_an_error(begun):
-    path, batches = begun
+def test_file_that_grows_during_a_scan_is_rejected(started_scan):
+    path, batches = started_scan
     with path.open("ab") as file:
         file.write(b"\n")
     with pytest.raises(FileChangedError, match=f"^'{path.name}' in workspace 'dfs' changed while it was scanned"):
         list(batches)
 
 
-def test_a_file_that_shrinks_in_the_middle_is_an_error(begun):
-    path, batches = begun
+def test_file_that_shrinks_during_a_scan_is_rejected(started_scan):
+    path, batches = started_scan
     os.truncate(path, path.stat().st_size // 2)
     with pytest.raises((FileChangedError, FormatError), match=f"^'{path.name}' in workspace 'dfs'"):
         list(batches)
@@ -379,7 +379,7 @@ def test_a_file_that_shrinks_in_the_middle_is_an_error(begun):
 
 @pytest.mark.parametrize("path", ["a.csv", "a.jsonl", "a.parquet"])
 @pytest.mark.parametrize("moment", ["after discovery", "after planning"])
-def test_a_file_that_is_gone_before_it_is_read_is_an_error(workspace, path, moment):
+def test_file_deleted_before_reading_is_reported(workspace, path, moment):
     file = workspace.write(path, (TEXT | BINARY)[path])
     scan = FileScan.from_options(workspace.scan(path).to_options())
     schema = scan.discover()
@@ -392,7 +392,7 @@ def test_a_file_that_is_gone_before_it_is_read_is_an_error(workspace, path, mome
 
 
 @pytest.mark.parametrize("path", ["a.csv", "a.jsonl", "a.parquet"])
-def test_a_file_that_is_replaced_after_planning_is_an_error(workspace, path):
+def test_file_replaced_after_planning_is_rejected(workspace, path):
     file = workspace.write(path, (TEXT | BINARY)[path])
     other = workspace.write("other", LARGE[path])
     scan = FileScan.from_options(workspace.scan(path).to_options())
@@ -404,7 +404,7 @@ def test_a_file_that_is_replaced_after_planning_is_an_error(workspace, path):
 
 
 @pytest.mark.parametrize("path", ["a.jsonl", "a.parquet"])
-def test_a_file_that_is_replaced_after_discovery_by_one_of_another_type_is_an_error(workspace, path):
+def test_file_replaced_after_discovery_by_another_type_is_rejected(workspace, path):
     workspace.write(path, (TEXT | BINARY)[path])
     scan = FileScan.from_options(workspace.scan(path).to_options())
     schema = scan.discover()
@@ -416,7 +416,7 @@ def test_a_file_that_is_replaced_after_discovery_by_one_of_another_type_is_an_er
 
 
 @pytest.mark.parametrize("path", [*TEXT, *BINARY])
-def test_a_file_that_may_not_be_read_is_an_error(workspace, path, monkeypatch):
+def test_file_without_permission_is_reported(workspace, path, monkeypatch):
     workspace.write(path, (TEXT | BINARY)[path])
     system_open = os.open
 
@@ -430,7 +430,7 @@ def test_a_file_that_may_not_be_read_is_an_error(workspace, path, monkeypatch):
         workspace.rows(path)
 
 
-def test_one_bad_file_among_many_is_the_one_that_is_named(workspace):
+def test_error_names_the_one_bad_file(workspace):
     for number in range(20):
         workspace.write(f"{number}.parquet", BINARY["a.parquet"])
     workspace.write("13.parquet", BINARY["a.parquet"][:-1])

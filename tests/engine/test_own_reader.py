@@ -1,4 +1,4 @@
-"""The package of examples/own_reader, built and installed as its users do, and the page that goes through it."""
+"""The package of examples/own_reader, built and installed as a user does, and the page that explains it."""
 
 import gzip
 import json
@@ -27,7 +27,7 @@ STOCK = "   1bolt          12\r\n   2nut\n\n   3washer        -7"
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the package in it, installed from a copy because a build leaves files behind."""
+    """Install the package into a directory, from a copy because the build leaves files behind."""
     directory = tmp_path_factory.mktemp("own_reader")
     source, target = directory / "source", directory / "installed"
     shutil.copytree(PACKAGE, source)
@@ -40,7 +40,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def scan(workspace, installed):
-    """Scans a path in a process that has the package."""
+    """Scan a path in a process that has the package."""
 
     def run(path: str, mentioned: frozenset[str] | None = None, **options: str) -> dict[str, Any]:
         request = workspace.scan(path).to_options(reader=options, mentioned=mentioned)
@@ -61,7 +61,7 @@ def scan(workspace, installed):
     return run
 
 
-def test_an_installed_package_brings_a_suffix_and_its_rows(workspace, scan):
+def test_installed_package_adds_a_suffix(workspace, scan):
     workspace.write("stock.fwf", STOCK)
     found = scan("stock.fwf", **COLUMNS)
     assert found["schema"] == {"id": "int64", "name": "string", "amount": "int64"}
@@ -69,20 +69,20 @@ def test_an_installed_package_brings_a_suffix_and_its_rows(workspace, scan):
 
 
 @pytest.mark.parametrize("path", ["stock.fwf", "STOCK.FWF", "stock.fwf.gz"])
-def test_the_gateway_accepts_the_suffix_without_importing_the_package(workspace, scan, path):
+def test_gateway_accepts_the_suffix_without_importing_the_package(workspace, scan, path):
     workspace.write(path, gzip.compress(STOCK.encode()) if path.endswith(".gz") else STOCK)
     found = scan(path, **COLUMNS)
     assert (found["is_accepted"], found["loaded_to_accept"], found.get("rows")) == (True, [], 3)
-    assert not has_reader(path)  # this process is without the package
+    assert not has_reader(path)  # this process lacks the package
 
 
-def test_files_of_another_suffix_can_be_read_by_the_name_of_the_format(workspace, scan):
+def test_format_option_reads_other_suffixes(workspace, scan):
     workspace.write("stock.txt", STOCK)
     found = scan("stock.txt", format="fixed_width", **COLUMNS)
     assert (found["is_accepted"], found["rows"]) == (False, 3)
 
 
-def test_discovery_finds_the_files_of_the_suffix_below_a_directory(workspace, scan):
+def test_discovery_finds_files_in_subdirectories(workspace, scan):
     workspace.write("all/a.fwf", STOCK)
     workspace.write("all/below/b.fwf", "   4bolt           1")
     found = scan("all", **COLUMNS)
@@ -90,23 +90,23 @@ def test_discovery_finds_the_files_of_the_suffix_below_a_directory(workspace, sc
     assert found["columns"]["dir0"] == [None, None, None, "below"]
 
 
-def test_a_column_that_nobody_wants_is_not_in_the_output(workspace, scan):
+def test_unmentioned_column_is_not_in_the_output(workspace, scan):
     workspace.write("stock.fwf", STOCK)
     found = scan("stock.fwf", mentioned=frozenset({"amount", "filename"}), **COLUMNS)
     assert found["columns"] == {"amount": [12, None, -7], "filename": ["stock.fwf"] * 3}
 
 
-def test_rows_can_be_counted_without_any_column(workspace, scan):
+def test_rows_are_counted_without_columns(workspace, scan):
     workspace.write("stock.fwf", STOCK)
     found = scan("stock.fwf", mentioned=frozenset(), **COLUMNS)
     assert (found["columns"], found["rows"]) == ({}, 3)
 
 
-def test_a_file_that_is_not_split_is_read_once_by_one_task_however_small_its_parts_should_be(workspace, scan):
+def test_unsplittable_file_is_read_by_one_task(workspace, scan):
     rows = 20_000
     workspace.write("long.fwf", "".join(f"{number:20}\n" for number in range(rows)))
     found = scan("long.fwf", columns="n int 20", partition_bytes="65536")
-    assert (found["parts"], found["columns"]["n"]) == (1, list(range(rows)))
+    assert (found["partitions"], found["columns"]["n"]) == (1, list(range(rows)))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_file_that_is_not_split_is_read_once_by_one_task_however_small_its_par
         ("   1bolt\n\n   2nut               9", "FormatError", "there is text behind the last column"),
     ],
 )
-def test_what_is_wrong_is_an_error_with_file_and_line(workspace, scan, lines, error, message):
+def test_invalid_line_is_rejected_with_file_and_line(workspace, scan, lines, error, message):
     workspace.write("sub/stock.fwf", lines)
     kind, text = scan("sub/stock.fwf", **COLUMNS)["error"]
     assert kind == error
@@ -133,14 +133,14 @@ def test_what_is_wrong_is_an_error_with_file_and_line(workspace, scan, lines, er
         ({"columns": "id int 4", "width": "4"}, "is unknown; the options are columns"),
     ],
 )
-def test_a_wrong_option_is_named(workspace, scan, options, problem):
+def test_invalid_option_is_named(workspace, scan, options, problem):
     workspace.write("stock.fwf", STOCK)
     kind, text = scan("stock.fwf", **options)["error"]
     assert kind == "ScanOptionError"
     assert re.search(problem, text)
 
 
-def test_the_page_shows_what_the_files_have():
+def test_page_shows_the_code_of_the_example():
     excerpts = list(EXCERPT.finditer(PAGE.read_text()))
     shown = {found["file"] for found in excerpts}
     assert shown == {f"examples/own_reader/{name}" for name in ("pyproject.toml", "lodge_fixed_width.py")}

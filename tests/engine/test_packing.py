@@ -7,7 +7,7 @@ from engine.packing import pack, task_bytes
 
 
 @given(st.lists(st.integers(0, 1000)), st.integers(1, 2000), st.integers(0, 100))
-def test_every_item_is_in_one_group_in_order_and_no_two_groups_fit_into_one(sizes, target, cost):
+def test_pack_keeps_order_and_leaves_no_two_groups_that_fit_in_one(sizes, target, cost):
     groups = list(pack((((n, size), size) for n, size in enumerate(sizes)), target, cost))
     assert [one for group in groups for one in group] == list(enumerate(sizes))
     totals = [sum(size + cost for _, size in group) for group in groups]
@@ -17,6 +17,6 @@ def test_every_item_is_in_one_group_in_order_and_no_two_groups_fit_into_one(size
 
 
 @given(st.integers(0, 10**15))
-def test_a_task_reads_a_share_that_is_worth_it_and_not_too_large(total_bytes):
+def test_task_bytes_are_between_16_and_64_mib(total_bytes):
     assert 16 * 2**20 <= task_bytes(total_bytes) <= 64 * 2**20
     assert task_bytes(total_bytes) <= task_bytes(total_bytes + 1)

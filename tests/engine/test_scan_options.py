@@ -1,4 +1,4 @@
-"""Options of scans."""
+"""The options of every scan."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from engine.scan_options import ScanOptions, validate_options
 
 
 @pytest.mark.parametrize(
-    ("zone", "as_arrow_writes_it"),
+    ("zone", "arrow_zone"),
     [
         ("Europe/Berlin", "Europe/Berlin"),
         ("Etc/GMT+2", "Etc/GMT+2"),
@@ -18,11 +18,11 @@ from engine.scan_options import ScanOptions, validate_options
         ("Z", "UTC"),
     ],
 )
-def test_a_time_zone_may_be_any_offset_that_a_session_has(zone, as_arrow_writes_it):
-    assert validate_options(ScanOptions, {"time_zone": zone}).time_zone == as_arrow_writes_it
+def test_time_zone_accepts_the_forms_of_java(zone, arrow_zone):
+    assert validate_options(ScanOptions, {"time_zone": zone}).time_zone == arrow_zone
 
 
 @pytest.mark.parametrize("zone", ["", "Berlin", "+99:00", "GMT+", "2"])
-def test_what_is_no_time_zone_is_refused(zone):
+def test_unknown_time_zone_is_rejected(zone):
     with pytest.raises(ScanOptionError, match="is no time zone"):
         validate_options(ScanOptions, {"time_zone": zone})

@@ -14,18 +14,18 @@ sources = st.builds(ScanSource, st.text(), paths, st.text(), st.lists(paths, max
 
 
 @given(sources, st.sampled_from([str.lower, str.upper, str.title]))
-def test_a_source_survives_the_way_through_options_whatever_happens_to_their_letter_case(source, change):
+def test_options_in_any_case_restore_the_source(source, change):
     options = {change(key): value for key, value in source.to_options().items()}
     assert ScanSource.from_options(options) == source
 
 
-def test_options_that_are_not_the_scans_are_ignored():
+def test_other_options_are_ignored():
     options = {"workspace": "dfs", "root": "/data", "path": "a.csv", "inferSchema": "true"}
     assert ScanSource.from_options(options) == ScanSource("dfs", "/data", "a.csv")
 
 
 @pytest.mark.parametrize("missing", ["workspace", "root", "path"])
-def test_a_missing_option_is_named(missing):
+def test_missing_option_is_named(missing):
     options = ScanSource("dfs", "/data", "a.csv").to_options()
     del options[missing]
     with pytest.raises(ScanOptionError, match=f"Option '{missing}' of a scan is missing") as raised:
@@ -34,7 +34,7 @@ def test_a_missing_option_is_named(missing):
 
 
 @pytest.mark.parametrize(("option", "root", "excluded"), [("root", "data", ()), ("excluded", "/data", ("/a", "tmp"))])
-def test_a_directory_that_is_not_absolute_is_refused(option, root, excluded):
+def test_relative_directory_is_rejected(option, root, excluded):
     with pytest.raises(ScanOptionError, match=f"'{option}' of a scan must be an absolute directory"):
         ScanSource("dfs", root, "a.csv", excluded)
 
@@ -54,7 +54,7 @@ def test_a_directory_that_is_not_absolute_is_refused(option, root, excluded):
         "a.arrows",
     ],
 )
-def test_files_of_known_formats_have_a_reader(path):
+def test_known_suffixes_have_a_reader(path):
     assert has_reader(path)
 
 
@@ -67,7 +67,7 @@ def test_every_supported_suffix_has_a_reader():
     assert all(has_reader(f"a{suffix}") for suffix in supported_suffixes())
 
 
-def test_the_suffix_of_a_package_is_found_in_any_letter_case(monkeypatch):
+def test_plugin_suffix_is_found_in_any_case(monkeypatch):
     brought = EntryPoints([EntryPoint(".Num", "no_such_package:Format", READER_GROUP)])
     monkeypatch.setattr("engine.scan_source.entry_points", lambda group: brought.select(group=group))
     supported_suffixes.cache_clear()
@@ -77,7 +77,7 @@ def test_the_suffix_of_a_package_is_found_in_any_letter_case(monkeypatch):
         supported_suffixes.cache_clear()
 
 
-def test_the_gateway_can_name_a_scan_without_spark_and_arrow():
+def test_module_loads_without_spark_and_arrow():
     code = "import sys, engine.scan_source; print([m for m in ('pyspark', 'pyarrow') if m in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.strip() == "[]"

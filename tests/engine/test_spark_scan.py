@@ -1,4 +1,4 @@
-"""Scans from end to end: a client, a Spark server, and Python workers that run the engine."""
+"""Scans from end to end: a client, a Spark server and Python workers."""
 
 import os
 from decimal import Decimal
@@ -15,7 +15,7 @@ AMOUNT = '"1","Bob","200","false"\n"2","Sarah","150","true"\n"3","Tim","20","fal
 
 @pytest.fixture
 def scan(spark):
-    """The data frame of a scan, as the gateway asks for it."""
+    """Return the data frame of a scan with the options that the gateway sends."""
     return lambda source, **reader: spark.read.format(FORMAT).options(**source.to_options(reader=reader)).load()
 
 
@@ -25,7 +25,7 @@ def failure_of(frame):
     return str(raised.value)
 
 
-def test_a_file_without_header_is_queried_by_the_columns_array(spark, scan, workspace):
+def test_file_without_header_is_queried_by_the_columns_array(spark, scan, workspace):
     workspace.write("amount.csv", AMOUNT)
     scan(workspace.scan("amount.csv")).createOrReplaceTempView("amount")
     rows = spark.sql(
@@ -35,18 +35,18 @@ def test_a_file_without_header_is_queried_by_the_columns_array(spark, scan, work
     assert [tuple(row) for row in rows] == [(False, 220.0), (True, 650.0)]
 
 
-def test_the_schema_is_the_columns_array(spark, scan, workspace):
+def test_schema_without_header_is_the_columns_array(spark, scan, workspace):
     workspace.write("amount.csv", AMOUNT)
     assert scan(workspace.scan("amount.csv")).schema == spark.createDataFrame([], TEXT_SCHEMA).schema
 
 
-def test_rows_keep_their_own_number_of_fields_and_are_never_null(scan, workspace):
+def test_rows_keep_their_number_of_fields(scan, workspace):
     workspace.write("ragged.psv", 'a|b\nc|d|e\n\n"f\ng"\n|é\n')
     rows = [row.columns for row in scan(workspace.scan("ragged.psv")).collect()]
     assert rows == [["a", "b"], ["c", "d", "e"], ["f\ng"], ["", "é"]]
 
 
-def test_a_task_reads_small_files_together_up_to_the_size_that_is_asked_for(scan, workspace):
+def test_task_reads_small_files_up_to_partition_bytes(scan, workspace):
     for month in range(1, 6):
         workspace.write(f"sales/2024/{month}.csv", f"{month},x\n" * 1000)
     workspace.write("sales/all.tsv", "6\tx\n" * 1000)
@@ -64,7 +64,7 @@ def test_a_task_reads_small_files_together_up_to_the_size_that_is_asked_for(scan
         assert len({row.task for row in rows}) == tasks
 
 
-def test_a_file_of_many_batches_arrives_whole(scan, workspace):
+def test_file_of_many_batches_is_read_whole(scan, workspace):
     workspace.write("big.csv", "".join(f'{i},"{i}"\n' if i % 1000 == 0 else f"{i},{i}\n" for i in range(700_000)))
     row = scan(workspace.scan("big.csv")).selectExpr(
         "count(*)", "sum(cast(columns[0] as bigint))", "count(distinct columns[1])"
@@ -72,7 +72,7 @@ def test_a_file_of_many_batches_arrives_whole(scan, workspace):
     assert tuple(row.collect()[0]) == (700_000, 700_000 * 699_999 // 2, 700_000)
 
 
-def test_an_empty_file_has_no_rows_and_an_empty_directory_no_schema(spark, scan, workspace):
+def test_empty_file_has_no_rows_and_empty_directory_no_schema(spark, scan, workspace):
     (workspace.root / "empty").mkdir()
     workspace.write("empty.csv", "")
     assert scan(workspace.scan("empty.csv")).collect() == []
@@ -81,14 +81,14 @@ def test_an_empty_file_has_no_rows_and_an_empty_directory_no_schema(spark, scan,
     assert declared.collect() == []
 
 
-def test_the_excluded_directory_is_left_out(scan, workspace):
+def test_excluded_directory_is_omitted(scan, workspace):
     workspace.write("a.csv", "1\n")
     workspace.write("tmp/session/table.csv", "2\n")
     rows = scan(workspace.scan(".", excluded=workspace.root / "tmp")).collect()
     assert [row.columns for row in rows] == [["1"]]
 
 
-def test_a_link_out_of_the_workspace_is_refused_and_shows_nothing(scan, workspace):
+def test_link_out_of_the_workspace_is_rejected(scan, workspace):
     workspace.write("d/a.csv", "1\n")
     workspace.link("d/b.csv", workspace.outside / "secret.csv")
     for path in ("d", "d/b.csv"):
@@ -97,14 +97,14 @@ def test_a_link_out_of_the_workspace_is_refused_and_shows_nothing(scan, workspac
         assert str(workspace.outside) not in failure
 
 
-def test_a_fifo_fails_the_query_instead_of_hanging_it(scan, workspace):
+def test_fifo_fails_the_query_without_blocking(scan, workspace):
     os.mkfifo(workspace.root / "pipe.csv")
     failure = failure_of(scan(workspace.scan("pipe.csv")))
     assert "engine.errors.UnreadableFileError: 'pipe.csv' in workspace 'dfs' cannot be read" in failure
 
 
 @pytest.mark.parametrize(("bad", "problem"), [(b"a,\xff\n", "the bytes are not UTF-8"), (b'a,"b\n', "is never closed")])
-def test_an_error_in_the_middle_of_a_file_names_file_and_line(scan, workspace, bad, problem):
+def test_error_in_the_middle_of_a_file_names_file_and_line(scan, workspace, bad, problem):
     good = b"some,ordinary,row\n" * 300_000
     workspace.write("good.csv", good)
     workspace.write("logs/bad.csv", good + bad + good)
@@ -114,13 +114,13 @@ def test_an_error_in_the_middle_of_a_file_names_file_and_line(scan, workspace, b
     assert problem in line
 
 
-def test_a_missing_file_and_a_missing_option_are_named(spark, scan, workspace):
+def test_missing_file_and_missing_option_are_named(spark, scan, workspace):
     assert "'gone.csv' in workspace 'dfs' does not exist" in failure_of(scan(workspace.scan("gone.csv")))
     failure = failure_of(spark.read.format(FORMAT).option("root", "/data").option("path", "a.csv").load())
     assert "engine.errors.ScanOptionError: Option 'workspace' of a scan is missing" in failure
 
 
-def test_a_type_that_spark_does_not_have_is_named_with_its_column_and_can_be_declared(spark, scan, workspace):
+def test_type_without_spark_type_is_named_and_can_be_declared(spark, scan, workspace):
     many_digits = pa.array([Decimal("12345678901234567890123456789012345678901.5")], pa.decimal256(50, 1))
     data = written(write_stream, pa.table({"a": [1], "m": [{"d": many_digits[0].as_py()}], "d": many_digits}))
     workspace.write("a.arrows", data)

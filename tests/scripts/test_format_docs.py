@@ -6,17 +6,17 @@ from pydantic import BaseModel, ByteSize, Field
 from scripts.format_docs import DOCUMENT, PageError, blocks, options_table, with_blocks
 
 
-def test_the_page_says_what_the_code_says():
+def test_page_is_up_to_date():
     page = DOCUMENT.read_text()
     assert page == with_blocks(page), "Run: make format-docs"
 
 
-def test_a_page_without_a_block_of_each_format_is_refused():
+def test_page_without_a_block_is_rejected():
     with pytest.raises(PageError, match="Begin of orc"):
         with_blocks(DOCUMENT.read_text().replace("Begin of orc", "Begin of oracle"))
 
 
-def test_what_stands_in_a_block_is_replaced_and_all_else_is_kept():
+def test_only_the_blocks_are_replaced():
     page = "".join(
         f"before {name}\n<!-- Begin of {name}. `make format-docs` writes it. -->\nOUTDATED\n<!-- End of {name}. -->\n"
         for name in blocks()
@@ -27,22 +27,22 @@ def test_what_stands_in_a_block_is_replaced_and_all_else_is_kept():
     assert with_blocks(written) == written
 
 
-def test_an_option_has_its_name_values_default_and_description():
+def test_option_row_has_name_values_default_and_description():
     class Options(BaseModel):
         kind: Literal["a", "b"] = Field("a", description="a | b")
-        size: ByteSize | None = Field(None, ge=10, description="Of it.")
+        size: ByteSize | None = Field(None, ge=10, description="The size.")
         name: str = Field(description="Needed.")
 
     assert options_table(Options).splitlines()[2:] == [
         "| `kind` | `a`, `b` | `a` | a \\| b |",
-        "| `size` | bytes, also as `32MiB`, at least 10 |  | Of it. |",
+        "| `size` | bytes, also as `32MiB`, at least 10 |  | The size. |",
         "| `name` | text | none: it must be given | Needed. |",
     ]
 
 
-def test_a_type_that_has_no_words_is_not_written_down():
+def test_unknown_option_type_is_rejected():
     class Options(BaseModel):
-        odd: complex = Field(1j, description="Of no use.")
+        odd: complex = Field(1j, description="Unknown.")
 
     with pytest.raises(TypeError, match="complex"):
         options_table(Options)

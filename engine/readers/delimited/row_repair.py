@@ -58,11 +58,15 @@ class RowRepair:
         """Log how many rows and values the policies changed, if any."""
         context = self._positions.file.context
         if self._skipped:
-            _log.warning("%s%d malformed rows are left out, as the options say.", context, self._skipped)
+            _log.warning("%s%d malformed rows were skipped, as the option 'malformed' says.", context, self._skipped)
         if self._nulled:
-            _log.warning("%s%d malformed values are null, as the options say.", context, self._nulled)
+            _log.warning(
+                "%s%d malformed values were set to null, as the option 'malformed' says.", context, self._nulled
+            )
         if self._truncated:
-            _log.warning("%s%d rows have more fields than the header; those are left out.", context, self._truncated)
+            _log.warning(
+                "%s%d rows had more fields than the header. The extra fields were dropped.", context, self._truncated
+            )
 
     def _fit(self, row: list[str], line: int) -> _Row | None:
         """Return the row with as many fields as the header; None to skip the row."""

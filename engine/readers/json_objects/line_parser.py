@@ -51,8 +51,10 @@ class LineParser:
     def log_warnings(self, context: ErrorContext) -> None:
         """Log how many lines the policy changed, if any."""
         if self._malformed_lines:
-            what = "rows of null" if self._malformed is MalformedPolicy.NULL else "left out"
-            _log.warning("%s%d malformed lines are %s, as the options say.", context, self._malformed_lines, what)
+            outcome = "became rows of nulls" if self._malformed is MalformedPolicy.NULL else "were skipped"
+            _log.warning(
+                "%s%d malformed lines %s, as the option 'malformed' says.", context, self._malformed_lines, outcome
+            )
 
 
 def _parse_line(line: bytes, context: ErrorContext) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Scans of one file that is only in memory, through the real scan."""
+"""Scans of one file in memory, through the real scan."""
 
 import io
 from collections.abc import Callable
@@ -17,13 +17,13 @@ from engine.schema import TupleSchema
 
 @dataclass(frozen=True)
 class MemoryFile:
-    """A file, and how it is scanned.
+    """A file in memory, with its options.
 
     Attributes:
-        path: Its suffix chooses the format.
-        data: Its bytes.
-        options: Of the format.
-        make_reader: Makes the reader of a file and its options; by default the format does.
+        path: The path. Its suffix chooses the format.
+        data: The content.
+        options: The options of the format.
+        make_reader: Returns the reader for a file and its options; by default the format does.
     """
 
     path: str
@@ -50,9 +50,9 @@ class MemoryFile:
     def splits(self, target_bytes: int) -> list[SourceFile]:
         return self.format.splits(self.source, self.typed_options, target_bytes)
 
-    def batches(self, *, part=None, columns=None, provided=None, row_filters=()) -> list[pa.RecordBatch]:
-        """What a scan gives; ``columns`` are names, ``provided`` is a dictionary of types."""
-        file = part or self.source
+    def batches(self, *, split=None, columns=None, provided=None, row_filters=()) -> list[pa.RecordBatch]:
+        """Scan the file. ``columns`` are names, and ``provided`` maps names to types."""
+        file = split or self.source
         make = partial(self.make_reader or self.format.reader, file, self.typed_options)
         plan = ScanPlan(
             selected=self.path,
@@ -66,13 +66,13 @@ class MemoryFile:
         return [row for batch in self.batches(**how) for row in batch.to_pylist()]
 
     def split_rows(self, target_bytes: int, **how) -> list[dict[str, object]]:
-        """The rows of all parts of the file, one after the other."""
-        return [row for part in self.splits(target_bytes) for row in self.rows(part=part, **how)]
+        """Return the rows of all splits of the file, in order."""
+        return [row for split in self.splits(target_bytes) for row in self.rows(split=split, **how)]
 
 
 @pytest.fixture(scope="session")
 def memory_file():
-    """Makes a file: ``memory_file("a.csv", "a,b\\n1,2\\n", header=True)``."""
+    """Create a file: ``memory_file("a.csv", "a,b\\n1,2\\n", header=True)``."""
 
     def make(path, data, make_reader=None, **options):
         return MemoryFile(path, data, options, make_reader)

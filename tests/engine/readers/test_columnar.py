@@ -1,4 +1,4 @@
-"""Parquet, ORC and Arrow IPC: what was written comes back, in the types of a scan, or there is an error."""
+"""Parquet, ORC and Arrow IPC: rows in the types of a scan, splits, filters and invalid files."""
 
 import datetime
 import math
@@ -17,7 +17,7 @@ from tests.engine.file_bytes import write_stream, written
 
 
 def in_units(path, table, rows):
-    """A file with units of so many rows."""
+    """Return a file with units of a number of rows."""
     if path.endswith(".parquet"):
         return written(parquet.write_table, table, row_group_size=rows)
     if path.endswith(".orc"):
@@ -44,7 +44,7 @@ TABLE = pa.table(
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_what_was_written_comes_back(memory_file, path):
+def test_written_rows_are_read_back(memory_file, path):
     file = memory_file(path, written(WRITERS[path], TABLE))
     assert file.discover().names == TABLE.column_names
     assert file.rows() == TABLE.to_pylist()
@@ -53,14 +53,14 @@ def test_what_was_written_comes_back(memory_file, path):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_rows_are_counted_without_values(memory_file, path):
+def test_rows_are_counted_without_columns(memory_file, path):
     table = pa.table({"a": list(range(1000)), "b": ["x"] * 1000})
     file = memory_file(path, in_units(path, table, 100) if path != "a.arrow" else written(write_stream, table))
     assert sum(batch.num_rows for batch in file.batches(columns=[])) == 1000
-    assert sum(batch.num_rows for part in file.splits(100) for batch in file.batches(part=part, columns=[])) == 1000
+    assert sum(batch.num_rows for split in file.splits(100) for batch in file.batches(split=split, columns=[])) == 1000
 
 
-def test_parquet_is_counted_without_reading_a_row_group(memory_file):
+def test_parquet_counts_rows_from_the_footer(memory_file):
     data = bytearray(written(parquet.write_table, pa.table({"a": list(range(1000))}), compression="none"))
     data[4:1000] = b"\xff" * 996
     file = memory_file("a.parquet", bytes(data))
@@ -70,7 +70,7 @@ def test_parquet_is_counted_without_reading_a_row_group(memory_file):
 
 
 @pytest.mark.parametrize("path", ["a.parquet", "a.feather", "a.orc"])
-def test_the_parts_of_a_file_have_each_row_once(memory_file, path):
+def test_splits_have_each_row_once(memory_file, path):
     table = pa.table({"a": [number * 0x9E3779B97F4A7C15 % 2**62 for number in range(20_000)]})
     file = memory_file(path, in_units(path, table, 1024))
     assert len(file.splits(20_000)) > 3
@@ -97,7 +97,7 @@ def test_the_parts_of_a_file_have_each_row_once(memory_file, path):
         ([], range(1000)),
     ],
 )
-def test_row_groups_that_cannot_match_are_not_read(memory_file, row_filters, rows):
+def test_filters_skip_row_groups_by_statistics(memory_file, row_filters, rows):
     table = pa.table(
         {
             "a": list(range(1000)),
@@ -119,7 +119,7 @@ VALUES = {
 
 @settings(deadline=None, derandomize=True)
 @given(data=st.data())
-def test_a_filter_leaves_out_no_row_that_spark_would_keep(memory_file, data):
+def test_filters_keep_all_rows_that_spark_keeps(memory_file, data):
     column = data.draw(st.sampled_from(list(VALUES)))
     values = data.draw(st.lists(st.none() | VALUES[column], min_size=1, max_size=20))
     operator = data.draw(st.sampled_from(list(COMPARISONS)))
@@ -133,7 +133,7 @@ def test_a_filter_leaves_out_no_row_that_spark_would_keep(memory_file, data):
 
 
 def spark_compares(value, operator, wanted):
-    """By Spark's order, in which NaN is equal to itself and larger than all others."""
+    """Compare as Spark does: NaN is equal to itself and larger than all other values."""
     value, wanted = [(str(one) == "nan", 0 if str(one) == "nan" else one) for one in (value, wanted)]
     if isinstance(value[1], str):
         value, wanted = [(is_nan, one.encode()) for is_nan, one in (value, wanted)]
@@ -146,16 +146,16 @@ def spark_compares(value, operator, wanted):
     }[operator]
 
 
-def test_a_filter_on_an_implicit_column_leaves_nothing_out_for_a_column_of_its_name(memory_file):
+def test_filter_on_implicit_column_ignores_file_column_of_same_name(memory_file):
     data = in_units("a.parquet", pa.table({"a": [1], "filename": ["b.parquet"]}), 1)
     how = {"columns": ["a", "filename"], "row_filters": [RowFilter("filename", "=", ["a.parquet"])]}
     assert memory_file("a.parquet", data).rows(**how) == [{"a": 1, "filename": "a.parquet"}]
 
 
-def test_a_filter_on_a_column_of_another_type_than_the_file_has_leaves_nothing_out(memory_file):
+def test_filter_ignores_column_of_another_type(memory_file):
     data = in_units("a.parquet", pa.table({"a": [9, 10]}), 1)
     rows = memory_file("a.parquet", data).rows(row_filters=[RowFilter("a", "<", ["9"])], provided={"a": pa.string()})
-    assert {"a": "10"} in rows  # as text it is less than "9", as a number it is not
+    assert {"a": "10"} in rows  # as text, 10 is less than 9
 
 
 # Guarantees of ``engine.readers.columnar.type_mapping``
@@ -181,56 +181,56 @@ def test_a_filter_on_a_column_of_another_type_than_the_file_has_leaves_nothing_o
     ],
 )
 @pytest.mark.parametrize("path", ["a.parquet", "a.feather"])
-def test_types_become_those_of_a_scan(memory_file, path, array, type_):
+def test_file_types_map_to_scan_types(memory_file, path, array, type_):
     file = memory_file(path, written(WRITERS[path], pa.table({"c": array})))
     assert file.discover().find("c").type == (type_ or pa.null())
     assert [row["c"] for row in file.rows()] == array.to_pylist()
 
 
-def test_nanoseconds_that_would_be_lost_are_an_error(memory_file):
+def test_nanoseconds_are_never_rounded(memory_file):
     table = pa.table({"t": pa.array([1_000, 1_001], pa.timestamp("ns"))})
     file = memory_file("a.parquet", written(parquet.write_table, table))
     with pytest.raises(ValueConversionError, match=r"'a.parquet' .*row group 1: column 't' .*'1001'"):
         file.rows()
 
 
-def test_timestamps_of_any_year_are_read(memory_file):
+def test_timestamp_of_year_9999_is_read(memory_file):
     value = datetime.datetime(9999, 12, 31)
     table = pa.table({"t": pa.array([value], pa.timestamp("us"))})
     assert memory_file("a.parquet", written(parquet.write_table, table)).rows() == [{"t": value}]
 
 
-def test_names_that_differ_by_letter_case_alone_are_refused_with_both_names(memory_file):
+def test_names_that_differ_only_by_case_are_rejected(memory_file):
     for path in PATHS:
         table = pa.table({"id": [1], "ID": [2]})
         with pytest.raises(DuplicateColumnError, match=f"'{path}' .*column 'ID' is there twice: 'id'"):
             memory_file(path, written(WRITERS[path], table)).discover()
 
 
-# What is no such file
+# Invalid files
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("data", [b"", b"\0", b"a,b\n1,2\n", b"PAR1", b"ARROW1\0\0", b"ORC", b"\xff" * 100])
-def test_what_is_no_such_file_is_an_error_that_names_it(memory_file, path, data):
+def test_file_of_another_format_is_rejected_by_name(memory_file, path, data):
     for do in ("discover", "rows"):
         with pytest.raises(FormatError, match=f"'{path}' in workspace 'dfs'"):
             getattr(memory_file(path, data), do)()
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_truncated_file_is_an_error(memory_file, path):
+def test_truncated_file_is_rejected(memory_file, path):
     data = written(WRITERS[path], TABLE)
     with pytest.raises(FormatError, match="not readable as"):
         memory_file(path, data[: len(data) * 2 // 3]).rows()
 
 
-def test_feather_1_is_refused_with_advice(memory_file):
+def test_feather_version_1_is_rejected_with_advice(memory_file):
     with pytest.raises(FormatError, match="Feather of version 1; write it again"):
         memory_file("a.feather", b"FEA1" + b"\0" * 40).discover()
 
 
-def test_text_that_is_no_utf_8_is_an_error(memory_file):
+def test_invalid_utf_8_is_rejected(memory_file):
     bad = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
     for path in PATHS:
         with pytest.raises(FormatError, match=r"(?i)utf.?8"):
@@ -255,7 +255,7 @@ def edited(data, changes):
     return data
 
 
-def test_orc_decimals_of_too_many_digits_are_an_error_and_not_the_end_of_the_process(memory_file):
+def test_orc_decimal_with_too_many_digits_does_not_crash_the_process(memory_file):
     data = written(orc.write_table, pa.table({"d": pa.array([Decimal("1.10")], pa.decimal128(10, 2))}))
     assert data.count(b"\x08\x0e\x20\x00\x28\x0a") == 1
     file = memory_file("a.orc", data.replace(b"\x08\x0e\x20\x00\x28\x0a", b"\x08\x0e\x20\x00\x28\x7f"))
@@ -264,11 +264,11 @@ def test_orc_decimals_of_too_many_digits_are_an_error_and_not_the_end_of_the_pro
             do()
 
 
-# ORC is in tests/engine/test_fuzz.py, where the end of a process is seen: see ``engine.readers.columnar.orc``.
+# ORC is tested in tests/engine/test_fuzz.py, which survives a crash inside Arrow (``engine.readers.columnar.orc``).
 @pytest.mark.parametrize("path", ["a.parquet", "a.feather", "a.arrow"])
 @given(changes=edits)
 @settings(max_examples=200, deadline=None)
-def test_changed_files_give_rows_or_an_error_of_the_engine(memory_file, path, changes):
+def test_corrupt_file_gives_rows_or_engine_error(memory_file, path, changes):
     file = memory_file(path, edited(written(WRITERS[path], TABLE), changes))
     try:
         file.discover()
@@ -283,7 +283,7 @@ def test_changed_files_give_rows_or_an_error_of_the_engine(memory_file, path, ch
     unit_rows=st.integers(1, 5),
 )
 @settings(max_examples=30, deadline=None)
-def test_any_rows_come_back(memory_file, rows, unit_rows):
+def test_any_rows_are_read_back(memory_file, rows, unit_rows):
     table = pa.Table.from_pylist(rows, pa.schema([("a", pa.int64()), ("b", pa.string())]))
     for path in ("a.parquet", "a.feather", "a.orc"):
         assert memory_file(path, in_units(path, table, unit_rows)).rows() == rows

@@ -1,4 +1,4 @@
-"""Delimited text with a header: names, types, and rows or values that do not fit."""
+"""Delimited text with a header: names, types, ragged rows and malformed values."""
 
 import datetime
 from decimal import Decimal
@@ -12,32 +12,32 @@ from engine.errors import DuplicateColumnError, ValueConversionError
 from engine.readers.errors import FormatError
 
 
-def test_without_promised_types_all_columns_are_text(memory_file):
+def test_columns_are_text_by_default(memory_file):
     file = memory_file("a.csv", "a,B\n1,\n", header=True)
     assert file.discover().to_arrow() == pa.schema([("a", pa.string()), ("B", pa.string())])
     assert file.rows() == [{"a": "1", "B": ""}]
 
 
-def test_names_that_differ_by_letter_case_alone_are_refused_with_both_names(memory_file):
+def test_names_that_differ_only_by_case_are_rejected(memory_file):
     with pytest.raises(DuplicateColumnError, match=r"line 2: column 'ID' is there twice: 'id'"):
         memory_file("a.csv", "# note\nid,ID\n", header=True, comment="#").discover()
 
 
-def test_a_column_without_name_is_named_by_its_number(memory_file):
+def test_empty_column_name_becomes_its_number(memory_file):
     assert memory_file("a.csv", "a,,c\n", header=True).discover().names == ["a", "column_2", "c"]
 
 
-def test_the_header_may_have_quoted_line_ends(memory_file):
+def test_header_may_contain_quoted_line_ends(memory_file):
     file = memory_file("a.csv", 'skipped "\n"a\nb",c\n1,2\n', header=True, skip_lines=1)
     assert file.rows() == [{"a\nb": "1", "c": "2"}]
 
 
-def test_a_file_without_any_line_has_no_columns(memory_file):
+def test_empty_file_has_no_columns(memory_file):
     file = memory_file("a.csv", "\n", header=True)
     assert (len(file.discover()), file.rows()) == (0, [])
 
 
-def test_promised_types_are_given(memory_file):
+def test_text_converts_to_promised_types(memory_file):
     text = "i,d,b,t,x,e,s\n1,1.5,true,2024-01-02T03:04:05,1.10,2024-01-02,y\n,,,,,,\n"
     types = {
         "i": pa.int32(),
@@ -61,21 +61,21 @@ def test_promised_types_are_given(memory_file):
 
 
 @pytest.mark.parametrize("quoted", ["", '"'])
-def test_a_value_of_another_type_is_an_error_with_line_and_column(memory_file, quoted):
+def test_conversion_error_names_line_and_column(memory_file, quoted):
     text = "a,b\n" + "".join(f"{quoted}{number}{quoted},x\n" for number in range(500)) + "7x,y\n8,z\n"
     with pytest.raises(ValueConversionError, match=r"'a.csv' .*line 502: column 'a' is int64, and '7x' is not"):
         memory_file("a.csv", text, header=True).rows(provided={"a": pa.int64()})
 
 
-def test_malformed_rows_are_skipped_or_null_by_policy(memory_file, caplog):
+def test_malformed_policy_skips_rows_or_sets_null(memory_file, caplog):
     text = "a,b\n1,x\nno,y\n3\n4,z\n"
     types = {"a": pa.int64()}
     skipped = memory_file("a.csv", text, header=True, malformed="skip").rows(provided=types)
     assert skipped == [{"a": 1, "b": "x"}, {"a": 4, "b": "z"}]
-    assert "'a.csv' in workspace 'dfs': 2 malformed rows are left out" in caplog.text
+    assert "'a.csv' in workspace 'dfs': 2 malformed rows were skipped" in caplog.text
     nulled = memory_file("a.csv", text, header=True, malformed="null").rows(provided=types)
     assert nulled == [{"a": 1, "b": "x"}, {"a": None, "b": "y"}, {"a": 3, "b": None}, {"a": 4, "b": "z"}]
-    assert "2 malformed values are null" in caplog.text
+    assert "2 malformed values were set to null" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -89,20 +89,20 @@ def test_malformed_rows_are_skipped_or_null_by_policy(memory_file, caplog):
         ("truncate", "1,2,3", {"a": "1", "b": "2"}),
     ],
 )
-def test_ragged_rows_are_as_the_policy_says(memory_file, caplog, ragged, row, outcome):
+def test_ragged_policy_decides_on_ragged_rows(memory_file, caplog, ragged, row, outcome):
     file = memory_file("a.csv", f"a,b\n{row}\n", header=True, ragged=ragged)
     if isinstance(outcome, str):
         with pytest.raises(FormatError, match=outcome):
             file.rows()
     else:
         assert file.rows() == [outcome]
-        assert ("1 rows have more fields than the header" in caplog.text) == (row == "1,2,3")
+        assert ("1 rows had more fields than the header" in caplog.text) == (row == "1,2,3")
 
 
 @pytest.mark.parametrize(("empty", "value"), [("text", ""), ("null", None)])
-def test_an_empty_text_is_as_the_option_says_beside_any_other_row(memory_file, empty, value):
+def test_empty_value_option_applies_on_both_parsing_paths(memory_file, empty, value):
     plain = 'a,b\n1,\n2,""\n'
-    for text in (plain, plain + "3\n"):  # the ragged row sends the others another way
+    for text in (plain, plain + "3\n"):  # a ragged row makes the reader parse all rows with Python
         rows = memory_file("a.csv", text, header=True, empty_value=empty, ragged="null").rows()
         assert [row["b"] for row in rows[:2]] == [value, value]
 
@@ -112,18 +112,18 @@ def test_only_projected_columns_are_converted(memory_file):
     assert file.rows(columns=["b"], provided={"a": pa.int64(), "b": pa.int64()}) == [{"b": 1}]
 
 
-def test_names_are_found_in_any_letter_case(memory_file):
+def test_column_names_ignore_case(memory_file):
     assert memory_file("a.csv", "Ab,c\n1,2\n", header=True).rows(columns=["aB"]) == [{"aB": "1"}]
 
 
-def test_rows_are_counted_without_values(memory_file):
+def test_rows_are_counted_without_columns(memory_file):
     text = "a,b\n1,x\n\n2,y\r\n\r\n3,z"
     for plain in (text, text + '\n"4",w\n'):
         batches = memory_file("a.csv", plain, header=True).batches(columns=[])
         assert sum(batch.num_rows for batch in batches) == len(memory_file("a.csv", plain, header=True).rows())
 
 
-def test_a_thousand_columns_are_read(memory_file):
+def test_thousand_columns_are_read(memory_file):
     names = [f"c{number}" for number in range(1000)]
     row = memory_file("a.csv", ",".join(names) + "\n" + ",".join(names) + "\n", header=True).rows()
     assert row == [dict(zip(names, names, strict=True))]
@@ -133,8 +133,8 @@ fields = st.sampled_from(["1", "-2", "", "x", "1.5", " 3", "9999999999", "007", 
 
 
 @given(values=st.lists(fields, min_size=1, max_size=12), type_=st.sampled_from([pa.int32(), pa.float64(), pa.bool_()]))
-def test_a_block_and_its_rows_one_by_one_convert_alike(memory_file, values, type_):
-    """Guarantee 1 of ``engine.readers.delimited.conversion``: a ragged last row sends the others the slow way."""
+def test_block_conversion_equals_row_conversion(memory_file, values, type_):
+    """Guarantee 1 of ``engine.readers.delimited.conversion``. A ragged last row makes the reader convert row by row."""
     text = "a,b\n" + "".join(f"{value},\n" for value in values)
     provided = {"a": type_}
 

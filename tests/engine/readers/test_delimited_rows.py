@@ -36,8 +36,8 @@ def columns_of(rows):
     ),
     make_reader=blocks,
 )
-def test_a_table_that_python_wrote_is_read_as_it_was(memory_file, table, written, make_reader):
-    # Python's writer quotes a carriage return only where line ends have one too.
+def test_rows_written_by_python_csv_are_read_back(memory_file, table, written, make_reader):
+    # Python's writer quotes a carriage return only if the line ends contain one.
     has_return = any("\r" in value for row in table for value in row)
     assume(written["quoting"] == csv.QUOTE_ALL or written["lineterminator"] == "\r\n" or not has_return)
     text = io.StringIO(newline="")
@@ -51,7 +51,7 @@ def test_a_table_that_python_wrote_is_read_as_it_was(memory_file, table, written
     line_end=st.sampled_from(["\n", "\r\n"]),
     make_reader=blocks,
 )
-def test_a_table_with_header_is_read_as_it_was(memory_file, table, line_end, make_reader):
+def test_rows_with_header_are_read_back(memory_file, table, line_end, make_reader):
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator=line_end, quoting=csv.QUOTE_ALL).writerows([["x", "y", "z"], *table])
     file = memory_file("a.csv", text.getvalue(), make_reader, header=True)
@@ -63,7 +63,7 @@ def test_a_table_with_header_is_read_as_it_was(memory_file, table, line_end, mak
     make_reader=blocks,
 )
 @settings(max_examples=400)
-def test_any_text_gives_the_rows_of_pythons_csv_or_an_error_where_that_has_one(memory_file, text, make_reader):
+def test_any_text_is_read_as_by_python_csv(memory_file, text, make_reader):
     file = memory_file("a.csv", text, make_reader)
     try:
         expected = [row for row in csv.reader(io.StringIO(text, newline="\n"), strict=True) if row]
@@ -79,7 +79,7 @@ def test_any_text_gives_the_rows_of_pythons_csv_or_an_error_where_that_has_one(m
     make_reader=blocks,
 )
 @settings(max_examples=300)
-def test_any_text_with_header_gives_the_rows_of_pythons_csv_or_an_error(memory_file, text, make_reader):
+def test_any_text_with_header_is_read_as_by_python_csv(memory_file, text, make_reader):
     file = memory_file("a.csv", "x,y\n" + text, make_reader, header=True)
     try:
         expected = [row for row in csv.reader(io.StringIO(text, newline="\n"), strict=True) if row]
@@ -110,14 +110,14 @@ def test_any_text_with_header_gives_the_rows_of_pythons_csv_or_an_error(memory_f
         ('""\n', {}, [[""]]),
     ],
 )
-def test_options_say_how_rows_are_written(memory_file, text, options, rows):
+def test_options_define_the_syntax_of_rows(memory_file, text, options, rows):
     file = memory_file("a.csv", text, **options)
     assert columns_of(file.rows()) == rows
     assert sum(batch.num_rows for batch in file.batches(columns=[])) == len(rows)
 
 
 @pytest.mark.parametrize(("path", "text"), [("a.tsv", "a\tb\n"), ("a.PSV", "a|b\n"), ("a.tbl", "a|b\n")])
-def test_the_suffix_names_the_delimiter(memory_file, path, text):
+def test_suffix_decides_the_delimiter(memory_file, path, text):
     assert columns_of(memory_file(path, text).rows()) == [["a", "b"]]
 
 
@@ -128,7 +128,7 @@ def test_other_encodings_are_read(memory_file, encoding):
     assert rows == [["é", "b"]] * 3 + [["c", "ü"]]
 
 
-# 3: what is not this format
+# 3: invalid text
 
 
 @pytest.mark.parametrize(
@@ -143,20 +143,20 @@ def test_other_encodings_are_read(memory_file, encoding):
     ],
 )
 @pytest.mark.parametrize("header", [False, True])
-def test_what_is_not_this_format_is_an_error_with_its_line(memory_file, data, line, problem, header):
+def test_invalid_text_is_rejected_with_its_line(memory_file, data, line, problem, header):
     with pytest.raises(FormatError, match=problem) as caught:
         memory_file("x/a.csv", data, header=header).rows()
     assert caught.value.path == "x/a.csv"
     assert caught.value.position == f"line {line}"
 
 
-def test_a_row_longer_than_the_option_is_an_error(memory_file):
+def test_row_above_max_line_bytes_is_rejected(memory_file):
     for text in ("a\n" + "b" * 2000, 'a\n"' + "b\n" * 2000 + '"\n'):
         with pytest.raises(FormatError, match="line 2: it is longer than 1,024 bytes"):
             memory_file("a.csv", text, max_line_bytes=1024).rows()
 
 
-def test_other_bytes_than_the_named_encoding_are_an_error(memory_file):
+def test_bytes_of_another_encoding_are_rejected(memory_file):
     with pytest.raises(FormatError, match="not utf-16"):
         memory_file("a.csv", b"\xff\xfea\x00,", encoding="utf-16").rows()
 
@@ -171,7 +171,7 @@ def test_other_bytes_than_the_named_encoding_are_an_error(memory_file):
     make_reader=blocks,
 )
 @pytest.mark.parametrize("header", [False, True])
-def test_the_parts_of_a_file_have_each_row_once(memory_file, header, lines, target_bytes, **drawn):
+def test_splits_have_each_row_once(memory_file, header, lines, target_bytes, **drawn):
     line_end = drawn["line_end"]
     text = line_end.join(["x", *[line.replace(",", "") for line in lines]] if header else ["x", *lines])
     file = memory_file("a.csv", text, drawn["make_reader"], header=header, multiline=False)
@@ -180,17 +180,17 @@ def test_the_parts_of_a_file_have_each_row_once(memory_file, header, lines, targ
 
 @pytest.mark.parametrize("header", [True, False])
 @pytest.mark.parametrize("start", ["", "\ufeff"])
-def test_files_with_line_ends_in_quotes_are_split_between_rows(memory_file, header, start):
+def test_file_with_quoted_line_ends_is_split_between_rows(memory_file, header, start):
     content = start + 'a,"b"\n' + "".join(f'{number},"line\n""{number}""\n,"\n' for number in range(200))
     file = memory_file("a.csv", content, header=header)
     for target_bytes in (32, 100, 1000, 10_000):
-        parts = file.splits(target_bytes)
-        assert len(parts) == 1 or len(parts) > len(content) / target_bytes / 4
+        splits = file.splits(target_bytes)
+        assert len(splits) == 1 or len(splits) > len(content) / target_bytes / 4
         assert file.split_rows(target_bytes) == file.rows()
     assert len(file.splits(100)) > 10
 
 
-def test_a_file_is_split_only_where_no_quoted_field_can_hold_a_line_end(memory_file):
+def test_file_is_split_only_where_rows_are_certain(memory_file):
     assert len(memory_file("a.csv", "a,b\n" * 100).splits(40)) == 10
     assert len(memory_file("a.csv", '"a",b\n' * 100).splits(40)) == 10
     assert len(memory_file("a.csv", 'a 2" pipe,b\n' * 100).splits(40)) == 1
@@ -201,7 +201,7 @@ def test_a_file_is_split_only_where_no_quoted_field_can_hold_a_line_end(memory_f
     assert len(memory_file("a.csv.gz", b"a,b\n" * 100).splits(40)) == 1
 
 
-def test_an_error_in_a_later_part_names_the_line_of_the_file(memory_file):
+def test_error_in_a_later_split_names_the_line_in_the_file(memory_file):
     file = memory_file("a.csv", b"a,b\n" * 50 + b"\xff\n", quote="")
     with pytest.raises(FormatError, match="line 51"):
         file.split_rows(64)
@@ -210,13 +210,13 @@ def test_an_error_in_a_later_part_names_the_line_of_the_file(memory_file):
 @pytest.mark.parametrize(
     "options", [{"delimiter": ""}, {"delimiter": "é"}, {"delimiter": '"'}, {"quote": "ab"}, {"encoding": "base64"}]
 )
-def test_options_that_cannot_be_are_refused(memory_file, options):
+def test_invalid_options_are_rejected(memory_file, options):
     with pytest.raises(ValueError, match="validation error"):
         memory_file("a.csv", "a\n", **options).discover()
 
 
 @given(data=st.binary(max_size=200), header=st.booleans(), make_reader=blocks)
-def test_any_bytes_give_rows_or_an_error_of_the_engine(memory_file, data, header, make_reader):
+def test_any_bytes_give_rows_or_engine_error(memory_file, data, header, make_reader):
     try:
         memory_file("a.csv", data, make_reader, header=header).rows()
     except EngineError as error:

@@ -1,4 +1,4 @@
-"""JSON as rows: layouts, types that conflict, what is no JSON, parts."""
+"""The JSON reader: layouts, type conflicts, invalid JSON and splits."""
 
 import io
 import json
@@ -28,7 +28,7 @@ scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | texts
 
 
 def columns_of_types(names):
-    """Objects whose members of one name have one type; any may be missing."""
+    """Draw objects in which each name has one type. Any member may be missing."""
     kinds = [
         st.none(),
         st.booleans(),
@@ -45,7 +45,7 @@ def columns_of_types(names):
 
 
 def without_nulls(value):
-    """Members that are null are the same as members that are missing."""
+    """Remove null members, which are equal to missing members."""
     if isinstance(value, dict):
         return {name: without_nulls(one) for name, one in value.items() if one is not None}
     return [without_nulls(one) for one in value] if isinstance(value, list) else value
@@ -62,18 +62,18 @@ layouts = {
 @pytest.mark.parametrize("layout", layouts)
 @given(rows=columns_of_types("abc"), make_reader=blocks)
 @settings(max_examples=60)
-def test_objects_come_back_as_they_were_written(memory_file, layout, rows, make_reader):
+def test_written_objects_are_read_back(memory_file, layout, rows, make_reader):
     file = memory_file("a.json", layouts[layout](rows), make_reader)
     schema = file.discover()
     provided = {field.name: field.type for field in schema if field.type != pa.null()}
     found = file.rows(provided=provided)
-    # A struct whose members are all missing, and one that is missing, are told apart; a member that is null is not.
+    # A struct without members differs from a missing struct. A null member equals a missing member.
     assert [without_nulls(row) for row in found] == [without_nulls(row) for row in rows]
 
 
 @given(rows=columns_of_types("ab"), target_bytes=st.integers(1, 200))
 @settings(max_examples=60)
-def test_the_parts_of_a_file_have_each_row_once(memory_file, rows, target_bytes):
+def test_splits_have_each_row_once(memory_file, rows, target_bytes):
     file = memory_file("a.jsonl", layouts["lines"](rows))
     provided = {field.name: field.type for field in file.discover() if field.type != pa.null()}
     found = file.split_rows(target_bytes, provided=provided)
@@ -87,25 +87,25 @@ def test_only_lines_are_split(memory_file):
         assert len(memory_file("a.json", layouts[layout](rows)).splits(100)) == 1
 
 
-def test_text_is_text_whatever_it_looks_like(memory_file):
+def test_dates_in_text_stay_text(memory_file):
     schema = memory_file("a.json", '{"t":"2020-01-01"}\n{"t":"2020-01-01T00:00:00Z"}\n').discover()
     assert schema.find("t").type == pa.string()
 
 
-def test_a_column_of_nulls_is_late(memory_file):
+def test_column_of_nulls_is_late(memory_file):
     assert memory_file("a.json", '{"a":null,"l":[]}').discover().to_arrow() == pa.schema(
         [("a", pa.null()), ("l", pa.list_(pa.null()))]
     )
 
 
-def test_columns_may_come_late(memory_file):
+def test_column_may_first_appear_late(memory_file):
     text = '{"a":1}\n' * 3000 + '{"a":2,"b":{"c":[1.5]}}\n'
     rows = memory_file("a.json", text).rows()
     assert rows[-1] == {"a": 2, "b": {"c": [1.5]}}
     assert len(rows) == 3001
 
 
-# Types that conflict
+# Type conflicts
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_columns_may_come_late(memory_file):
         (["18446744073709551615", "1.5"], "widen", "column 'a' is double here, but decimal128"),
     ],
 )
-def test_types_that_conflict_in_one_file_are_as_the_policy_says(memory_file, values, policy, outcome):
+def test_type_conflict_policy_decides_on_mixed_types(memory_file, values, policy, outcome):
     file = memory_file("a.json", "".join(f'{{"a":{value}}}\n' for value in values), on_type_conflict=policy)
     if isinstance(outcome, str):
         with pytest.raises(SchemaConflictError, match=outcome):
@@ -136,18 +136,18 @@ def test_types_that_conflict_in_one_file_are_as_the_policy_says(memory_file, val
         assert [row["a"] for row in file.rows()] == outcome
 
 
-def test_an_integer_that_no_double_holds_is_an_error_beside_doubles(memory_file):
+def test_integer_that_is_not_exact_as_double_is_rejected(memory_file):
     with pytest.raises(ValueConversionError, match=r"line 1: column 'a' .*9007199254740993"):
         memory_file("a.json", '{"a":9007199254740993}\n{"a":1.5}\n').discover()
     assert memory_file("a.json", '{"a":9007199254740992}\n{"a":1.5}\n').rows()[0] == {"a": 2.0**53}
 
 
-def test_all_text_keeps_numbers_as_they_stand(memory_file):
+def test_all_text_keeps_numbers_as_written(memory_file):
     text = '{"a":1.10,"b":[1e3,null],"c":{"d":true}}\n'
     assert memory_file("a.json", text, all_text=True).rows() == [{"a": "1.10", "b": ["1e3", None], "c": {"d": "true"}}]
 
 
-def test_a_promised_text_keeps_numbers_as_they_stand(memory_file):
+def test_promised_text_keeps_numbers_as_written(memory_file):
     rows = memory_file("a.json", '{"a":1.10}\n{"a":"x"}\n').rows(provided={"a": pa.string()}, columns=["a"])
     assert [row["a"] for row in rows] == ["1.10", "x"]
 
@@ -157,7 +157,7 @@ def test_promised_decimals_keep_all_digits(memory_file):
     assert [row["a"] for row in rows] == [Decimal("1.10"), Decimal("12345678901234567.89")]
 
 
-def test_a_conflict_in_a_column_that_nobody_reads_is_none(memory_file):
+def test_conflict_in_an_unread_column_is_ignored(memory_file):
     assert memory_file("a.json", '{"a":1,"b":1}\n{"a":2,"b":"x"}\n').rows(columns=["a"]) == [{"a": 1}, {"a": 2}]
 
 
@@ -173,12 +173,12 @@ def test_a_conflict_in_a_column_that_nobody_reads_is_none(memory_file):
         ('{"m":{"a":1}}\n{"m":{"A":2}}', "column 'm.A' is there twice: 'm.a'"),
     ],
 )
-def test_names_that_differ_by_letter_case_alone_are_refused_with_both_names(memory_file, text, message):
+def test_names_that_differ_only_by_case_are_rejected(memory_file, text, message):
     with pytest.raises(DuplicateColumnError, match=message):
         memory_file("a.json", text).discover()
 
 
-def test_a_thousand_columns_are_read_and_too_many_names_refused(memory_file):
+def test_max_columns_limits_the_number_of_names(memory_file):
     row = {f"c{number}": number for number in range(1000)}
     assert memory_file("a.json", json.dumps(row)).rows() == [row]
     unlike = "".join(f'{{"k{number}":{number}}}\n' for number in range(3000))
@@ -186,7 +186,7 @@ def test_a_thousand_columns_are_read_and_too_many_names_refused(memory_file):
         memory_file("a.json", unlike, max_columns=1000).discover()
 
 
-# What is no JSON
+# Invalid JSON
 
 
 @pytest.mark.parametrize(
@@ -212,30 +212,30 @@ def test_a_thousand_columns_are_read_and_too_many_names_refused(memory_file):
         ('{"a":1e999}', "line 1", "double"),
     ],
 )
-def test_what_is_no_json_is_an_error_with_its_place(memory_file, text, position, problem):
+def test_invalid_json_is_rejected_with_its_position(memory_file, text, position, problem):
     for do in ("discover", "rows"):
         with pytest.raises(EngineError, match=problem) as caught:
             getattr(memory_file("x/a.json", text), do)()
         assert f"'x/a.json' in workspace 'dfs', {position}:" in str(caught.value)
 
 
-def test_bytes_that_are_not_utf_8_are_an_error_with_the_line(memory_file):
+def test_invalid_utf_8_is_rejected_with_its_line(memory_file):
     with pytest.raises(FormatError, match="line 2: the bytes are not UTF-8"):
         memory_file("a.json", b'{"a":1}\n{"a":"\xff"}\n').discover()
 
 
 @pytest.mark.parametrize(
     ("policy", "values", "warning"),
-    [("skip", [1, 3], "2 malformed lines are left out"), ("null", [1, None, None, 3], "2 malformed lines are rows")],
+    [("skip", [1, 3], "2 malformed lines were skipped"), ("null", [1, None, None, 3], "2 malformed lines became rows")],
 )
-def test_malformed_lines_are_skipped_or_null_by_policy(memory_file, caplog, policy, values, warning):
+def test_malformed_policy_skips_lines_or_sets_null(memory_file, caplog, policy, values, warning):
     file = memory_file("a.json", '{"a":1}\n{"a":\nnull\n{"a":3}\n', malformed=policy, layout="lines")
     assert [row["a"] for row in file.rows()] == values
     assert warning in caplog.text
     assert sum(batch.num_rows for batch in file.batches(columns=[])) == len(values)
 
 
-def test_an_object_longer_than_the_option_is_an_error(memory_file):
+def test_object_above_max_line_bytes_is_rejected(memory_file):
     long = '{"a":"' + "x" * 3000 + '"}'
     for text in ('{"a":""}\n' + long, '[{"a":""},' + long + "]", '{"a":\n""}' + long):
         with pytest.raises(FormatError, match=r"(line|object) 2: it is longer than 1,024 bytes"):
@@ -243,12 +243,12 @@ def test_an_object_longer_than_the_option_is_an_error(memory_file):
 
 
 @pytest.mark.parametrize("text", ["", "\n \n", "[]", " [ ]\n", "\ufeff[]"])
-def test_a_file_without_objects_has_no_rows(memory_file, text):
+def test_file_without_objects_has_no_rows(memory_file, text):
     file = memory_file("a.json", text)
     assert (len(file.discover()), file.rows()) == (0, [])
 
 
-def test_objects_are_counted_without_values(memory_file):
+def test_rows_are_counted_without_columns(memory_file):
     for text in ('{"a":1}{"a":2}\n\n{"a":"x"}', '[{"a":1},{"b":2},{}]', '{"a":\n1}{}{}'):
         assert sum(batch.num_rows for batch in memory_file("a.json", text).batches(columns=[])) == 3
 
@@ -263,7 +263,7 @@ edits = st.lists(st.tuples(st.integers(0, 80), st.binary(max_size=3), st.integer
 
 @given(seed=st.sampled_from(seeds), edits=edits, make_reader=blocks)
 @settings(max_examples=300)
-def test_changed_files_give_rows_or_an_error_of_the_engine(memory_file, seed, edits, make_reader):
+def test_corrupt_file_gives_rows_or_engine_error(memory_file, seed, edits, make_reader):
     for position, inserted, removed in edits:
         seed = seed[:position] + inserted + seed[position + removed :]
     expect_rows_or_engine_error(memory_file("a.json", seed, make_reader))
@@ -271,7 +271,7 @@ def test_changed_files_give_rows_or_an_error_of_the_engine(memory_file, seed, ed
 
 @given(data=st.binary(max_size=80) | st.text('{}[]":,1 \nnul', max_size=40).map(str.encode))
 @settings(max_examples=300)
-def test_any_bytes_give_rows_or_an_error_of_the_engine(memory_file, data):
+def test_any_bytes_give_rows_or_engine_error(memory_file, data):
     expect_rows_or_engine_error(memory_file("a.json", data))
 
 
@@ -292,26 +292,26 @@ SMALL_BLOCKS = partial(JsonReader, block_bytes=64)
     "late",
     ['{"b": "y", "c": [2]}\n', '{"a": null, "b": "y"}\n', '{"a": 2}\n', '{"a": 2, "b": 5, "c": "not an array"}\n'],
 )
-def test_a_few_columns_of_many_are_read_right_whatever_the_others_become(memory_file, late):
+def test_projected_column_is_read_right_beside_any_other(memory_file, late):
     file = memory_file("a.json", LINE * 20 + late + LINE * 20, SMALL_BLOCKS)
     rows = [{"a": 1}] * 20 + [{"a": json.loads(late).get("a")}] + [{"a": 1}] * 20
     assert file.rows(columns=["a"], provided={"a": pa.int64()}) == rows
 
 
-def test_a_few_columns_of_many_are_not_lost_under_another_letter_case(memory_file):
+def test_projected_column_in_another_case_is_rejected(memory_file):
     file = memory_file("a.json", LINE * 20 + '{"A": 2, "b": "y"}\n' + LINE * 20, SMALL_BLOCKS)
     with pytest.raises(DuplicateColumnError, match="line 21: column 'A' is there twice: 'a'"):
         file.rows(columns=["a"], provided={"a": pa.int64()})
 
 
-def test_a_column_that_comes_late_is_read_where_others_are_not(memory_file):
+def test_late_column_is_read_beside_unread_ones(memory_file):
     file = memory_file("a.json", LINE * 20 + '{"a": 2, "b": "y", "D": 5}\n' + LINE * 20, SMALL_BLOCKS)
     rows = file.rows(columns=["a", "d"], provided={"a": pa.int64(), "d": pa.int64()})
     assert [row for row in rows if row["d"] is not None] == [{"a": 2, "d": 5}]
     assert len(rows) == 41
 
 
-def test_an_attempt_while_something_is_learnt_is_by_what_was_known_before_or_after():
+def test_concurrent_attempt_uses_one_whole_plan():
     attempts = []
 
     def is_projected(name):
@@ -329,7 +329,7 @@ def test_an_attempt_while_something_is_learnt_is_by_what_was_known_before_or_aft
     )
 
 
-def test_a_file_that_cannot_be_read_from_its_start_is_closed():
+def test_file_is_closed_after_a_failed_open():
     raw = io.BytesIO(b"{}")
     file = SourceFile("dfs", "a.json.gz", 2, lambda: raw)
     with pytest.raises(FormatError, match="cannot be decompressed"):

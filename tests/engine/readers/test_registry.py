@@ -14,7 +14,7 @@ from engine.suffixes import SUFFIXES
 
 
 class NumbersFormat:
-    """A format of another package."""
+    """The format of another package."""
 
     name: ClassVar[str] = "numbers"
     suffixes: ClassVar[tuple[str, ...]] = (".num",)
@@ -62,33 +62,33 @@ def file(path):
         ("a.arrows", "arrow"),
     ],
 )
-def test_the_suffix_chooses_the_format(path, name):  # 1
+def test_suffix_chooses_the_format(path, name):  # 1
     assert reader_format(file(path)).name == name
 
 
-def test_the_gateway_and_the_formats_have_the_same_suffixes():
+def test_gateway_and_formats_know_the_same_suffixes():
     assert {one.name: one.suffixes for one in BUILT_IN} == SUFFIXES
     added = [name.lower() for name in entry_points(group=READER_GROUP).names if name.startswith(".")]
     assert sorted({*(suffix for one in BUILT_IN for suffix in one.suffixes), *added}) == supported_suffixes()
 
 
-def test_a_format_can_be_named_whatever_the_suffix():
+def test_format_option_overrides_the_suffix():
     assert reader_format(file("a.txt"), "JSON").name == "json"
 
 
 @pytest.mark.parametrize("path", ["a.txt", "a", "a.gz", ".csv", "csv"])
-def test_a_file_of_another_suffix_has_no_reader(path):
+def test_unknown_suffix_has_no_reader(path):
     with pytest.raises(NoReaderError, match=r"\.csv, .*\.parquet"):
         reader_format(file(path))
 
 
 @pytest.mark.parametrize("name", ["xml", ".csv", ""])
-def test_an_unknown_format_is_refused_with_those_there_are(name):
+def test_unknown_format_is_rejected_with_the_known_ones(name):
     with pytest.raises(ScanOptionError, match="'text', 'json', 'parquet', 'orc', 'arrow'"):
         reader_format(file("a.csv"), name)
 
 
-def test_a_format_of_another_package_is_found_by_the_names_of_its_entry_points(plugin_module):
+def test_plugin_format_is_found_by_its_entry_points(plugin_module):
     known = ReaderRegistry.of(BUILT_IN, [entry_point("Numbers"), entry_point(".num")])
     assert known.named("numbers").name == "numbers"
     assert known.for_path("a.NUM.gz").name == "numbers"
@@ -97,22 +97,22 @@ def test_a_format_of_another_package_is_found_by_the_names_of_its_entry_points(p
 
 
 @pytest.mark.parametrize("name", ["text", ".CSV", "json"])
-def test_no_package_can_change_what_a_name_means(name):  # 2
+def test_plugin_cannot_claim_a_built_in_name(name):  # 2
     with pytest.raises(ReaderPluginError, match=f"entry point '{name}' .*another format has"):
         ReaderRegistry.of(BUILT_IN, [entry_point(name)])
 
 
-def test_two_packages_cannot_claim_one_name():  # 2
+def test_two_plugins_cannot_claim_one_name():  # 2
     with pytest.raises(ReaderPluginError, match="'numbers'"):
         ReaderRegistry.of(BUILT_IN, [entry_point("numbers"), entry_point("numbers", "other:Format")])
 
 
-def test_the_built_in_formats_may_be_entry_points_too():
+def test_built_in_formats_may_also_be_entry_points():
     own = [entry_point(one.name, f"{type(one).__module__}:{type(one).__qualname__}") for one in BUILT_IN]
     assert not ReaderRegistry.of(BUILT_IN, own).plugins
 
 
-def test_a_package_is_imported_only_when_its_format_is_needed():  # 3
+def test_plugin_is_imported_only_when_needed():  # 3
     known = ReaderRegistry.of(BUILT_IN, [entry_point(".num", "no_such_package:Format")])
     assert known.for_path("a.csv").name == "text"
     with pytest.raises(ReaderPluginError, match=r"'\.num' .*cannot be loaded: No module named 'no_such_package'"):
@@ -120,7 +120,7 @@ def test_a_package_is_imported_only_when_its_format_is_needed():  # 3
 
 
 @pytest.mark.parametrize("one", BUILT_IN)
-def test_each_option_is_described_and_taken_from_text(one):
+def test_options_have_descriptions_and_accept_text(one):
     fields = one.options.model_fields
     assert all(field.description for field in fields.values())
     defaults = one.options()

@@ -1,4 +1,4 @@
-"""Guarantees of ``engine.readers.stream``: compression, files that change, memory."""
+"""The guarantees of ``engine.readers.stream``: compression, changed files and memory."""
 
 import bz2
 import gzip
@@ -37,19 +37,19 @@ COMPRESS = {
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
-def test_the_suffix_names_the_compression_in_any_letter_case(memory_file, suffix):
+def test_suffix_names_the_compression_in_any_case(memory_file, suffix):
     data = COMPRESS[suffix](b'{"a":1}\n')
     assert memory_file(f"a.JSON.{suffix.upper()}", data).rows() == [{"a": 1}]
     assert memory_file(f"a.csv.{suffix}", COMPRESS[suffix](ROWS), header=True).rows() == [{"a": "1", "b": "2"}]
 
 
-def test_parts_that_were_compressed_apart_are_one_file(memory_file):
+def test_concatenated_compressed_streams_are_one_file(memory_file):
     data = gzip.compress(b"a\n") + gzip.compress(b"b\n")
     assert memory_file("a.csv.gz", data).rows() == [{"columns": ["a"]}, {"columns": ["b"]}]
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
-def test_what_cannot_be_decompressed_is_an_error_that_names_the_file(memory_file, suffix):
+def test_failed_decompression_names_the_file(memory_file, suffix):
     whole = COMPRESS[suffix](b"a,b\n" * 10_000)
     for data in (b"a,b\n" * 5, whole[: len(whole) // 2], whole[:-6] + b"\xff" * 6):
         with pytest.raises(FormatError, match=rf"'x/a.csv.{suffix}' in workspace 'dfs': it cannot be decompressed"):
@@ -76,14 +76,14 @@ CONTENTS = {"a.csv": ROWS, "a.json": b'{"a":1}\n', "a.parquet": parquet_bytes()}
 
 
 class Growing(io.BytesIO):
-    """A file that is longer each time someone looks for its end after the first."""
+    """A file that grows each time its end is sought after the first time."""
 
-    looks = 0
+    seeks = 0
 
     def seek(self, offset, whence=0):
         if whence == io.SEEK_END:
-            self.looks += 1
-            if self.looks > 1:
+            self.seeks += 1
+            if self.seeks > 1:
                 position = self.tell()
                 super().seek(0, whence)
                 self.write(b"more\n")
@@ -92,21 +92,21 @@ class Growing(io.BytesIO):
 
 
 @pytest.mark.parametrize("path", CONTENTS)
-def test_a_file_that_changed_since_it_was_listed_is_an_error(path):
+def test_file_changed_since_listing_is_rejected(path):
     data = CONTENTS[path]
     with pytest.raises(FileChangedError, match=rf"'{path}' .*changed .*: it had {len(data) + 1} bytes"):
         read(source(path, lambda: io.BytesIO(data), len(data) + 1))
 
 
 @pytest.mark.parametrize("path", ["a.csv", "a.json"])
-def test_a_file_that_changes_while_it_is_read_is_an_error(path):
+def test_file_changed_while_reading_is_rejected(path):
     data = CONTENTS[path]
     with pytest.raises(FileChangedError, match="Run the statement again"):
         read(source(path, lambda: Growing(data), len(data)))
 
 
 class FailsInTheMiddle(io.BytesIO):
-    """Storage that is lost after the first bytes."""
+    """A file whose storage fails after the first bytes."""
 
     def readinto(self, target):
         if self.tell():
@@ -120,7 +120,7 @@ class FailsInTheMiddle(io.BytesIO):
 
 
 @pytest.mark.parametrize("path", [*CONTENTS, "a.csv.gz"])
-def test_storage_that_fails_in_the_middle_is_an_error_that_names_the_file(path):
+def test_storage_failure_names_the_file(path):
     data = CONTENTS.get(path, gzip.compress(ROWS))
     with pytest.raises(UnreadableFileError, match=rf"'{path}' .*Input/output error"):
         read(source(path, lambda: FailsInTheMiddle(data), len(data)))
@@ -131,13 +131,13 @@ def vanished():
 
 
 @pytest.mark.parametrize("path", CONTENTS)
-def test_a_file_that_vanished_is_an_error_that_names_it(path):
+def test_missing_file_is_named(path):
     with pytest.raises(UnreadableFileError, match=f"'{path}' .*No such file"):
         read(source(path, vanished, 8))
 
 
 @pytest.mark.parametrize("path", ["a.csv.gz", "a.json.gz", "a.jsonl.gz"])
-def test_a_line_of_200_mb_is_an_error_and_needs_little_memory(memory_file, path):
+def test_line_of_200_mb_is_rejected_in_little_memory(memory_file, path):
     begin = b"[" if path == "a.json.gz" else b""
     data = gzip.compress(begin + b'{"a":"' + b"x" * (200 << 20), compresslevel=1)
     file = memory_file(path, data)
@@ -151,7 +151,7 @@ def test_a_line_of_200_mb_is_an_error_and_needs_little_memory(memory_file, path)
 
 
 class Endless(io.RawIOBase):
-    """The same lines over and over, without being in memory."""
+    """A large file that repeats the same lines without storing them."""
 
     def __init__(self, line, size_bytes):
         super().__init__()

@@ -1,8 +1,8 @@
-"""The cost of Lodge compared with Spark Connect alone. Each figure is a ratio of both, measured in one run.
+"""The cost of Lodge compared with Spark Connect alone.
 
-Clients use one local Spark Connect server directly and through a gateway, in turn. The order changes from round to
-round. Everything shares this machine, so the figures include the processor time of the gateway. The benchmark prints
-that time as well.
+Each figure is a ratio of both, measured in one run. Clients use one local Spark Connect server directly and through a
+gateway, in turn. The order changes from round to round. Everything shares this machine, so the figures include the
+processor time of the gateway. The benchmark prints that time as well.
 
     python benchmarks/pass_through.py [--rounds N] [--seconds S] [--skip-bulk]
 """
@@ -83,7 +83,11 @@ def run_in_turn(round_number: int, routes: dict[str, Callable[[], None]]) -> Non
 
 
 def run_statements(sessions: list[SparkSession], seconds: float) -> list[float]:
-    """Run ``select 1`` in all sessions at once for some time, and return the latencies in seconds."""
+    """Run ``select 1`` in all sessions at once for some time.
+
+    Returns:
+        The latencies in seconds.
+    """
     end = time.perf_counter() + seconds
 
     def work(session: SparkSession) -> list[float]:
@@ -171,7 +175,10 @@ def bench_bulk(
 
 
 def bench_during_upload(frame: pd.DataFrame, direct: str, lodge: Gateway, rounds: int, seconds: float) -> None:
-    """Compare the latency of a small statement during an upload. A stall of the event loop shows here."""
+    """Compare the latency of a small statement during an upload.
+
+    A stall of the gateway's event loop shows here.
+    """
     ratios, medians = [], []
     for number in range(rounds):
         found: dict[str, float] = {}

@@ -1,7 +1,8 @@
-"""Calls that Lodge makes at the backend, in a client's session, to execute a statement of its own.
+"""Calls of Lodge's own at the backend, in a client's session.
 
-The calls carry the user context and the metadata of the client's request. The backend may end a result stream early,
-as it limits the time and size of its streams. :meth:`BackendSession.execute` reattaches until the operation ends.
+A statement of Lodge's own becomes such calls. They carry the user context and the metadata of the client's request. The
+backend may end a result stream early, as it limits the time and size of its streams. :meth:`BackendSession.execute`
+reattaches until the operation ends.
 
 Source: [spark-connect-server ExecuteGrpcResponseSender]: a stream that ends without ``result_complete`` must be
 reattached.
@@ -195,7 +196,9 @@ class BackendSession:
             await self.release(request.operation_id)
 
     async def follow(self, operation_id: str, *, on_progress: OnProgress | None = None) -> ExecutionResult:
-        """Wait for the end of an operation that another replica started. The backend keeps its result.
+        """Wait for the end of an operation that another replica started.
+
+        The backend keeps the result.
 
         Raises:
             BackendError: The execution failed, or the backend does not know the operation.
@@ -271,7 +274,7 @@ class BackendSession:
             call.cancel()
 
     async def _interrupt(self, operation_id: str) -> None:
-        """Interrupt an operation at the backend. A release alone would leave its jobs running."""
+        """Interrupt an operation. A release alone would leave its jobs running."""
         request = base_pb2.InterruptRequest(
             session_id=self._request.session_id,
             user_context=self._request.user_context,
@@ -282,7 +285,10 @@ class BackendSession:
             await self._call("Interrupt", request.SerializeToString(), timeout_seconds=_CLEANUP_SECONDS)
 
     async def release(self, operation_id: str) -> None:
-        """Release an operation at the backend. A failure is ignored: the backend forgets the operation later."""
+        """Release an operation at the backend.
+
+        A failure is ignored: the backend forgets the operation later.
+        """
         release = base_pb2.ReleaseExecuteRequest(
             session_id=self._request.session_id,
             user_context=self._request.user_context,
@@ -302,7 +308,10 @@ class BackendSession:
 
 
 def _refuse_user_defined(data_type: types_pb2.DataType) -> None:
-    """Refuse user-defined types: converting one would import the Python class that the client names."""
+    """Refuse user-defined types.
+
+    The conversion of one would import the Python class that the client names.
+    """
     pending: list[Message] = [data_type]
     while pending:
         message = pending.pop()

@@ -1,4 +1,4 @@
-"""Backends: the Spark Connect servers behind a gateway, and the choice of one for each session."""
+"""The Spark Connect servers behind a gateway, and the choice of one for a session."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -98,7 +98,9 @@ class Backends:
         self._by_address = {address: Backend(address) for address in (*self._shared, *own.values())}
 
     def choose(self, session: RecordName, principal: Principal) -> Backend | None:
-        """Return the backend of a new session, the same on every replica (rendezvous hashing).
+        """Choose the backend of a new session.
+
+        Every replica chooses the same one (rendezvous hashing).
 
         Returns:
             The backend; None if there is none for the principal.

@@ -4,9 +4,10 @@ from workspace.workspaces import Workspaces
 
 
 class CurrentWorkspaces:
-    """A reference to the workspaces that a reload of the settings replaces while sessions continue.
+    """A reference to the configured workspaces.
 
-    ``now`` is always consistent in itself. Code that needs several lookups reads it once and keeps the value.
+    A reload of the settings replaces them while sessions continue. ``now`` is always consistent in itself. Code that
+    needs several lookups reads it once and keeps the value.
 
     Args:
         workspaces: The workspaces at the start of the replica.

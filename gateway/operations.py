@@ -69,7 +69,7 @@ class Operation:
 
     @property
     def unwatched_seconds(self) -> float:
-        """The time since the last stream stopped following the operation; 0 while one follows it."""
+        """The time since a stream last followed the operation; 0 while one does."""
         return 0.0 if self._watchers else time.monotonic() - self._unwatched_since_seconds
 
     @contextmanager
@@ -227,7 +227,10 @@ class Operations:
 
     @asynccontextmanager
     async def follow(self, operation: Operation) -> AsyncIterator[None]:
-        """Follow an operation by a client's stream in the block. If not reattachable, it ends with the stream."""
+        """Count a client's stream as following an operation in the block.
+
+        An operation that is not reattachable ends with its stream.
+        """
         try:
             with operation.watch():
                 yield
@@ -243,7 +246,10 @@ class Operations:
         return self._by_key.get((key.principal, key.client_session_id, operation_id))
 
     def release(self, operation: Operation) -> None:
-        """Forget an operation if it has ended. A running operation stays until it is abandoned."""
+        """Forget an operation if it has ended.
+
+        A running operation stays until it is abandoned.
+        """
         if operation.is_finished:
             self._forget(operation)
 
@@ -257,13 +263,13 @@ class Operations:
         return [operation.id for operation in named if await operation.interrupt()]
 
     async def end_session(self, key: SessionKey) -> None:
-        """End and forget all operations of a session, and wait until their effects are undone."""
+        """End and forget the operations of a session. Waits until they are undone."""
         for operation in self._of_session(key):
             await operation.interrupt()
             self._forget(operation)
 
     async def end_all(self) -> None:
-        """End all operations, and wait until their effects are undone."""
+        """End all operations. Waits until they are undone."""
         for operation in list(self._by_key.values()):
             await operation.interrupt()
 
@@ -275,7 +281,7 @@ class Operations:
         ]
 
     def _abandon_later(self, operation: Operation) -> None:
-        """End and forget an operation after the detached timeout if no stream follows it by then."""
+        """End and forget an operation if no stream follows it after the timeout."""
         asyncio.get_running_loop().call_later(self._detached_timeout_seconds, self._abandon, operation)
 
     def _abandon(self, operation: Operation) -> None:

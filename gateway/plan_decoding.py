@@ -48,7 +48,10 @@ class UnreadablePlanError(Exception):
 
 
 async def decode_plan(request: bytes) -> base_pb2.Plan | None:
-    """Return the plan of an ``ExecutePlan`` request, decompressed; None if it has none.
+    """Return the plan of an ``ExecutePlan`` request, decompressed.
+
+    Returns:
+        The plan; None if the request has none.
 
     Raises:
         UnreadablePlanError: The decoder cannot read the plan.
@@ -64,13 +67,18 @@ async def decode_plan(request: bytes) -> base_pb2.Plan | None:
 
 
 def may_be_compressed(request: bytes) -> bool:
-    """Return whether the plan of an ``ExecutePlan`` request has a compressed operation, without decoding the plan."""
+    """Return whether the plan of an ``ExecutePlan`` request may be compressed.
+
+    Only the fields of the plan are read; the plan is not decoded.
+    """
     plan = message_field(request, _PLAN)
     return plan is not None and any(number == _COMPRESSED_OPERATION for number, _ in fields(plan))
 
 
 def replace_plan(request: bytes, plan: base_pb2.Plan) -> bytes:
-    """Return an ``ExecutePlan`` request with another plan, compressed if the plan of the request was.
+    """Return an ``ExecutePlan`` request with another plan.
+
+    The new plan is compressed if the plan of the request was.
 
     Raises:
         LookupError: The request has no plan.
@@ -88,7 +96,10 @@ def replace_plan(request: bytes, plan: base_pb2.Plan) -> bytes:
 
 
 def decode_without_plan(request: bytes) -> base_pb2.ExecutePlanRequest:
-    """Return an ``ExecutePlan`` request without its plan. Also reads requests whose plan cannot be read."""
+    """Return an ``ExecutePlan`` request without its plan.
+
+    This works even if the decoder cannot read the plan.
+    """
     for number, tag_start, _, _, end in field_spans(memoryview(request), 0, len(request)):
         if number == _PLAN:
             return base_pb2.ExecutePlanRequest.FromString(request[:tag_start] + request[end:])

@@ -1,4 +1,4 @@
-"""Releases of responses that a client has read, batched on their way to the backend.
+"""Releases of responses by a client, batched on their way to the backend.
 
 A PySpark client releases each single response, about ten calls for a statement of one row. A release covers all
 responses up to the one that it names, so a later release of an operation replaces the earlier ones. The release of the
@@ -44,9 +44,10 @@ class ResponseReleases:
         self._flush: asyncio.Task[None] | None = None
 
     def defer(self, key: OperationKey, backend: Backend, request: bytes, arguments: dict[str, Any]) -> None:
-        """Send a release of responses to the backend later, in place of an earlier one of the same operation.
+        """Send a release of responses to the backend later.
 
-        Ignored after the release of the operation as a whole: the calls of a client overtake each other.
+        It replaces an earlier one of the same operation. The calls of a client overtake each other, so a release that
+        comes after the release of the operation as a whole is ignored.
         """
         if key in self._released or key in self._released_before:
             return

@@ -18,7 +18,10 @@ NOTHING = Response()
 
 
 def build_row_response(values: Values) -> Response:
-    """Return the response of a SQL command with one row; without values, with neither rows nor columns."""
+    """Return the response of a SQL command with one row.
+
+    Without values, the response has neither rows nor columns.
+    """
     return build_sql_response(pa.table({key: pa.array([value]) for key, value in values.items()}))
 
 
@@ -30,7 +33,7 @@ def build_sql_response(table: pa.Table) -> Response:
 
 
 def build_batch_response(table: pa.Table) -> Response:
-    """Return the response of a relation, such as a catalog call, with the rows of a table."""
+    """Return the response of a relation with the rows of a table."""
     return Response(arrow_batch=Response.ArrowBatch(row_count=table.num_rows, data=encode_arrow_stream(table)))
 
 

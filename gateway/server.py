@@ -1,4 +1,4 @@
-"""One gateway replica: its gRPC server, its background tasks, and how it starts and stops."""
+"""One gateway replica: its gRPC server and its background tasks."""
 
 import asyncio
 import secrets
@@ -125,7 +125,9 @@ class Gateway:
         return self._workspaces.now
 
     async def reload(self, workspaces: Workspaces) -> None:
-        """Replace the workspaces while sessions continue. New tables go to the new default temporary workspace.
+        """Replace the workspaces while sessions continue.
+
+        New temporary tables go to the new default temporary workspace.
 
         Raises:
             RootError: The new root cannot be used. Nothing changes.
@@ -140,7 +142,9 @@ class Gateway:
         self._workspaces.now = self._workspaces.now.with_former_roots(roots)
 
     async def stop(self, grace_seconds: float) -> None:
-        """Stop serving. The sessions end if their backends stop too; if not, another replica may adopt them.
+        """Stop serving.
+
+        The sessions end if their backends stop too. If not, another replica may adopt them.
 
         Args:
             grace_seconds: How long requests that are under way may continue.
@@ -167,7 +171,13 @@ class Gateway:
 
 
 async def _repeat(action: Callable[[], Awaitable[None]], period_seconds: float, failure_event: str) -> None:
-    """Run an action once in each period until cancelled. A failure is logged under the given event."""
+    """Run an action once in each period until cancelled.
+
+    Args:
+        action: The action.
+        period_seconds: How long to wait before each run.
+        failure_event: The log event of a failure.
+    """
     while True:
         await asyncio.sleep(period_seconds)
         try:

@@ -53,7 +53,7 @@ class SessionSettings:
         )
 
     def comparable_name(self, name: str) -> str:
-        """Return a form of a name that is equal for all names that are the same to the session."""
+        """Return a form of a name that is equal for names that the session equates."""
         return name if self.is_case_sensitive else comparable_name(name)
 
 

@@ -12,7 +12,11 @@ from gateway.sql.parameters import Parameters
 
 
 def find_sql_relation(plan: base_pb2.Plan) -> relations_pb2.Relation | None:
-    """Return the relation of a SQL command, which may not be changed; None if the plan is no SQL command."""
+    """Return the relation of a SQL command. The caller must not change it.
+
+    Returns:
+        The relation; None if the plan is no SQL command.
+    """
     if not plan.HasField("command") or not plan.command.HasField("sql_command"):
         return None
     relation = read_sql_command(plan.command.sql_command)
@@ -20,7 +24,10 @@ def find_sql_relation(plan: base_pb2.Plan) -> relations_pb2.Relation | None:
 
 
 def read_sql_command(command: commands_pb2.SqlCommand) -> relations_pb2.Relation:
-    """Return the relation of a SQL command. Old clients send no relation, only a text and its parameters."""
+    """Return the relation of a SQL command.
+
+    Old clients send no relation, only a text and its parameters.
+    """
     if command.HasField("input"):
         return command.input
     relation = relations_pb2.Relation()
@@ -35,7 +42,11 @@ def read_sql_command(command: commands_pb2.SqlCommand) -> relations_pb2.Relation
 
 
 def find_sql(relation: relations_pb2.Relation) -> relations_pb2.SQL | None:
-    """Return the SQL text of a relation, with or without references to other relations; None if it has none."""
+    """Return the SQL message of a relation, which may refer to other relations.
+
+    Returns:
+        The message; None if the relation has no SQL text.
+    """
     if relation.HasField("with_relations"):
         relation = relation.with_relations.root
     return relation.sql if relation.HasField("sql") else None
@@ -51,7 +62,7 @@ def read_parameters(sql: relations_pb2.SQL) -> Parameters:
 
 
 def remove_positional_parameters(sql: relations_pb2.SQL, positions: Sequence[int]) -> None:
-    """Remove the positional parameters whose markers a changed text no longer contains."""
+    """Remove positional parameters whose markers a text no longer contains."""
     values = sql.pos_arguments or sql.pos_args
     for position in sorted(positions, reverse=True):
         del values[position]

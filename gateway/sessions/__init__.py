@@ -1,0 +1,1 @@
+"""The sessions that a replica serves."""

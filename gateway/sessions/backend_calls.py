@@ -20,7 +20,10 @@ log = structlog.get_logger(__name__)
 
 
 async def runs_operations(session: Session) -> bool:
-    """Return whether an operation of the session runs at its backend; False if the backend does not answer."""
+    """Return whether an operation of the session runs at its backend.
+
+    A backend that does not answer counts as running none.
+    """
     request = base_pb2.GetStatusRequest()
     request.operation_status.SetInParent()
     try:

@@ -1,4 +1,4 @@
-"""What this replica writes into session records: that it joins, leaves or ends a session.
+"""Updates of session records when this replica joins, leaves or ends a session.
 
 Guarantees:
 
@@ -68,7 +68,11 @@ class RecordUpdates:
         return None
 
     async def join_or_create(self, key: SessionKey, backend: Backend) -> tuple[SessionRecord, bool]:
-        """Join a session, or create its record on the given backend if the session does not exist.
+        """Join a session, or create its record if the session does not exist.
+
+        Args:
+            key: The identity of the session.
+            backend: The backend of a new session.
 
         Returns:
             The record, and whether the session is new.

@@ -82,7 +82,7 @@ class RecordWatch:
             stop.set()
 
     def _enqueue(self, event: RecordsEvent) -> None:
-        """Enqueue served sessions that may be over, and records of sessions without holders."""
+        """Enqueue served sessions that may be over and sessions without holders."""
         match event:
             case RecordsListed(records):
                 self._is_interrupted = False

@@ -106,7 +106,7 @@ class Sessions:
         return list(self._served.values())
 
     async def open(self, key: SessionKey) -> Session:
-        """Return a session, after starting or adopting it if this replica does not serve it yet.
+        """Return a session. It starts or is adopted if this replica does not serve it.
 
         Raises:
             GatewayError: The session has ended, or it may not or cannot start.
@@ -143,9 +143,10 @@ class Sessions:
         return self._served.get(key) or await self._open(key, parent.backend)
 
     async def adopt(self, stored: StoredRecord) -> None:
-        """Adopt a session that its replica has left, unless its record changed since it was read.
+        """Adopt a session that its replica has left.
 
-        Without a replica the session would end, although its client only pauses for less than the idle timeout.
+        Nothing happens if the record has changed since it was read. Without a replica, the session would end before
+        its idle timeout.
 
         Raises:
             GatewayError: The lease has lapsed, or the storage cannot answer.
@@ -221,7 +222,9 @@ class Sessions:
                     await self._records.end(session, reason)
 
     async def release_and_end(self, session: Session, *, reason: str) -> None:
-        """End a session at its backend, so that nothing is written any more, and then for all replicas.
+        """End a session at its backend first and then for all replicas.
+
+        After the release at the backend, nothing writes to the session location any more.
 
         Raises:
             GatewayError: As for :meth:`end`.
@@ -236,7 +239,10 @@ class Sessions:
                     await self._records.end(session, reason)
 
     async def end_idle(self) -> None:
-        """Leave the sessions that are past the idle timeout. Those that no other replica serves end."""
+        """End the sessions that are past the idle timeout.
+
+        A session that another replica serves does not end: this replica only leaves it.
+        """
         for session in self.all():
             if session.is_idle(self._idle_timeout_seconds):
                 with session.log_context(), _failure_logged():
@@ -270,7 +276,7 @@ class Sessions:
         await self._lease.delete()
 
     async def renew_lease(self) -> None:
-        """Renew the lease, and retry in the background what a lapse or the storage prevented.
+        """Renew the lease and retry failed updates of records in the background.
 
         Raises:
             GatewayError: The storage of leases cannot answer.
@@ -280,7 +286,10 @@ class Sessions:
             self._settling = asyncio.create_task(self._settle())
 
     async def _settle(self) -> None:
-        """Join sessions again after a lapse, and apply pending updates. A failure waits for the next renewal."""
+        """Join sessions again after a lapse, and apply pending updates.
+
+        The next renewal of the lease retries what fails.
+        """
         for session in self._fenced():
             with session.log_context(), _failure_logged():
                 async with self._lock(session.record_name):
@@ -325,13 +334,16 @@ class Sessions:
                     await self._end_or_leave(session, "idle")
 
     async def _end_or_leave(self, session: Session, reason: str) -> None:
-        """End a session here and at its backend, or leave it to the other replicas that serve it."""
+        """End a session everywhere, or leave it if another replica serves it."""
         if await self._records.end(session, reason, only_if_last=True):
             await release_session(session)
 
     @contextmanager
     def _leaving(self, session: Session, *, ends: bool = False) -> Iterator[None]:
-        """Stop serving a session. The update of its record in the block is retried later if it fails."""
+        """Stop serving a session.
+
+        If the update of the record in the block fails, it is retried later.
+        """
         self._forget(session)
         with self._pending.keep_on_failure(PendingUpdate(session.record_name, session, ends)):
             yield
@@ -365,7 +377,7 @@ class Sessions:
         return session
 
     def _lock(self, name: RecordName) -> asyncio.Lock:
-        """Return the lock of a record. It is held while this replica opens, joins or leaves the session."""
+        """Return the lock that opening, joining and leaving a session require."""
         lock = self._locks.get(name)
         if lock is None:
             lock = self._locks[name] = asyncio.Lock()
@@ -380,7 +392,7 @@ class Sessions:
         raise no_backend()
 
     async def _find_owner(self, principal: Principal) -> Owner | None:
-        """Return the OS user that owns the principal's files; None for the user of this process."""
+        """Return the OS user of a principal; None for the user of this process."""
         return await self._storage.run(find_owner, principal) if self._impersonation else None
 
 

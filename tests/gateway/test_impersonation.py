@@ -1,6 +1,6 @@
-"""Impersonation: the statements and files of each principal belong to its OS user [temporary-tables §5.1.10].
+"""Statements and files of each principal belong to its OS user with impersonation.
 
-The two OS users exist on every system. Root starts their Spark servers.
+Source: [temporary-tables §5.1.10]. The two OS users exist on every system. Root starts their Spark servers.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Malformed files as a client sees them: an error that names the file, or the result that an option asks for."""
+"""Malformed files: the error names the file, or an option says how to read it."""
 
 import gzip
 

@@ -1,4 +1,4 @@
-"""A gateway whose workspaces change while it runs [temporary-tables §5.1.5]. No test needs a backend."""
+"""A gateway whose workspaces change while it runs [temporary-tables §5.1.5]."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

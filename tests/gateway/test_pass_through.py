@@ -1,4 +1,4 @@
-"""Requests that pass through: with a real Spark, and byte for byte with a server that echoes."""
+"""Requests that pass through, with a real Spark and with a server that echoes."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""The registry of served sessions agrees with the session records (gateway.sessions.registry)."""
+"""The registry of served sessions agrees with the session records."""
 
 import asyncio
 import threading

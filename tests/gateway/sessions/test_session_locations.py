@@ -1,4 +1,4 @@
-"""Session locations as a replica makes them: for itself, or for the OS user of the principal."""
+"""Session locations of the gateway's own OS user and of a principal's."""
 
 import os
 import pwd

@@ -8,11 +8,13 @@ Source: [temporary-tables §5.1.4] for ``store.format``; Spark's ``SQLConf`` for
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gateway.sql.lexer import DEFAULT_DIALECT, Dialect
 from workspace.name_comparison import comparable_name
 
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
 _ANSI = "spark.sql.ansi.enabled"
 _DOUBLE_QUOTED_IDENTIFIERS = "spark.sql.ansi.doubleQuotedIdentifiers"
+_ESCAPED_STRING_LITERALS = "spark.sql.parser.escapedStringLiterals"
 _TIME_ZONE = "spark.sql.session.timeZone"
 _STORE_FORMAT = "store.format"
 
@@ -20,6 +22,7 @@ SETTING_DEFAULTS: Mapping[str, str] = {
     _CASE_SENSITIVE: "false",
     _ANSI: "true",
     _DOUBLE_QUOTED_IDENTIFIERS: "false",
+    _ESCAPED_STRING_LITERALS: "false",
     _TIME_ZONE: "UTC",
     _STORE_FORMAT: "parquet",
 }
@@ -32,13 +35,13 @@ class SessionSettings:
 
     Attributes:
         is_case_sensitive: Whether names that differ in letter case are different names.
-        double_quoted_identifiers: Whether ``"a"`` is a name, not a string.
+        dialect: How Spark reads names and strings in SQL text.
         time_zone: The time zone of text that becomes a timestamp.
         store_format: The storage format of new tables without a ``USING`` clause.
     """
 
     is_case_sensitive: bool = False
-    double_quoted_identifiers: bool = False
+    dialect: Dialect = DEFAULT_DIALECT
     time_zone: str = "UTC"
     store_format: str = "parquet"
 
@@ -47,7 +50,10 @@ class SessionSettings:
         """Create the settings from the value of each key of ``SETTING_DEFAULTS``."""
         return cls(
             is_case_sensitive=_is_true(values[_CASE_SENSITIVE]),
-            double_quoted_identifiers=_is_true(values[_ANSI]) and _is_true(values[_DOUBLE_QUOTED_IDENTIFIERS]),
+            dialect=Dialect(
+                double_quoted_identifiers=_is_true(values[_ANSI]) and _is_true(values[_DOUBLE_QUOTED_IDENTIFIERS]),
+                escaped_string_literals=_is_true(values[_ESCAPED_STRING_LITERALS]),
+            ),
             time_zone=values[_TIME_ZONE],
             store_format=values[_STORE_FORMAT].strip().strip("'\"`").lower(),
         )

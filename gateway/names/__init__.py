@@ -1,0 +1,1 @@
+"""Name resolution: workspace names become names that Spark knows."""

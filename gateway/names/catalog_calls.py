@@ -1,9 +1,9 @@
-"""Calls of the catalog that ask about a table of a workspace: ``spark.catalog.tableExists("dfs.tmp.t")`` and the like.
+"""Catalog calls about tables in workspaces, such as ``tableExists("dfs.tmp.t")``.
 
-Why it exists: Spark's catalog knows a temporary table by its plain name only, and workspaces not at all. Calls that
-change or remove a table are statements of Lodge's own, and do not come here.
+Spark's catalog knows a temporary table by its plain name only, and knows no workspaces. Calls that change or remove a
+table are statements of Lodge's own and do not pass here.
 
-Source: Spark: ``catalog.proto``; seed 001, 5.1.8 and 5.1.10.
+Source: [spark-connect-proto], ``catalog.proto``; [temporary-tables §5.1.8], [temporary-tables §5.1.10].
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from gateway.stored_tables.listings import workspace_tables
 from gateway.stored_tables.table_descriptions import permanent_names
 from workspace.workspaces import Workspace
 
-_OF_A_TABLE = frozenset(
+_TABLE_CALLS = frozenset(
     {
         "list_columns",
         "get_table",
@@ -34,32 +34,35 @@ _OF_A_TABLE = frozenset(
         "analyze_table",
     }
 )
-_OF_A_NAMESPACE = frozenset({"list_tables", "list_views", "database_exists"})
+_NAMESPACE_CALLS = frozenset({"list_tables", "list_views", "database_exists"})
 
 
 def resolve_catalog_call(lookup: NameLookup, relation: relations_pb2.Relation) -> bool:
-    """Makes a call about a workspace one about Spark's names, or the answer itself.
+    """Replace a call about a workspace with one about Spark's names, or a result.
 
-    Returns: Whether anything was changed.
-    Raises: GatewayError.
+    Returns:
+        Whether the relation changed.
+
+    Raises:
+        GatewayError: If the name cannot be resolved, or is a file that the call cannot handle.
     """
     kind = relation.catalog.WhichOneof("cat_type")
-    if kind in _OF_A_TABLE:
+    if kind in _TABLE_CALLS:
         return _resolve_table(lookup, relation, str(kind))
-    if kind in _OF_A_NAMESPACE:
+    if kind in _NAMESPACE_CALLS:
         return _resolve_namespace(lookup, relation, str(kind))
     return False
 
 
 def _resolve_table(lookup: NameLookup, relation: relations_pb2.Relation, kind: str) -> bool:
     call = getattr(relation.catalog, kind)
-    parts = _table_parts(call)
+    parts = _parse_table_name(call)
     match = lookup.workspaces.match(parts[:-1])
     if match is None:
         return False
     workspace, count = match
     rest = parts[count:]
-    table = lookup.temporary_table(workspace, rest[0]) if len(rest) == 1 else None
+    table = lookup.find_temporary_table(workspace, rest[0]) if len(rest) == 1 else None
     if table is not None:
         call.table_name = quote_name(table.name)
         if "db_name" in call.DESCRIPTOR.fields_by_name:
@@ -67,26 +70,26 @@ def _resolve_table(lookup: NameLookup, relation: relations_pb2.Relation, kind: s
         return True
     name = f"{workspace.name}.{'.'.join(map(quote_name, rest))}"
     try:
-        lookup.scan(workspace, rest)
+        lookup.build_scan(workspace, rest)
     except GatewayError as error:
         if kind != "table_exists":
             raise
         if error.error_class not in ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"):
             raise
-        _answer(relation, pa.table({"value": [False]}))
+        _replace_with_rows(relation, pa.table({"value": [False]}))
         return True
     if kind == "table_exists":
-        _answer(relation, pa.table({"value": [True]}))
+        _replace_with_rows(relation, pa.table({"value": [True]}))
         return True
     raise GatewayError(
         "LODGE_CATALOG_OF_FILE",
         "0A000",
-        f"[{name}] is a file, and spark.catalog knows tables only. Use the DataFrame: spark.table(name).",
+        f"[{name}] is a file, and spark.catalog knows tables only. Use the DataFrame: spark.table({name!r}).",
     )
 
 
-def _table_parts(call: catalog_pb2.TableExists) -> Sequence[str]:
-    """The parts of the name that a call is about; the database may stand apart from it."""
+def _parse_table_name(call: catalog_pb2.TableExists) -> Sequence[str]:
+    """Return the parts of the table's name. The database may be a field of its own."""
     if "db_name" in call.DESCRIPTOR.fields_by_name and call.HasField("db_name"):
         name = parse_name(call.table_name)
         return [*parse_name(call.db_name), name[0] if len(name) == 1 else call.table_name]
@@ -101,16 +104,20 @@ def _resolve_namespace(lookup: NameLookup, relation: relations_pb2.Relation, kin
         return False
     is_whole = match[1] == len(parts)
     if kind == "database_exists":
-        _answer(relation, pa.table({"value": [is_whole]}))
+        _replace_with_rows(relation, pa.table({"value": [is_whole]}))
     elif not is_whole:
         raise schema_not_found(".".join(parts), lookup.workspaces)
     else:
-        _answer(relation, _listed(lookup, match[0], call.pattern if call.HasField("pattern") else None, kind))
+        pattern = call.pattern if call.HasField("pattern") else None
+        _replace_with_rows(relation, _list_tables(lookup, match[0], pattern, kind))
     return True
 
 
-def _listed(lookup: NameLookup, workspace: Workspace, pattern: str | None, kind: str) -> pa.Table:
-    """Rows as Spark's ``Table`` has them. No view is in a workspace."""
+def _list_tables(lookup: NameLookup, workspace: Workspace, pattern: str | None, kind: str) -> pa.Table:
+    """Return the tables of a workspace as rows of Spark's ``Table``.
+
+    A workspace has no views.
+    """
     found = workspace_tables(
         lookup.tables if workspace is lookup.workspaces.temporary else (),
         permanent_names(workspace),
@@ -131,6 +138,6 @@ def _listed(lookup: NameLookup, workspace: Workspace, pattern: str | None, kind:
     )
 
 
-def _answer(relation: relations_pb2.Relation, rows: pa.Table) -> None:
-    """Puts rows in the place of a call."""
+def _replace_with_rows(relation: relations_pb2.Relation, rows: pa.Table) -> None:
+    """Replace a call with its result."""
     relation.local_relation.data = encode_arrow_stream(rows)

@@ -1,15 +1,15 @@
-"""Plans that are nested deeper than the decoder follows, taken apart by their bytes.
+"""Plans that are nested deeper than the decoder allows, split by their bytes.
 
-Why it exists: a chain of fifty operations on a DataFrame is deeper than Python's decoder follows, and Spark takes more
-than five hundred. Names in it must resolve all the same. So the way down is walked in the encoded form, until what is
-left below is shallow enough to be decoded; what is changed there is put back in its place.
+A chain of fifty operations on a DataFrame is deeper than Python's decoder allows. Spark accepts more than five hundred.
+The names in such a plan must resolve all the same. ``DeepPlan`` therefore walks the encoded form down to the parts that
+are shallow enough to decode, and puts changed parts back in their place.
 
 Guarantees:
 
-1. Nothing but the parts that were changed, and the lengths of what they stand in, differs from the bytes that came.
-2. What cannot be taken apart so is an :class:`UnreadablePlanError`, never a guess.
+1. Only the changed parts, and the lengths of the messages around them, differ from the original bytes.
+2. A plan that cannot be split raises :class:`UnreadablePlanError`.
 
-Source: Spark: ``spark.connect.grpc.marshallerRecursionLimit``; the Protocol Buffers encoding document.
+Source: Spark's ``spark.connect.grpc.marshallerRecursionLimit``, [protobuf-encoding].
 """
 
 from collections.abc import Sequence
@@ -34,17 +34,17 @@ _ALIAS = relations_pb2.SubqueryAlias.DESCRIPTOR
 
 @dataclass(slots=True)
 class _Node:
-    """A message on the way down, or the end of it.
+    """A message on the way down, or a decoded part at the end of it.
 
     Attributes:
-        kind: Of the message.
-        parent: The index of the node that it stands in; -1 for the request.
+        kind: The type of the message.
+        parent: The index of the node that contains it; -1 for the request.
         tag_start: Offset of its tag.
         length_start: Offset of its length.
         start: Offset of its first byte.
         end: Offset after its last byte.
-        message: Decoded, if this is where the way ends.
-        growth_bytes: By how much its content has become longer.
+        message: The decoded message, if this is a part.
+        growth_bytes: How much longer its content has become.
     """
 
     kind: Descriptor
@@ -58,17 +58,17 @@ class _Node:
 
 
 class DeepPlan:
-    """A request whose plan is too deep.
+    """A request whose plan is too deep to decode.
 
     Args:
         request: The encoded request.
-        kind: Of the request.
+        kind: The type of the request.
 
     Attributes:
-        aliases: The names that the plan itself defines on the way down.
+        aliases: The aliases that the plan defines above its parts.
 
     Raises:
-        UnreadablePlanError: It is too large, no plan, or deep where it is not understood.
+        UnreadablePlanError: If the request is too large, contains no plan, or is deep at an unexpected place.
     """
 
     def __init__(self, request: bytes, kind: type[Message]) -> None:
@@ -81,35 +81,34 @@ class DeepPlan:
         try:
             position = 0
             while position < len(self._nodes):
-                self._follow(position)
+                self._split(position)
                 position += 1
         except GatewayError as error:
             raise UnreadablePlanError(request) from error
 
     @property
     def parts(self) -> Sequence[Message]:
-        """What is left of the plan below the way down."""
+        """The parts of the plan that are shallow enough to decode."""
         return [node.message for node in self._nodes if node.message is not None]
 
-    def command(self) -> commands_pb2.Command | None:
-        """The plan's command without what may be too deep in it; None if it is a query."""
+    def decode_command(self) -> commands_pb2.Command | None:
+        """Decode the plan's command without its relations and expressions; return None for a query."""
         index = next((i for i, node in enumerate(self._nodes) if node.kind is _COMMAND), None)
         operation = next((node for node in self._nodes if index is not None and node.parent == index), None)
         if operation is None:
             return None
-        held = fields_with_names(operation.kind)
-        spans = field_spans(self._view, operation.start, operation.end)
-        left_out = [(tag_start, end) for number, tag_start, _, _, end in spans if number in held]
+        left_out = fields_with_names(operation.kind)
         pieces, position = [], operation.start
-        for tag_start, end in left_out:
-            pieces.append(self._data[position:tag_start])
-            position = end
+        for number, tag_start, _, _, end in field_spans(self._view, operation.start, operation.end):
+            if number in left_out:
+                pieces.append(self._data[position:tag_start])
+                position = end
         content = b"".join([*pieces, self._data[position : operation.end]])
         encoded = self._data[operation.tag_start : operation.length_start] + varint(len(content)) + content
         return commands_pb2.Command.FromString(encoded)
 
-    def encoded(self) -> bytes:
-        """The request with its parts as they are now."""
+    def encode(self) -> bytes:
+        """Return the request with its parts as they are now."""
         edits: list[tuple[int, int, bytes]] = []
         for node in reversed(self._nodes):
             if node.message is not None:
@@ -128,24 +127,25 @@ class DeepPlan:
             position = end
         return b"".join([*pieces, self._data[position:]])
 
-    def _follow(self, index: int) -> None:
+    def _split(self, index: int) -> None:
+        """Decode a node, or append the messages in it that may contain names."""
         node = self._nodes[index]
-        is_command = node.kind is _COMMAND  # whose names count, even if it is not deep itself
+        is_command = node.kind is _COMMAND  # decode_command needs it, even if it is shallow
         if node.kind is _SQL_COMMAND:
             raise UnreadablePlanError(self._data)
         if index > 0 and not is_command and self._decode(node):
             return
         if node.kind is _WITH_RELATIONS:
             raise UnreadablePlanError(self._data)
-        held = fields_with_names(node.kind)
-        before = len(self._nodes)
+        followed = fields_with_names(node.kind)
+        count = len(self._nodes)
         for number, tag_start, length_start, start, end in field_spans(self._view, node.start, node.end):
-            kind = node.kind.fields_by_number[number].message_type if number in held else None
+            kind = node.kind.fields_by_number[number].message_type if number in followed else None
             if kind is not None:
                 self._nodes.append(_Node(kind, index, tag_start, length_start, start, end))
             elif node.kind is _ALIAS:
                 self.aliases.append(bytes(self._view[start:end]).decode(errors="replace"))
-        if len(self._nodes) == before and not is_command:
+        if len(self._nodes) == count and not is_command:
             raise UnreadablePlanError(self._data)
 
     def _decode(self, node: _Node) -> bool:

@@ -1,19 +1,19 @@
-"""Statements where Lodge cannot act on them: in scripts, in ``EXECUTE IMMEDIATE``, in texts that are parts of a plan.
+"""Statements that Lodge cannot execute: in scripts, in ``EXECUTE IMMEDIATE`` and in texts that are parts of a plan.
 
-Why it exists: Lodge answers a statement that is the whole text of a SQL command. Spark runs statements elsewhere too:
-those of a script, the text of ``EXECUTE IMMEDIATE``, and either of them as the root or the input of a plan, even when a
-client only asks for the plan's schema. One that creates, changes or removes a temporary table there would do so behind
-Lodge's back, so it is an error that names the way out.
+Lodge executes a statement that is the whole text of a SQL command. Spark also runs the statements of a script and the
+text of ``EXECUTE IMMEDIATE``, and both of them as the root or the input of a plan, even when a client asks only for the
+plan's schema. Such a statement could change a temporary table without Lodge. It is refused with an error that says what
+to do instead.
 
 Guarantees:
 
-1. No text passes that could create, change or remove a temporary table or its name where Lodge does not see it.
-2. A session without temporary tables may run whatever it could run at Spark, unless it names a workspace.
+1. No text passes that could create, change or remove a temporary table, or its name, without Lodge.
+2. A session without temporary tables may run all that Spark runs, unless the text names a workspace.
 
-Not guaranteed: that what is refused would have changed a table. Where the value of a variable or an expression decides,
-and the session has temporary tables, it is refused.
+Not guaranteed: that a refused text would have changed a table. If the value of a variable or an expression decides, and
+the session has temporary tables, the text is refused.
 
-Source: Spark: SqlBaseParser.g4 (compoundOrSingleStatement, executeImmediate), ``VariableSubstitution``.
+Source: [spark-sql-grammar compoundOrSingleStatement], [spark-sql-grammar executeImmediate], ``VariableSubstitution``.
 """
 
 import enum
@@ -29,146 +29,153 @@ from gateway.sql.lexer import Token
 from gateway.sql.parameters import Parameters
 from gateway.sql.statements import IdentifierClause
 
-SUBSTITUTION = "${"
+_SUBSTITUTION = "${"
 _CHANGES = ("drop", "alter", "create", "replace", "insert", "truncate", "cache", "merge", "update", "delete")
 _RUNS_OTHERS = ("immediate", "begin")
 _OTHER_LETTERS = (
     "\N{LATIN SMALL LETTER DOTLESS I}",
     "\N{LATIN SMALL LETTER LONG S}",
-)  # whose capitals are I and S: Spark reads keywords in capitals
-RUNNING_WORDS: Sequence[str] = (*_RUNS_OTHERS, SUBSTITUTION, *_OTHER_LETTERS)
-"""Of the statements in a SQL command without any of these, in any letter case, Lodge sees each."""
+)  # Spark compares keywords in upper case, where these letters are I and S
+RUNNING_WORDS: Sequence[str] = (*_RUNS_OTHERS, _SUBSTITUTION, *_OTHER_LETTERS)
+"""The words of which a SQL command contains at least one if it embeds other statements."""
 
 CHANGING_WORDS: Sequence[str] = (*_CHANGES, *RUNNING_WORDS)
-"""A text without any of these, in any letter case, changes nothing by name."""
+"""The words of which a text contains at least one if it changes a table or view by name."""
 
 _CHANGING = re.compile(rf"\b(?:{'|'.join((*_CHANGES, *_RUNS_OTHERS))})\b|\$\{{", re.IGNORECASE)
-_RUNNING_OTHERS = re.compile(rf"\b(?:{'|'.join(_RUNS_OTHERS)})\b|\$\{{", re.IGNORECASE)
+_RUNNING = re.compile(rf"\b(?:{'|'.join(_RUNS_OTHERS)})\b|\$\{{", re.IGNORECASE)
 _QUERIES = frozenset({"SELECT", "VALUES", "TABLE", "MAP", "REDUCE", "SHOW", "DESCRIBE", "DESC", "SET", "USE"})
 _MAY_BECOME_CHANGE = frozenset({"", "CREATE", "REPLACE", "DROP", "ALTER", "CACHE", "EXECUTE", "EXPLAIN", "BEGIN"})
 _PERMANENT = frozenset({ChangeKind.CREATE_TABLE, ChangeKind.CREATE_VIEW, ChangeKind.CREATE_GLOBAL_TEMPORARY_VIEW})
 
 
 class TextPlace(enum.Enum):
-    """Where a text stands: a SQL command is seen as a whole; all others are run without Lodge."""
+    """The place of a SQL text. Lodge executes only the statement of a ``COMMAND``."""
 
     COMMAND = enum.auto()
     PLAN = enum.auto()
     IMMEDIATE = enum.auto()
+    SCRIPT = enum.auto()
+
+
+_REFUSALS = {
+    TextPlace.PLAN: ("LODGE_STATEMENT_IN_PLAN", "as a part of a plan"),
+    TextPlace.IMMEDIATE: ("LODGE_EXECUTE_IMMEDIATE", "in EXECUTE IMMEDIATE"),
+    TextPlace.SCRIPT: ("LODGE_STATEMENT_IN_SCRIPT", "in a script"),
+}
 
 
 def may_embed_statement(text: str, place: TextPlace) -> bool:
-    """Whether a text must be looked at if the session has temporary tables: a cheap look."""
+    """Return whether a text may contain a statement that Lodge must refuse.
+
+    This is a quick check. It matters only for sessions with temporary tables.
+    """
     lowered = text.lower()
     is_command = place is TextPlace.COMMAND
-    words, pattern = (RUNNING_WORDS, _RUNNING_OTHERS) if is_command else (CHANGING_WORDS, _CHANGING)
+    words, pattern = (RUNNING_WORDS, _RUNNING) if is_command else (CHANGING_WORDS, _CHANGING)
     return any(word in lowered for word in words) and pattern.search(text) is not None
 
 
 class EmbeddedStatements:
-    """Refuses the texts that would change temporary tables unseen.
+    """Refuses the texts that could change a temporary table without Lodge.
 
     Args:
-        lookup: What names mean.
+        lookup: The names of the session.
     """
 
     def __init__(self, lookup: NameLookup) -> None:
         self._lookup = lookup
 
-    def check(self, text: str, found: Sequence[Token], place: TextPlace, parameters: Parameters) -> None:
-        """Raises: GatewayError if the text may not run.
+    def check(self, text: str, tokens: Sequence[Token], place: TextPlace, parameters: Parameters) -> None:
+        """Check a text for statements that Lodge must refuse.
 
         Args:
             text: The whole text.
-            found: Its tokens.
-            place: Where it stands.
-            parameters: What its parameters stand for.
+            tokens: Its tokens.
+            place: Its place.
+            parameters: Its parameters.
+
+        Raises:
+            GatewayError: If the text must not run.
         """
         if not may_embed_statement(text, place):
             return
-        is_script = _is_script(found)
-        listed: Sequence[ChangeClause] = ()
-        first = found[0].keyword if found else ""
-        if (place is not TextPlace.COMMAND and first not in _QUERIES) or is_script or SUBSTITUTION in text:
-            listed = find_change_clauses(
-                text, double_quoted_identifiers=self._lookup.settings.double_quoted_identifiers
-            )
-        self._check_substitution(text, first, is_script, listed)
-        if place is TextPlace.COMMAND and not is_script:
-            return
-        for change in listed:
-            if self._concerns(change, text, parameters):
-                raise _refused(change, "script" if is_script else place)
+        if _is_script(tokens):
+            place = TextPlace.SCRIPT
+        clauses: Sequence[ChangeClause] = ()
+        first = tokens[0].keyword if tokens else ""
+        is_examined = place is TextPlace.SCRIPT or (place is not TextPlace.COMMAND and first not in _QUERIES)
+        if is_examined or _SUBSTITUTION in text:
+            clauses = find_change_clauses(text, self._lookup.settings.dialect)
+        self._check_substitution(text, first, clauses, is_script=place is TextPlace.SCRIPT)
+        for clause in clauses if place is not TextPlace.COMMAND else ():
+            if self._concerns_lodge(clause, text, parameters):
+                raise _refused(clause, place)
 
     def check_immediate(self, immediate: ExecuteImmediate, text: str) -> None:
-        """Raises: GatewayError if nobody but Spark knows what it runs, and that could change a temporary table.
+        """Check an ``EXECUTE IMMEDIATE`` whose inner text may be unknown.
 
         Args:
-            immediate: In the text.
-            text: The whole text.
+            immediate: The ``EXECUTE IMMEDIATE``.
+            text: The text that contains it.
+
+        Raises:
+            GatewayError: If only Spark knows the inner text, and it could change a temporary table.
         """
-        if immediate.text is None and (self._lookup.tables or self._lookup.is_mentioned(text)):
+        if immediate.text is None and (self._lookup.tables or self._lookup.mentions_workspace(text)):
             raise GatewayError(
                 "LODGE_EXECUTE_IMMEDIATE",
                 "0A000",
-                f"EXECUTE IMMEDIATE of [{text[immediate.start : immediate.end]}] cannot be seen through: it is neither "
-                "a string literal nor a parameter, and this session has temporary tables or the statement names a "
-                "workspace. Give the text as a literal, or run it itself: spark.sql(text).",
+                f"The gateway cannot know the text of EXECUTE IMMEDIATE [{text[immediate.start : immediate.end]}]: it "
+                "is neither a string literal nor a parameter. This session has temporary tables, or the statement "
+                "names a workspace. Give the text as a literal, or run it with spark.sql(text).",
             )
 
-    def _check_substitution(self, text: str, first: str, is_script: bool, listed: Sequence[ChangeClause]) -> None:
-        """``${name}`` may become any text: so what decides about names must stand before it."""
-        where = text.find(SUBSTITUTION)
+    def _check_substitution(self, text: str, first: str, clauses: Sequence[ChangeClause], *, is_script: bool) -> None:
+        """Raise a GatewayError if the text of ``${name}`` could decide which table a statement changes."""
+        where = text.find(_SUBSTITUTION)
         if where < 0 or not self._lookup.tables:
             return
-        is_named = bool(listed) and all(change.name is not None and change.name.end < where for change in listed[:1])
+        name = clauses[0].name if clauses and first != "EXECUTE" else None
+        is_named = name is not None and name.end < where
         if is_script or (first in _MAY_BECOME_CHANGE and not is_named):
             raise GatewayError(
                 "LODGE_VARIABLE_SUBSTITUTION",
                 "0A000",
-                f"[{text[where : where + 40]}] stands for a text that Lodge does not know, and could change a "
-                "temporary table of this session. Write the text out; in Python, put it into the string that you give "
-                "to spark.sql.",
+                f"The gateway does not know the text that replaces [{text[where : where + 40]}], and it could change "
+                "a temporary table of this session. Write the text out. In Python, put it into the string for "
+                "spark.sql.",
             )
 
-    def _concerns(self, change: ChangeClause, text: str, parameters: Parameters) -> bool:
-        if change.kind is ChangeKind.CREATE_TEMPORARY_TABLE:
+    def _concerns_lodge(self, clause: ChangeClause, text: str, parameters: Parameters) -> bool:
+        if clause.kind is ChangeKind.CREATE_TEMPORARY_TABLE:
             return True
-        if change.name is None:
+        if clause.name is None:
             return False
-        parts: Sequence[str] | None = change.name.parts
-        if isinstance(change.name, IdentifierClause):
-            parts = evaluate_identifier_clause(
-                text,
-                change.name,
-                parameters,
-                double_quoted_identifiers=self._lookup.settings.double_quoted_identifiers,
-            )
+        parts: Sequence[str] = clause.name.parts
+        if isinstance(clause.name, IdentifierClause):
+            parts = evaluate_identifier_clause(text, clause.name, parameters, self._lookup.settings.dialect)
         if not parts:
             return bool(self._lookup.tables)
-        if len(parts) == 1 and change.kind in _PERMANENT:
+        if len(parts) == 1 and clause.kind in _PERMANENT:
             return False
         return self._lookup.concerns_lodge(parts)
 
 
-def _is_script(found: Sequence[Token]) -> bool:
-    """``BEGIN …``, or ``label: BEGIN …``."""
-    first = found[2:3] if len(found) > 2 and found[0].is_name and found[1].is_symbol(":") else found[:1]
+def _is_script(tokens: Sequence[Token]) -> bool:
+    """Return whether a text is ``BEGIN …`` or ``label: BEGIN …``."""
+    has_label = len(tokens) > 2 and tokens[0].is_name and tokens[1].is_symbol(":")
+    first = tokens[2:3] if has_label else tokens[:1]
     return bool(first) and first[0].keyword == "BEGIN"
 
 
-def _refused(change: ChangeClause, where: "TextPlace | str") -> GatewayError:
-    parts = () if change.name is None else change.name.parts
-    statement = f"{change.kind.value} {'.'.join(parts)}".rstrip()
-    if where == "script":
-        error_class, place = "LODGE_STATEMENT_IN_SCRIPT", "in a script"
-    elif where is TextPlace.IMMEDIATE:
-        error_class, place = "LODGE_EXECUTE_IMMEDIATE", "in EXECUTE IMMEDIATE"
-    else:
-        error_class, place = "LODGE_STATEMENT_IN_PLAN", "as a part of a plan"
+def _refused(clause: ChangeClause, place: TextPlace) -> GatewayError:
+    parts = () if clause.name is None else clause.name.parts
+    statement = f"{clause.kind.value} {'.'.join(parts)}".rstrip()
+    error_class, where = _REFUSALS[place]
     return GatewayError(
         error_class,
         "0A000",
-        f"[{statement}] cannot run {place}, because it is about a temporary table or a workspace. Run it as a "
-        "statement of its own: one spark.sql(...) with nothing else in its text.",
+        f"[{statement}] cannot run {where}, because it concerns a temporary table or a workspace. Run it as a "
+        "statement of its own, in one spark.sql(...) call.",
     )

@@ -1,9 +1,9 @@
-"""The messages of a plan that may hold a name, found without following what cannot hold one.
+"""The messages of a plan that may contain a name.
 
-Why it exists: names stand deep in a plan, in messages of a few kinds; the rest of it, such as data, types and
-functions, may be large. Nothing here calls itself, so that a plan may be as deep as its decoder follows.
+Names occur deep in a plan, in messages of a few types. The rest of it, such as data, types and functions, may be large
+and is not visited. Nothing here is recursive, so that a plan may be as deep as its decoder allows.
 
-Source: Spark: ``base.proto``, ``relations.proto``, ``commands.proto``, ``expressions.proto``.
+Source: [spark-connect-proto], ``base.proto``, ``relations.proto``, ``commands.proto`` and ``expressions.proto``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ KINDS_WITH_NAMES: frozenset[str] = frozenset(
 
 
 def find_messages_with_names(root: Message) -> Sequence[Message]:
-    """The root and all below it whose kind is in ``KINDS_WITH_NAMES``, each after what is below it."""
+    """Return all messages of the types in ``KINDS_WITH_NAMES``, the inner ones first."""
     found: list[Message] = []
     pending = [root]
     while pending:
@@ -42,12 +42,14 @@ def find_messages_with_names(root: Message) -> Sequence[Message]:
     return found
 
 
-def command_relations(command: commands_pb2.SqlCommand) -> Iterator[relations_pb2.Relation]:
-    """The relations that are the text of the command itself."""
-    if command.HasField("input"):
-        yield command.input
-        if command.input.HasField("with_relations"):
-            yield command.input.with_relations.root
+def find_command_texts(messages: Sequence[Message]) -> frozenset[int]:
+    """Return the ``id`` of each relation that is the text of a SQL command itself.
+
+    Args:
+        messages: The messages of a plan, which must stay referenced.
+    """
+    inputs = [one.input for one in messages if isinstance(one, commands_pb2.SqlCommand) and one.HasField("input")]
+    return frozenset(map(id, (*inputs, *(one.with_relations.root for one in inputs if one.HasField("with_relations")))))
 
 
 def _children(message: Message) -> Iterator[Message]:
@@ -65,7 +67,7 @@ def _children(message: Message) -> Iterator[Message]:
 
 @lru_cache(maxsize=1024)
 def fields_with_names(kind: Descriptor) -> frozenset[int]:
-    """The numbers of the fields below which a name may stand."""
+    """Return the numbers of the fields whose messages may contain a name."""
     return frozenset(
         field.number
         for field in kind.fields

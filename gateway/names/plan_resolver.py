@@ -1,22 +1,23 @@
-"""References by workspace name, in plans and in SQL text: made into what Spark understands.
+"""Plans with their references by workspace name replaced by what Spark knows.
 
-Why it exists: Spark knows nothing of workspaces. ``dfs.tmp.t`` must mean the session's temporary table ``t``, and
-``dfs.`amount.csv` `` a scan of that file, in every statement, however deep in its plan.
+Spark knows no workspaces. ``dfs.tmp.t`` must mean the session's temporary table ``t``, and ``dfs.`amount.csv` `` a scan
+of that file, in every statement and anywhere in its plan.
+
+A file becomes a reference of the statement itself (``WithRelations``). Spark drops it when the statement ends, so that
+nothing stays behind in the session.
 
 Guarantees:
 
-1. Every way to a name is resolved: SQL text and what stands in it (:mod:`gateway.names.texts`), tables and columns of
-   DataFrames, expressions as text, calls of the catalog, plans that are compressed.
-2. A reference that cannot be resolved is an error here; none is left for Spark to understand differently.
+1. Names are resolved in all places: SQL text and the texts in it (:mod:`gateway.names.sql_text_resolver`), tables and
+   columns of DataFrames, expressions as text, catalog calls, compressed plans.
+2. A reference that cannot be resolved is an error here. Spark never sees it.
 3. A path never leaves its workspace (:meth:`workspace.workspaces.Workspaces.resolve`).
 
-Not guaranteed: a column of a DataFrame that is called like a workspace, and whose fields are called like its temporary
-tables and their columns, is taken for the table's column.
+Not guaranteed: a column of a DataFrame is taken for the column of a temporary table if it has the name of a workspace,
+and its fields have the names of the temporary table and of its column.
 
-A file becomes a reference of the statement itself (``WithRelations``), which Spark drops when the statement ends; so
-nothing is left behind in the session.
-
-Source: seed 001, 5.1.8, 5.1.10 and 5.1.11; Spark: SparkConnectPlanner.executeSQLWithRefs.
+Source: [temporary-tables §5.1.8], [temporary-tables §5.1.10], [temporary-tables §5.1.11],
+[spark-connect-server SparkConnectPlanner], ``executeSQLWithRefs``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,44 +31,49 @@ from gateway.errors import GatewayError
 from gateway.names.catalog_calls import resolve_catalog_call
 from gateway.names.embedded_statements import TextPlace
 from gateway.names.name_lookup import ONE_PATH, NameLookup
-from gateway.names.plan_messages import command_relations, find_messages_with_names
+from gateway.names.plan_messages import find_command_texts, find_messages_with_names
 from gateway.names.sql_text_resolver import SqlTextResolver
 from gateway.plan_decoding import decompress, recompress
 from gateway.sql.name_syntax import qualify_with_session, quote_name
 from gateway.sql_relations import read_parameters, read_sql_command, remove_positional_parameters
+from workspace.name_comparison import comparable_name
 
 _Expression = expressions_pb2.Expression
 
 
 class PlanResolver(NameLookup):
-    """What the names in a session's statements mean, singly and in whole plans."""
+    """The names of a session, and what resolves them in whole plans."""
 
     __slots__ = ()
 
     def resolve(self, message: Message, aliases: Iterable[str] = ()) -> bool:
-        """Resolves all references in a request or plan, in place. Reads files, and may take long.
+        """Resolve all references in a message, in place. Reading files may take long.
 
         Args:
-            message: The request, the plan or a part of it.
-            aliases: PlanResolver that the rest of the plan defines.
+            message: A request, a plan or a part of it.
+            aliases: Aliases that the rest of the plan defines.
 
-        Returns: Whether anything was changed.
-        Raises: GatewayError, UnreadablePlanError.
+        Returns:
+            Whether the message changed.
+
+        Raises:
+            GatewayError: If a name cannot be resolved, or a text must not run.
+            UnreadablePlanError: If a compressed plan is too deep to decode.
         """
-        return _Resolver(self).resolve(message, aliases)
+        return _PlanResolution(self).resolve(message, aliases)
 
 
-class _Resolver:
-    """Resolves the names in one request."""
+class _PlanResolution:
+    """The resolution of one message."""
 
     def __init__(self, lookup: NameLookup) -> None:
         self._lookup = lookup
         self._texts = SqlTextResolver(lookup)
         self._aliases = frozenset[str]()
-        self._commands = set[int]()
+        self._commands = frozenset[int]()
         self._by_kind: dict[str, Callable[..., bool]] = {
             base_pb2.Plan.DESCRIPTOR.full_name: self._resolve_plan,
-            commands_pb2.SqlCommand.DESCRIPTOR.full_name: self._resolve_old_command,
+            commands_pb2.SqlCommand.DESCRIPTOR.full_name: self._resolve_text_of_old_client,
             commands_pb2.WriteStreamOperationStart.DESCRIPTOR.full_name: self._refuse_stream,
             relations_pb2.Relation.DESCRIPTOR.full_name: self._resolve_relation,
             _Expression.ExpressionString.DESCRIPTOR.full_name: self._resolve_expression,
@@ -78,11 +84,10 @@ class _Resolver:
 
     def resolve(self, root: Message, aliases: Iterable[str] = ()) -> bool:
         found = find_messages_with_names(root)
-        commands = (message for message in found if isinstance(message, commands_pb2.SqlCommand))
-        self._commands = {id(text) for command in commands for text in command_relations(command)}
+        self._commands = find_command_texts(found)
         relations = (message for message in found if isinstance(message, relations_pb2.Relation))
         own = (relation.subquery_alias.alias for relation in relations if relation.HasField("subquery_alias"))
-        self._aliases = frozenset(alias.casefold() for alias in (*own, *aliases))
+        self._aliases = frozenset(comparable_name(alias) for alias in (*own, *aliases))
         changed = False
         for message in found:
             changed |= self._by_kind[message.DESCRIPTOR.full_name](message)
@@ -92,13 +97,13 @@ class _Resolver:
         if not plan.HasField("compressed_operation"):
             return False
         operation = decompress(plan)
-        changed = _Resolver(self._lookup).resolve(operation)
+        changed = _PlanResolution(self._lookup).resolve(operation)
         if changed:
             recompress(plan, operation)
         return changed
 
-    def _resolve_old_command(self, command: commands_pb2.SqlCommand) -> bool:
-        """Older clients send the text alone."""
+    def _resolve_text_of_old_client(self, command: commands_pb2.SqlCommand) -> bool:
+        """Resolve the text of a client that sends no relation with it."""
         if command.HasField("input") or not command.sql:
             return False
         relation = read_sql_command(command)
@@ -109,14 +114,17 @@ class _Resolver:
         return True
 
     def _refuse_stream(self, stream: commands_pb2.WriteStreamOperationStart) -> bool:
-        """A stream into a temporary table is a command of Lodge's own, and does not come here."""
-        if self._lookup.whole(stream.table_name.strip()) is None:
+        """Refuse a stream into a workspace.
+
+        A stream into a temporary table is a command of Lodge's own. It is refused there.
+        """
+        if self._lookup.parse_reference(stream.table_name.strip()) is None:
             return False
         raise GatewayError(
             "LODGE_STREAMING_WRITE",
             "0A000",
-            f"[{stream.table_name}] is in a workspace, and no stream can be written there. Write it into files, "
-            "writeStream.start(path), or into a table of Spark's.",
+            f"A stream cannot write to [{stream.table_name}], because it is in a workspace. Write to files with "
+            "writeStream.start(path), or to a table of Spark.",
         )
 
     def _resolve_relation(self, relation: relations_pb2.Relation) -> bool:
@@ -135,7 +143,7 @@ class _Resolver:
 
     def _resolve_text(self, relation: relations_pb2.Relation, place: TextPlace) -> bool:
         sql = relation.sql
-        resolved = self._texts.resolved(sql.query, place, read_parameters(sql))
+        resolved = self._texts.resolve(sql.query, place, read_parameters(sql))
         if resolved.text == sql.query:
             return False
         sql.query = resolved.text
@@ -149,7 +157,7 @@ class _Resolver:
 
     @staticmethod
     def _flatten(outer: relations_pb2.WithRelations) -> bool:
-        """SQL text with references of its own got more of them: both belong to the one text."""
+        """Merge the references of SQL text that already had some before it was resolved."""
         inner = relations_pb2.WithRelations()
         inner.CopyFrom(outer.root.with_relations)
         if inner.root.WhichOneof("rel_type") != "sql":
@@ -160,51 +168,55 @@ class _Resolver:
 
     def _resolve_named_table(self, relation: relations_pb2.Relation) -> bool:
         text = relation.read.named_table.unparsed_identifier
-        reference = self._lookup.whole(text.strip())
+        reference = self._lookup.parse_reference(text.strip())
         if reference is None:
             return False
-        workspace, rest = self._lookup.split(reference)
-        table = self._lookup.temporary_table(workspace, rest[0]) if len(rest) == 1 else None
+        workspace, rest = self._lookup.split_reference(reference)
+        table = self._lookup.find_temporary_table(workspace, rest[0]) if len(rest) == 1 else None
         if table is not None:
             relation.read.named_table.unparsed_identifier = qualify_with_session(table.name)
             return True
         if relation.read.is_streaming:
-            raise GatewayError("LODGE_STREAMING_SCAN", "0A000", f"[{text}] is a file and cannot be read as a stream.")
-        scan = self._lookup.scan(workspace, rest, options=relation.read.named_table.options)
-        _put(relation, scan)
+            raise GatewayError(
+                "LODGE_STREAMING_SCAN",
+                "0A000",
+                f"[{text}] is a file and cannot be read as a stream. Read it with spark.table(...).",
+            )
+        scan = self._lookup.build_scan(workspace, rest, options=relation.read.named_table.options)
+        _replace_relation(relation, scan)
         return True
 
     def _resolve_changes(self, changes: relations_pb2.RelationChanges) -> bool:
-        reference = self._lookup.whole(changes.unparsed_identifier.strip())
+        reference = self._lookup.parse_reference(changes.unparsed_identifier.strip())
         if reference is None:
             return False
         raise GatewayError(
             "LODGE_NO_CHANGES",
             "0A000",
-            f"[{changes.unparsed_identifier}] is in a workspace, and no changes are kept of what is there. Read it by "
+            f"[{changes.unparsed_identifier}] is in a workspace, where no changes are kept. Read it with "
             "spark.table(...).",
         )
 
     def _resolve_data_source(self, relation: relations_pb2.Relation) -> bool:
-        """A scan by the name of Lodge's data source: its path is a reference like those in SQL.
+        """Resolve a scan by the name of Lodge's data source.
 
-        A client that got a resolved scan as the result of its SQL sends that back. It is resolved anew, so nothing
-        depends on what stands in it.
+        Its path is a reference like those in SQL. A client may also send back the scan that it received as the result
+        of its SQL. That scan is resolved again, so that its options need no trust.
         """
         source = relation.read.data_source
         options = {key.lower(): value for key, value in source.options.items()}
         if source.schema:
             options["schema"] = source.schema
         if "workspace" in options and not source.paths:
-            return self._resolve_again(relation, options)
+            return self._resolve_scan_again(relation, options)
         paths = [*source.paths, *filter(None, [options.pop("path", "")])]
         if relation.read.is_streaming or len(paths) != 1:
             raise GatewayError("LODGE_SCAN_OPTIONS", "0A000", ONE_PATH)
-        workspace, rest = self._lookup.path(paths[0])
-        _put(relation, self._lookup.scan(workspace, rest, options=options))
+        workspace, rest = self._lookup.parse_path(paths[0])
+        _replace_relation(relation, self._lookup.build_scan(workspace, rest, options=options))
         return True
 
-    def _resolve_again(self, relation: relations_pb2.Relation, options: dict[str, str]) -> bool:
+    def _resolve_scan_again(self, relation: relations_pb2.Relation, options: dict[str, str]) -> bool:
         workspace = self._lookup.workspaces.by_name.get(options["workspace"])
         path = options.get("path")
         if workspace is None or path is None:
@@ -214,57 +226,63 @@ class _Resolver:
             mentioned = ScanSource.mentioned_in(options)
         except ScanOptionError as error:
             raise GatewayError("LODGE_SCAN_OPTIONS", "22023", str(error)) from error
-        _put(relation, self._lookup.scan(workspace, [path], options=own, mentioned=mentioned))
+        _replace_relation(relation, self._lookup.build_scan(workspace, [path], options=own, mentioned=mentioned))
         return True
 
     def _resolve_expression(self, expression: expressions_pb2.Expression.ExpressionString) -> bool:
-        resolved = self._texts.resolved(expression.expression)
+        resolved = self._texts.resolve(expression.expression)
         if resolved.scans:
             raise GatewayError(
                 "LODGE_FILE_IN_EXPRESSION",
                 "0A000",
-                f"[{expression.expression}] reads a file, which an expression of a DataFrame cannot. Join with "
-                "spark.table(...), or make a view of it first: spark.table(...).createOrReplaceTempView(...).",
+                f"The expression [{expression.expression}] reads a file, which an expression of a DataFrame cannot do. "
+                "Join with spark.table(...), or create a view first: spark.table(...).createOrReplaceTempView(...).",
             )
         changed = resolved.text != expression.expression
         expression.expression = resolved.text
         return changed
 
     def _resolve_attribute(self, attribute: expressions_pb2.Expression.UnresolvedAttribute) -> bool:
-        name = self._column(attribute.unparsed_identifier)
+        name = self._resolve_column(attribute.unparsed_identifier)
         if name is None:
             return False
         attribute.unparsed_identifier = ".".join(map(quote_name, name))
         return True
 
     def _resolve_star(self, star: expressions_pb2.Expression.UnresolvedStar) -> bool:
-        """``t.*``."""
-        name = self._column(star.unparsed_target.removesuffix(".*"))
+        """Resolve ``t.*``."""
+        name = self._resolve_column(star.unparsed_target.removesuffix(".*"))
         if name is None or not star.unparsed_target.endswith(".*"):
             return False
         star.unparsed_target = ".".join([*map(quote_name, name), "*"])
         return True
 
     def _resolve_regex(self, regex: expressions_pb2.Expression.UnresolvedRegex) -> bool:
-        """``t.`a.*` ``; Spark takes what stands before the last quote_name part as it is."""
-        name = self._column(regex.col_name)
+        """Resolve ``t.`a.*` ``.
+
+        Spark reads the text before the last quoted part as it is.
+        """
+        name = self._resolve_column(regex.col_name)
         if name is None or len(name) != 2:
             return False
         regex.col_name = f"{name[0]}.{quote_name(name[1])}"
         return True
 
-    def _column(self, text: str) -> Sequence[str] | None:
-        """The name of a column, or of all of a table's, by the table alone; None if it is not one by the workspace."""
-        reference = self._lookup.whole(text)
-        if reference is None or reference.parts[0].casefold() in self._aliases:
+    def _resolve_column(self, text: str) -> Sequence[str] | None:
+        """Return the name of a column qualified by the table alone; else None.
+
+        Returns None if no workspace qualifies the column, or if the plan defines an alias with the workspace's name.
+        """
+        reference = self._lookup.parse_reference(text)
+        if reference is None or comparable_name(reference.parts[0]) in self._aliases:
             return None
-        workspace, rest = self._lookup.split(reference)
-        table = self._lookup.temporary_table(workspace, rest[0])
+        workspace, rest = self._lookup.split_reference(reference)
+        table = self._lookup.find_temporary_table(workspace, rest[0])
         return None if table is None else [table.name, *rest[1:]]
 
 
-def _put(relation: relations_pb2.Relation, other: relations_pb2.Relation) -> None:
-    """Another relation in the place of one, which keeps what the client calls it."""
+def _replace_relation(relation: relations_pb2.Relation, other: relations_pb2.Relation) -> None:
+    """Replace a relation with another one, and keep what the client calls it."""
     common = relations_pb2.RelationCommon()
     common.CopyFrom(relation.common)
     relation.CopyFrom(other)

@@ -1,9 +1,9 @@
-"""Scans of raw files: what a reference such as ``dfs.`logs/*.csv` `` becomes in a plan.
+"""Scans of raw files: the relation that replaces a reference to files in a plan.
 
-Why it exists: Spark gets a scan as a relation of its data source ``lodge``; what the gateway knows and Spark does not
-tell a data source is put into its options: which names the statement mentions, so that no column is read in vain.
+Spark receives a scan as a relation of the data source ``lodge``. Its options tell the data source what Spark does not:
+which names the statement mentions, so that no column is read without need.
 
-Source: seed 004; design, "Engine"; Spark: ``relations.proto`` (Read.DataSource, SubqueryAlias).
+Source: [scan-framework], [architecture "Engine"], [spark-connect-proto], ``relations.proto``.
 """
 
 import re
@@ -34,11 +34,11 @@ NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class NamedScan:
-    """A scan as a statement refers to it.
+    """A scan and the name by which a statement refers to it.
 
     Attributes:
         alias: Its name inside the statement.
-        options: As the statement gives them.
+        options: The options in the statement.
         scan: The relation.
     """
 
@@ -46,7 +46,8 @@ class NamedScan:
     options: Mapping[str, str]
     scan: relations_pb2.Relation
 
-    def relation(self) -> relations_pb2.Relation:
+    def to_relation(self) -> relations_pb2.Relation:
+        """Return the scan as a relation with its alias."""
         named = relations_pb2.Relation()
         named.subquery_alias.input.CopyFrom(self.scan)
         named.subquery_alias.alias = self.alias
@@ -54,27 +55,30 @@ class NamedScan:
 
 
 class StatementScans:
-    """What the text of a statement says about the scans in it.
+    """What a statement says about its scans: options and mentioned columns.
 
     Args:
-        tokens: Of the whole text.
+        tokens: The tokens of the whole text.
         references: All references by workspace name in it.
+
+    Attributes:
+        mentioned: See :func:`gateway.sql.column_pruning.find_mentioned_names`.
     """
 
     def __init__(self, tokens: Sequence[Token], references: Sequence[Reference]) -> None:
         self._options = {
-            reference.start: self._clause(tokens, reference) for reference in references if reference.is_table
+            reference.start: self._parse_options(tokens, reference) for reference in references if reference.is_table
         }
-        spans = [(reference.start, self.options_of(reference)[1]) for reference in references if reference.is_table]
+        spans = [(reference.start, self.find_options(reference)[1]) for reference in references if reference.is_table]
         self.mentioned = find_mentioned_names(tokens, spans)
 
-    def options_of(self, reference: Reference) -> tuple[Mapping[str, str], int]:
-        """The options that follow a reference to a table, and where reference and options end."""
+    def find_options(self, reference: Reference) -> tuple[Mapping[str, str], int]:
+        """Return the options after a reference to a table, and the end of both."""
         clause = self._options[reference.start]
         return (NO_OPTIONS, reference.end) if clause is None else (clause.values, clause.end)
 
     @staticmethod
-    def _clause(tokens: Sequence[Token], reference: Reference) -> TableOptions | None:
+    def _parse_options(tokens: Sequence[Token], reference: Reference) -> TableOptions | None:
         following = next((i for i, token in enumerate(tokens) if token.start >= reference.end), len(tokens))
         try:
             return parse_table_options(tokens, following)
@@ -91,30 +95,32 @@ def build_scan_relation(
     mentioned: frozenset[str] | None,
     time_zone: str | None = None,
 ) -> relations_pb2.Relation:
-    """A scan of a file, a directory or the files that a pattern selects; of a permanent table, what reads that.
+    """Return the relation that reads a path of a workspace.
+
+    The path is a file, a directory, a pattern, or a permanent table.
 
     Args:
         workspaces: All workspaces.
-        workspace: That of the path.
-        path: In the workspace.
-        options: As the user gives them.
-        mentioned: See :func:`gateway.sql.mentioned.find_mentioned_names`.
-        time_zone: The session's, for text that becomes a timestamp; None if that may not be.
+        workspace: The workspace of the path.
+        path: The path in the workspace.
+        options: The options of the scan, as the user gives them.
+        mentioned: See :func:`gateway.sql.column_pruning.find_mentioned_names`.
+        time_zone: The session's time zone, for text that becomes a timestamp; None if no text may become one.
 
     Raises:
-        GatewayError: There is no such path, it may not be read, or it has no reader.
+        GatewayError: If the path does not exist, is forbidden or has no reader, or an option is wrong.
     """
-    real = _resolved(workspaces, workspace, path)
+    real = _resolve_path(workspaces, workspace, path)
     table = permanent_table(real) if not options and real.is_dir() else None
     if table is not None:
         return table
-    given = {key.lower(): value for key, value in options.items()}
-    if "format" not in given and real.is_file() and not has_reader(path):
+    reader_options = {key.lower(): value for key, value in options.items()}
+    if "format" not in reader_options and real.is_file() and not has_reader(path):
         raise GatewayError(
             "LODGE_NO_READER",
             "0A000",
             f"File [{path}] of workspace [{workspace.name}] has no reader for its suffix. Supported are: "
-            f"{', '.join(supported_suffixes())}.",
+            f"{', '.join(supported_suffixes())}. For another suffix, use the option [format].",
         )
     excluded = tuple(str(root) for root in workspaces.temporary_roots if isinstance(root, Path))
     source = ScanSource(workspace.name, str(workspace.root), path, excluded=excluded)
@@ -122,11 +128,11 @@ def build_scan_relation(
     read = relation.read.data_source
     read.format = FORMAT
     if time_zone is not None:
-        given.setdefault("time_zone", time_zone)
-    known = known_schema(path, given, mentioned) if real.is_file() else None
-    read.schema = given.pop("schema", "") or known or ""
+        reader_options.setdefault("time_zone", time_zone)
+    known = known_schema(path, reader_options, mentioned) if real.is_file() else None
+    read.schema = reader_options.pop("schema", "") or known or ""
     try:
-        read.options.update(source.to_options(reader=given, mentioned=mentioned))
+        read.options.update(source.to_options(reader=reader_options, mentioned=mentioned))
     except ScanOptionError as error:
         raise GatewayError("LODGE_SCAN_OPTIONS", "22023", str(error)) from error
     if not read.schema:
@@ -135,14 +141,24 @@ def build_scan_relation(
 
 
 def generate_alias(path: str, length: int) -> str:
-    """A name for a scan inside one statement: readable, unique, and no longer than what it replaces if possible."""
+    """Return a unique, readable alias for a scan.
+
+    The alias is not longer than the text that it replaces, if possible.
+
+    Args:
+        path: The path of the scan.
+        length: The length of the text that the alias replaces.
+    """
     unique = secrets.token_hex(4)
     stem = _READABLE.sub("_", path)[: max(min(length - len(unique) - 2, _MAX_ALIAS_STEM), 0)]
     return f"_{stem}_{unique}" if stem else f"_{unique}"
 
 
-def _resolved(workspaces: Workspaces, workspace: Workspace, path: str) -> Path:
-    """The real path; of a pattern, the directory that it begins with. The engine looks at what lies below."""
+def _resolve_path(workspaces: Workspaces, workspace: Workspace, path: str) -> Path:
+    """Return the real path; for a pattern, the directory that it begins with.
+
+    The engine checks the paths below that directory.
+    """
     try:
         try:
             return workspaces.resolve(workspace, path)

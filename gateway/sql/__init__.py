@@ -1,0 +1,1 @@
+"""The SQL of temporary tables: tokens, statements and references to workspaces."""

@@ -1,13 +1,12 @@
-"""The names that a statement mentions: a column that is not among them cannot be needed by it.
+"""The names that a statement mentions. It needs no other column of a scan.
 
-Why it exists: Spark tells a Python data source which rows a query wants, but not which columns. A scan that is
-registered with fewer columns reads fewer (docs: the engine's facts). Nobody but Spark knows what a name means, but a
-column whose name stands nowhere in the statement is not meant by any.
+Spark tells a Python data source which rows a query needs, but not which columns. A scan with fewer columns reads less.
+Only Spark knows what each name means, but no column is needed whose name occurs nowhere in the statement.
 
-Guarantee: what is left out is never needed. When in doubt, the answer is "all".
+Guarantee: a column that is left out is never needed. In doubt, the scan has all columns.
 
-Source: Spark: SqlBaseParser.g4 (selectClause, starExpr, pipe operators, ``TABLE`` arguments, NATURAL JOIN,
-IDENTIFIER); ``spark.sql.parser.quotedRegexColumnNames``.
+Source: [spark-sql-grammar selectClause], [spark-sql-grammar primaryExpression],
+[spark-sql-grammar operatorPipeRightSide], ``spark.sql.parser.quotedRegexColumnNames``.
 """
 
 import re
@@ -23,11 +22,14 @@ _WORD = re.compile(r"\w+")
 
 
 def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, int]]) -> frozenset[str] | None:
-    """The names, case folded, that the statement mentions outside of the given spans; None if it may need any.
+    """Return the names that a statement mentions, case folded.
 
     Args:
-        tokens: Of the whole statement.
-        spans: Start and end of the references to the scan itself, whose parts are no columns.
+        tokens: All tokens of the statement.
+        spans: Start and end of each reference to the scan itself, whose parts are no columns.
+
+    Returns:
+        The names, or None if the statement may need any column.
     """
     names: set[str] = set()
     words = [token for token in tokens if not any(start <= token.start < end for start, end in spans)]
@@ -50,7 +52,10 @@ def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, i
 
 
 def _has_bare_from(words: Sequence[Token]) -> bool:
-    """Whether a FROM has no SELECT of its own before it, and so means all columns; also for ``trim(a from b)``."""
+    """Return whether a ``FROM`` has no ``SELECT``, and so may mean all columns.
+
+    This is also true for ``trim(a from b)``.
+    """
     selects = [0]
     for token in words:
         if token.is_symbol("("):
@@ -67,7 +72,7 @@ def _has_bare_from(words: Sequence[Token]) -> bool:
 
 
 def _is_counted(words: Sequence[Token], index: int) -> bool:
-    """Whether the star is that of ``count(*)``."""
+    """Return whether the star belongs to ``count(*)``."""
     before, after = words[max(index - 2, 0) : index], words[index + 1 : index + 2]
     return (
         len(before) == 2
@@ -79,9 +84,9 @@ def _is_counted(words: Sequence[Token], index: int) -> bool:
 
 
 def _is_product(words: Sequence[Token], index: int) -> bool:
-    """Whether the star stands between two operands: a number, a closed bracket or a name, and something to begin one.
+    """Return whether the star stands between two operands.
 
-    A name before a star is an operand only if it is no keyword: ``SELECT *`` and ``DISTINCT *`` are not products.
+    The first operand is a number or a closing bracket. A name before a star may be a keyword, as in ``SELECT *``.
     """
     if index == 0 or index + 1 >= len(words):
         return False

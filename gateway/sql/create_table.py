@@ -2,11 +2,11 @@
 
 Guarantees:
 
-1. ``CREATE TEMPORARY TABLE`` without a query is Spark's own, and not recognised, if it names another format than those
-   of ``DEFINABLE_FORMATS``, a path, or no columns: Spark makes a view of such a source.
-2. A query span holds a query that changes nothing.
+1. Spark alone executes ``CREATE TEMPORARY TABLE`` without a query if it names a format outside of
+   ``DEFINABLE_FORMATS``, names a path, or defines no columns. Spark makes a view of such a source.
+2. A query span contains a query that changes nothing.
 
-Source: seed 001, 5.1.1; Spark: SqlBaseParser.g4 (createTable, createTableClauses),
+Source: [temporary-tables §5.1.1], [spark-sql-grammar createTable], [spark-sql-grammar createTableClauses],
 ``SparkSqlAstBuilder.visitCreateTable``.
 """
 
@@ -14,25 +14,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from gateway.sql.cursor import Cursor, strings_value
+from gateway.sql.cursor import Cursor
 from gateway.sql.lexer import Token
 from gateway.sql.read_only_query import find_data_change, is_query_start
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statements import CreateTable, CreateTemporaryTable, Name, Span, TableName
+from gateway.sql.string_literals import read_strings
 from gateway.sql.table_options import TableOptionsError, parse_property_list
 
 DEFINABLE_FORMATS = frozenset({"parquet", "json", "csv", "orc"})
 _PATH_OPTIONS = frozenset({"path", "location"})
-_WAYS_OUT = {
-    "COMMENT": "leave it out",
-    "TBLPROPERTIES": "leave it out; options of the format go into OPTIONS",
-    "LOCATION": "leave it out, for Lodge chooses where a temporary table is stored",
-    "CLUSTER": "use PARTITION BY",
-    "CLUSTERED": "use PARTITION BY",
-    "SKEWED": "use PARTITION BY",
-    "ROW": "use USING with a format, and OPTIONS",
-    "STORED": "use USING with a format",
-    "DEFAULT": "leave it out",
+_ALTERNATIVES = {
+    "COMMENT": "Leave it out",
+    "TBLPROPERTIES": "Leave it out. Options of the format go into OPTIONS",
+    "LOCATION": "Leave it out. Lodge chooses where a temporary table is stored",
+    "CLUSTER": "Use PARTITION BY",
+    "CLUSTERED": "Use PARTITION BY",
+    "SKEWED": "Use PARTITION BY",
+    "ROW": "Use USING with a format, and OPTIONS",
+    "STORED": "Use USING with a format",
+    "DEFAULT": "Leave it out",
 }
 _SECOND_WORDS = {
     "CLUSTER": "BY",
@@ -44,9 +45,9 @@ _SECOND_WORDS = {
 }
 
 
-@dataclass(slots=True)
+@dataclass
 class _Body:
-    """What comes after the name, as far as it was read."""
+    """The part of the statement after the name, as far as it was parsed."""
 
     columns: tuple[str, ...] | None = None
     storage_format: str | None = None
@@ -58,62 +59,45 @@ class _Body:
 
 
 def parse_create_temporary_table(cursor: Cursor) -> CreateTemporaryTable | None:
-    """What comes after ``CREATE TEMPORARY TABLE``.
+    """Parse the text after ``CREATE TEMPORARY TABLE``. Return None if Spark alone executes the statement.
 
-    Raises: StatementError.
+    Raises:
+        StatementError: If a clause is malformed or not supported.
     """
     cursor.statement = "CREATE TEMPORARY TABLE"
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
-    name = cursor.maybe_name()
-    if _is_sparks_own(cursor):
+    name = cursor.take_name()
+    if _is_for_spark(cursor):
         return None
     if name is None:
-        raise cursor.expected("a name")
+        raise cursor.syntax_error("a name")
     body = _Body()
-    _read_body(cursor, body)
-    return CreateTemporaryTable(
-        name=name,
-        if_not_exists=if_not_exists,
-        columns=body.columns,
-        storage_format=body.storage_format,
-        partition_columns=body.partition_columns,
-        options=body.options,
-        query_span=body.query_span,
-        definition_span=body.definition_span,
-        like=body.like,
-    )
+    _parse_body(cursor, body)
+    return CreateTemporaryTable(name=name, if_not_exists=if_not_exists, **vars(body))
 
 
 def parse_create_table(cursor: Cursor, *, has_other_clauses: bool) -> CreateTable | None:
-    """What comes after ``CREATE TABLE``; None if the name has one part.
+    """Parse the text after ``CREATE TABLE``. Return None if the name has one part.
 
     Args:
-        cursor: After ``TABLE``.
-        has_other_clauses: Whether there were other words before it.
+        cursor: A cursor after ``TABLE``.
+        has_other_clauses: Whether other words come before ``TABLE``.
     """
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
-    name = cursor.maybe_name()
+    name = cursor.take_name()
     if name is None or (isinstance(name, Name) and len(name.parts) == 1):
         return None
     body = _Body()
     try:
-        _read_body(cursor, body)
+        _parse_body(cursor, body)
     except StatementError:
         has_other_clauses = True
-    return CreateTable(
-        name=name,
-        if_not_exists=if_not_exists,
-        columns=body.columns,
-        storage_format=body.storage_format,
-        partition_columns=body.partition_columns,
-        options=body.options,
-        query_span=body.query_span,
-        has_other_clauses=has_other_clauses or body.query_span is None,
-    )
+    has_other_clauses = has_other_clauses or body.query_span is None
+    return CreateTable(name=name, if_not_exists=if_not_exists, has_other_clauses=has_other_clauses, **vars(body))
 
 
-def _is_sparks_own(cursor: Cursor) -> bool:
-    """Guarantee 1; the cursor is after the name."""
+def _is_for_spark(cursor: Cursor) -> bool:
+    """Return whether Spark alone executes the statement (guarantee 1). The cursor is after the name."""
     if cursor.keyword() == "LIKE":
         return False
     names_source = names_path = names_format = names_location = False
@@ -138,120 +122,121 @@ def _is_definable_format(token: Token, following: Token | None) -> bool:
 
 
 def _names_path(options: Sequence[Token]) -> bool:
-    """Whether a key among these is a path; the first of them is the opening bracket."""
+    """Return whether a key of the options is a path. The first token is the opening bracket."""
     keys = (key for before, key in pairwise(options) if before.is_symbol("(") or before.is_symbol(","))
-    texts = (key.value if key.is_name else strings_value([key]) for key in keys)
+    texts = (key.value if key.is_name else read_strings([key]) for key in keys)
     return any(text is not None and text.lower() in _PATH_OPTIONS for text in texts)
 
 
-def _read_body(cursor: Cursor, body: _Body) -> None:
-    """Reads what comes after the name.
+def _parse_body(cursor: Cursor, body: _Body) -> None:
+    """Parse the text after the name into the body.
 
-    Raises: StatementError, with what was read before in the body.
+    Raises:
+        StatementError: If a clause is malformed or not supported. The body contains the clauses before it.
     """
     if cursor.take("LIKE"):
-        body.like = cursor.name()
-        body.storage_format = _format(cursor) if cursor.take("USING") else None
-        _take_end(cursor)
+        body.like = cursor.expect_name()
+        body.storage_format = _parse_format(cursor) if cursor.take("USING") else None
+        _expect_end(cursor)
         return
     opening = cursor.current
     if cursor.is_symbol("("):
-        _read_columns(cursor, body)
-    _read_clauses(cursor, body)
+        _parse_columns(cursor, body)
+    _parse_clauses(cursor, body)
     if body.definition_span is not None:
         if cursor.take("AS"):
             raise cursor.error(
-                f"In {cursor.statement}, columns have no types before AS: the query gives them.", opening
+                f"In {cursor.statement}, columns have no types before AS. The query gives them.", opening
             )
-        _take_end(cursor)
+        _expect_end(cursor)
     elif cursor.current is None and body.columns is not None:
         raise cursor.error(f"In {cursor.statement}, columns need types, or AS and a query after them.", opening)
     else:
-        _read_query(cursor, body)
+        _parse_query(cursor, body)
 
 
-def _read_columns(cursor: Cursor, body: _Body) -> None:
+def _parse_columns(cursor: Cursor, body: _Body) -> None:
     opening = cursor.current
     if opening is None or not _has_types(cursor):
-        body.columns = cursor.column_list()
+        body.columns = cursor.expect_columns()
         return
     if not cursor.take_brackets():
         cursor.position = len(cursor.all_tokens())
-        raise cursor.expected("')'")
+        raise cursor.syntax_error("')'")
     body.definition_span = (opening.end, cursor.previous_end - 1)
 
 
 def _has_types(cursor: Cursor) -> bool:
-    """Whether one of the names in the list that opens here has something like a type after it."""
-    at, has_types = cursor.position, False
+    """Return whether a word follows one of the names in the list that opens here, as a type does."""
+    start, has_types = cursor.position, False
     cursor.position += 1
-    while not has_types and cursor.maybe_part() is not None:
+    while not has_types and cursor.take_part() is not None:
         current = cursor.current
         has_types = current is not None and current.is_name
         if not has_types and not cursor.take_symbol(","):
             break
-    cursor.position = at
+    cursor.position = start
     return has_types
 
 
-def _read_clauses(cursor: Cursor, body: _Body) -> None:
+def _parse_clauses(cursor: Cursor, body: _Body) -> None:
     seen = set[str]()
-    while clause := _clause(cursor):
+    while clause := _find_clause(cursor):
         if clause in seen:
-            raise cursor.error(f"{clause} stands twice in {cursor.statement}.")
+            raise cursor.error(f"{clause} occurs twice in {cursor.statement}. Use it once.")
         seen.add(clause)
-        if clause in _WAYS_OUT:
+        if clause in _ALTERNATIVES:
             words = f"{clause} {_SECOND_WORDS.get(clause, '')}".rstrip()
-            raise cursor.error(f"{words} is not supported in {cursor.statement}: {_WAYS_OUT[clause]}.")
+            raise cursor.error(f"{words} is not supported in {cursor.statement}. {_ALTERNATIVES[clause]}.")
         if clause == "USING":
             cursor.take("USING")
-            body.storage_format = _format(cursor)
+            body.storage_format = _parse_format(cursor)
         elif clause == "PARTITION BY":
             cursor.position += 2
-            body.partition_columns = cursor.column_list()
+            body.partition_columns = cursor.expect_columns()
         else:
             cursor.take("OPTIONS")
-            body.options = _options(cursor)
+            body.options = _parse_options(cursor)
 
 
-def _clause(cursor: Cursor) -> str:
-    """The clause that begins here; empty if none does."""
+def _find_clause(cursor: Cursor) -> str:
+    """Return the clause that begins here; empty if none does."""
     word = cursor.keyword()
     if word in ("PARTITION", "PARTITIONED") and cursor.keyword(1) == "BY":
         return "PARTITION BY"
-    return word if word in ("USING", "OPTIONS") or word in _WAYS_OUT else ""
+    return word if word in ("USING", "OPTIONS") or word in _ALTERNATIVES else ""
 
 
-def _format(cursor: Cursor) -> str:
-    parts = [cursor.part()]
+def _parse_format(cursor: Cursor) -> str:
+    parts = [cursor.expect_part()]
     while cursor.take_symbol("."):
-        parts.append(cursor.part())
+        parts.append(cursor.expect_part())
     return ".".join(parts)
 
 
-def _options(cursor: Cursor) -> dict[str, str]:
+def _parse_options(cursor: Cursor) -> dict[str, str]:
     if not cursor.is_symbol("("):
-        raise cursor.expected("'('")
+        raise cursor.syntax_error("'('")
     try:
-        read = parse_property_list(cursor.all_tokens(), cursor.position)
+        options = parse_property_list(cursor.all_tokens(), cursor.position, cursor.dialect)
     except TableOptionsError as error:
         raise cursor.error_at(str(error), error.start) from None
     cursor.take_brackets()
-    return read.values
+    return options.values
 
 
-def _read_query(cursor: Cursor, body: _Body) -> None:
+def _parse_query(cursor: Cursor, body: _Body) -> None:
     if not cursor.take("AS"):
-        raise cursor.expected("AS and a query, or one each of USING, PARTITION BY and OPTIONS before it,")
+        raise cursor.syntax_error("AS and a query, or one each of USING, PARTITION BY and OPTIONS before it,")
     start = cursor.previous_end
     if not is_query_start(cursor):
-        raise cursor.expected("a query")
+        raise cursor.syntax_error("a query")
     change = find_data_change(cursor)
     if change is not None:
         raise cursor.error(f"{cursor.statement} takes a query, not a change of data.", change)
     body.query_span = (start, cursor.end)
 
 
-def _take_end(cursor: Cursor) -> None:
+def _expect_end(cursor: Cursor) -> None:
     if cursor.current is not None:
-        raise cursor.expected("the end")
+        raise cursor.syntax_error("the end")

@@ -1,8 +1,8 @@
-"""Statements that make a view from a query: ``CREATE VIEW`` and ``CACHE TABLE … AS``.
+"""Statements that make a view of a query: ``CREATE VIEW``, ``CACHE TABLE … AS``.
 
-Guarantee: a query span holds a query that changes nothing.
+Guarantee: a query span contains a query that changes nothing.
 
-Source: Spark: SqlBaseParser.g4 (createView, createTempViewUsing, cacheTable).
+Source: [spark-sql-grammar createView], [spark-sql-grammar createTempViewUsing], [spark-sql-grammar cacheTable].
 """
 
 from gateway.sql.cursor import Cursor
@@ -11,9 +11,9 @@ from gateway.sql.statements import CacheTableAs, CreateView, Span
 
 
 def parse_create_view(cursor: Cursor, *, is_temporary: bool, is_global: bool, or_replace: bool) -> CreateView | None:
-    """What comes after ``CREATE … VIEW``; None if no name does."""
+    """Parse the text after ``CREATE … VIEW``. Return None if no name follows."""
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
-    name = cursor.maybe_name()
+    name = cursor.take_name()
     if name is None:
         return None
     return CreateView(
@@ -22,35 +22,35 @@ def parse_create_view(cursor: Cursor, *, is_temporary: bool, is_global: bool, or
         is_global=is_global,
         or_replace=or_replace,
         if_not_exists=if_not_exists,
-        query_span=_query_after_as(cursor),
+        query_span=_find_query_after_as(cursor),
     )
 
 
 def parse_cache_table(cursor: Cursor) -> CacheTableAs | None:
-    """What begins with ``CACHE``; None without a query."""
+    """Parse a text that begins with ``CACHE``. Return None if it has no query."""
     cursor.take("CACHE")
     cursor.take("LAZY")
-    name = cursor.maybe_name() if cursor.take("TABLE") else None
+    name = cursor.take_name() if cursor.take("TABLE") else None
     if name is None:
         return None
     if cursor.take("OPTIONS"):
         cursor.take_brackets()
     current = cursor.current
     start = cursor.previous_end if cursor.take("AS") else current.start if current is not None else 0
-    query_span = _query(cursor, start)
+    query_span = _parse_query(cursor, start)
     return None if query_span is None else CacheTableAs(name=name, query_span=query_span)
 
 
-def _query_after_as(cursor: Cursor) -> Span | None:
+def _find_query_after_as(cursor: Cursor) -> Span | None:
     for index, token in cursor.outside_brackets():
         if token.keyword == "USING":
             return None
         if token.keyword == "AS":
             cursor.position = index + 1
-            return _query(cursor, cursor.previous_end)
+            return _parse_query(cursor, cursor.previous_end)
     return None
 
 
-def _query(cursor: Cursor, start: int) -> Span | None:
+def _parse_query(cursor: Cursor, start: int) -> Span | None:
     is_query = is_query_start(cursor) and find_data_change(cursor) is None
     return (start, cursor.end) if is_query else None

@@ -1,18 +1,20 @@
-"""A place among the tokens of a statement, and the steps from it that all statements share: keywords, names, brackets.
+"""A position among the tokens of a statement, and the steps that all parsers share: keywords, names, brackets.
+
+Methods named ``take_…`` step over what they find and do nothing otherwise. Methods named ``expect_…`` raise instead.
 
 Guarantees:
 
-1. Only as many tokens are read as are asked for; the end is seldom a reason to read them all.
-2. Steps over brackets take the same time however much they hold, after the first, which reads all tokens.
+1. The cursor reads only as many tokens as its callers ask for. Finding the end of the text seldom needs all tokens.
+2. A step over brackets takes constant time, however much they contain. Only the first such step reads all tokens.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gateway.sql.lexer import Token, TokenKind, iterate_tokens, match_brackets
+from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, Token, TokenKind, iterate_tokens, match_brackets
 from gateway.sql.name_syntax import parse_name
 from gateway.sql.statement_error import StatementError, error_at
 from gateway.sql.statements import IdentifierClause, Name, TableName
-from gateway.sql.table_options import literal_value
+from gateway.sql.string_literals import read_strings
 
 _SHOWN_CHARACTERS = 40
 _BLANKS_AND_SEMICOLONS = (
@@ -21,37 +23,37 @@ _BLANKS_AND_SEMICOLONS = (
 
 
 class Cursor:
-    """Steps over the tokens of one text; semicolons at its end are not among them.
+    """Steps over the tokens of one text. Semicolons at its end are not among them.
 
     Args:
         sql: The text.
-        double_quoted_identifiers: Whether the session reads ``"a"`` as a name.
+        dialect: The session's.
 
     Attributes:
+        dialect: The session's.
         position: The index of the current token.
-        statement: What the text is, for messages.
+        statement: The statement that the text is, for error messages.
     """
 
-    def __init__(self, sql: str, *, double_quoted_identifiers: bool = False) -> None:
-        found = iterate_tokens(sql, double_quoted_identifiers=double_quoted_identifiers)
+    def __init__(self, sql: str, dialect: Dialect = DEFAULT_DIALECT) -> None:
         self._sql = sql
-        self._double_quoted_identifiers = double_quoted_identifiers
-        self._source = _without_last_semicolons(found)
+        self._source = _without_last_semicolons(iterate_tokens(sql, dialect))
         self._tokens: list[Token] = []
         self._closing: dict[int, int] | None = None
+        self.dialect = dialect
         self.position = 0
         self.statement = ""
 
     @property
     def current(self) -> Token | None:
-        return self.ahead(0)
+        return self.peek(0)
 
     @property
     def end(self) -> int:
         """Offset after the last token.
 
-        All tokens are read only where the text may end in a comment. Where it ends in a string or name without an end,
-        blanks and semicolons there do not count.
+        Reads all tokens only where the text may end in a comment. If the text ends in an unfinished string or name,
+        blanks and semicolons at its end do not count.
         """
         text = self._sql.rstrip(_BLANKS_AND_SEMICOLONS)
         line = max(text.rfind("\n"), text.rfind("\r"))
@@ -61,15 +63,15 @@ class Cursor:
 
     @property
     def previous_end(self) -> int:
-        """Offset after the token stepped over last."""
+        """Offset after the token before the current one."""
         return self._tokens[self.position - 1].end
 
     def all_tokens(self) -> Sequence[Token]:
         self._tokens.extend(self._source)
         return self._tokens
 
-    def ahead(self, count: int) -> Token | None:
-        """The token that many places after the current one."""
+    def peek(self, count: int) -> Token | None:
+        """Return the token that many places after the current one."""
         return self.at(self.position + count)
 
     def at(self, index: int) -> Token | None:
@@ -81,22 +83,22 @@ class Cursor:
         return self._tokens[index]
 
     def keyword(self, count: int = 0) -> str:
-        """The keyword that many places after the current token; empty if there is none."""
-        token = self.ahead(count)
+        """Return the keyword that many places after the current token; empty if that is no keyword."""
+        token = self.peek(count)
         return "" if token is None else token.keyword
 
     def is_symbol(self, symbol: str, count: int = 0) -> bool:
-        token = self.ahead(count)
+        token = self.peek(count)
         return token is not None and token.is_symbol(symbol)
 
     def take(self, *words: str) -> bool:
-        """Steps over these keywords if they all come next."""
+        """Step over these keywords if all of them come next."""
         taken = all(self.keyword(count) == word for count, word in enumerate(words))
         self.position += len(words) if taken else 0
         return taken
 
     def take_any(self, *words: str) -> str:
-        """Steps over one of these keywords. Returns: which; empty if none comes next."""
+        """Step over one of these keywords. Return it, or an empty string if none comes next."""
         word = self.keyword()
         if word == "" or word not in words:
             return ""
@@ -109,15 +111,14 @@ class Cursor:
         return taken
 
     def take_strings(self) -> str | None:
-        """Steps over the strings that come next, which are one. Returns: its value; None if it has none."""
-        strings: list[Token] = []
+        """Step over adjacent string literals. Return the text that they mean, or None if it is unknown."""
+        start = self.position
         while (token := self.current) is not None and token.kind is TokenKind.STRING:
-            strings.append(token)
             self.position += 1
-        return strings_value(strings)
+        return read_strings(self._tokens[start : self.position])
 
     def take_brackets(self) -> bool:
-        """Steps over the brackets that open here and all they hold; does nothing if none do, or they have no end."""
+        """Step over the brackets that open here and their content. Do nothing if they have no end."""
         closing = self._closing_brackets().get(self.position)
         if closing is None:
             return False
@@ -125,12 +126,12 @@ class Cursor:
         return True
 
     def outside_brackets(self, start: int | None = None) -> Iterator[tuple[int, Token]]:
-        """The tokens that no brackets hold, with their indices; of a pair of brackets the closing one.
+        """Yield the tokens outside of brackets, with their indices. A pair of brackets yields its closing bracket.
 
-        After brackets without an end is nothing.
+        Yields nothing after an opening bracket without an end.
 
         Args:
-            start: The index of the first; None for the current token.
+            start: The index of the first token; None for the current token.
         """
         depth = 0
         index = self.position if start is None else start
@@ -143,149 +144,141 @@ class Cursor:
                     yield index, token
             index += 1
 
-    def part(self) -> str:
-        """One part of a name.
-
-        Raises: StatementError.
-        """
-        value = self.maybe_part()
-        if value is None:
-            raise self.expected("a name")
-        return value
-
-    def maybe_part(self) -> str | None:
-        """A part of a name, also as ``IDENTIFIER('part')``; None, and no step, if none comes next."""
-        at = self.position
-        computed = self._identifier_clause()
-        if computed is not None and computed.literal is not None:
-            literal = self._parts_of(computed.literal)
-            if literal is not None and len(literal) == 1:
-                return literal[0]
-        self.position = at
+    def take_part(self) -> str | None:
+        """Step over one part of a name, which may be ``IDENTIFIER('part')``."""
+        start = self.position
+        clause, parts = self._take_identifier_clause()
+        if clause is not None and len(parts) == 1:
+            return parts[0]
+        self.position = start
         current = self.current
         if current is None or not current.is_name:
             return None
         self.position += 1
         return current.value
 
-    def name(self) -> TableName:
-        """The name of a table or view.
+    def expect_part(self) -> str:
+        """Step over one part of a name.
 
-        Raises: StatementError.
+        Raises:
+            StatementError: If something else comes next.
         """
-        found = self.maybe_name()
-        if found is None:
-            raise self.expected("a name")
-        return found
+        value = self.take_part()
+        if value is None:
+            raise self.syntax_error("a name")
+        return value
 
-    def maybe_name(self) -> TableName | None:
-        """The name of a table or view; None, and no step, if what comes next is none."""
-        first, at = self.current, self.position
-        computed = self._identifier_clause()
-        if computed is not None and not self.is_symbol("."):
-            return computed
-        self.position = at
-        parts = self._parts()
+    def take_name(self) -> TableName | None:
+        """Step over the name of a table or view."""
+        first, start = self.current, self.position
+        clause, _ = self._take_identifier_clause()
+        if clause is not None and not self.is_symbol("."):
+            return clause
+        self.position = start
+        parts = self._take_parts()
         if first is None or parts is None:
-            self.position = at
+            self.position = start
             return None
         if None in parts:
-            return IdentifierClause(first.start, self.previous_end, first.start, self.previous_end, None)
+            return IdentifierClause(first.start, self.previous_end, first.start, self.previous_end)
         return Name(tuple(part for part in parts if part is not None), first.start, self.previous_end)
 
-    def column_list(self) -> tuple[str, ...]:
-        """The names between brackets.
+    def expect_name(self) -> TableName:
+        """Step over the name of a table or view.
 
-        Raises: StatementError.
+        Raises:
+            StatementError: If something else comes next.
+        """
+        name = self.take_name()
+        if name is None:
+            raise self.syntax_error("a name")
+        return name
+
+    def expect_columns(self) -> tuple[str, ...]:
+        """Step over a list of names in brackets.
+
+        Raises:
+            StatementError: If something else comes next.
         """
         if not self.take_symbol("("):
-            raise self.expected("'('")
-        columns = [self.part()]
+            raise self.syntax_error("'('")
+        columns = [self.expect_part()]
         while self.take_symbol(","):
-            columns.append(self.part())
+            columns.append(self.expect_part())
         if not self.take_symbol(")"):
-            raise self.expected("',' or ')'")
+            raise self.syntax_error("',' or ')'")
         return tuple(columns)
 
-    def expected(self, what: str) -> StatementError:
-        """An error at the current token."""
+    def syntax_error(self, expected: str) -> StatementError:
+        """Return the error for an unexpected current token."""
         current = self.current
         found = "end of input" if current is None else f"'{self._sql[current.start : current.end][:_SHOWN_CHARACTERS]}'"
-        return self.error(f"Syntax error at or near {found}: expected {what} in {self.statement}.")
+        return self.error(f"Syntax error at or near {found}: expected {expected} in {self.statement}.")
 
     def error(self, message: str, token: Token | None = None) -> StatementError:
-        """An error at a token, or else at the current one."""
+        """Return an error at a token, by default the current one."""
         at = token or self.current
-        return self.error_at(message, len(self._sql) if at is None else at.start)
+        return error_at(self._sql, len(self._sql) if at is None else at.start, message)
 
     def error_at(self, message: str, offset: int) -> StatementError:
         return error_at(self._sql, offset, message)
 
-    def _parts(self) -> list[str | None] | None:
-        """The parts of a name; None for one that is computed. None if none comes next, or one lacks after a dot."""
+    def _take_parts(self) -> list[str | None] | None:
+        """Step over all parts of a name. A part is None if only Spark knows its value."""
         parts: list[str | None] = []
         while True:
-            computed = self._identifier_clause() if self._is_part_of_more(parts) else None
-            if computed is not None:
-                literal = None if computed.literal is None else self._parts_of(computed.literal)
-                parts += [None] if literal is None else literal
+            clause, known = self._take_identifier_clause() if self._is_part_of_longer_name(parts) else (None, ())
+            if clause is not None:
+                parts += known or [None]
             else:
-                part = self.maybe_part()
+                part = self.take_part()
                 if part is None:
                     return None
                 parts.append(part)
             if not self.take_symbol("."):
                 return parts
 
-    def _parts_of(self, text: str) -> tuple[str, ...] | None:
-        return parse_name(text, double_quoted_identifiers=self._double_quoted_identifiers) or None
-
-    def _is_part_of_more(self, before: Sequence[object]) -> bool:
-        """Whether ``IDENTIFIER(…)`` here is a part of a name: there is another part before or after it."""
+    def _is_part_of_longer_name(self, before: Sequence[object]) -> bool:
+        """Return whether another part comes before or after the ``IDENTIFIER(…)`` here."""
         if self.keyword() != "IDENTIFIER":
             return False
         closing = self._closing_brackets().get(self.position + 1)
         return bool(before) or (closing is not None and self.is_symbol(".", closing + 1 - self.position))
 
-    def _identifier_clause(self) -> IdentifierClause | None:
-        """``IDENTIFIER(argument)``; None, and no step, if none comes next."""
-        first = self.current
+    def _take_identifier_clause(self) -> tuple[IdentifierClause | None, tuple[str, ...]]:
+        """Step over ``IDENTIFIER(argument)``. Return it, and the parts of the name if the argument is a literal.
+
+        As a part of a longer name, Spark takes the argument for a literal and not for an expression.
+        """
+        first, start = self.current, self.position
         if first is None or self.keyword() != "IDENTIFIER" or not self.is_symbol("(", 1):
-            return None
-        at = self.position
+            return None, ()
         self.position += 2
-        literal = self.take_strings()
-        if self.position == at + 2 or not self.is_symbol(")"):
-            literal = None
-            self.position = self._closing_brackets().get(at + 1, at)
-        if self.position <= at + 2:
-            self.position = at
-            return None
-        argument = (self._tokens[at + 2].start, self.previous_end)
+        text = self.take_strings()
+        if self.position == start + 2 or not self.is_symbol(")"):
+            text = None
+            self.position = self._closing_brackets().get(start + 1, start)
+        if self.position <= start + 2:
+            self.position = start
+            return None, ()
+        argument = (self._tokens[start + 2].start, self.previous_end)
         self.position += 1
-        return IdentifierClause(first.start, self.previous_end, *argument, literal)
+        parts = () if text is None else parse_name(text, self.dialect)
+        return IdentifierClause(first.start, self.previous_end, *argument), parts
 
     def _closing_brackets(self) -> dict[int, int]:
-        """For each opening bracket that has an end: where."""
+        """Return the index of the closing bracket for each opening bracket that has one."""
         if self._closing is None:
             self._closing = match_brackets(self.all_tokens())
         return self._closing
 
 
-def strings_value(strings: Sequence[Token]) -> str | None:
-    """The text that strings beside each other mean; None if these are none, or have an escape of no character."""
-    if not strings or any(token.kind is not TokenKind.STRING for token in strings):
-        return None
-    values = [literal_value(token) for token in strings]
-    return None if None in values else "".join(value for value in values if value is not None)
-
-
-def _without_last_semicolons(found: Iterable[Token]) -> Iterator[Token]:
-    held: list[Token] = []
-    for token in found:
+def _without_last_semicolons(tokens: Iterable[Token]) -> Iterator[Token]:
+    pending: list[Token] = []
+    for token in tokens:
         if token.is_symbol(";"):
-            held.append(token)
+            pending.append(token)
         else:
-            yield from held
-            held.clear()
+            yield from pending
+            pending.clear()
             yield token

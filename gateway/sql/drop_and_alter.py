@@ -1,6 +1,7 @@
-"""Statements that remove or change a table or view that is there.
+"""Statements that remove or change an existing table or view.
 
-Source: Spark: SqlBaseParser.g4 (dropTable, dropView, truncateTable, the alternatives of ALTER, dmlStatementNoWith).
+Source: [spark-sql-grammar dropTable], [spark-sql-grammar dropView], [spark-sql-grammar truncateTable],
+[spark-sql-grammar alterTable], [spark-sql-grammar dmlStatementNoWith].
 """
 
 from gateway.sql.cursor import Cursor
@@ -22,20 +23,22 @@ _SECOND_WORDS = frozenset(
 
 
 def parse_drop(cursor: Cursor) -> DropTable | DropView | None:
-    """What begins with ``DROP``.
+    """Parse a text that begins with ``DROP``; return None for other objects.
 
-    Raises: StatementError, for ``DROP TEMPORARY TABLE``.
+    Raises:
+        StatementError: If the statement is ``DROP TEMPORARY TABLE``.
     """
     cursor.take("DROP")
     if cursor.keyword() in ("TEMPORARY", "TEMP") and cursor.keyword(1) == "TABLE":
         raise cursor.error(
-            f"Syntax error at or near '{cursor.keyword()}': DROP TABLE drops temporary tables too, without this word."
+            f"Syntax error at or near '{cursor.keyword()}'. Use DROP TABLE without this word: it also drops temporary "
+            "tables."
         )
     kind = cursor.take_any("TABLE", "VIEW")
     if kind == "":
         return None
     if_exists = cursor.take("IF", "EXISTS")
-    name = cursor.maybe_name()
+    name = cursor.take_name()
     if kind == "TABLE":
         cursor.take("PURGE")
     if name is None or cursor.current is not None:
@@ -44,8 +47,8 @@ def parse_drop(cursor: Cursor) -> DropTable | DropView | None:
 
 
 def parse_truncate(cursor: Cursor) -> TruncateTable | None:
-    """What begins with ``TRUNCATE``."""
-    name = cursor.maybe_name() if cursor.take("TRUNCATE", "TABLE") else None
+    """Parse a text that begins with ``TRUNCATE``; return None without a table."""
+    name = cursor.take_name() if cursor.take("TRUNCATE", "TABLE") else None
     if name is None:
         return None
     after = cursor.current
@@ -53,18 +56,18 @@ def parse_truncate(cursor: Cursor) -> TruncateTable | None:
 
 
 def parse_alter(cursor: Cursor) -> AlterRelation | None:
-    """What begins with ``ALTER``."""
+    """Parse a text that begins with ``ALTER``; return None for other objects."""
     cursor.take("ALTER")
     kind = cursor.take_any("TABLE", "VIEW")
-    name = cursor.maybe_name() if kind else None
+    name = cursor.take_name() if kind else None
     if name is None:
         return None
-    action = _action(cursor)
-    renamed_to = cursor.maybe_name() if cursor.take("RENAME", "TO") else None
+    action = _parse_action(cursor)
+    renamed_to = cursor.take_name() if cursor.take("RENAME", "TO") else None
     return AlterRelation(kind=RelationKind(kind), name=name, action=action, renamed_to=renamed_to)
 
 
-def _action(cursor: Cursor) -> str:
+def _parse_action(cursor: Cursor) -> str:
     first, second = cursor.keyword(), cursor.keyword(1)
     if first and second in _SECOND_WORDS:
         return f"{first} {second}"
@@ -72,14 +75,17 @@ def _action(cursor: Cursor) -> str:
 
 
 def parse_merge_or_update(cursor: Cursor) -> MergeOrUpdate | None:
-    """What begins with ``MERGE``, ``UPDATE`` or ``DELETE``."""
+    """Parse a text that begins with ``MERGE``, ``UPDATE`` or ``DELETE``.
+
+    Returns None if the text names no table.
+    """
     kind = take_modification(cursor)
-    name = None if kind is None else cursor.maybe_name()
+    name = None if kind is None else cursor.take_name()
     return None if kind is None or name is None else MergeOrUpdate(kind=kind, name=name)
 
 
 def take_modification(cursor: Cursor) -> ModificationKind | None:
-    """Steps over the words before the name."""
+    """Step over the words before the name, and return what they mean."""
     if cursor.take("MERGE"):
         cursor.take("WITH", "SCHEMA", "EVOLUTION")
         return ModificationKind.MERGE if cursor.take("INTO") else None

@@ -1,12 +1,13 @@
-"""``EXECUTE IMMEDIATE``: statements inside a statement.
+"""``EXECUTE IMMEDIATE``: a statement whose text is an expression.
 
-Source: Spark: SqlBaseParser.g4 (executeImmediate, executeImmediateUsing).
+Source: [spark-sql-grammar executeImmediate], [spark-sql-grammar executeImmediateUsing].
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from gateway.sql.lexer import Token
+from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, Token
 from gateway.sql.parameters import Parameters, StringEvaluator
 
 _ENDS_TEXT = frozenset({"INTO", "USING"})
@@ -14,13 +15,13 @@ _ENDS_TEXT = frozenset({"INTO", "USING"})
 
 @dataclass(frozen=True, slots=True)
 class ExecuteImmediate:
-    """One ``EXECUTE IMMEDIATE``.
+    """One ``EXECUTE IMMEDIATE`` in a text.
 
     Attributes:
-        start: Offset of the expression whose value is the statement.
+        start: Offset of the expression whose value is the inner text.
         end: Offset after that expression.
-        text: Its value; None if only Spark knows it.
-        parameters: Those that its ``USING`` gives to the statement.
+        text: The inner text; None if only Spark knows it.
+        parameters: The parameters that ``USING`` gives to the inner text.
     """
 
     start: int
@@ -29,46 +30,47 @@ class ExecuteImmediate:
     parameters: Parameters
 
 
-def find_execute_immediate(found: Sequence[Token], parameters: Parameters) -> Sequence[ExecuteImmediate]:
-    """All in a text, in order.
+def find_execute_immediate(
+    tokens: Sequence[Token], parameters: Parameters, dialect: Dialect = DEFAULT_DIALECT
+) -> Sequence[ExecuteImmediate]:
+    """Return each ``EXECUTE IMMEDIATE`` of a text, in order.
 
     Args:
-        found: All tokens of the text.
-        parameters: What its parameters stand for.
+        tokens: All tokens of the text.
+        parameters: The parameters of the text.
+        dialect: The session's.
     """
-    begins = [i + 2 for i, token in enumerate(found) if token.keyword == "EXECUTE" and _keyword(found, i + 1)]
-    if not begins:
-        return ()
-    strings = StringEvaluator(found, parameters)
-    return [_immediate(found, position, strings) for position in begins]
+    begins = [
+        index + 2
+        for index, (token, following) in enumerate(pairwise(tokens))
+        if token.keyword == "EXECUTE" and following.keyword == "IMMEDIATE"
+    ]
+    strings = StringEvaluator(tokens, parameters, dialect) if begins else None
+    return [] if strings is None else [_read(tokens, begin, strings) for begin in begins]
 
 
-def _keyword(found: Sequence[Token], position: int) -> bool:
-    return position < len(found) and found[position].keyword == "IMMEDIATE"
-
-
-def _immediate(found: Sequence[Token], begin: int, strings: StringEvaluator) -> ExecuteImmediate:
-    outside = list(_outside_brackets(found, begin))
+def _read(tokens: Sequence[Token], begin: int, strings: StringEvaluator) -> ExecuteImmediate:
+    outside = list(_find_outside_brackets(tokens, begin))
     statement_end = outside[-1] + 1 if outside else begin
-    end = next((i for i in outside if found[i].keyword in _ENDS_TEXT), statement_end)
-    using = next((i for i in outside if found[i].keyword == "USING"), statement_end)
-    expression = found[begin:end]
+    end = next((i for i in outside if tokens[i].keyword in _ENDS_TEXT), statement_end)
+    using = next((i for i in outside if tokens[i].keyword == "USING"), statement_end)
+    expression = tokens[begin:end]
     if not expression:
-        place = found[begin - 1].end
+        place = tokens[begin - 1].end
         return ExecuteImmediate(place, place, None, Parameters())
     return ExecuteImmediate(
         expression[0].start,
         expression[-1].end,
-        strings.value(expression),
-        _using(found[using + 1 : statement_end], strings),
+        strings.evaluate(expression),
+        _read_using(tokens[using + 1 : statement_end], strings),
     )
 
 
-def _outside_brackets(found: Sequence[Token], begin: int) -> Iterator[int]:
-    """The indices of the statement's tokens that no brackets hold, with the brackets themselves."""
+def _find_outside_brackets(tokens: Sequence[Token], begin: int) -> Iterator[int]:
+    """Yield the indices of the statement's tokens outside of brackets, and of the brackets themselves."""
     depth = 0
-    for index in range(begin, len(found)):
-        token = found[index]
+    for index in range(begin, len(tokens)):
+        token = tokens[index]
         if token.is_symbol(";"):
             return
         depth -= token.is_symbol(")")
@@ -77,19 +79,19 @@ def _outside_brackets(found: Sequence[Token], begin: int) -> Iterator[int]:
         depth += token.is_symbol("(")
 
 
-def _using(found: Sequence[Token], strings: StringEvaluator) -> Parameters:
-    if found and found[0].is_symbol("(") and found[-1].is_symbol(")"):
-        found = found[1:-1]
+def _read_using(tokens: Sequence[Token], strings: StringEvaluator) -> Parameters:
+    if tokens and tokens[0].is_symbol("(") and tokens[-1].is_symbol(")"):
+        tokens = tokens[1:-1]
     named: dict[str, str] = {}
     positional: list[str | None] = []
-    commas = [i for i in _outside_brackets(found, 0) if found[i].is_symbol(",")]
-    for start, end in zip([0, *(i + 1 for i in commas)], [*commas, len(found)], strict=True):
-        argument = found[start:end]
+    commas = [i for i in _find_outside_brackets(tokens, 0) if tokens[i].is_symbol(",")]
+    for start, end in zip([0, *(i + 1 for i in commas)], [*commas, len(tokens)], strict=True):
+        argument = tokens[start:end]
         if len(argument) > 1 and argument[-1].is_name:
             value = argument[:-2] if argument[-2].keyword == "AS" else argument[:-1]
-            known = strings.value(value)
+            known = strings.evaluate(value)
             if known is not None:
                 named[argument[-1].value] = known
         elif argument:
-            positional.append(strings.value(argument))
+            positional.append(strings.evaluate(argument))
     return Parameters(named, positional)

@@ -1,15 +1,16 @@
-"""Names that stand in strings or parameters: ``IDENTIFIER('dfs.tmp.t')``, ``IDENTIFIER(:name)``, ``IDENTIFIER(?)``.
+"""Names in strings or parameters: ``IDENTIFIER('dfs.tmp.t')``, ``IDENTIFIER(:name)``, ``IDENTIFIER(?)``.
 
-Why it exists: Spark computes such a name when it analyses the statement. Where its value is known here already, it is
-a name like any other; where it is not, only Spark can tell.
+Spark computes such a name when it analyzes the statement. If its value is known here already, it is treated like any
+other name. If it is not, only Spark knows the name.
 
-Source: Spark: SqlBaseParser.g4 (identifierReference, strictIdentifier #identifierLiteral).
+Source: [spark-sql-grammar identifierReference], [spark-sql-grammar strictIdentifier].
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from gateway.sql.lexer import Token, TokenKind, match_brackets, tokenize
+from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, Token, TokenKind, match_brackets, tokenize
 from gateway.sql.name_syntax import parse_name, read_name
 from gateway.sql.parameters import Parameters, StringEvaluator
 from gateway.sql.statements import IdentifierClause
@@ -22,67 +23,78 @@ class UnknownName:
     Attributes:
         start: Offset of its first character.
         end: Offset after its closing bracket.
-        pieces: The strings in it that are known.
+        strings: The known strings in it.
     """
 
     start: int
     end: int
-    pieces: tuple[str, ...]
+    strings: tuple[str, ...]
 
 
 def resolve_identifier_clauses(
-    found: Sequence[Token], parameters: Parameters
+    tokens: Sequence[Token], parameters: Parameters, dialect: Dialect = DEFAULT_DIALECT
 ) -> tuple[Sequence[Token], Sequence[UnknownName]]:
-    """The tokens with each ``IDENTIFIER(…)`` of a known name as that name's, all at the place of the clause.
+    """Replace each ``IDENTIFIER(…)`` of a known name with the tokens of that name.
 
-    Returns: The tokens, and the clauses of names that are not known.
+    Args:
+        tokens: All tokens of the text.
+        parameters: The parameters of the text.
+        dialect: The session's.
+
+    Returns:
+        The tokens, where those of a replaced clause have the offsets of the whole clause; and the names that only
+        Spark knows.
     """
-    starts = [i for i, token in enumerate(found[:-2]) if token.keyword == "IDENTIFIER" and found[i + 1].is_symbol("(")]
+    starts = [
+        index
+        for index, (token, following) in enumerate(pairwise(tokens[:-1]))
+        if token.keyword == "IDENTIFIER" and following.is_symbol("(")
+    ]
     if not starts:
-        return found, ()
-    strings = StringEvaluator(found, parameters)
-    closing = match_brackets(found)
+        return tokens, ()
+    strings = StringEvaluator(tokens, parameters, dialect)
+    closing = match_brackets(tokens)
     replaced: list[Token] = []
-    computed: list[UnknownName] = []
+    unknown: list[UnknownName] = []
     position = 0
     for first in starts:
         last = closing.get(first + 1)
         if first < position or last is None:
             continue
-        argument = found[first + 2 : last]
-        value = strings.value(argument)
-        parts = () if value is None else parse_name(value)
-        start, end = found[first].start, found[last].end
+        argument = tokens[first + 2 : last]
+        value = strings.evaluate(argument)
+        parts = () if value is None else parse_name(value, dialect)
+        start, end = tokens[first].start, tokens[last].end
         if not parts:
-            computed.append(UnknownName(start, end, tuple(strings.pieces(argument))))
+            unknown.append(UnknownName(start, end, tuple(strings.find_strings(argument))))
             continue
-        replaced += [*found[position:first], *_name_tokens(parts, start, end)]
+        replaced += [*tokens[position:first], *_build_name_tokens(parts, start, end)]
         position = last + 1
-    return [*replaced, *found[position:]], computed
+    return [*replaced, *tokens[position:]], unknown
 
 
 def evaluate_identifier_clause(
-    sql: str, clause: IdentifierClause, parameters: Parameters, *, double_quoted_identifiers: bool = False
-) -> tuple[str, ...] | None:
-    """The parts of the name that a clause stands for; None if only Spark knows them.
+    sql: str, clause: IdentifierClause, parameters: Parameters, dialect: Dialect = DEFAULT_DIALECT
+) -> tuple[str, ...]:
+    """Return the parts of the name that a clause stands for; empty if only Spark knows them.
 
     Args:
         sql: The whole text.
-        clause: As :func:`gateway.sql.statement_parser.parse_statement` found it.
-        parameters: Of the text.
-        double_quoted_identifiers: Whether the session reads ``"a"`` as a name.
+        clause: A clause of :func:`gateway.sql.statement_parser.parse_statement`.
+        parameters: The parameters of the text.
+        dialect: The session's.
     """
-    found = tokenize(sql, double_quoted_identifiers=double_quoted_identifiers)
-    argument = [token for token in found if clause.argument_start <= token.start < clause.argument_end]
-    value = StringEvaluator(found, parameters).value(argument)
+    tokens = tokenize(sql, dialect)
+    argument = [token for token in tokens if clause.argument_start <= token.start < clause.argument_end]
+    value = StringEvaluator(tokens, parameters, dialect).evaluate(argument)
     if value is not None:
-        return parse_name(value) or None
-    known, _ = resolve_identifier_clauses(found, parameters)
-    return read_name([token for token in known if clause.start <= token.start and token.end <= clause.end]) or None
+        return parse_name(value, dialect)
+    known, _ = resolve_identifier_clauses(tokens, parameters, dialect)
+    return read_name([token for token in known if clause.start <= token.start and token.end <= clause.end])
 
 
-def _name_tokens(parts: Sequence[str], start: int, end: int) -> Sequence[Token]:
-    dotted: list[Token] = []
+def _build_name_tokens(parts: Sequence[str], start: int, end: int) -> Sequence[Token]:
+    tokens: list[Token] = []
     for part in parts:
-        dotted += [Token(TokenKind.SYMBOL, start, end, "."), Token(TokenKind.QUOTED, start, end, part)]
-    return dotted[1:]
+        tokens += [Token(TokenKind.SYMBOL, start, end, "."), Token(TokenKind.QUOTED, start, end, part)]
+    return tokens[1:]

@@ -2,10 +2,10 @@
 
 Guarantees:
 
-1. Without the clause, what stays of a supported statement is a query that changes nothing.
-2. ``INSERT OVERWRITE DIRECTORY`` is not recognised: it names no table.
+1. A supported statement without its ``INSERT`` clause is a query that changes nothing.
+2. ``INSERT OVERWRITE DIRECTORY`` gives None: it names no table.
 
-Source: Spark: SqlBaseParser.g4 (dmlStatementNoWith, insertInto).
+Source: [spark-sql-grammar dmlStatementNoWith], [spark-sql-grammar insertInto].
 """
 
 from gateway.sql.cursor import Cursor
@@ -22,7 +22,7 @@ from gateway.sql.statements import Insert, TableName
 
 
 def parse_insert_after_with(cursor: Cursor) -> Insert | None:
-    """What begins with ``WITH``; None if it is no ``INSERT``."""
+    """Parse a text that begins with ``WITH``; return None without an ``INSERT``."""
     after = find_end_of_common_tables(cursor)
     if after is None:
         return None
@@ -33,13 +33,13 @@ def parse_insert_after_with(cursor: Cursor) -> Insert | None:
 
 
 def parse_insert_after_from(cursor: Cursor) -> Insert | None:
-    """What begins with ``FROM``; None if no ``INSERT`` follows."""
+    """Parse a text that begins with ``FROM``; return None without an ``INSERT``."""
     names: list[TableName] = []
     overwrite, clause_span = False, (0, 0)
     for index, token in find_inserts_after_from(cursor, cursor.position):
         cursor.position = index
         is_overwrite = take_insert(cursor)
-        name = None if is_overwrite is None else cursor.maybe_name()
+        name = None if is_overwrite is None else cursor.take_name()
         if name is None or is_overwrite is None:
             continue
         if not names:
@@ -60,19 +60,22 @@ def parse_insert_after_from(cursor: Cursor) -> Insert | None:
 
 
 def parse_insert(cursor: Cursor, *, is_after_with: bool = False) -> Insert | None:
-    """What begins with ``INSERT``; None if no table is named, or nothing comes after it."""
+    """Parse a text that begins with ``INSERT``.
+
+    Returns None if the text names no table, or ends with the name.
+    """
     start = 0 if cursor.current is None else cursor.current.start
     evolves = cursor.keyword(1) == "WITH"
     overwrite = take_insert(cursor)
-    name = None if overwrite is None else cursor.maybe_name()
+    name = None if overwrite is None else cursor.take_name()
     if name is None or overwrite is None or cursor.current is None:
         return None
-    unsupported = "WITH SCHEMA EVOLUTION" if evolves else _unsupported_clause(cursor)
+    unsupported = "WITH SCHEMA EVOLUTION" if evolves else _find_unsupported_clause(cursor)
     columns, by_name = None, False
     if unsupported is None:
         by_name = cursor.take("BY", "NAME")
-        columns = None if by_name else _columns(cursor)
-        unsupported = _unsupported_query(cursor, is_after_with=is_after_with)
+        columns = None if by_name else _parse_columns(cursor)
+        unsupported = _find_unsupported_query(cursor, is_after_with=is_after_with)
     clause_end = cursor.end if cursor.current is None else cursor.current.start
     return Insert(
         name=name,
@@ -86,34 +89,38 @@ def parse_insert(cursor: Cursor, *, is_after_with: bool = False) -> Insert | Non
 
 
 def take_insert(cursor: Cursor) -> bool | None:
-    """Steps to the name. Returns: whether rows are replaced; None if this is no insertion into a table."""
+    """Step over the words before the name of the table.
+
+    Returns:
+        Whether the rows replace those of the table; None if the statement inserts into no table.
+    """
     cursor.take("INSERT")
     cursor.take("WITH", "SCHEMA", "EVOLUTION")
     word = cursor.take_any("INTO", "OVERWRITE")
-    if word == "" or (word == "OVERWRITE" and _is_directory(cursor)):
+    if word == "" or (word == "OVERWRITE" and _is_before_directory(cursor)):
         return None
-    if cursor.keyword() == "TABLE" and _is_followed_by_name(cursor):
+    if cursor.keyword() == "TABLE" and _is_table_before_name(cursor):
         cursor.take("TABLE")
     return word == "OVERWRITE"
 
 
-def _is_directory(cursor: Cursor) -> bool:
+def _is_before_directory(cursor: Cursor) -> bool:
     ahead = 1 if cursor.keyword() == "LOCAL" else 0
-    after = cursor.ahead(ahead + 1)
+    after = cursor.peek(ahead + 1)
     is_path = after is not None and (after.kind is TokenKind.STRING or after.keyword == "USING")
     return cursor.keyword(ahead) == "DIRECTORY" and is_path
 
 
-def _is_followed_by_name(cursor: Cursor) -> bool:
-    """Whether ``TABLE`` here is the word before a name, and not the name itself before a query."""
-    after = cursor.ahead(1)
+def _is_table_before_name(cursor: Cursor) -> bool:
+    """Return whether ``TABLE`` here precedes a name, and is not the name itself."""
+    after = cursor.peek(1)
     if after is None or not after.is_name:
         return False
     return after.keyword not in QUERY_KEYWORDS or cursor.keyword(2) in QUERY_KEYWORDS
 
 
-def _unsupported_clause(cursor: Cursor) -> str | None:
-    """The words of the clause after the name, if it is one that only Spark's tables know."""
+def _find_unsupported_clause(cursor: Cursor) -> str | None:
+    """Return the words of a clause that temporary tables do not support."""
     if cursor.keyword() == "WITH" and cursor.is_symbol("(", 1):
         return "WITH (...)"
     if cursor.keyword() == "PARTITION":
@@ -125,23 +132,23 @@ def _unsupported_clause(cursor: Cursor) -> str | None:
     return None
 
 
-def _columns(cursor: Cursor) -> tuple[str, ...] | None:
-    """Steps over a list of columns, if a query comes after it: else the brackets are the query."""
-    at = cursor.position
+def _parse_columns(cursor: Cursor) -> tuple[str, ...] | None:
+    """Step over a list of columns. Return None if the brackets are the query."""
+    start = cursor.position
     if not cursor.is_symbol("("):
         return None
     try:
-        columns = cursor.column_list()
+        columns = cursor.expect_columns()
     except StatementError:
         columns = None
     if columns is None or not (is_query_start(cursor) or cursor.keyword() == "BY"):
-        cursor.position = at
+        cursor.position = start
         return None
     return columns
 
 
-def _unsupported_query(cursor: Cursor, *, is_after_with: bool) -> str | None:
-    """The word that makes what comes next something else than a query that can stand where the clause began."""
+def _find_unsupported_query(cursor: Cursor, *, is_after_with: bool) -> str | None:
+    """Return the word because of which the rest of the text is no plain query."""
     current = cursor.current
     if current is None:
         return "no query"

@@ -1,16 +1,16 @@
-"""Spark SQL's tokens, with their places in the text.
+"""The tokens of Spark SQL, with their positions in the text.
 
-Why it exists: Lodge replaces spans of a statement and never writes one anew, so it must see names exactly where Spark
-sees them: not in strings, not in comments, but in hints.
+Lodge replaces spans of a statement and never writes a whole statement. It must therefore find names exactly where
+Spark finds them: not in strings, not in comments, but in hints.
 
 Guarantees:
 
-1. The tokens are in order and do not overlap; between them is nothing but white space and comments.
-2. The time is linear in the length of the text, whatever the text.
+1. The tokens are in order and do not overlap. Only white space and comments are between them.
+2. The time is linear in the length of the text.
 
-Not guaranteed: that the text is valid SQL. What Spark refuses is for Spark to report.
+Not guaranteed: that the text is valid SQL. Spark reports invalid SQL.
 
-Source: Spark: SqlBaseLexer.g4, and ``UpperCaseCharStream`` for the case of keywords.
+Source: `SqlBaseLexer.g4` [spark-sql-grammar], and ``UpperCaseCharStream`` for the case of keywords.
 """
 
 import enum
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 
 class TokenKind(enum.Enum):
-    """What a token is.
+    """The kind of a token.
 
-    ``SYMBOL`` is one character; a parameter is the symbol ``?``, or ``:`` and a word. ``URI`` is a path that Spark
-    takes for a bare name only to refuse it. ``UNKNOWN`` is a string, quoted name or comment without its end, up to the
+    ``SYMBOL`` is one character. A parameter is the symbol ``?``, or ``:`` and a word. ``URI`` is a path that Spark
+    reads as a bare name and then refuses. ``UNKNOWN`` is a string, quoted name or comment without its end, up to the
     end of the text.
     """
 
@@ -43,10 +43,10 @@ class Token:
     """One token.
 
     Attributes:
-        kind: What it is.
+        kind: Its kind.
         start: Offset of its first character.
         end: Offset after its last character.
-        value: A quoted name without its quotes; else the token as it stands.
+        value: A quoted name without its quotes; any other token as written.
     """
 
     kind: TokenKind
@@ -56,20 +56,36 @@ class Token:
 
     @property
     def is_name(self) -> bool:
-        """Whether it can be a part of a name; an empty name, which Spark refuses, cannot."""
+        """Whether the token can be a part of a name. An empty name cannot."""
         return (self.kind is TokenKind.WORD or self.kind is TokenKind.QUOTED) and self.value != ""
 
     @property
     def keyword(self) -> str:
-        """The bare word in upper case, as Spark compares keywords; empty for all else."""
+        """The bare word in upper case, as Spark compares keywords; else empty."""
         return self.value.upper() if self.kind is TokenKind.WORD else ""
 
     def is_symbol(self, symbol: str) -> bool:
         return self.kind is TokenKind.SYMBOL and self.value == symbol
 
 
-# Repetitions are possessive (``*+``), so that none is tried again in another way. Only what may hold doubled quotes
-# gives back, up to the last pair: in an unfinished string, it is an end and a new beginning.
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The settings of a session that decide what a SQL text means.
+
+    Attributes:
+        double_quoted_identifiers: Whether ``"a"`` is a name (``spark.sql.ansi.doubleQuotedIdentifiers``).
+        escaped_string_literals: Whether strings in expressions have no escapes
+            (``spark.sql.parser.escapedStringLiterals``).
+    """
+
+    double_quoted_identifiers: bool = False
+    escaped_string_literals: bool = False
+
+
+DEFAULT_DIALECT = Dialect()
+
+# Repetitions are possessive (``*+``), so that matching takes linear time. Only strings with doubled quotes give back,
+# up to the last pair: in an unfinished string, that pair is the end of one string and the beginning of the next.
 _BLANK = re.compile(
     r"""(?:
       [ \t\n\f\r\x0b\xa0\u1680\u2000-\u200a\u2028\u202f\u205f\u3000]++
@@ -101,34 +117,28 @@ _KINDS = {kind.name: kind for kind in TokenKind} | {"DOUBLE": TokenKind.STRING}
 _NOT_LINE_END = re.compile(r"[^\r\n]")
 
 
-def tokenize(sql: str, *, double_quoted_identifiers: bool = False) -> list[Token]:
-    """All tokens of a text.
-
-    Args:
-        sql: The text.
-        double_quoted_identifiers: Whether the session reads ``"a"`` as a name
-            (``spark.sql.ansi.doubleQuotedIdentifiers``).
-    """
-    return list(iterate_tokens(sql, double_quoted_identifiers=double_quoted_identifiers))
+def tokenize(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> list[Token]:
+    """Return all tokens of a text."""
+    return list(iterate_tokens(sql, dialect))
 
 
-def iterate_tokens(sql: str, *, double_quoted_identifiers: bool = False) -> Iterator[Token]:
-    """The same tokens one by one, for those who need only the first."""
+def iterate_tokens(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Iterator[Token]:
+    """Yield the tokens of a text one by one, for callers that need only the first."""
     position, length = skip_blank(sql, 0), len(sql)
     while position < length:
         if _opens_comment(sql, position):
             token = Token(TokenKind.UNKNOWN, position, length, sql[position:])
         else:
-            token = _token(sql, position, double_quoted_identifiers)
+            token = _read_token(sql, position, dialect)
         yield token
         position = skip_blank(sql, token.end)
 
 
-def match_brackets(found: Sequence[Token]) -> dict[int, int]:
-    """For each opening bracket among tokens that has an end: where. Indices of tokens."""
+def match_brackets(tokens: Sequence[Token]) -> dict[int, int]:
+    """Return the index of the closing bracket for each opening bracket that has one."""
     closing: dict[int, int] = {}
     opened: list[int] = []
-    for index, token in enumerate(found):
+    for index, token in enumerate(tokens):
         if token.is_symbol("("):
             opened.append(index)
         elif token.is_symbol(")") and opened:
@@ -137,7 +147,7 @@ def match_brackets(found: Sequence[Token]) -> dict[int, int]:
 
 
 def skip_blank(sql: str, position: int) -> int:
-    """The offset of the first character from here on that is neither white space nor in a comment.
+    """Return the offset of the first character after white space and comments.
 
     A comment without an end is not skipped.
     """
@@ -146,31 +156,31 @@ def skip_blank(sql: str, position: int) -> int:
         position = blank.end() if blank else position
         if not _opens_comment(sql, position):
             return position
-        end = _comment_end(sql, position + 2)
+        end = _find_comment_end(sql, position + 2)
         if end is None:
             return position
         position = end
 
 
 def blank_out(text: str) -> str:
-    """As many blanks as the text is long, with its line ends kept: positions after it stay as they are."""
+    """Return as many blanks as the text has characters, with its line ends kept."""
     return _NOT_LINE_END.sub(" ", text)
 
 
-def _token(sql: str, position: int, double_quoted_identifiers: bool) -> Token:
+def _read_token(sql: str, position: int, dialect: Dialect) -> Token:
     match = _TOKEN.match(sql, position)
     if match is None or match.lastgroup is None:
         raise AssertionError(f"no token at offset {position}")
     text, group = match.group(), match.lastgroup
     if group == "DOLLAR":
-        return _dollar_quoted(sql, position, text)
-    if group == "QUOTED" or (group == "DOUBLE" and double_quoted_identifiers):
+        return _read_dollar_quoted(sql, position, text)
+    if group == "QUOTED" or (group == "DOUBLE" and dialect.double_quoted_identifiers):
         return Token(TokenKind.QUOTED, position, match.end(), text[1:-1].replace(text[0] * 2, text[0]))
     return Token(_KINDS[group], position, match.end(), text)
 
 
-def _dollar_quoted(sql: str, position: int, tag: str) -> Token:
-    """A string between two tags, ``$$`` or ``$name$``."""
+def _read_dollar_quoted(sql: str, position: int, tag: str) -> Token:
+    """Return a string between two tags, ``$$`` or ``$name$``."""
     closing = sql.find(tag, position + len(tag))
     kind, end = (TokenKind.UNKNOWN, len(sql)) if closing < 0 else (TokenKind.STRING, closing + len(tag))
     return Token(kind, position, end, sql[position:end])
@@ -180,8 +190,8 @@ def _opens_comment(sql: str, position: int) -> bool:
     return sql[position : position + 2] == "/*" and not sql.startswith("+", position + 2)
 
 
-def _comment_end(sql: str, position: int) -> int | None:
-    """The end of a bracketed comment, which may hold others; None if it has none."""
+def _find_comment_end(sql: str, position: int) -> int | None:
+    """Return the end of a comment, which may contain others; None without one."""
     depth = 1
     while edge := _COMMENT_EDGE.search(sql, position):
         position = edge.end()

@@ -1,27 +1,30 @@
-"""Names as Spark SQL writes them."""
+"""Names of tables and columns as Spark SQL writes them.
+
+Source: [spark-sql-grammar multipartIdentifier].
+"""
 
 from collections.abc import Sequence
 
-from gateway.sql.lexer import Token, tokenize
+from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, Token, tokenize
 
 
 def quote_name(name: str) -> str:
-    """An identifier in backquotes, whatever it holds."""
+    """Return a name as an identifier in backquotes."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def qualify_with_session(name: str) -> str:
-    """What means a temporary view of the session, whatever else is called so."""
+    """Return a name that Spark finds among the temporary views of the session only."""
     return f"system.session.{quote_name(name)}"
 
 
-def parse_name(text: str, *, double_quoted_identifiers: bool = False) -> tuple[str, ...]:
-    """The parts of a name that is a whole text; none if it is no name."""
-    return read_name(tokenize(text, double_quoted_identifiers=double_quoted_identifiers))
+def parse_name(text: str, dialect: Dialect = DEFAULT_DIALECT) -> tuple[str, ...]:
+    """Return the parts of a name; empty if the text is something else."""
+    return read_name(tokenize(text, dialect))
 
 
-def read_name(found: Sequence[Token]) -> tuple[str, ...]:
-    """The parts of a name that tokens are, joined by dots; none if they are no name."""
-    names, dots = found[::2], found[1::2]
+def read_name(tokens: Sequence[Token]) -> tuple[str, ...]:
+    """Return the parts of a name that tokens form, joined by dots; empty if they form something else."""
+    names, dots = tokens[::2], tokens[1::2]
     is_name = len(names) == len(dots) + 1 and all(token.is_name for token in names)
     return tuple(token.value for token in names) if is_name and all(dot.is_symbol(".") for dot in dots) else ()

@@ -1,54 +1,53 @@
-"""Strings in a text whose value is known before Spark sees it: literals, and parameters that the client sent along.
+"""Strings whose value is known before Spark sees the text: literals, and parameters that the client sends along.
 
-Source: Spark: SqlBaseParser.g4 (stringLit, parameterMarker, singleStringLit), ``PosParameterizedQuery``.
+Source: [spark-sql-grammar stringLit], [spark-sql-grammar parameterMarker], ``PosParameterizedQuery``.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gateway.sql.lexer import Token, TokenKind
-from gateway.sql.table_options import literal_value
+from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, Token, TokenKind
+from gateway.sql.string_literals import read_string
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The values of a text's parameters that are strings.
+    """The parameters of a text that are strings.
 
     Attributes:
-        named: Of ``:name``, by name.
-        positional: Of ``?``, in order; None for one that is no string.
+        named: The values of ``:name``, by name.
+        positional: The values of ``?``, in order; None for a value of another type.
     """
 
     named: Mapping[str, str] = field(default_factory=dict)
     positional: Sequence[str | None] = ()
-
-    @property
-    def values(self) -> Sequence[str]:
-        return [*self.named.values(), *(value for value in self.positional if value is not None)]
 
 
 NO_PARAMETERS = Parameters()
 
 
 class StringEvaluator:
-    """The values of expressions in one text.
+    """Evaluates expressions of one text that consist of strings.
 
     Args:
-        found: All tokens of the text.
-        parameters: What its parameters stand for.
+        tokens: All tokens of the text.
+        parameters: The parameters of the text.
+        dialect: The session's.
     """
 
-    def __init__(self, found: Sequence[Token], parameters: Parameters) -> None:
+    def __init__(self, tokens: Sequence[Token], parameters: Parameters, dialect: Dialect = DEFAULT_DIALECT) -> None:
         self._parameters = parameters
-        self._ordinals = {token.start: ordinal for ordinal, token in enumerate(t for t in found if t.is_symbol("?"))}
+        self._dialect = dialect
+        markers = (token for token in tokens if token.is_symbol("?"))
+        self._ordinals = {token.start: ordinal for ordinal, token in enumerate(markers)}
 
-    def value(self, expression: Sequence[Token]) -> str | None:
-        """The value of literals and parameters beside each other or joined by ``||``; None if it is not known."""
+    def evaluate(self, expression: Sequence[Token]) -> str | None:
+        """Return the value of literals and parameters that are adjacent or joined by ``||``; None if it is unknown."""
         text, position = "", 0
         if not expression:
             return None
         while position < len(expression):
-            operand = self._operand(expression, position)
+            operand = self._read_operand(expression, position)
             if operand is None:
                 return None
             piece, position = operand
@@ -59,37 +58,25 @@ class StringEvaluator:
                     return None
         return text
 
-    def pieces(self, expression: Sequence[Token]) -> Sequence[str]:
-        """All known strings in an expression, whatever becomes of them."""
-        found = (self._operand(expression, position) for position in range(len(expression)))
-        return [operand[0] for operand in found if operand is not None]
+    def find_strings(self, expression: Sequence[Token]) -> Sequence[str]:
+        """Return all known strings in an expression, however it combines them."""
+        operands = (self._read_operand(expression, position) for position in range(len(expression)))
+        return [operand[0] for operand in operands if operand is not None]
 
-    def positions_between(self, start: int, end: int) -> Sequence[int]:
-        """The places among the positional parameters of those that stand between two offsets."""
+    def find_positions(self, start: int, end: int) -> Sequence[int]:
+        """Return the ordinals of the parameters ``?`` between two offsets."""
         return [ordinal for offset, ordinal in self._ordinals.items() if start <= offset < end]
 
-    def _operand(self, expression: Sequence[Token], position: int) -> tuple[str, int] | None:
-        """The value of a literal or parameter, and the position after it."""
-        token = expression[position]
+    def _read_operand(self, expression: Sequence[Token], position: int) -> tuple[str, int] | None:
+        """Return the value of a literal or parameter, and the position after it."""
+        token, value, length = expression[position], None, 1
         if token.kind is TokenKind.STRING:
-            value = literal_value(token)
-            return None if value is None else (value, position + 1)
-        if token.is_symbol("?"):
+            value = read_string(token.value, self._dialect)
+        elif token.is_symbol("?"):
             ordinal = self._ordinals[token.start]
             values = self._parameters.positional
             value = values[ordinal] if ordinal < len(values) else None
-            return None if value is None else (value, position + 1)
-        if token.is_symbol(":") and position + 1 < len(expression) and expression[position + 1].kind is TokenKind.WORD:
-            value = self._parameters.named.get(expression[position + 1].value)
-            return None if value is None else (value, position + 2)
-        return None
-
-
-def string_literal(text: str) -> str:
-    """A string: raw, because how escapes are read is a setting of the session, unless it holds both quotes."""
-    if "'" not in text:
-        return f"r'{text}'"
-    if '"' not in text:
-        return f'r"{text}"'
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+        elif token.is_symbol(":") and position + 1 < len(expression):
+            following, length = expression[position + 1], 2
+            value = self._parameters.named.get(following.value) if following.kind is TokenKind.WORD else None
+        return None if value is None else (value, position + length)

@@ -1,12 +1,11 @@
-"""Whether the text from a place on is a query that changes nothing.
+"""Whether the text from a position on is a query that changes nothing.
 
-Why it exists: Lodge has queries analysed and run apart from the statement around them. Spark's grammar allows
-``INSERT``, ``MERGE``, ``UPDATE`` and ``DELETE`` after ``WITH``, and ``INSERT`` after ``FROM``: to analyse such a text
-would be to run it.
+Lodge analyzes and runs the query of a statement apart from the statement. Spark's grammar allows ``INSERT``,
+``MERGE``, ``UPDATE`` and ``DELETE`` after ``WITH``, and ``INSERT`` after ``FROM``: analyzing such a text runs it.
 
-Not guaranteed: that what changes nothing is never taken for a change: ``FROM t SELECT insert into`` is.
+Not guaranteed: some queries without a change are taken for one, such as ``FROM t SELECT insert into``.
 
-Source: Spark: SqlBaseParser.g4 (ctes, dmlStatementNoWith, queryPrimary).
+Source: [spark-sql-grammar ctes], [spark-sql-grammar dmlStatementNoWith], [spark-sql-grammar queryPrimary].
 """
 
 from collections.abc import Iterator
@@ -16,16 +15,17 @@ from gateway.sql.lexer import Token
 
 QUERY_KEYWORDS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE"})
 _CHANGES_AFTER_WITH = frozenset({"INSERT", "MERGE", "UPDATE", "DELETE"})
-_GOES_ON_IN_WITH = frozenset({"AS", "MAX"})
+_CONTINUES_WITH = frozenset({"AS", "MAX"})
 _AFTER_INSERT = frozenset({"INTO", "OVERWRITE", "WITH"})
 
 
 def is_query_start(cursor: Cursor) -> bool:
+    """Return whether a query begins at the current token."""
     return cursor.keyword() in QUERY_KEYWORDS or cursor.is_symbol("(")
 
 
 def find_data_change(cursor: Cursor) -> Token | None:
-    """The word that makes what begins here as a query a change of data; None if it is a query throughout."""
+    """Return the keyword of the first data change in the query that begins here; None if it changes nothing."""
     start = cursor.position
     if cursor.keyword() == "WITH":
         after = find_end_of_common_tables(cursor)
@@ -42,18 +42,18 @@ def find_data_change(cursor: Cursor) -> Token | None:
 
 
 def find_end_of_common_tables(cursor: Cursor) -> int | None:
-    """The index of the token after ``WITH a AS (…), b AS (…)``, which begins here; None if there is none."""
+    """Return the index of the token after ``WITH a AS (…), b AS (…)``, which begins here; None if there is none."""
     is_closed = False
     for index, token in cursor.outside_brackets():
         is_bracket = token.is_symbol(")")
-        if is_closed and not (is_bracket or token.is_symbol(",") or token.keyword in _GOES_ON_IN_WITH):
+        if is_closed and not (is_bracket or token.is_symbol(",") or token.keyword in _CONTINUES_WITH):
             return index
         is_closed = is_bracket
     return None
 
 
 def find_inserts_after_from(cursor: Cursor, start: int) -> Iterator[tuple[int, Token]]:
-    """Each ``INSERT`` that follows the ``FROM`` at this index, with its own index."""
+    """Yield each ``INSERT`` that follows the ``FROM`` at this index, with its index."""
     for index, token in cursor.outside_brackets(start):
         if token.keyword == "INSERT":
             following = cursor.at(index + 1)

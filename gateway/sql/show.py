@@ -1,6 +1,6 @@
-"""Statements that tell which tables there are, and how one was created.
+"""Statements that list tables, and that show how a table was created.
 
-Source: seed 001, 5.1; Spark: SqlBaseParser.g4 (showTables, showCreateTable).
+Source: [temporary-tables §5.1], [spark-sql-grammar showTables], [spark-sql-grammar showCreateTable].
 """
 
 from gateway.sql.cursor import Cursor
@@ -8,36 +8,37 @@ from gateway.sql.statements import ShowCreateTable, ShowTables, ShowTemporaryTab
 
 
 def parse_show(cursor: Cursor) -> ShowTemporaryTables | ShowTables | ShowCreateTable | None:
-    """What begins with ``SHOW``.
+    """Parse a text that begins with ``SHOW``. Return None if Spark alone executes it.
 
-    Raises: StatementError, for ``SHOW TEMPORARY TABLES``.
+    Raises:
+        StatementError: If ``SHOW TEMPORARY TABLES`` has a malformed clause.
     """
     cursor.take("SHOW")
     if cursor.take("CREATE", "TABLE"):
-        return _create_table(cursor)
+        return _parse_create_table(cursor)
     if cursor.take("TEMPORARY", "TABLES") or cursor.take("TEMP", "TABLES"):
-        return _temporary_tables(cursor)
-    return _tables(cursor) if cursor.take("TABLES") else None
+        return _parse_temporary_tables(cursor)
+    return _parse_tables(cursor) if cursor.take("TABLES") else None
 
 
-def _create_table(cursor: Cursor) -> ShowCreateTable | None:
-    name = cursor.maybe_name()
+def _parse_create_table(cursor: Cursor) -> ShowCreateTable | None:
+    name = cursor.take_name()
     as_serde = cursor.take("AS", "SERDE")
     return None if name is None or cursor.current is not None else ShowCreateTable(name=name, as_serde=as_serde)
 
 
-def _temporary_tables(cursor: Cursor) -> ShowTemporaryTables:
+def _parse_temporary_tables(cursor: Cursor) -> ShowTemporaryTables:
     cursor.statement = "SHOW TEMPORARY TABLES"
-    namespace = cursor.name() if cursor.take_any("FROM", "IN") else None
+    namespace = cursor.expect_name() if cursor.take_any("FROM", "IN") else None
     has_like = cursor.take("LIKE")
     pattern = cursor.take_strings()
     if cursor.current is not None or (has_like and pattern is None):
-        raise cursor.expected("FROM and a name, or LIKE and a pattern between quotes,")
+        raise cursor.syntax_error("FROM and a name, or LIKE and a pattern between quotes,")
     return ShowTemporaryTables(namespace=namespace, pattern=pattern)
 
 
-def _tables(cursor: Cursor) -> ShowTables | None:
-    namespace = cursor.maybe_name() if cursor.take_any("FROM", "IN") else None
+def _parse_tables(cursor: Cursor) -> ShowTables | None:
+    namespace = cursor.take_name() if cursor.take_any("FROM", "IN") else None
     if namespace is None:
         return None
     has_like = cursor.take("LIKE")

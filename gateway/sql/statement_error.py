@@ -1,22 +1,22 @@
-"""What is wrong with a statement that only Lodge knows, and where."""
+"""Errors in statements that Lodge itself defines, with their position."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a text as Spark gives it: the line from 1, the column from 0."""
+    """A position in a text as Spark counts it: lines from 1, columns from 0."""
 
     line: int
     column: int
 
 
 class StatementError(Exception):
-    """A statement about temporary tables that is not well formed; the message names what was expected, or a way out.
+    """A malformed or unsupported clause in a statement about temporary tables.
 
     Attributes:
-        message: What is wrong, without the place.
-        position: Where.
+        message: What is wrong and what to do instead, without the position.
+        position: Where the clause is.
     """
 
     def __init__(self, message: str, position: Position) -> None:
@@ -26,6 +26,6 @@ class StatementError(Exception):
 
 
 def error_at(sql: str, offset: int, message: str) -> StatementError:
-    """The error at an offset of the text."""
+    """Return an error at an offset of the text."""
     line = sql.count("\n", 0, offset) + 1
     return StatementError(message, Position(line, offset - sql.rfind("\n", 0, offset) - 1))

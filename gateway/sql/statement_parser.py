@@ -1,20 +1,23 @@
 """The statements that may concern a temporary table, found in SQL text without parsing all of it.
 
-Why it exists: each statement of each client passes by here, so an ordinary one costs a look at its first word, and only
-what may be about a temporary table is read further. What is not for Lodge is left to Spark, with Spark's own errors.
+Every statement of every client passes through here. An ordinary one costs a look at its first word. Only a statement
+that may concern a temporary table is read further. Spark executes all others, and reports their errors.
 
 Guarantees:
 
-1. What is Spark's own is never recognised as Lodge's (``create_table``), and raises no error.
-2. A query that a statement has changes nothing (``query_text``): to analyse it is not to run anything.
-3. The time is linear in the length of the text; for one that begins with another word than these statements, it does
-   not depend on it.
-4. Nothing but ``StatementError`` is raised, whatever the text, and all spans are within it.
+1. Statements that Spark alone executes give None and raise no error (:mod:`gateway.sql.create_table`).
+2. The query of a statement changes nothing (:mod:`gateway.sql.read_only_query`). Analyzing it runs nothing.
+3. The time is linear in the length of the text. If the text begins with another word than these statements, the time
+   does not depend on the length.
+4. Only ``StatementError`` is raised, and all spans are within the text.
 
-Not guaranteed: that Spark takes what is recognised; nor that ``parse_statement`` sees a ``MERGE``, ``UPDATE`` or
-``DELETE`` after ``WITH`` (``changes`` does): Spark refuses these for whatever a temporary table can be.
+Not guaranteed:
 
-Source: seed 001, 5.1.1 and 5.1.8; Spark: SqlBaseParser.g4.
+- That Spark accepts the statement.
+- That ``parse_statement`` finds a ``MERGE``, ``UPDATE`` or ``DELETE`` after ``WITH``. Spark refuses these for every
+  kind of temporary table. :func:`gateway.sql.change_clauses.find_change_clauses` does find them.
+
+Source: [temporary-tables §5.1.1], [temporary-tables §5.1.8], [spark-sql-grammar statement].
 """
 
 import re
@@ -25,7 +28,7 @@ from gateway.sql.create_view import parse_cache_table, parse_create_view
 from gateway.sql.cursor import Cursor
 from gateway.sql.drop_and_alter import parse_alter, parse_drop, parse_merge_or_update, parse_truncate
 from gateway.sql.insert import parse_insert, parse_insert_after_from, parse_insert_after_with
-from gateway.sql.lexer import blank_out, skip_blank
+from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, blank_out, skip_blank
 from gateway.sql.show import parse_show
 from gateway.sql.statements import (
     CreateTable,
@@ -38,28 +41,28 @@ from gateway.sql.statements import (
 )
 
 
-def parse_statement(sql: str, *, double_quoted_identifiers: bool = False) -> Statement | None:
-    """The statement if it may concern a temporary table; None if it is for Spark.
+def parse_statement(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Statement | None:
+    """Return the statement if it may concern a temporary table; None if Spark alone executes it.
 
     Args:
         sql: The text.
-        double_quoted_identifiers: Whether the session reads ``"a"`` as a name.
+        dialect: The session's.
 
     Raises:
-        StatementError: It is about a temporary table, but a clause is malformed or not supported.
+        StatementError: If the statement creates a temporary table, or lists them, and has a malformed or unsupported
+            clause.
     """
-    start = skip_blank(sql, 0)
-    reader = _reader(sql, start)
-    return None if reader is None else reader(Cursor(sql, double_quoted_identifiers=double_quoted_identifiers))
+    parser = _find_parser(sql, skip_blank(sql, 0))
+    return None if parser is None else parser(Cursor(sql, dialect))
 
 
 def extract_query(sql: str, statement: HasQuery) -> str:
-    """The query alone (after ``EXPLAIN``: what explains it), at its own place.
+    """Return the query of a statement, or ``EXPLAIN`` and the query, at its position in the text.
 
-    All else is blank, so that positions in Spark's messages stay right; after the query's end is nothing.
+    Blanks replace everything else before the query, so that positions in Spark's messages stay right.
 
     Raises:
-        ValueError: The statement has no query.
+        ValueError: If the statement has no query.
     """
     if isinstance(statement, Insert):
         is_query = statement.unsupported is None
@@ -75,18 +78,18 @@ def extract_query(sql: str, statement: HasQuery) -> str:
     return sql[:start] + blank_out(sql[start:end]) + sql[end:kept_end]
 
 
-def _reader(sql: str, start: int) -> Callable[[Cursor], Statement | None] | None:
-    """What reads the statement, if its first word says that it may be one."""
+def _find_parser(sql: str, start: int) -> Callable[[Cursor], Statement | None] | None:
+    """Return the parser for the first word of the statement."""
     first = _WORD.match(sql, start)
     if first is None:
         return None
     word = first.group().upper()
-    if word in _AFTER_QUERY_PARTS:
-        return _AFTER_QUERY_PARTS[word] if "INSERT" in sql.upper() else None
-    return _READERS.get(word)
+    if word in _PARSERS_OF_INSERT:
+        return _PARSERS_OF_INSERT[word] if "INSERT" in sql.upper() else None
+    return _PARSERS.get(word)
 
 
-def _create(cursor: Cursor) -> CreateTemporaryTable | CreateTable | CreateView | None:
+def _parse_create(cursor: Cursor) -> CreateTemporaryTable | CreateTable | CreateView | None:
     cursor.take("CREATE")
     begin = cursor.current
     or_replace = cursor.take("OR", "REPLACE")
@@ -102,20 +105,20 @@ def _create(cursor: Cursor) -> CreateTemporaryTable | CreateTable | CreateView |
         return parse_create_table(cursor, has_other_clauses=or_replace or is_external)
     if or_replace:
         raise cursor.error(
-            "OR REPLACE is not supported in CREATE TEMPORARY TABLE: use DROP TABLE IF EXISTS first.", begin
+            "OR REPLACE is not supported in CREATE TEMPORARY TABLE. Use DROP TABLE IF EXISTS first.", begin
         )
     return parse_create_temporary_table(cursor)
 
 
-def _replace(cursor: Cursor) -> CreateTable | None:
+def _parse_replace(cursor: Cursor) -> CreateTable | None:
     return parse_create_table(cursor, has_other_clauses=True) if cursor.take("REPLACE", "TABLE") else None
 
 
-def _explain(cursor: Cursor) -> Explain | None:
+def _parse_explain(cursor: Cursor) -> Explain | None:
     cursor.take("EXPLAIN")
     cursor.take_any("LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST")
     first = cursor.current
-    table = _create(cursor) if first is not None and cursor.keyword() == "CREATE" else None
+    table = _parse_create(cursor) if first is not None and cursor.keyword() == "CREATE" else None
     if first is None or not isinstance(table, CreateTemporaryTable) or table.query_span is None:
         return None
     start, end = table.query_span
@@ -123,20 +126,20 @@ def _explain(cursor: Cursor) -> Explain | None:
 
 
 _WORD = re.compile(r"\w++")
-_AFTER_QUERY_PARTS: dict[str, Callable[[Cursor], Statement | None]] = {
+_PARSERS_OF_INSERT: dict[str, Callable[[Cursor], Statement | None]] = {
     "WITH": parse_insert_after_with,
     "FROM": parse_insert_after_from,
 }
-_READERS: dict[str, Callable[[Cursor], Statement | None]] = {
+_PARSERS: dict[str, Callable[[Cursor], Statement | None]] = {
     "ALTER": parse_alter,
     "CACHE": parse_cache_table,
-    "CREATE": _create,
+    "CREATE": _parse_create,
     "DELETE": parse_merge_or_update,
     "DROP": parse_drop,
-    "EXPLAIN": _explain,
+    "EXPLAIN": _parse_explain,
     "INSERT": parse_insert,
     "MERGE": parse_merge_or_update,
-    "REPLACE": _replace,
+    "REPLACE": _parse_replace,
     "SHOW": parse_show,
     "TRUNCATE": parse_truncate,
     "UPDATE": parse_merge_or_update,

@@ -1,9 +1,9 @@
-"""The statements that Lodge recognises, as values: names, options and the places of what matters in the text.
+"""The statements that may concern a temporary table, as values: names, options, and spans of the text.
 
-A span is the offset of its first character and that after its last. Spans of queries end with the statement: semicolons
-at the end of the text are in none.
+A span is the offset of its first character and the offset after its last character. The span of a query ends with the
+statement, without the semicolons at the end of the text.
 
-Source: seed 001, 5.1; Spark: SqlBaseParser.g4.
+Source: [temporary-tables §5.1], [spark-sql-grammar statement].
 """
 
 import enum
@@ -32,25 +32,24 @@ class Name:
 class IdentifierClause:
     """A name that Spark computes: ``IDENTIFIER(argument)``.
 
-    A name of which only a part is computed, from more than a literal, is one too; then the argument is all of it.
+    Also a longer name of which Spark computes a part. Its argument is the whole name.
+    :func:`gateway.sql.identifier_clauses.evaluate_identifier_clause` returns the name if it is known before.
 
     Attributes:
         start: Offset of its first character.
         end: Offset after its last character.
         argument_start: Offset of the argument's first character.
         argument_end: Offset after the argument's last character.
-        literal: The argument's value if it is a string, or strings beside each other; else None.
     """
 
     start: int
     end: int
     argument_start: int
     argument_end: int
-    literal: str | None
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """None: only Spark knows them."""
+        """No parts: only Spark knows them."""
         return ()
 
 
@@ -58,23 +57,19 @@ TableName = Name | IdentifierClause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTemporaryTable:
-    """``CREATE TEMPORARY TABLE [IF NOT EXISTS] name``, with what it is made of: exactly one of the last three is set.
-
-    - ``[(columns)] [USING format] [PARTITION BY (columns)] [OPTIONS (…)] AS query``
-    - ``(columns with types) [USING format] [PARTITION BY (columns)] [OPTIONS (…)]``
-    - ``LIKE source [USING format]``
+class _CreateStatement:
+    """What ``CREATE TEMPORARY TABLE`` and ``CREATE TABLE`` have in common.
 
     Attributes:
-        name: Of the table.
-        if_not_exists: Whether a table of that name may exist.
-        columns: The columns it names without types; None if it names none.
-        storage_format: The format it names, as written; None if it names none.
-        partition_columns: The columns it is partitioned by.
-        options: By key, as written.
-        query_span: From right after ``AS`` to the end of the query.
-        definition_span: What stands between the brackets of columns with types.
-        like: The table or view whose columns it gets.
+        name: The name of the table.
+        if_not_exists: Whether the statement has ``IF NOT EXISTS``.
+        columns: The columns without types; None if there are none.
+        storage_format: The format after ``USING``, as written; None if there is none.
+        partition_columns: The columns after ``PARTITION BY``.
+        options: The options by key, as written.
+        query_span: From right after ``AS`` to the end of the query; None if there is no query.
+        definition_span: The columns with types, without their brackets; None if there are none.
+        like: The table or view after ``LIKE``; None if there is none.
     """
 
     name: TableName
@@ -89,28 +84,27 @@ class CreateTemporaryTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTable:
-    """``CREATE TABLE [IF NOT EXISTS] name …`` of a name of two or more parts, or ``IDENTIFIER(…)``.
+class CreateTemporaryTable(_CreateStatement):
+    """``CREATE TEMPORARY TABLE [IF NOT EXISTS] name``, in one of three forms.
 
-    Attributes:
-        name: Of the table.
-        if_not_exists: Whether a table of that name may exist.
-        columns: The columns it names without types; None if it names none.
-        storage_format: The format it names, as written; None if it names none.
-        partition_columns: The columns it is partitioned by.
-        options: By key, as written.
-        query_span: From right after ``AS`` to the end of the query; None if it has none.
-        has_other_clauses: Whether it says something else: ``OR REPLACE``, ``EXTERNAL``, types, ``LIKE``, no ``AS``, any
-            other clause, or what is malformed. The other attributes may then lack what comes after.
+    Exactly one of ``query_span``, ``definition_span`` and ``like`` is set:
+
+    - ``[(columns)] [USING format] [PARTITION BY (columns)] [OPTIONS (…)] AS query``
+    - ``(columns with types) [USING format] [PARTITION BY (columns)] [OPTIONS (…)]``
+    - ``LIKE source [USING format]``
     """
 
-    name: TableName
-    if_not_exists: bool
-    columns: tuple[str, ...] | None = None
-    storage_format: str | None = None
-    partition_columns: tuple[str, ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
-    query_span: Span | None = None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable(_CreateStatement):
+    """``CREATE TABLE [IF NOT EXISTS] name …`` of a name with two or more parts, or ``IDENTIFIER(…)``.
+
+    Attributes:
+        has_other_clauses: Whether the statement is something else than ``CREATE TABLE name [(columns)] [USING format]
+            [PARTITION BY (columns)] [OPTIONS (…)] AS query``, or is malformed. The attributes may then lack the
+            clauses that come after the unexpected one.
+    """
+
     has_other_clauses: bool = False
 
 
@@ -135,15 +129,15 @@ class Insert:
     """``[WITH …] INSERT INTO|OVERWRITE [TABLE] name [(columns)|BY NAME] query``.
 
     Attributes:
-        name: Of the table that gets the rows.
-        overwrite: Whether they replace what is there.
-        columns: The columns it names; None if it names none.
+        name: The name of the table that gets the rows.
+        overwrite: Whether the rows replace those of the table.
+        columns: The columns of the list after the name; None if there is no list.
         by_name: Whether columns are matched by name.
-        clause_span: From ``INSERT`` to right before the query: without it, the text is a query (``extract_query``).
+        clause_span: From ``INSERT`` to right before the query. The text without this span is a query.
         end: Offset after the last token.
-        unsupported: The words of the first clause that only Spark's tables know, such as ``PARTITION``, or what was not
-            understood; else None. Other attributes than the names may then lack what comes after, and there is no
-            query.
+        unsupported: The words of the first clause that temporary tables do not support, such as ``PARTITION``, or the
+            unexpected word; None if there is neither. If it is set, there is no query, and the attributes other than
+            the names may lack the clauses that come after.
         other_names: The further tables of ``FROM … INSERT … INSERT …``.
     """
 
@@ -162,8 +156,8 @@ class TruncateTable:
     """``TRUNCATE TABLE name``.
 
     Attributes:
-        name: Of the table.
-        unsupported: ``PARTITION`` if it has such a clause, or the word that was not understood; else None.
+        name: The name of the table.
+        unsupported: ``PARTITION`` or an unexpected word after the name; None if nothing follows.
     """
 
     name: TableName
@@ -172,11 +166,11 @@ class TruncateTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowTemporaryTables:
-    """``SHOW TEMPORARY TABLES [FROM|IN namespace] [[LIKE] 'pattern']``: Lodge's own.
+    """``SHOW TEMPORARY TABLES [FROM|IN namespace] [[LIKE] 'pattern']``, a statement of Lodge's own.
 
     Attributes:
-        namespace: Where; None if not told.
-        pattern: Of the names, as Spark's ``SHOW TABLES`` takes it; None if not told.
+        namespace: The namespace; None if there is none.
+        pattern: A pattern for the names, as in Spark's ``SHOW TABLES``; None if there is none.
     """
 
     namespace: TableName | None
@@ -185,7 +179,12 @@ class ShowTemporaryTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowTables:
-    """``SHOW TABLES FROM|IN namespace [[LIKE] 'pattern']``; as above."""
+    """``SHOW TABLES FROM|IN namespace [[LIKE] 'pattern']``.
+
+    Attributes:
+        namespace: The namespace.
+        pattern: A pattern for the names; None if there is none.
+    """
 
     namespace: TableName
     pattern: str | None
@@ -200,7 +199,7 @@ class ShowCreateTable:
 
 
 class RelationKind(enum.Enum):
-    """What a statement says that a name is."""
+    """The kind of relation that a statement names."""
 
     TABLE = "TABLE"
     VIEW = "VIEW"
@@ -211,10 +210,11 @@ class AlterRelation:
     """``ALTER TABLE|VIEW name action …``.
 
     Attributes:
-        kind: What it says that the name is.
-        name: Of the table or view.
-        action: The word or two that tell what it does, in upper case, such as ``RENAME TO``; empty if there are none.
-        renamed_to: The new name, after ``RENAME TO``; else None.
+        kind: The word after ``ALTER``.
+        name: The name of the table or view.
+        action: The one or two words that name the action, in upper case, such as ``RENAME TO``; empty if there are
+            none.
+        renamed_to: The new name after ``RENAME TO``; None if there is none.
     """
 
     kind: RelationKind
@@ -228,12 +228,13 @@ class CreateView:
     """``CREATE [OR REPLACE] [[GLOBAL] TEMPORARY] VIEW [IF NOT EXISTS] name … [AS query]``.
 
     Attributes:
-        name: Of the view.
-        is_temporary: Whether it says ``TEMPORARY``, be it global or not.
-        is_global: Whether it says ``GLOBAL``.
-        or_replace: Whether it takes the place of a view of that name.
-        if_not_exists: Whether a view of that name may exist.
-        query_span: From right after ``AS`` to the end of the query; None for ``USING`` and what is malformed.
+        name: The name of the view.
+        is_temporary: Whether the statement has ``TEMPORARY``, with or without ``GLOBAL``.
+        is_global: Whether the statement has ``GLOBAL``.
+        or_replace: Whether the statement has ``OR REPLACE``.
+        if_not_exists: Whether the statement has ``IF NOT EXISTS``.
+        query_span: From right after ``AS`` to the end of the query; None for ``USING``, and if the statement is
+            malformed.
     """
 
     name: TableName
@@ -249,8 +250,8 @@ class Explain:
     """``EXPLAIN [mode] CREATE TEMPORARY TABLE … AS query``.
 
     Attributes:
-        table: What is explained; its ``query_span`` is set.
-        prefix_span: From ``CREATE`` to right after ``AS``: without it, the text explains the query (``extract_query``).
+        table: The explained statement. It has a query.
+        prefix_span: From ``CREATE`` to right after ``AS``. The text without this span explains the query.
         end: Offset after the last token.
     """
 
@@ -260,7 +261,7 @@ class Explain:
 
 
 class ModificationKind(enum.Enum):
-    """A statement that changes rows, and that no temporary table takes."""
+    """A change of rows that temporary tables do not support, by its first words."""
 
     MERGE = "MERGE INTO"
     UPDATE = "UPDATE"
@@ -269,7 +270,7 @@ class ModificationKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeOrUpdate:
-    """``MERGE INTO``, ``UPDATE`` or ``DELETE FROM``, with the name of the table that it changes."""
+    """``MERGE INTO``, ``UPDATE`` or ``DELETE FROM``, with the name of the changed table."""
 
     kind: ModificationKind
     name: TableName
@@ -280,8 +281,8 @@ class CacheTableAs:
     """``CACHE [LAZY] TABLE name … [AS] query``, which makes a temporary view.
 
     Attributes:
-        name: Of the view.
-        query_span: From right after ``AS``, or else from the query's first token, to the end of the query.
+        name: The name of the view.
+        query_span: From right after ``AS``, or from the query's first token, to the end of the query.
     """
 
     name: TableName

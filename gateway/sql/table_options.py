@@ -1,38 +1,34 @@
-"""The options of a table in a query: ``FROM t WITH (key = value, …)``, Spark's own clause.
+"""The options of a table in a query: ``FROM t WITH (key = value, …)``, and lists of properties in general.
 
-Source: Spark: SqlBaseParser.g4 (optionsClause, propertyList), ``SparkParserUtils.unescapeSQLString``.
+Source: [spark-sql-grammar optionsClause], [spark-sql-grammar propertyList].
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.sql.lexer import Token, TokenKind
-
-_BACKSLASH = r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))"
-_ESCAPE = {quote: re.compile(f"{_BACKSLASH}|({quote}{quote})", re.DOTALL) for quote in "'\""}
-_ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
+from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, Token, TokenKind
+from gateway.sql.string_literals import read_string
 
 
 class TableOptionsError(Exception):
-    """The clause is malformed.
+    """A malformed list of options.
 
     Attributes:
-        start: Offset of the token that was not expected.
+        start: Offset of the unexpected token.
     """
 
     def __init__(self, expected: str, token: Token | None, end: int) -> None:
         found = "the end of the text" if token is None else repr(token.value)
-        super().__init__(f"In the options of a table, {expected} was expected and {found} was found.")
+        super().__init__(f"Expected {expected} but found {found} in the options of a table.")
         self.start = end if token is None else token.start
 
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """The clause.
+    """A list of options.
 
     Attributes:
-        values: By key, as written.
+        values: The values by key, as written.
         end: Offset after the closing bracket.
     """
 
@@ -41,32 +37,37 @@ class TableOptions:
 
 
 def parse_table_options(tokens: Sequence[Token], position: int) -> TableOptions | None:
-    """The clause that begins at this token; None if none does.
+    """Return the clause ``WITH (…)`` that begins at this token; None if none does.
 
     Raises:
-        TableOptionsError.
+        TableOptionsError: If the clause is malformed.
     """
     if not (position + 1 < len(tokens) and tokens[position].keyword == "WITH" and tokens[position + 1].is_symbol("(")):
         return None
     return parse_property_list(tokens, position + 1)
 
 
-def parse_property_list(tokens: Sequence[Token], position: int) -> TableOptions:
-    """What stands in brackets, the first of which is this token.
+def parse_property_list(tokens: Sequence[Token], position: int, dialect: Dialect = DEFAULT_DIALECT) -> TableOptions:
+    """Return the list whose opening bracket is at this position.
+
+    Args:
+        tokens: All tokens of the text.
+        position: The index of the opening bracket.
+        dialect: How to read the values: the session's dialect if they are expressions, as in ``CREATE TABLE``.
 
     Raises:
-        TableOptionsError.
+        TableOptionsError: If the list is malformed.
     """
     reader = _Reader(tokens, position + 1)
     values: dict[str, str] = {}
     while True:
-        key = reader.key()
+        key = reader.take_key()
         if key in values:
-            raise TableOptionsError(f"another key than {key!r}, which is there already,", reader.last, 0)
-        if reader.has("="):
+            raise TableOptionsError("each key only once", reader.last, 0)
+        if reader.is_at("="):
             reader.take("=")
-        values[key] = reader.value()
-        if reader.has(")"):
+        values[key] = reader.take_value(dialect)
+        if reader.is_at(")"):
             return TableOptions(values, reader.take(")").end)
         reader.take(",")
 
@@ -80,91 +81,59 @@ class _Reader:
     def last(self) -> Token:
         return self._tokens[self._position - 1]
 
-    def has(self, symbol: str) -> bool:
-        token = self._token()
+    def is_at(self, symbol: str) -> bool:
+        token = self._current()
         return token is not None and token.is_symbol(symbol)
 
     def take(self, symbol: str) -> Token:
-        token = self._token()
-        if token is None or not token.is_symbol(symbol):
+        if not self.is_at(symbol):
             raise self._error(repr(symbol))
         self._position += 1
-        return token
+        return self.last
 
-    def key(self) -> str:
-        parts = [self._key_part()]
-        while self.has("."):
+    def take_key(self) -> str:
+        parts = [self._take_key_part()]
+        while self.is_at("."):
             self.take(".")
-            parts.append(self._key_part())
+            parts.append(self._take_key_part())
         return ".".join(parts)
 
-    def value(self) -> str:
-        sign = self.take("-").value if self.has("-") else ""
-        token = self._token()
+    def take_value(self, dialect: Dialect) -> str:
+        sign = self.take("-").value if self.is_at("-") else ""
+        token = self._current()
         if token is not None and token.kind is TokenKind.NUMBER:
             self._position += 1
             return sign + token.value
         if token is not None and not sign and token.kind is TokenKind.STRING:
-            return self._strings()
+            return self._take_strings(dialect)
         if token is not None and not sign and token.keyword in ("TRUE", "FALSE"):
             self._position += 1
             return token.value.lower()
         raise self._error("a value: text between quotes, a number, true or false")
 
-    def _key_part(self) -> str:
-        token = self._token()
+    def _take_key_part(self) -> str:
+        token = self._current()
         if token is None or not (token.is_name or token.kind is TokenKind.STRING):
             raise self._error("a key")
+        text = token.value if token.is_name else self._read(token, DEFAULT_DIALECT)
         self._position += 1
-        return token.value if token.is_name else self._text(token)
+        return text
 
-    def _strings(self) -> str:
-        """Strings that stand beside each other are one."""
+    def _take_strings(self, dialect: Dialect) -> str:
         text = ""
-        while (token := self._token()) is not None and token.kind is TokenKind.STRING:
-            text += self._text(token)
+        while (token := self._current()) is not None and token.kind is TokenKind.STRING:
+            text += self._read(token, dialect)
             self._position += 1
         return text
 
-    def _text(self, token: Token) -> str:
-        value = literal_value(token)
-        if value is None:
-            raise self._error("an escape of a character")
-        return value
+    def _read(self, token: Token, dialect: Dialect) -> str:
+        text = read_string(token.value, dialect)
+        if text is None:
+            raise self._error("an escape that stands for a character")
+        return text
 
-    def _token(self) -> Token | None:
+    def _current(self) -> Token | None:
         return self._tokens[self._position] if self._position < len(self._tokens) else None
 
     def _error(self, expected: str) -> TableOptionsError:
-        return TableOptionsError(expected, self._token(), self._tokens[-1].end)
-
-
-def literal_value(token: Token) -> str | None:
-    """What a string literal means; None if it holds an escape of a character that is none."""
-    try:
-        return string_value(token.value)
-    except (ValueError, OverflowError):
-        return None
-
-
-def string_value(literal: str) -> str:
-    """The text that a string literal means. In it, only its own quote doubled means one.
-
-    Raises: ValueError, OverflowError for an escape of a character that there is none of.
-    """
-    if literal[0] in "rR":
-        return literal[2:-1]
-    if literal[0] == "$":
-        return literal[literal.index("$", 1) + 1 : literal.rindex("$", 0, -1)]
-    return _ESCAPE[literal[0]].sub(_unescaped, literal[1:-1])
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    short, long, octal, character, doubled = match.groups()
-    if short or long:
-        return chr(int(short or long, 16))
-    if octal:
-        return chr(int(octal, 8))
-    if doubled:
-        return str(doubled[0])
-    return _ESCAPED.get(character, character)
+        return TableOptionsError(expected, self._current(), self._tokens[-1].end)

@@ -1,22 +1,22 @@
-"""The clause ``USING source OPTIONS (…)`` of a view or table that Spark reads by a data source.
+"""The clause ``USING source OPTIONS (…)`` of a view that Spark reads through a data source.
 
-Source: Spark: SqlBaseParser.g4 (tableProvider, OPTIONS propertyList).
+Source: [spark-sql-grammar tableProvider], [spark-sql-grammar propertyList].
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.sql.lexer import Token
-from gateway.sql.parameters import string_literal
+from gateway.sql.string_literals import write_string
 from gateway.sql.table_options import parse_property_list
 
 
 @dataclass(frozen=True, slots=True)
 class UsingClause:
-    """The options of one source.
+    """The options of one data source.
 
     Attributes:
-        values: By key, as written.
+        values: The values by key, as written.
         start: Offset of the opening bracket.
         end: Offset after the closing bracket.
     """
@@ -27,21 +27,21 @@ class UsingClause:
 
 
 def find_using_clauses(tokens: Sequence[Token], source: str) -> Sequence[UsingClause]:
-    """All clauses of that source, named in any letter case, that have options.
+    """Return the clauses with options that name this data source, in any letter case.
 
     Raises:
-        TableOptionsError.
+        TableOptionsError: If the options of a clause are malformed.
     """
-    found = []
+    clauses = []
     for index, token in enumerate(tokens[:-3]):
         name, options, bracket = tokens[index + 1 : index + 4]
         is_source = token.keyword == "USING" and name.is_name and name.value.lower() == source
         if is_source and options.keyword == "OPTIONS" and bracket.is_symbol("("):
-            values = parse_property_list(tokens, index + 3)
-            found.append(UsingClause(values.values, bracket.start, values.end))
-    return found
+            parsed = parse_property_list(tokens, index + 3)
+            clauses.append(UsingClause(parsed.values, bracket.start, parsed.end))
+    return clauses
 
 
 def write_options(values: Mapping[str, str]) -> str:
-    """The options in brackets, as Spark reads them back."""
-    return f"({', '.join(f'{string_literal(key)} {string_literal(value)}' for key, value in values.items())})"
+    """Return a list of options in brackets that Spark reads as these values."""
+    return f"({', '.join(f'{write_string(key)} {write_string(value)}' for key, value in values.items())})"

@@ -24,6 +24,7 @@ from gateway.responses import Response, build_row_response
 from gateway.session_settings import SessionSettings
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
+from gateway.sql.lexer import DEFAULT_DIALECT, Dialect
 from gateway.sql.name_syntax import qualify_with_session
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statement_parser import parse_statement
@@ -46,6 +47,7 @@ from workspace.record_changes import find_answer
 from workspace.records import PendingChange, PendingWrite, ReplicaId, SessionRecord, TableState, TemporaryTable
 
 _MAX_POLL_SECONDS = 1.0
+_DOUBLE_QUOTED = Dialect(double_quoted_identifiers=True)
 
 log = structlog.get_logger(__name__)
 
@@ -123,13 +125,14 @@ class OwnStatements:
         sql = None if relation is None else find_sql(relation)
         if sql is None and not concerns_tables(plan):
             return None
-        readings = _readings(None if sql is None else sql.query)
-        if sql is not None and not any(readings.values()):
+        statement = None if sql is None else _parse(sql.query)
+        if sql is not None and statement is None and not ('"' in sql.query and _parse(sql.query, _DOUBLE_QUOTED)):
             return None
         operation = _operation(request)
         backend = BackendSession(session.backend, operation.request, metadata)
         settings = await backend.read_settings()
-        statement = readings[settings.double_quoted_identifiers]
+        if sql is not None and settings.dialect != DEFAULT_DIALECT:
+            statement = _parse(sql.query, settings.dialect)
         if sql is not None and statement is None:
             return None
         if isinstance(statement, StatementError):
@@ -294,17 +297,9 @@ async def _as_spark_names(table: TemporaryTable, backend: BackendSession) -> Tem
     return table if await backend.table_exists(qualify_with_session(table.name)) else replace(table, name=lower_case)
 
 
-def _readings(sql: str | None) -> Mapping[bool, Statement | StatementError | None]:
-    """Return the statement that a text is: for sessions that read double quotes as strings, and for all others."""
-    as_string = None if sql is None else _recognise(sql, double_quoted_identifiers=False)
-    if sql is None or '"' not in sql:
-        return {False: as_string, True: as_string}
-    return {False: as_string, True: _recognise(sql, double_quoted_identifiers=True)}
-
-
-def _recognise(sql: str, *, double_quoted_identifiers: bool) -> Statement | StatementError | None:
+def _parse(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Statement | StatementError | None:
     try:
-        return parse_statement(sql, double_quoted_identifiers=double_quoted_identifiers)
+        return parse_statement(sql, dialect)
     except StatementError as error:
         return error
 

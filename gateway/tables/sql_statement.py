@@ -56,8 +56,7 @@ class SqlStatement:
         if not isinstance(name, IdentifierClause):
             return name.parts
         sql = _sql(self.relation)
-        quotes = self.context.settings.double_quoted_identifiers
-        parts = evaluate_identifier_clause(sql.query, name, read_parameters(sql), double_quoted_identifiers=quotes)
+        parts = evaluate_identifier_clause(sql.query, name, read_parameters(sql), self.context.settings.dialect)
         if not parts:
             raise unreadable_name(operation)
         return parts

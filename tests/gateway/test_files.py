@@ -128,7 +128,7 @@ def test_implicit_columns_name_the_file_and_its_directories(spark, folder):
 
 
 def test_sql_view_over_a_file_is_refused(spark):
-    with pytest.raises(AnalysisException, match="view cannot be made over a file"):
+    with pytest.raises(AnalysisException, match="view cannot read a file by its workspace name"):
         spark.sql("create temporary view v as select * from dfs.`amount.csv`")
     spark.table("dfs.`amount.csv`").createOrReplaceTempView("v")
     assert rows(spark.sql("select count(*) from v")) == [(4,)]

@@ -52,9 +52,9 @@ def renamed(plan, old, new):
 def test_only_what_was_changed_and_the_lengths_around_it_differ(length, new):
     request = _field(1, chain(table("a"), length))
     plan = DeepPlan(request, Plan)
-    assert plan.encoded() == request
+    assert plan.encode() == request
     renamed(plan, "a", new)
-    assert plan.encoded() == _field(1, chain(table(new), length))
+    assert plan.encode() == _field(1, chain(table(new), length))
 
 
 def test_two_deep_branches_are_both_followed():
@@ -64,7 +64,7 @@ def test_two_deep_branches_are_both_followed():
     renamed(plan, "a", "longer")
     renamed(plan, "b", "")
     expected = _field(1, chain(table("longer"), 70)) + _field(2, chain(table(""), 90))
-    assert plan.encoded() == _field(1, _field(5, expected))
+    assert plan.encode() == _field(1, _field(5, expected))
 
 
 def test_names_that_the_plan_defines_on_the_way_are_told():
@@ -75,10 +75,10 @@ def test_names_that_the_plan_defines_on_the_way_are_told():
 def test_a_command_tells_its_name_without_what_is_too_deep_in_it():
     view = commands_pb2.CreateDataFrameViewCommand(name="t", replace=True).SerializeToString()
     command = _field(3, _field(1, chain(table("a"), 60)) + view)
-    seen = DeepPlan(_field(2, command), Plan).command()
+    seen = DeepPlan(_field(2, command), Plan).decode_command()
     assert seen.create_dataframe_view.name == "t"
     assert not seen.create_dataframe_view.HasField("input")
-    assert DeepPlan(_field(1, chain(table("a"), 60)), Plan).command() is None
+    assert DeepPlan(_field(1, chain(table("a"), 60)), Plan).decode_command() is None
 
 
 def test_what_is_not_understood_is_not_guessed():

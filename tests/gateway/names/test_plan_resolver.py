@@ -202,7 +202,7 @@ def test_a_table_that_is_not_ready_is_not_found(workspaces):
 @pytest.mark.parametrize("text", ["begin x", "BEGIN x", "x; EXECUTE IMMEDIATE y", "beg\u0131n x", "${x}"])
 def test_no_look_misses_what_runs_other_statements(text):
     assert may_embed_statement(text, TextPlace.COMMAND)
-    assert WordSearch(RUNNING_WORDS).is_in(text.encode())
+    assert WordSearch(RUNNING_WORDS).matches_now(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_an_ordinary_command_is_not_looked_at_further(text):
 @pytest.mark.parametrize("text", ["drop view t", "ALTER view t", "\u0131n\u017fert into t", "x${"])
 def test_no_look_misses_what_changes_something(text):
     assert may_embed_statement(text, TextPlace.PLAN)
-    assert WordSearch(CHANGING_WORDS).is_in(text.encode())
+    assert WordSearch(CHANGING_WORDS).matches_now(text.encode())
 
 
 def test_a_word_inside_of_another_is_no_reason_to_look_further():

@@ -9,18 +9,18 @@ PIECE = 256 * 1024
 
 @pytest.mark.parametrize("text", ["dfs.tmp", "DFS", "x Drop y"])
 def test_a_word_is_found_in_any_letter_case(text):
-    assert WordSearch(["dfs", "drop"]).is_in(text.encode())
+    assert WordSearch(["dfs", "drop"]).matches_now(text.encode())
 
 
 def test_what_is_not_there_is_not_found():
-    assert not WordSearch(["dfs", "drop"]).is_in(b"df s dro" * 100_000)
+    assert not WordSearch(["dfs", "drop"]).matches_now(b"df s dro" * 100_000)
 
 
 @pytest.mark.parametrize("offset", [*range(PIECE - 8, PIECE + 3), 2 * PIECE - 3, 3 * PIECE - 4])
 def test_a_word_is_found_where_pieces_meet_and_at_the_end(offset):
     data = bytearray(3 * PIECE)
     data[offset : offset + 4] = b"Drop"
-    assert WordSearch(["x", "drop"]).is_in(bytes(data))
+    assert WordSearch(["x", "drop"]).matches_now(bytes(data))
 
 
 class OnlyInPieces(bytes):
@@ -29,5 +29,5 @@ class OnlyInPieces(bytes):
 
 
 async def test_a_large_request_is_looked_at_in_pieces():
-    assert await WordSearch(["dfs", "drop"]).finds_any(OnlyInPieces(3 * PIECE * b"x" + b"DROP"))
-    assert not await WordSearch(["dfs", "drop"]).finds_any(OnlyInPieces(10 * PIECE))
+    assert await WordSearch(["dfs", "drop"]).matches(OnlyInPieces(3 * PIECE * b"x" + b"DROP"))
+    assert not await WordSearch(["dfs", "drop"]).matches(OnlyInPieces(10 * PIECE))

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.sql.identifier_clauses import evaluate_identifier_clause, resolve_identifier_clauses
-from gateway.sql.lexer import tokenize
+from gateway.sql.lexer import Dialect, tokenize
 from gateway.sql.parameters import Parameters
 from gateway.sql.statement_parser import parse_statement
 from gateway.sql.statements import DropTable, IdentifierClause
@@ -21,12 +21,12 @@ PARAMETERS = Parameters({"n": "dfs.tmp.t", "part": "t"}, ["x", None, "a.b"])
         ("identifier(:n)", ("dfs", "tmp", "t")),
         ("identifier('dfs.' || :part)", ("dfs", "t")),
         ("identifier('dfs').tmp.identifier(:part)", ("dfs", "tmp", "t")),
-        ("identifier(:unknown)", None),
-        ("identifier(upper('t'))", None),
-        ("identifier('no name')", None),
-        ("identifier('a' ||)", None),
-        ("identifier('a'::string)", None),
-        ("identifier(x).t", None),
+        ("identifier(:unknown)", ()),
+        ("identifier(upper('t'))", ()),
+        ("identifier('no name')", ()),
+        ("identifier('a' ||)", ()),
+        ("identifier('a'::string)", ()),
+        ("identifier(x).t", ()),
     ],
 )
 def test_the_name_of_a_clause_is_known_or_it_is_not(clause, parts):
@@ -42,22 +42,22 @@ def test_the_name_of_a_clause_is_known_or_it_is_not(clause, parts):
 def test_a_question_mark_is_the_parameter_at_its_place():
     sql = "select ?, ?, * from identifier(?)"
     start = sql.index("identifier")
-    clause = IdentifierClause(start, len(sql), len(sql) - 2, len(sql) - 1, None)
+    clause = IdentifierClause(start, len(sql), len(sql) - 2, len(sql) - 1)
     assert evaluate_identifier_clause(sql, clause, PARAMETERS) == ("a", "b")
-    assert evaluate_identifier_clause(sql, clause, Parameters({}, ["x"])) is None
+    assert evaluate_identifier_clause(sql, clause, Parameters({}, ["x"])) == ()
 
 
 def test_with_double_quoted_identifiers_a_double_quoted_text_is_no_string():
     sql = 'drop table identifier("t")'
-    clause = IdentifierClause(11, len(sql), 22, len(sql) - 1, None)
+    clause = IdentifierClause(11, len(sql), 22, len(sql) - 1)
     assert evaluate_identifier_clause(sql, clause, PARAMETERS) == ("t",)
-    assert evaluate_identifier_clause(sql, clause, PARAMETERS, double_quoted_identifiers=True) is None
+    assert evaluate_identifier_clause(sql, clause, PARAMETERS, Dialect(double_quoted_identifiers=True)) == ()
 
 
 def test_the_known_pieces_of_an_unknown_name_are_told():
     sql = "select 1 from identifier(concat('dfs.', lower(:n), x)) join identifier('a')"
     known, computed = resolve_identifier_clauses(tokenize(sql), PARAMETERS)
-    assert [name.pieces for name in computed] == [("dfs.", "dfs.tmp.t")]
+    assert [name.strings for name in computed] == [("dfs.", "dfs.tmp.t")]
     assert sql[computed[0].start : computed[0].end].startswith("identifier(concat(")
     assert known[-1].value == "a"
 
@@ -72,4 +72,4 @@ def test_a_text_that_is_no_name_is_left_to_spark_where_it_stands(value: str) -> 
     found = tokenize(f"select * from identifier('{value}')")
     known, computed = resolve_identifier_clauses(found, Parameters())
     assert list(known) == found
-    assert [name.pieces for name in computed] == [(value,)]
+    assert [name.strings for name in computed] == [(value,)]

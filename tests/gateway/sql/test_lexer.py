@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.sql.lexer import TokenKind, blank_out, skip_blank, tokenize
+from gateway.sql.lexer import Dialect, TokenKind, blank_out, skip_blank, tokenize
 
 W, Q, S, N, Y, U = (
     TokenKind.WORD,
@@ -18,8 +18,8 @@ W, Q, S, N, Y, U = (
 )
 
 
-def seen(sql: str, **settings: bool) -> list[tuple[TokenKind, str]]:
-    return [(token.kind, token.value) for token in tokenize(sql, **settings)]
+def describe(sql: str, **dialect: bool) -> list[tuple[TokenKind, str]]:
+    return [(token.kind, token.value) for token in tokenize(sql, Dialect(**dialect))]
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def seen(sql: str, **settings: bool) -> list[tuple[TokenKind, str]]:
 )
 def test_a_text_becomes_the_tokens_that_spark_sees(sql: str, expected: list[tuple[TokenKind, str]]) -> None:
     """Spark: SqlBaseLexer.g4."""
-    assert seen(sql) == expected
+    assert describe(sql) == expected
 
 
 def test_double_quotes_hold_a_name_where_the_session_says_so() -> None:
-    assert seen('"a b" "c""d"', double_quoted_identifiers=True) == [(Q, "a b"), (Q, 'c"d')]
+    assert describe('"a b" "c""d"', double_quoted_identifiers=True) == [(Q, "a b"), (Q, 'c"d')]
 
 
 def test_a_keyword_is_bare() -> None:

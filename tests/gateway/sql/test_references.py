@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.sql.parameters import Parameters
-from gateway.sql.references import find_references, replace_spans
+from gateway.sql.identifier_clauses import resolve_identifier_clauses
+from gateway.sql.lexer import Dialect, tokenize
+from gateway.sql.parameters import NO_PARAMETERS, Parameters
+from gateway.sql.references import Reference, find_references, replace_spans
 
 WORKSPACES = [("dfs", "tmp"), ("dfs",)]
 
@@ -18,10 +20,14 @@ def is_workspace(parts: Sequence[str]) -> int:
     return next((len(name) for name in WORKSPACES if folded[: len(name)] == name), 0)
 
 
-def seen(sql: str, **settings: bool) -> list[str]:
-    """Each reference as ``table`` or ``other`` and its text."""
-    found = find_references(sql, is_workspace, **settings)
-    return [("table " if r.is_table else "other ") + sql[r.start : r.end] for r in found]
+def find(sql: str, parameters: Parameters = NO_PARAMETERS, **dialect: bool) -> list[Reference]:
+    tokens, _ = resolve_identifier_clauses(tokenize(sql, Dialect(**dialect)), parameters)
+    return find_references(tokens, is_workspace)
+
+
+def describe(sql: str, **dialect: bool) -> list[str]:
+    """Return each reference as ``table`` or ``other`` and its text."""
+    return [("table " if r.is_table else "other ") + sql[r.start : r.end] for r in find(sql, **dialect)]
 
 
 T, C = "table dfs.tmp.t", "other dfs.tmp.t"
@@ -93,7 +99,7 @@ T, C = "table dfs.tmp.t", "other dfs.tmp.t"
     ],
 )
 def test_references_are_found_with_their_role(sql: str, expected: list[str]) -> None:
-    assert seen(sql) == expected
+    assert describe(sql) == expected
 
 
 @pytest.mark.parametrize(
@@ -115,7 +121,7 @@ def test_references_are_found_with_their_role(sql: str, expected: list[str]) -> 
 )
 def test_what_only_looks_like_a_reference_is_none(sql: str) -> None:
     """References, guarantee 1."""
-    assert seen(sql) == []
+    assert describe(sql) == []
 
 
 @pytest.mark.parametrize(
@@ -140,7 +146,7 @@ def test_what_only_looks_like_a_reference_is_none(sql: str) -> None:
 )
 def test_a_name_the_statement_defines_hides_the_workspace_from_columns(sql: str) -> None:
     """References, guarantee 2."""
-    assert seen(sql) == [T]
+    assert describe(sql) == [T]
 
 
 @pytest.mark.parametrize(
@@ -169,19 +175,19 @@ def test_the_time_is_linear_in_the_length(piece: str) -> None:
 
 def _seconds(sql: str) -> float:
     began = time.perf_counter()
-    find_references(sql, is_workspace)
+    find(sql)
     return time.perf_counter() - began
 
 
 def test_a_reference_tells_its_parts() -> None:
-    (reference,) = find_references("from dfs.`a``b`.c", is_workspace)
+    (reference,) = find("from dfs.`a``b`.c")
     assert (reference.workspace_parts, reference.parts) == (1, ("dfs", "a`b", "c"))
 
 
 def test_double_quotes_hold_a_part_where_the_session_says_so() -> None:
     sql = 'select 1 from dfs."a.csv"'
-    assert seen(sql, double_quoted_identifiers=True) == ['table dfs."a.csv"']
-    assert seen(sql) == []
+    assert describe(sql, double_quoted_identifiers=True) == ['table dfs."a.csv"']
+    assert describe(sql) == []
 
 
 @pytest.mark.parametrize(
@@ -202,14 +208,14 @@ def test_double_quotes_hold_a_part_where_the_session_says_so() -> None:
     ],
 )
 def test_a_column_that_may_be_of_something_else_by_that_name_is_ambiguous(sql: str, is_ambiguous: bool) -> None:
-    columns = [r for r in find_references(sql, is_workspace) if not r.is_table]
+    columns = [r for r in find(sql) if not r.is_table]
     assert [column.is_ambiguous for column in columns] == [is_ambiguous]
 
 
 def test_a_parameter_holds_a_name() -> None:
     sql = "select ? from identifier(:n) join identifier(?)"
     parameters = Parameters({"n": "dfs.tmp.a"}, [None, "dfs.tmp.b"])
-    found = find_references(sql, is_workspace, parameters=parameters)
+    found = find(sql, parameters)
     assert [(r.parts[2], r.is_table, sql[r.start : r.end]) for r in found] == [
         ("a", True, "identifier(:n)"),
         ("b", True, "identifier(?)"),
@@ -258,7 +264,7 @@ def _quoted(part: str) -> str:
 def test_whatever_was_written_is_found(chain: tuple[tuple[str, ...], str], frame: tuple[str, bool], after: str) -> None:
     (parts, text), (before, is_table) = chain, frame
     sql = before + text + after
-    found = [r for r in find_references(sql, is_workspace) if r.start == len(before)]
+    found = [r for r in find(sql) if r.start == len(before)]
     if is_workspace(parts) == len(parts):
         assert found == []
         return

@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.sql.change_clauses import find_change_clauses
+from gateway.sql.identifier_clauses import evaluate_identifier_clause
+from gateway.sql.lexer import Dialect
 from gateway.sql.name_syntax import parse_name
+from gateway.sql.parameters import NO_PARAMETERS
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statement_parser import extract_query, parse_statement
 from gateway.sql.statements import (
@@ -175,16 +178,16 @@ def test_a_name_has_parts_and_a_place(text: str, parts: tuple[str, ...]) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "argument", "literal"),
+    ("text", "argument", "parts"),
     [
-        ("identifier('a.t')", "'a.t'", "a.t"),
-        ("IDENTIFIER ( /* c */ 'a' '.t' )", "'a' '.t'", "a.t"),
-        ("identifier(r'a' \"b\")", "r'a' \"b\"", "ab"),
-        ("identifier(:name)", ":name", None),
-        ("identifier(?)", "?", None),
-        ("identifier(concat('a', f(1)) || 't')", "concat('a', f(1)) || 't'", None),
-        ("identifier(:a).b", "identifier(:a).b", None),
-        ("a.identifier(:b)", "a.identifier(:b)", None),
+        ("identifier('a.t')", "'a.t'", ("a", "t")),
+        ("IDENTIFIER ( /* c */ 'a' '.t' )", "'a' '.t'", ("a", "t")),
+        ("identifier(r'a' \"b\")", "r'a' \"b\"", ("ab",)),
+        ("identifier(:name)", ":name", ()),
+        ("identifier(?)", "?", ()),
+        ("identifier(concat('a', f(1)) || 't')", "concat('a', f(1)) || 't'", ()),
+        ("identifier(:a).b", "identifier(:a).b", ()),
+        ("a.identifier(:b)", "a.identifier(:b)", ()),
     ],
 )
 @pytest.mark.parametrize(
@@ -208,7 +211,7 @@ def test_a_name_has_parts_and_a_place(text: str, parts: tuple[str, ...]) -> None
         "delete from {}",
     ],
 )
-def test_a_computed_name_is_told_by_its_argument(sql: str, text: str, argument: str, literal: str | None) -> None:
+def test_a_computed_name_is_told_by_its_argument(sql: str, text: str, argument: str, parts: tuple[str, ...]) -> None:
     sql = sql.format(text)
     statement = parse_statement(sql)
     assert statement is not None
@@ -217,7 +220,7 @@ def test_a_computed_name_is_told_by_its_argument(sql: str, text: str, argument: 
     assert name.parts == ()
     assert sql[name.start : name.end] == text
     assert sql[name.argument_start : name.argument_end] == argument
-    assert name.literal == literal
+    assert evaluate_identifier_clause(sql, name, NO_PARAMETERS) == parts
 
 
 @pytest.mark.parametrize(
@@ -237,10 +240,10 @@ def test_the_text_of_a_computed_name_is_read_as_spark_reads_it(text: str, parts:
 
 
 def test_double_quotes_hold_a_name_where_the_session_says_so() -> None:
-    statement = parse_statement('drop table "t"', double_quoted_identifiers=True)
+    statement = parse_statement('drop table "t"', Dialect(double_quoted_identifiers=True))
     assert isinstance(statement, DropTable)
     assert statement.name.parts == ("t",)
-    assert parse_name('"t"', double_quoted_identifiers=True) == ("t",)
+    assert parse_name('"t"', Dialect(double_quoted_identifiers=True)) == ("t",)
     assert parse_statement('drop table "t"') is None
 
 
@@ -396,13 +399,13 @@ TEXTS = st.text(max_size=40) | st.builds(
 )
 
 
-@given(TEXTS, st.booleans())
-def test_whatever_the_text_spans_are_within_it(sql: str, double_quoted: bool) -> None:
+@given(TEXTS, st.builds(Dialect, st.booleans(), st.booleans()))
+def test_spans_are_within_the_text(sql: str, dialect: Dialect) -> None:
     """Statements, guarantee 4."""
-    for change in find_change_clauses(sql, double_quoted_identifiers=double_quoted):
-        assert_within(change, sql)
+    for clause in find_change_clauses(sql, dialect):
+        assert_within(clause, sql)
     try:
-        statement = parse_statement(sql, double_quoted_identifiers=double_quoted)
+        statement = parse_statement(sql, dialect)
     except StatementError as error:
         assert 1 <= error.position.line <= sql.count("\n") + 1
         assert 0 <= error.position.column <= len(sql)

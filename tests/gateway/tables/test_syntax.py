@@ -149,9 +149,9 @@ def test_like_makes_an_empty_table_of_the_same_columns(client):
         ("comment 'c' as select 1 a", "COMMENT is not supported"),
         ("location '/tmp/x' as select 1 a", "Lodge chooses where"),
         ("tblproperties (a = 1) as select 1 a", "TBLPROPERTIES is not supported"),
-        ("using csv using csv as select 1 a", "USING stands twice"),
+        ("using csv using csv as select 1 a", "USING occurs twice"),
         ("as insert into t values (1)", "expected a query"),
-        ("or replace", "use DROP TABLE IF EXISTS first"),
+        ("or replace", "Use DROP TABLE IF EXISTS first"),
     ],
 )
 def test_a_malformed_statement_is_a_parse_error_that_names_the_place(client, rest, text):

@@ -1,0 +1,67 @@
+"""String literals: what they mean to Spark, and how to write one.
+
+Spark reads a string in two ways. In an expression, ``spark.sql.parser.escapedStringLiterals`` turns escapes off: the
+string is everything between the first and the last character of the literal. Elsewhere, such as in a list of
+properties, the setting does not count.
+
+Source: [spark-sql-grammar stringLit], ``SparkParserUtils.unescapeSQLString``, ``stringWithoutUnescape``.
+"""
+
+import re
+from collections.abc import Sequence
+
+from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, Token, TokenKind, tokenize
+
+_BACKSLASH = r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))"
+_ESCAPE = {quote: re.compile(f"{_BACKSLASH}|({quote}{quote})", re.DOTALL) for quote in "'\""}
+_ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
+
+
+def read_string(literal: str, dialect: Dialect = DEFAULT_DIALECT) -> str | None:
+    """Return the text that a string literal means.
+
+    Args:
+        literal: The literal, with its quotes.
+        dialect: The session's in an expression; the default dialect elsewhere.
+
+    Returns:
+        The text, or None if an escape stands for no character.
+    """
+    if dialect.escaped_string_literals:
+        return literal[1:-1]
+    if literal[0] in "rR":
+        return literal[2:-1]
+    if literal[0] == "$":
+        return literal[literal.index("$", 1) + 1 : literal.rindex("$", 0, -1)]
+    try:
+        return _ESCAPE[literal[0]].sub(_unescape, literal[1:-1])
+    except (ValueError, OverflowError):
+        return None
+
+
+def read_strings(tokens: Sequence[Token], dialect: Dialect = DEFAULT_DIALECT) -> str | None:
+    """Return the text that adjacent string literals mean; None if the tokens are something else."""
+    if not tokens or any(token.kind is not TokenKind.STRING for token in tokens):
+        return None
+    texts = [read_string(token.value, dialect) for token in tokens]
+    return None if None in texts else "".join(text for text in texts if text is not None)
+
+
+def write_string(text: str, dialect: Dialect = DEFAULT_DIALECT) -> str | None:
+    """Return a literal that means this text in an expression; None if the dialect has none."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    literals = (f"r'{text}'", f'r"{text}"', f"'{escaped}'")
+    if dialect.escaped_string_literals:
+        literals = (f"'{text}'", f'"{text}"', "")
+    return next((literal for literal in literals if read_strings(tokenize(literal, dialect), dialect) == text), None)
+
+
+def _unescape(match: re.Match[str]) -> str:
+    short, long, octal, character, doubled = match.groups()
+    if short or long:
+        return chr(int(short or long, 16))
+    if octal:
+        return chr(int(octal, 8))
+    if doubled:
+        return str(doubled[0])
+    return _ESCAPED.get(character, character)

@@ -16,8 +16,8 @@ from gateway.names.name_lookup import NameLookup
 from gateway.names.targets import schema_not_found
 from gateway.responses import encode_arrow_stream
 from gateway.sql.name_syntax import parse_name, quote_name
-from gateway.stored_tables.listings import workspace_tables
-from gateway.stored_tables.table_descriptions import permanent_names
+from gateway.stored_tables.listings import list_workspace_tables
+from gateway.stored_tables.table_descriptions import list_permanent_tables
 from workspace.workspaces import Workspace
 
 _TABLE_CALLS = frozenset(
@@ -118,9 +118,9 @@ def _list_tables(lookup: NameLookup, workspace: Workspace, pattern: str | None, 
 
     A workspace has no views.
     """
-    found = workspace_tables(
+    found = list_workspace_tables(
         lookup.tables if workspace is lookup.workspaces.temporary else (),
-        permanent_names(workspace),
+        list_permanent_tables(workspace),
         workspace.name,
         pattern,
     ).slice(0, 0 if kind == "list_views" else None)

@@ -23,7 +23,7 @@ from gateway.sql.lexer import Token
 from gateway.sql.name_syntax import quote_name
 from gateway.sql.references import Reference
 from gateway.sql.table_options import TableOptions, TableOptionsError, parse_table_options
-from gateway.stored_tables.table_descriptions import permanent_table
+from gateway.stored_tables.table_descriptions import build_permanent_scan
 from workspace.workspaces import PathRefusedError, Workspace, Workspaces
 
 _READABLE = re.compile(r"[^0-9A-Za-z]+")
@@ -111,7 +111,7 @@ def build_scan_relation(
         GatewayError: If the path does not exist, is forbidden or has no reader, or an option is wrong.
     """
     real = _resolve_path(workspaces, workspace, path)
-    table = permanent_table(real) if not options and real.is_dir() else None
+    table = build_permanent_scan(real) if not options and real.is_dir() else None
     if table is not None:
         return table
     reader_options = {key.lower(): value for key, value in options.items()}

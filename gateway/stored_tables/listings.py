@@ -1,6 +1,6 @@
-"""What ``SHOW TEMPORARY TABLES``, ``SHOW TABLES IN`` a workspace and ``SHOW CREATE TABLE`` answer.
+"""The answers of ``SHOW TEMPORARY TABLES``, ``SHOW TABLES IN`` a workspace and ``SHOW CREATE TABLE``.
 
-Source: Spark: ``SHOW TABLES`` (columns, and patterns: ``*`` and ``|``, regardless of letter case).
+Source: Spark's ``SHOW TABLES``: its columns, and its patterns with ``*`` and ``|``, regardless of letter case.
 """
 
 import re
@@ -14,8 +14,17 @@ from gateway.sql.name_syntax import quote_name
 from workspace.records import TableState, TemporaryTable
 
 
-def temporary_tables(tables: Iterable[TemporaryTable], workspace: str, pattern: str | None, now: datetime) -> pa.Table:
-    """One row for each table that can be read: rows, bytes, and the age in seconds by the wall clock."""
+def list_temporary_tables(
+    tables: Iterable[TemporaryTable], workspace: str, pattern: str | None, now: datetime
+) -> pa.Table:
+    """Return the temporary tables that can be read: one row with size and age for each.
+
+    Args:
+        tables: The temporary tables of a session.
+        workspace: The name of the default temporary workspace.
+        pattern: The pattern of table names; None for all.
+        now: The time that the ages refer to.
+    """
     listed = [table for table in _ready(tables) if matches(table.name, pattern)]
     return pa.table(
         {
@@ -30,10 +39,17 @@ def temporary_tables(tables: Iterable[TemporaryTable], workspace: str, pattern: 
     )
 
 
-def workspace_tables(
+def list_workspace_tables(
     tables: Iterable[TemporaryTable], permanent: Sequence[str], workspace: str, pattern: str | None
 ) -> pa.Table:
-    """Rows as Spark's ``SHOW TABLES`` has them."""
+    """Return the tables of a workspace in the columns of Spark's ``SHOW TABLES``.
+
+    Args:
+        tables: The temporary tables in the workspace.
+        permanent: The names of the permanent tables in the workspace.
+        workspace: The name of the workspace.
+        pattern: The pattern of table names; None for all.
+    """
     found = [(table.name, True) for table in _ready(tables)] + [(name, False) for name in permanent]
     listed = sorted(each for each in found if matches(each[0], pattern))
     return pa.table(
@@ -45,8 +61,14 @@ def workspace_tables(
     )
 
 
-def create_statement(table: TemporaryTable, schema: StructType, workspace: str) -> str:
-    """A statement that makes an empty table of the same columns."""
+def build_create_statement(table: TemporaryTable, schema: StructType, workspace: str) -> str:
+    """Return a statement that creates an empty table with the same columns.
+
+    Args:
+        table: The table.
+        schema: The schema of the table.
+        workspace: The name of the default temporary workspace.
+    """
     columns = ",\n".join(f"  {_column(field)}" for field in schema.fields)
     lines = [
         f"CREATE TEMPORARY TABLE {workspace}.{quote_name(table.name)} (\n{columns})",
@@ -71,7 +93,7 @@ def _text(value: str) -> str:
 
 
 def _type(kind: DataType) -> str:
-    """A type as Spark parses it, with the names in it as they are."""
+    """Return a type as Spark parses it. Spark's own text of a type does not quote names."""
     if isinstance(kind, StructType):
         return f"STRUCT<{', '.join(f'{quote_name(field.name)}: {_type(field.dataType)}' for field in kind.fields)}>"
     if isinstance(kind, ArrayType):
@@ -82,7 +104,7 @@ def _type(kind: DataType) -> str:
 
 
 def matches(name: str, pattern: str | None) -> bool:
-    """Whether a pattern of Spark's ``SHOW TABLES`` means a name."""
+    """Return whether a name matches a pattern of Spark's ``SHOW TABLES``."""
     if pattern is None:
         return True
     parts = (re.escape(part.strip()).replace(r"\*", ".*") for part in pattern.split("|"))

@@ -1,13 +1,16 @@
-"""The formats that tables are stored in: what is written, and what must be said so that the same is read back.
+"""The storage formats of tables, and the options that Spark needs to read back what it wrote.
 
-Guarantee: a value that was written is read back the same, whatever the format, or the write fails; text and
-timestamps above all, where Spark's defaults lose empty text, blanks at the ends, line ends and microseconds.
+Guarantee: every format returns a value as it was written, or the write fails. With Spark's defaults, text formats lose
+empty strings, leading and trailing blanks, line ends and microseconds.
 
-Not guaranteed: an empty text in a column that a table is partitioned by, which Spark reads as NULL; the ten days in
-October 1582 that ORC's calendar leaves out; in CSV, the very text that stands for NULL; and what a statement's own
-options of a text format leave out.
+Not guaranteed:
 
-Source: seed 001, 5.1.4; Spark's documentation of its Parquet, JSON, CSV and ORC data sources.
+- Empty strings in a partition column: Spark reads them as NULL.
+- The ten days in October 1582 that the calendar of ORC omits.
+- In CSV, the one string that stands for NULL.
+- Values that cannot be written with the options in a statement.
+
+Source: [temporary-tables §5.1.4]; [spark-data-source].
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +22,7 @@ from gateway.errors import GatewayError
 from workspace.name_comparison import comparable_name
 
 _IN_UTC = {"timeZone": "UTC"}
-"""The session's may change between writing and reading, and says two times twice a year."""
+"""The time zone of the session may change between write and read, and repeats an hour each year."""
 _TIMES = {
     "dateFormat": "yyyy-MM-dd",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -28,18 +31,18 @@ _TIMES = {
 _TEXT_OPTIONS = frozenset({"compression", *_TIMES})
 _NO_TEXT = "\x01null\x01"
 _STRICT = {"columnNameOfCorruptRecord": "\x01malformed\x01", "mode": "FAILFAST"}
-"""What cannot be read back is an error, not NULL; and no column of a table is taken for the place of malformed rows."""
+"""Malformed rows are errors, not NULL. No column of a table has the name of the column for malformed rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageFormat:
-    """A data source of Spark that tables can be stored in.
+    """A data source of Spark that can store tables.
 
     Attributes:
-        name: As Spark knows it.
-        defaults: Options of both writing and reading, unless a statement gives them.
-        allowed: The options that a statement may give.
-        allowed_prefixes: How other options may begin.
+        name: The name of the data source in Spark.
+        defaults: The options of writes and reads that a statement may override.
+        allowed: The options that a statement may have.
+        allowed_prefixes: The prefixes of further options that a statement may have.
     """
 
     name: str
@@ -49,23 +52,27 @@ class StorageFormat:
 
     @property
     def is_partitionable(self) -> bool:
-        """Seed 001, 5.1.4: only Parquet."""
+        """Whether tables in this format can be partitioned [temporary-tables §5.1.4]."""
         return self.name == "parquet"
 
-    def options(self, given: Mapping[str, str]) -> Mapping[str, str]:
-        """What to write and to read with.
+    def options(self, statement: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the options of writes and reads.
 
-        Raises: GatewayError for an option that it does not know, or that would lead elsewhere.
+        Args:
+            statement: The options in the statement that creates the table.
+
+        Raises:
+            GatewayError: An option is not allowed.
         """
         known = {key.lower(): key for key in self.allowed}
         named: dict[str, str] = {}
-        for key, value in given.items():
+        for key, value in statement.items():
             name = known.get(key.lower())
             if name is None and not key.lower().startswith(self.allowed_prefixes):
                 raise GatewayError(
                     "LODGE_TABLE_OPTIONS",
                     "42000",
-                    f"Tables stored as [{self.name}] have no option [{key}]. Known are: "
+                    f"Tables stored as [{self.name}] do not support the option [{key}]. Use one of: "
                     f"{', '.join(sorted(self.allowed))}.",
                 )
             named[name or key] = value
@@ -98,30 +105,44 @@ STORAGE_FORMATS: Mapping[str, StorageFormat] = {
 }
 
 
-def storage_format(name: str, table: str) -> StorageFormat:
-    """Raises: GatewayError that names the formats there are."""
+def find_storage_format(name: str, table: str) -> StorageFormat:
+    """Return the storage format with a name.
+
+    Args:
+        name: The name, in any letter case.
+        table: The name of the table, for the error.
+
+    Raises:
+        GatewayError: No storage format has this name.
+    """
     found = STORAGE_FORMATS.get(name.lower())
     if found is None:
         raise GatewayError(
             "LODGE_STORAGE_FORMAT",
             "0A000",
-            f"Table [{table}] cannot be stored as [{name}]. Give one of {', '.join(STORAGE_FORMATS)} after USING, or "
-            "in the session's setting store.format.",
+            f"Table [{table}] cannot be stored as [{name}]. Use one of {', '.join(STORAGE_FORMATS)} after USING or in "
+            "the session setting store.format.",
         )
     return found
 
 
-def refuse_partitions(storage: StorageFormat) -> GatewayError:
-    """Seed 001, 5.4: a partition clause for another format than Parquet."""
+def unsupported_partitions(storage: StorageFormat) -> GatewayError:
+    """Return the error for partitions in a format that does not support them [temporary-tables §5.4]."""
     return GatewayError(
         "LODGE_PARTITION_FORMAT", "0A000", f"{storage.name.capitalize()} format does not support auto-partitioning."
     )
 
 
 def check_columns(storage: StorageFormat, schema: StructType, partition_columns: Sequence[str]) -> None:
-    """Refuses what Spark would write, but not read back as it was.
+    """Check that Spark reads all columns back as it writes them.
 
-    Raises: GatewayError that names the column.
+    Args:
+        storage: The storage format.
+        schema: The schema of the table.
+        partition_columns: The columns that the table is partitioned by.
+
+    Raises:
+        GatewayError: Spark would write a column, but read other values back.
     """
     partitions = {comparable_name(name) for name in partition_columns}
     for field in schema.fields:
@@ -129,17 +150,18 @@ def check_columns(storage: StorageFormat, schema: StructType, partition_columns:
             raise GatewayError(
                 "LODGE_COLUMN_NAME",
                 "0A000",
-                f"Column [{field.name}] cannot be stored as [orc], which keeps no empty names and none with [`]. Name "
-                "it otherwise with AS, or give another format after USING.",
+                f"Column [{field.name}] cannot be stored as [orc], which supports neither empty names nor names with "
+                "[`]. Rename the column with AS, or use another format after USING.",
             )
         is_partition = comparable_name(field.name) in partitions
         if any(_is_lost(storage, each, is_partition=is_partition) for each in _types(field.dataType)):
-            where = "a column to partition by" if is_partition else f"a column of tables stored as [{storage.name}]"
+            where = "a partition column" if is_partition else f"a column of a table stored as [{storage.name}]"
             raise GatewayError(
                 "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE",
                 "0A000",
-                f"Column [{field.name}] has type [{field.dataType.simpleString()}], which {where} cannot have: Spark "
-                "would not read it back as it was. Cast it, or store the table as [parquet] without partitions of it.",
+                f"Column [{field.name}] has type [{field.dataType.simpleString()}], which {where} cannot have, because "
+                "Spark would read back other values. Cast the column, or store the table as [parquet] and do not "
+                "partition it by this column.",
             )
 
 
@@ -152,7 +174,7 @@ def _is_lost(storage: StorageFormat, kind: DataType, *, is_partition: bool) -> b
 
 
 def _types(kind: DataType) -> Iterator[DataType]:
-    """A type and all types in it."""
+    """Return a type and all types in it."""
     yield kind
     if isinstance(kind, StructType):
         below = [field.dataType for field in kind.fields]
@@ -165,7 +187,7 @@ def _types(kind: DataType) -> Iterator[DataType]:
 
 
 def _names(kind: DataType) -> Iterator[str]:
-    """The names of all fields in a type."""
+    """Return the names of all fields in a type."""
     for each in _types(kind):
         if isinstance(each, StructType):
             yield from each.names

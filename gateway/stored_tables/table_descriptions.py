@@ -1,7 +1,7 @@
-"""What is known of a permanent table: a file in its directory that only Lodge puts there.
+"""Descriptions of permanent tables: a file in the directory of each table that only Lodge writes.
 
-Why it exists: who reads a name in a workspace must tell a table that ``CREATE TABLE`` made from files that anyone put
-there, and must not depend on what creates and drops tables.
+Name resolution must distinguish a table that ``CREATE TABLE`` made from other files in a workspace. It reads the
+description and needs nothing of the code that creates and drops tables.
 """
 
 import json
@@ -18,76 +18,74 @@ from pyspark.sql.types import StructType
 
 from gateway.errors import GatewayError
 from gateway.stored_tables.storage_formats import STORAGE_FORMATS
-from gateway.stored_tables.table_plans import read_relation
+from gateway.stored_tables.table_plans import build_scan
 from workspace.files.table_files import has_links
 from workspace.workspaces import NotFileBasedError, Workspace
 
-DESCRIPTION = ".lodge-table.json"
-"""The file in a table's directory that says what it is; readers of raw files pass over it."""
+DESCRIPTION_FILE = ".lodge-table.json"
+"""The name of the description in the directory of a table. Readers of raw files ignore it."""
 
-_MOST_BYTES = 4 * 1024 * 1024
+_MAX_BYTES = 4 * 1024 * 1024
 
-GLOB = re.compile(r"[*?\[\]{}\\]")  # Spark takes a path with these for a pattern
+GLOB = re.compile(r"[*?\[\]{}\\]")
+"""The characters that make Spark read a path as a pattern."""
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
-    """What is known of a permanent table.
+class TableDescription:
+    """The description of a permanent table.
 
     Attributes:
-        schema: Its columns.
-        storage_format: Of its files.
-        options: Of the storage format, as the statement gave them.
+        schema: The schema of the table.
+        storage_format: The storage format of its files.
+        options: The options of the storage format, as in the statement that created the table.
     """
 
     schema: StructType
     storage_format: str
     options: Mapping[str, str]
 
-    def encoded(self) -> str:
+    def encode(self) -> str:
+        """Return the contents of the file."""
         document = {"schema": self.schema.jsonValue(), "format": self.storage_format, "options": dict(self.options)}
         return json.dumps({"lodge_table": 1, **document}, indent=1)
 
     @classmethod
-    def of(cls, directory: Path) -> "Description | None":
-        """That of a directory; None if it is no table, or what stands there is no description."""
+    def read(cls, directory: Path) -> "TableDescription | None":
+        """Read the description in a directory; None if there is none, or it is malformed."""
         try:
-            descriptor = os.open(directory / DESCRIPTION, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            descriptor = os.open(directory / DESCRIPTION_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb") as file:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     return None
-                document = json.loads(file.read(_MOST_BYTES))
+                document = json.loads(file.read(_MAX_BYTES))
             if _has_user_defined_type(document["schema"]):
                 return None
-            known = STORAGE_FORMATS[document["format"]]
+            storage = STORAGE_FORMATS[document["format"]]
             schema = StructType.fromJson(document["schema"])
             options = {str(key): str(value) for key, value in document["options"].items()}
-            known.options(options)
+            storage.options(options)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, GatewayError):
             return None
-        return cls(schema, known.name, options)
+        return cls(schema, storage.name, options)
 
 
-def _has_user_defined_type(value: object) -> bool:
-    """Reading such a type would import the Python module that it names."""
-    if isinstance(value, dict):
-        return value.get("type") == "udt" or any(map(_has_user_defined_type, value.values()))
-    return isinstance(value, list) and any(map(_has_user_defined_type, value))
+def build_permanent_scan(path: Path) -> relations_pb2.Relation | None:
+    """Return the relation of a permanent table; None if a directory is no permanent table.
 
-
-def permanent_table(path: Path) -> relations_pb2.Relation | None:
-    """What reads a directory that is a permanent table; None if it is none.
-
-    Raises: GatewayError for one that holds links: Spark would follow them out of the workspace.
+    Raises:
+        GatewayError: The directory contains a link. Spark would follow it out of the workspace.
     """
-    description = Description.of(path)
+    description = TableDescription.read(path)
     if description is None or GLOB.search(str(path)):
         return None
     if has_links(path):
         raise GatewayError(
-            "LODGE_PATH_REFUSED", "42501", f"Table [{path.name}] holds a link, and is not read. Remove the link."
+            "LODGE_PATH_REFUSED",
+            "42501",
+            f"Table [{path.name}] cannot be read: its directory contains a link. Remove the link.",
         )
-    return read_relation(
+    return build_scan(
         [str(path)],
         storage_format=description.storage_format,
         schema=description.schema,
@@ -96,12 +94,19 @@ def permanent_table(path: Path) -> relations_pb2.Relation | None:
     )
 
 
-def permanent_names(workspace: Workspace) -> Sequence[str]:
-    """The permanent tables of a workspace."""
+def list_permanent_tables(workspace: Workspace) -> Sequence[str]:
+    """Return the names of the permanent tables in a workspace."""
     with suppress(OSError, NotFileBasedError), os.scandir(workspace.root) as entries:
         return sorted(
             entry.name
             for entry in entries
-            if entry.is_dir(follow_symlinks=False) and Description.of(Path(entry.path)) is not None
+            if entry.is_dir(follow_symlinks=False) and TableDescription.read(Path(entry.path)) is not None
         )
     return ()
+
+
+def _has_user_defined_type(value: object) -> bool:
+    """Return whether a schema has a user-defined type. Decoding one would import the Python module that it names."""
+    if isinstance(value, dict):
+        return value.get("type") == "udt" or any(map(_has_user_defined_type, value.values()))
+    return isinstance(value, list) and any(map(_has_user_defined_type, value))

@@ -1,12 +1,14 @@
-"""Plans for the backend: a write of a table's rows, and the view that reads them.
+"""Plans that write the rows of a table, and the view that reads them.
 
 Guarantees:
 
-1. Directories have mode 0700 and files 0600, whatever the umask of the backend: Spark sets modes itself, from the
-   options of the write.
-2. The view is a projection, never the bare files: Spark would let anyone insert into those, with open permissions.
+1. Directories have mode 0700 and files mode 0600, regardless of the umask of the backend. Spark sets the modes itself,
+   from the options of the write.
+2. The view is a projection, never a plain scan. Spark allows insertions into the files of a plain scan, and would give
+   the new files open permissions.
 
-Source: seed 001, 5.1.9 and 5.2; Hadoop: ``fs.permissions.umask-mode``, which a cached file system does not look at.
+Source: [temporary-tables §5.1.9, §5.2]; [hadoop-permissions] (``fs.permissions.umask-mode``, which a cached file system
+ignores).
 """
 
 import json
@@ -19,12 +21,12 @@ from gateway.sql.name_syntax import qualify_with_session, quote_name
 from workspace.storage_paths import StoragePath
 
 ROWS_WRITTEN = "lodge_rows_written"
-"""The observed metric of a write."""
+"""The observed metric that counts the rows of a write."""
 
 _PRIVATE_FILES = {"fs.permissions.umask-mode": "077", "fs.file.impl.disable.cache": "true"}
 
 
-def write_plan(
+def build_write(
     query: relations_pb2.Relation,
     directory: str,
     *,
@@ -32,7 +34,7 @@ def write_plan(
     partition_columns: Sequence[str],
     options: Mapping[str, str],
 ) -> base_pb2.Plan:
-    """Writes the rows of a query into a directory that does not exist yet, and counts them."""
+    """Return the plan that writes the rows of a query into a new directory, and counts them."""
     count = expressions_pb2.Expression()
     count.alias.name.append(ROWS_WRITTEN)
     count.alias.expr.unresolved_function.function_name = "count"
@@ -52,7 +54,7 @@ def write_plan(
     return base_pb2.Plan(command=commands_pb2.Command(write_operation=write))
 
 
-def read_relation(
+def build_scan(
     directories: Sequence[str],
     *,
     storage_format: str,
@@ -60,14 +62,14 @@ def read_relation(
     options: Mapping[str, str],
     is_partitioned: bool,
 ) -> relations_pb2.Relation:
-    """The rows of files in one directory or more, with the columns in the schema's order.
+    """Return the relation of the rows in one or more directories, with the columns in the order of the schema.
 
-    Spark reads several directories at once, but not if they are partitioned.
+    Spark reads several directories in one scan, unless they are partitioned.
     """
     if is_partitioned and len(directories) > 1:
         middle = len(directories) // 2
         halves = [
-            read_relation(half, storage_format=storage_format, schema=schema, options=options, is_partitioned=True)
+            build_scan(half, storage_format=storage_format, schema=schema, options=options, is_partitioned=True)
             for half in (directories[:middle], directories[middle:])
         ]
         union = relations_pb2.Relation()
@@ -78,7 +80,7 @@ def read_relation(
         return union
     scan = relations_pb2.Relation()
     scan.read.data_source.format = storage_format
-    scan.read.data_source.schema = schema_json(schema)
+    scan.read.data_source.schema = encode_schema(schema)
     scan.read.data_source.paths.extend(directories)
     scan.read.data_source.options.update(options)
     projection = relations_pb2.Relation()
@@ -88,42 +90,46 @@ def read_relation(
     return projection
 
 
-def view_plan(name: str, relation: relations_pb2.Relation, *, replace: bool) -> base_pb2.Plan:
-    view = commands_pb2.CreateDataFrameViewCommand(
-        input=relation, name=quote_name(name), is_global=False, replace=replace
-    )
+def build_view(name: str, relation: relations_pb2.Relation) -> base_pb2.Plan:
+    """Return the plan that creates or replaces a temporary view."""
+    view = commands_pb2.CreateDataFrameViewCommand(input=relation, name=quote_name(name), is_global=False, replace=True)
     return base_pb2.Plan(command=commands_pb2.Command(create_dataframe_view=view))
 
 
-def empty_relation(schema: str) -> relations_pb2.Relation:
-    """No rows, of a schema as DDL or JSON."""
+def build_empty_relation(schema: str) -> relations_pb2.Relation:
+    """Return a relation without rows.
+
+    Args:
+        schema: The schema as DDL or JSON.
+    """
     relation = relations_pb2.Relation()
     relation.local_relation.schema = schema
     return relation
 
 
-def named_table(name: str) -> relations_pb2.Relation:
-    """A table by a name of one part or more, as Spark parses it."""
+def build_named_table(name: str) -> relations_pb2.Relation:
+    """Return the relation of a table by its name, as Spark parses the name."""
     relation = relations_pb2.Relation()
     relation.read.named_table.unparsed_identifier = name
     return relation
 
 
-def session_table(name: str) -> relations_pb2.Relation:
-    """A temporary view of the session, whatever else has its name."""
-    return named_table(qualify_with_session(name))
+def build_session_table(name: str) -> relations_pb2.Relation:
+    """Return the relation of a temporary view, even if a table of Spark has the same name."""
+    return build_named_table(qualify_with_session(name))
 
 
-def with_columns_named(query: relations_pb2.Relation, names: Sequence[str]) -> relations_pb2.Relation:
+def rename_columns(query: relations_pb2.Relation, names: Sequence[str]) -> relations_pb2.Relation:
+    """Return a query with other names of its columns."""
     return relations_pb2.Relation(to_df=relations_pb2.ToDF(input=query, column_names=names))
 
 
-def spark_path(place: StoragePath) -> str:
-    """How Spark is told of a place: it knows object stores by the scheme of Hadoop's file system for them."""
-    name = str(place)
+def to_spark_path(path: StoragePath | str) -> str:
+    """Return a path as Spark reads it: paths in object stores have the scheme of Hadoop's file system for them."""
+    name = str(path)
     return f"s3a://{name.removeprefix('s3://')}" if name.startswith("s3://") else name
 
 
-def schema_json(schema: StructType) -> str:
-    """A schema as Spark reads it back."""
+def encode_schema(schema: StructType) -> str:
+    """Return a schema as JSON."""
     return json.dumps(schema.jsonValue())

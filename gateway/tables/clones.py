@@ -12,7 +12,7 @@ from gateway.errors import GatewayError
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.storage import Storage
-from gateway.stored_tables.table_plans import schema_json, session_table
+from gateway.stored_tables.table_plans import build_session_table, encode_schema
 from gateway.tables.execution import StatementExecutor, new_directory
 from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
@@ -68,11 +68,11 @@ class TableCopies:
     async def _copy(self, table: TemporaryTable, parent: Session, execution: Execution) -> None:
         """Copy a table as it is now. Start again if the parent changes it during the copy."""
         clone = execution.session
-        schema = await execution.backend.analyze_schema(session_table(table.name))
+        schema = await execution.backend.analyze_schema(build_session_table(table.name))
         for _ in range(_COPY_ATTEMPTS):
             parts = [(part, new_directory()) for part in table.parts]
             writes = tuple(
-                PendingWrite(new, execution.operation.id, self._replica, schema_json(schema), WriteKind.CREATION)
+                PendingWrite(new, execution.operation.id, self._replica, encode_schema(schema), WriteKind.CREATION)
                 for _, new in parts
             )
             copy = replace(table, uuid=parts[0][1], state=TableState.CREATING, parts=(), writes=writes)

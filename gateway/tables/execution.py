@@ -40,7 +40,7 @@ from gateway.responses import Response, build_row_response
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.storage import Storage
-from gateway.stored_tables.table_plans import ROWS_WRITTEN, spark_path
+from gateway.stored_tables.table_plans import ROWS_WRITTEN, to_spark_path
 from gateway.tables.answers import answer_to
 from gateway.tables.background import BackgroundTasks, run_to_completion
 from gateway.tables.changes import complete, pending_change, publish, same_table, take_over
@@ -100,7 +100,7 @@ class StatementExecutor:
 
     async def create_path(self, session: Session, directory: TableUuid) -> str:
         """Create the session location, and return the path of a new directory in it."""
-        return spark_path(f"{await self._sessions.create_location(session)}/{directory}")
+        return to_spark_path(f"{await self._sessions.create_location(session)}/{directory}")
 
     async def execute_write(
         self,

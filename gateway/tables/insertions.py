@@ -14,7 +14,7 @@ from pyspark.sql.types import StructField, StructType
 from gateway.errors import GatewayError
 from gateway.session_settings import SessionSettings
 from gateway.sql.name_syntax import quote_name
-from gateway.stored_tables.table_plans import with_columns_named
+from gateway.stored_tables.table_plans import rename_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def fit_columns(
             "42711",
             f"The insertion into table [{insertion.table}] names a column twice: {_join(names)}. Name each once.",
         )
-    return _convert(with_columns_named(insertion.query, found), table)
+    return _convert(rename_columns(insertion.query, found), table)
 
 
 def _convert(relation: relations_pb2.Relation, table: StructType) -> relations_pb2.Relation:

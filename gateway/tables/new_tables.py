@@ -12,8 +12,13 @@ from pyspark.sql.types import StructField, StructType
 from gateway.errors import GatewayError
 from gateway.session_settings import SessionSettings
 from gateway.sql.statements import CreateTable, CreateTemporaryTable
-from gateway.stored_tables.storage_formats import StorageFormat, check_columns, refuse_partitions, storage_format
-from gateway.stored_tables.table_plans import with_columns_named, write_plan
+from gateway.stored_tables.storage_formats import (
+    StorageFormat,
+    check_columns,
+    find_storage_format,
+    unsupported_partitions,
+)
+from gateway.stored_tables.table_plans import build_write, rename_columns
 from gateway.tables.statement_context import Execution
 
 
@@ -58,7 +63,7 @@ class NewTable:
         Raises:
             GatewayError: The storage format does not exist, or does not have an option.
         """
-        storage = storage_format(statement.storage_format or settings.store_format, name)
+        storage = find_storage_format(statement.storage_format or settings.store_format, name)
         storage.options(statement.options)
         return cls(
             name=name,
@@ -87,14 +92,14 @@ class NewTable:
                     "COLUMN_NOT_FOUND", "42703", f"Partition column {column} is not in the SELECT list of CTAS!"
                 )
         if self.partition_columns and not self.storage.is_partitionable:
-            raise refuse_partitions(self.storage)
+            raise unsupported_partitions(self.storage)
         check_columns(self.storage, schema, self.partition_columns)
         return schema
 
     def plan(self, path: str) -> base_pb2.Plan:
         """Return the plan that writes the rows into a path."""
-        return write_plan(
-            self.query if self.columns is None else with_columns_named(self.query, self.columns),
+        return build_write(
+            self.query if self.columns is None else rename_columns(self.query, self.columns),
             path,
             storage_format=self.storage.name,
             partition_columns=self.partition_columns,

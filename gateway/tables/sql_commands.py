@@ -32,8 +32,8 @@ from gateway.sql.statements import (
     TableName,
     TruncateTable,
 )
-from gateway.stored_tables.listings import temporary_tables, workspace_tables
-from gateway.stored_tables.table_plans import empty_relation, named_table, schema_json
+from gateway.stored_tables.listings import list_temporary_tables, list_workspace_tables
+from gateway.stored_tables.table_plans import build_empty_relation, build_named_table, encode_schema
 from gateway.tables.answers import no_table, no_view, not_created
 from gateway.tables.errors import (
     immutable_schema,
@@ -98,7 +98,7 @@ class SqlCommands:
         if statement.query_span is not None:
             query = await sql.query(statement)
         elif statement.definition_span is not None:
-            query = empty_relation(sql.text[slice(*statement.definition_span)])
+            query = build_empty_relation(sql.text[slice(*statement.definition_span)])
             await _check_definition(context, query)
         else:
             query = await _empty_like(sql, statement)
@@ -243,7 +243,7 @@ class SqlCommands:
             if namespace.kind is not TargetKind.SESSION and namespace.workspace is not workspace:
                 tables = ()
         return _answer(
-            build_sql_response(temporary_tables(tables, workspace.name, statement.pattern, datetime.now(UTC)))
+            build_sql_response(list_temporary_tables(tables, workspace.name, statement.pattern, datetime.now(UTC)))
         )
 
     @work.register
@@ -253,7 +253,7 @@ class SqlCommands:
             return None
         tables = sql.context.record.tables if workspace is sql.context.temporary_workspace else ()
         names = await self._permanent.names(workspace)
-        return _answer(build_sql_response(workspace_tables(tables, names, workspace.name, statement.pattern)))
+        return _answer(build_sql_response(list_workspace_tables(tables, names, workspace.name, statement.pattern)))
 
     @work.register
     async def _show_create_table(self, statement: ShowCreateTable, sql: SqlStatement) -> Runner | None:
@@ -305,9 +305,9 @@ async def _empty_like(sql: SqlStatement, statement: CreateTemporaryTable) -> rel
     """Return an empty relation with the columns of another table, view or file."""
     if statement.like is None or isinstance(statement.like, IdentifierClause):
         raise unreadable_name("CREATE TEMPORARY TABLE ... LIKE")
-    source = named_table(sql.text[statement.like.start : statement.like.end])
+    source = build_named_table(sql.text[statement.like.start : statement.like.end])
     schema = await sql.context.backend.analyze_schema(await sql.context.resolve(source))
-    return empty_relation(schema_json(schema))
+    return build_empty_relation(encode_schema(schema))
 
 
 def _namespace(sql: SqlStatement, name: TableName) -> Target:

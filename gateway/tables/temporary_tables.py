@@ -28,13 +28,13 @@ from gateway.responses import Response
 from gateway.sessions.session import Session
 from gateway.sql.name_syntax import qualify_with_session
 from gateway.storage import Storage
-from gateway.stored_tables.listings import create_statement
-from gateway.stored_tables.storage_formats import storage_format
+from gateway.stored_tables.listings import build_create_statement
+from gateway.stored_tables.storage_formats import find_storage_format
 from gateway.stored_tables.table_plans import (
-    empty_relation,
-    schema_json,
-    session_table,
-    write_plan,
+    build_empty_relation,
+    build_session_table,
+    build_write,
+    encode_schema,
 )
 from gateway.tables.answers import not_created
 from gateway.tables.changes import begin_drop, begin_write
@@ -160,15 +160,15 @@ class TemporaryTables:
         """
         session, backend = execution.session, execution.backend
         table = _require_ready(await self._records.read(session), insertion.table)
-        schema = await backend.analyze_schema(session_table(table.name))
+        schema = await backend.analyze_schema(build_session_table(table.name))
         rows = fit_columns(insertion, await backend.analyze_schema(insertion.query), schema, execution.settings)
         await backend.analyze_schema(rows)
         kind = WriteKind.OVERWRITING if insertion.overwrite else WriteKind.INSERTION
         write = self._write(execution, new_directory(), schema, kind)
-        options = storage_format(table.storage_format, table.name).options(dict(table.options))
+        options = find_storage_format(table.storage_format, table.name).options(dict(table.options))
 
         async def plan(path: str) -> base_pb2.Plan:
-            return write_plan(
+            return build_write(
                 rows,
                 path,
                 storage_format=table.storage_format,
@@ -200,8 +200,8 @@ class TemporaryTables:
         Raises:
             GatewayError: The statement failed and is undone.
         """
-        schema = await execution.backend.analyze_schema(session_table(name))
-        empty = empty_relation(schema_json(schema))
+        schema = await execution.backend.analyze_schema(build_session_table(name))
+        empty = build_empty_relation(encode_schema(schema))
         return await self.insert(execution, Insertion(name, empty, overwrite=True))
 
     async def drop(self, execution: Execution, table: TemporaryTable) -> Response:
@@ -224,7 +224,7 @@ class TemporaryTables:
             table_uuid=table.uuid,
         )
         try:
-            schema = schema_json(await execution.backend.analyze_schema(session_table(table.name)))
+            schema = encode_schema(await execution.backend.analyze_schema(build_session_table(table.name)))
         except BackendError:  # a table that cannot be read must still be dropped
             schema = ""
         drop = PendingDrop(execution.operation.id, self._replica, schema)
@@ -244,8 +244,8 @@ class TemporaryTables:
         Raises:
             GatewayError: The backend failed.
         """
-        schema = await execution.backend.analyze_schema(session_table(table.name))
-        return create_statement(table, schema, self._workspaces.now.temporary.name)
+        schema = await execution.backend.analyze_schema(build_session_table(table.name))
+        return build_create_statement(table, schema, self._workspaces.now.temporary.name)
 
     async def take_over(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> Response:
         """Complete a write whose replica is lost.
@@ -312,9 +312,9 @@ class TemporaryTables:
         backend = execution.backend
         if not await backend.table_exists(qualify_with_session(name)):
             return
-        files = await backend.list_input_files(session_table(name))
+        files = await backend.list_input_files(build_session_table(name))
         is_left_over = any(f"/{execution.session.uuid}/" in file for file in files)
-        views = {comparable_name(view) for view in views_in(await backend.explain(session_table(name)))}
+        views = {comparable_name(view) for view in views_in(await backend.explain(build_session_table(name)))}
         if not is_left_over or views != {comparable_name(name)}:
             raise self.already_exists(name)
         await backend.drop_temp_view(name)
@@ -324,7 +324,7 @@ class TemporaryTables:
         return partial(self._quotas.check_size, execution.session, replaced_bytes=replaced_bytes)
 
     def _write(self, execution: Execution, directory: TableUuid, schema: StructType, kind: WriteKind) -> PendingWrite:
-        return PendingWrite(directory, execution.operation.id, self._replica, schema_json(schema), kind)
+        return PendingWrite(directory, execution.operation.id, self._replica, encode_schema(schema), kind)
 
 
 def _require_ready(record: SessionRecord, name: str) -> TemporaryTable:

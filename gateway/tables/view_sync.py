@@ -14,8 +14,8 @@ from pyspark.sql.types import StructType
 
 from gateway.errors import GatewayError
 from gateway.storage import Storage
-from gateway.stored_tables.storage_formats import storage_format
-from gateway.stored_tables.table_plans import read_relation, spark_path, view_plan
+from gateway.stored_tables.storage_formats import find_storage_format
+from gateway.stored_tables.table_plans import build_scan, build_view, to_spark_path
 from gateway.tables.changes import same_table
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
@@ -43,16 +43,16 @@ class ViewSync:
 
         def find_directories() -> Sequence[str]:
             found = self._storage.locations.table_paths(execution.session.uuid, table.parts)
-            return [spark_path(directory) for directory in found]
+            return [to_spark_path(directory) for directory in found]
 
-        relation = read_relation(
+        relation = build_scan(
             await self._storage.run(find_directories),
             storage_format=table.storage_format,
             schema=schema,
-            options=storage_format(table.storage_format, table.name).options(dict(table.options)),
+            options=find_storage_format(table.storage_format, table.name).options(dict(table.options)),
             is_partitioned=bool(table.partition_columns),
         )
-        await execution.backend.execute(view_plan(table.name, relation, replace=True))
+        await execution.backend.execute(build_view(table.name, relation))
 
     async def synchronise(
         self, execution: Execution, record: SessionRecord, table: TemporaryTable, change: PendingChange

@@ -34,7 +34,7 @@ def test_without_a_setting_the_format_is_parquet(client):
 def test_an_unknown_format_is_refused_with_those_there_are(client, storage):
     client.spark.conf.set("store.format", storage)
     try:
-        text = f"Table [t] cannot be stored as [{storage}]. Give one of parquet, orc, json, csv"
+        text = f"Table [t] cannot be stored as [{storage}]. Use one of parquet, orc, json, csv"
         client.refuses("create temporary table t as select 1 a", "LODGE_STORAGE_FORMAT", "0A000", text)
     finally:
         client.spark.conf.unset("store.format")
@@ -78,7 +78,7 @@ def test_options_of_the_format_are_kept(client, storage, options):
 def test_options_that_would_lead_elsewhere_are_refused(client, storage):
     for option in REFUSED_OPTIONS:
         text = f"create temporary table t using {storage} options ('{option}' '/tmp/x') as select 1 a"
-        client.refuses(text, "LODGE_TABLE_OPTIONS", "42000", f"have no option [{option}]")
+        client.refuses(text, "LODGE_TABLE_OPTIONS", "42000", f"do not support the option [{option}]")
 
 
 @pytest.mark.parametrize("storage", FORMATS)

@@ -1,0 +1,131 @@
+"""Directories of permanent tables: publication in a workspace, and removal.
+
+Guarantees:
+
+1. Directories have mode 0775 and files mode 0644 [temporary-tables §5.2].
+2. A table appears whole or not at all, and never under a name that is in use.
+3. Only a directory with Lodge's table description is removed.
+4. The name of a table is the name of one entry in the directory of its workspace, and never follows a link.
+
+Not guaranteed: that a link is found which another process creates while a statement runs. Nor these modes for files of
+another owner than the gateway, because only the owner can change modes.
+"""
+
+import errno
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+from gateway.errors import GatewayError
+from gateway.stored_tables.table_descriptions import DESCRIPTION_FILE, GLOB, TableDescription
+from gateway.tables.errors import AlreadyExistsError
+from workspace.files.table_files import copy_table, make_public, write_public_file
+from workspace.identifiers import is_uuid
+from workspace.workspaces import Workspace
+
+_MAX_NAME_BYTES = 199
+
+
+class Publication:
+    """The publication of a written directory as a permanent table.
+
+    A statement that was interrupted during the publication reads ``is_done`` to learn whether the table exists.
+
+    Args:
+        workspace: The workspace.
+        name: The name of the table.
+        description: The description of the table.
+    """
+
+    def __init__(self, workspace: Workspace, name: str, description: TableDescription) -> None:
+        self._workspace = workspace
+        self._name = name
+        self._description = description
+        self.is_done = False
+
+    def run(self, source: Path) -> None:
+        """Move a directory into the workspace.
+
+        Args:
+            source: The directory.
+
+        Raises:
+            GatewayError: The name is in use.
+            OSError: The storage failed.
+        """
+        write_public_file(DESCRIPTION_FILE, self._description.encode().encode(), source)
+        make_public(source)
+        try:
+            _move(source, self._workspace.root / self._name)
+        except OSError as error:
+            if error.errno in {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}:
+                raise AlreadyExistsError(self._name, self._workspace.name) from error
+            raise
+        self.is_done = True
+
+
+def is_name_used(workspace: Workspace, name: str) -> bool:
+    """Return whether a workspace contains anything with a name that a table can have."""
+    return workspace.is_file_based and _is_table_name(name) and os.path.lexists(workspace.root / name)
+
+
+def check_table_name(workspace: Workspace, name: str) -> None:
+    """Check that a name can be the name of a permanent table.
+
+    Raises:
+        GatewayError: The name is reserved, or leads out of the directory.
+    """
+    if not _is_table_name(name):
+        raise GatewayError(
+            "LODGE_PATH_REFUSED",
+            "42602",
+            f"[{name}] cannot be the name of a table in workspace [{workspace.name}]. Use a name that contains none of "
+            f"/ * ? [ ] {{ }} \\, does not begin with [.] or [_], and has at most {_MAX_NAME_BYTES} bytes.",
+        )
+
+
+def remove_table(workspace: Workspace, name: str) -> None:
+    """Remove the directory of a permanent table.
+
+    Raises:
+        GatewayError: The directory has no table description.
+        OSError: The storage failed.
+    """
+    path = workspace.root / name
+    if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
+        path.rmdir()  # left by a creation that was killed in its last step
+        return
+    if path.is_symlink() or TableDescription.read(path) is None:
+        raise GatewayError(
+            "LODGE_NOT_A_TABLE",
+            "42809",
+            f"DROP TABLE cannot remove [{name}] in workspace [{workspace.name}], because CREATE TABLE did not create "
+            "it. Remove the files yourself.",
+        )
+    hidden = workspace.root / f".{name}.{uuid.uuid4().hex}"
+    path.replace(hidden)
+    shutil.rmtree(hidden)
+
+
+def _move(source: Path, target: Path) -> None:
+    """Rename a directory. To another file system, copy it to a hidden name beside the target first."""
+    target.mkdir()  # claims the name: only one statement succeeds, and a rename replaces an empty directory
+    try:
+        source.replace(target)
+    except OSError as error:
+        target.rmdir()
+        if error.errno != errno.EXDEV:
+            raise
+        copy = target.parent / f".{target.name}.{uuid.uuid4().hex}"
+        try:
+            copy_table(source, copy)
+            target.mkdir()
+            copy.replace(target)
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
+
+
+def _is_table_name(name: str) -> bool:
+    is_reserved = name.startswith((".", "_")) or is_uuid(name) or GLOB.search(name) is not None
+    return bool(name) and not set(name) & {"/", "\0"} and not is_reserved and len(name.encode()) <= _MAX_NAME_BYTES

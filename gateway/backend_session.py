@@ -13,6 +13,7 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pyarrow as pa
 from google.protobuf.message import Message
@@ -27,6 +28,8 @@ from gateway.session_settings import SETTING_DEFAULTS, SessionSettings
 
 _CLEANUP_SECONDS = 10.0
 
+_Request = TypeVar("_Request", bound=Message)
+_Execution = base_pb2.ExecutePlanRequest | base_pb2.ReattachExecuteRequest
 OnProgress = Callable[[base_pb2.ExecutePlanResponse], Awaitable[None]]
 
 
@@ -149,14 +152,13 @@ class BackendSession:
         Raises:
             BackendError: The call failed, or the backend has another session than the one that the client observed.
         """
-        request = base_pb2.ConfigRequest(session_id=self._request.session_id, user_context=self._request.user_context)
+        request = self._build(base_pb2.ConfigRequest)
         if self._request.HasField("client_observed_server_side_session_id"):
             request.client_observed_server_side_session_id = self._request.client_observed_server_side_session_id
         for key, default in SETTING_DEFAULTS.items():
             pair = request.operation.get_with_default.pairs.add()
             pair.key, pair.value = key, default
-        data = await self._call("Config", request.SerializeToString())
-        pairs = base_pb2.ConfigResponse.FromString(data).pairs
+        pairs = base_pb2.ConfigResponse.FromString(await self._call("Config", request)).pairs
         return SessionSettings.from_values({pair.key: pair.value for pair in pairs})
 
     async def execute(
@@ -178,16 +180,15 @@ class BackendSession:
         Raises:
             BackendError: The execution failed.
         """
-        request = base_pb2.ExecutePlanRequest(
-            session_id=self._request.session_id,
-            user_context=self._request.user_context,
+        request = self._build(
+            base_pb2.ExecutePlanRequest,
             client_type=self._request.client_type,
             operation_id=operation_id or str(uuid.uuid4()),
             tags=self._request.tags,
             plan=plan,
         )
         request.request_options.add().reattach_options.reattachable = True
-        result = self._result(request.operation_id, "ExecutePlan", request.SerializeToString(), on_progress)
+        result = self._result("ExecutePlan", request, on_progress)
         if keep:
             return await result
         try:
@@ -203,16 +204,15 @@ class BackendSession:
         Raises:
             BackendError: The execution failed, or the backend does not know the operation.
         """
-        return await self._result(operation_id, "ReattachExecute", self._reattach(operation_id, ""), on_progress)
+        request = self._build(base_pb2.ReattachExecuteRequest, operation_id=operation_id)
+        return await self._result("ReattachExecute", request, on_progress)
 
-    async def _result(
-        self, operation_id: str, method: str, data: bytes, on_progress: OnProgress | None
-    ) -> ExecutionResult:
+    async def _result(self, method: str, request: _Execution, on_progress: OnProgress | None) -> ExecutionResult:
         observed: dict[str, int] = {}
         server_side_session_id = ""
         first_value: object = None
         answer = base_pb2.ExecutePlanResponse()
-        async for response in self._responses(operation_id, method, data):
+        async for response in self._responses(method, request):
             server_side_session_id = response.server_side_session_id or server_side_session_id
             for metrics in response.observed_metrics:
                 if metrics.values:
@@ -226,45 +226,29 @@ class BackendSession:
                 await on_progress(response)
         return ExecutionResult(observed, server_side_session_id, first_value, answer)
 
-    async def _responses(
-        self, operation_id: str, method: str, data: bytes
-    ) -> AsyncIterator[base_pb2.ExecutePlanResponse]:
-        last_response_id = ""
+    async def _responses(self, method: str, request: _Execution) -> AsyncIterator[base_pb2.ExecutePlanResponse]:
+        reattach = self._build(base_pb2.ReattachExecuteRequest, operation_id=request.operation_id)
         try:
             while True:
-                async for response in self._stream(method, data):
-                    last_response_id = response.response_id
+                async for response in self._stream(method, request):
+                    if response.response_id:
+                        reattach.last_response_id = response.response_id
                     yield response
                     if response.HasField("result_complete"):
                         return
-                method, data = "ReattachExecute", self._reattach(operation_id, last_response_id)
+                method, request = "ReattachExecute", reattach
         except (asyncio.CancelledError, GeneratorExit):
-            await self._interrupt(operation_id)
+            await self._interrupt(request.operation_id)
             raise
 
-    def _reattach(self, operation_id: str, last_response_id: str) -> bytes:
-        request = base_pb2.ReattachExecuteRequest(
-            session_id=self._request.session_id,
-            user_context=self._request.user_context,
-            operation_id=operation_id,
-        )
-        if last_response_id:
-            request.last_response_id = last_response_id
-        return request.SerializeToString()
-
     def _analysis(self) -> base_pb2.AnalyzePlanRequest:
-        return base_pb2.AnalyzePlanRequest(
-            session_id=self._request.session_id,
-            user_context=self._request.user_context,
-            client_type=self._request.client_type,
-        )
+        return self._build(base_pb2.AnalyzePlanRequest, client_type=self._request.client_type)
 
     async def _analyze(self, request: base_pb2.AnalyzePlanRequest) -> base_pb2.AnalyzePlanResponse:
-        data = await self._call("AnalyzePlan", request.SerializeToString())
-        return base_pb2.AnalyzePlanResponse.FromString(data)
+        return base_pb2.AnalyzePlanResponse.FromString(await self._call("AnalyzePlan", request))
 
-    async def _stream(self, method: str, data: bytes) -> AsyncIterator[base_pb2.ExecutePlanResponse]:
-        call = self._backend.unary_stream(SERVICE + method)(data, metadata=self._metadata)
+    async def _stream(self, method: str, request: Message) -> AsyncIterator[base_pb2.ExecutePlanResponse]:
+        call = self._backend.unary_stream(SERVICE + method)(request.SerializeToString(), metadata=self._metadata)
         try:
             async for response in call:
                 yield base_pb2.ExecutePlanResponse.FromString(response)
@@ -275,36 +259,34 @@ class BackendSession:
 
     async def _interrupt(self, operation_id: str) -> None:
         """Interrupt an operation. A release alone would leave its jobs running."""
-        request = base_pb2.InterruptRequest(
-            session_id=self._request.session_id,
-            user_context=self._request.user_context,
+        request = self._build(
+            base_pb2.InterruptRequest,
             interrupt_type=base_pb2.InterruptRequest.INTERRUPT_TYPE_OPERATION_ID,
             operation_id=operation_id,
         )
         with contextlib.suppress(GatewayError):
-            await self._call("Interrupt", request.SerializeToString(), timeout_seconds=_CLEANUP_SECONDS)
+            await self._call("Interrupt", request, timeout_seconds=_CLEANUP_SECONDS)
 
     async def release(self, operation_id: str) -> None:
         """Release an operation at the backend.
 
         A failure is ignored: the backend forgets the operation later.
         """
-        release = base_pb2.ReleaseExecuteRequest(
-            session_id=self._request.session_id,
-            user_context=self._request.user_context,
-            operation_id=operation_id,
-        )
-        release.release_all.SetInParent()
+        request = self._build(base_pb2.ReleaseExecuteRequest, operation_id=operation_id)
+        request.release_all.SetInParent()
         with contextlib.suppress(GatewayError):
-            await self._call("ReleaseExecute", release.SerializeToString(), timeout_seconds=_CLEANUP_SECONDS)
+            await self._call("ReleaseExecute", request, timeout_seconds=_CLEANUP_SECONDS)
 
-    async def _call(self, method: str, data: bytes, *, timeout_seconds: float | None = None) -> bytes:
+    async def _call(self, method: str, request: Message, *, timeout_seconds: float | None = None) -> bytes:
         call = self._backend.unary(SERVICE + method)
         try:
-            response: bytes = await call(data, metadata=self._metadata, timeout=timeout_seconds)
+            response: bytes = await call(request.SerializeToString(), metadata=self._metadata, timeout=timeout_seconds)
         except aio.AioRpcError as error:
             raise BackendError(error, self._backend.address) from error
         return response
+
+    def _build(self, kind: Callable[..., _Request], **fields: object) -> _Request:
+        return kind(session_id=self._request.session_id, user_context=self._request.user_context, **fields)
 
 
 def _refuse_user_defined(data_type: types_pb2.DataType) -> None:

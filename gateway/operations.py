@@ -49,6 +49,9 @@ class Operation:
     Args:
         request: The client's request, without its plan.
         server_side_session_id: The backend's own id of the session; empty if not known yet.
+
+    Attributes:
+        is_finished: Whether the operation has ended, with a result or an error.
     """
 
     def __init__(self, request: base_pb2.ExecutePlanRequest, server_side_session_id: str = "") -> None:
@@ -60,7 +63,7 @@ class Operation:
         self._responses: list[base_pb2.ExecutePlanResponse] = []
         self._error: GatewayError | None = None
         self._is_answered = False
-        self._is_finished = False
+        self.is_finished = False
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._interrupted = False
@@ -82,11 +85,6 @@ class Operation:
             self._watchers -= 1
             self._unwatched_since_seconds = time.monotonic()
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether the operation has ended, with a result or an error."""
-        return self._is_finished
-
     def start(self, run: Runner) -> asyncio.Task[None]:
         """Start to execute the statement, and return the task that does."""
         self._task = asyncio.create_task(self._run(run))
@@ -104,7 +102,7 @@ class Operation:
         Returns:
             Whether it was running.
         """
-        if self._is_finished or self._task is None:
+        if self.is_finished or self._task is None:
             return False
         if not self._interrupted:  # a second cancellation would stop the undo
             self._interrupted = True
@@ -124,7 +122,7 @@ class Operation:
         """
         seen = {last_response_id} | {r.response_id for r in self._responses[: self._after(last_response_id)]}
         while True:
-            changed, unseen, finished = self._changed, self._unseen(seen), self._is_finished
+            changed, unseen, finished = self._changed, self._unseen(seen), self.is_finished
             if not unseen and not finished:
                 await changed.wait()
                 continue
@@ -175,7 +173,7 @@ class Operation:
         """Record the end of the task, which may have been cancelled before its first step."""
         if not self._is_answered and self._error is None:
             self._error = CanceledError()
-        self._is_finished = True
+        self.is_finished = True
         self._wake()
 
     def _add(self, response: base_pb2.ExecutePlanResponse) -> None:

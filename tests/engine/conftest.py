@@ -1,4 +1,4 @@
-"""What the tests of the engine share: a workspace to fill with files, scans of it, and a session with Spark."""
+"""Fixtures for the engine: a workspace of files, scans of it, and a Spark session."""
 
 import json
 import subprocess
@@ -17,13 +17,13 @@ from engine.scan_source import ScanSource
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The workspace ``dfs`` in a directory, with a neighbour ``outside`` that no scan may see."""
+    """The workspace ``dfs`` in a directory, beside a directory ``outside`` that no scan may read."""
 
     root: Path
     outside: Path
 
     def write(self, path: str, content: str | bytes = "a,b\n") -> Path:
-        """Creates a file, relative to the root, and the directories above it."""
+        """Create a file, relative to the root, and the directories above it."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -36,7 +36,7 @@ class Workspace:
         return ScanSource("dfs", str(self.root), path, () if excluded is None else (str(excluded),))
 
     def rows(self, path: str = ".", **options: str) -> list[dict[str, object]]:
-        """What a scan of a path gives, as Spark runs it."""
+        """Return the rows of a scan of a path, as Spark runs it."""
         scan = FileScan.from_options(self.scan(path).to_options(reader=options))
         schema = scan.discover()
         batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=False)]
@@ -45,12 +45,12 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a scan in a process of its own.
+    """The outcome of a scan in a separate process.
 
     Attributes:
-        rows: How many there were; None after an error.
+        rows: The number of rows. None after an error.
         error: The class of the engine's error, and its message.
-        most_bytes: The most memory that the process has had so far.
+        most_bytes: The peak memory of the process so far.
     """
 
     rows: int | None
@@ -59,10 +59,10 @@ class Outcome:
 
 
 class ScanProcess:
-    """Scans in another process, so that its death is a failure of the test and not of the tests.
+    """A separate process for scans, so that its crash fails one test and not the whole run.
 
     Args:
-        directory: For what it writes to standard error.
+        directory: Where to write the standard error of the process.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -70,9 +70,9 @@ class ScanProcess:
         self._process: subprocess.Popen[str] | None = None
 
     def scan(self, source: ScanSource, declared: dict[str, str] | None = None, **options: str) -> Outcome:
-        """Fails the test if the process ends, or if anything but an error of the engine is raised."""
+        """Scan a source. The test fails if the process ends, or raises anything but an engine error."""
         request = {"options": source.to_options(reader=options), "declared": declared}
-        process = self._process = self._process or self._started()
+        process = self._process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(json.dumps(request) + "\n")
@@ -92,7 +92,7 @@ class ScanProcess:
             self._process.communicate()
             self._process = None
 
-    def _started(self) -> "subprocess.Popen[str]":
+    def _start(self) -> "subprocess.Popen[str]":
         command = [sys.executable, str(Path(__file__).with_name("scan_in_process.py"))]
         with self._errors.open("w") as errors:
             return subprocess.Popen(
@@ -102,7 +102,7 @@ class ScanProcess:
 
 @pytest.fixture(scope="session")
 def scan_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScanProcess]:
-    """One for all tests that need not know how much memory it took."""
+    """A process that tests share unless they measure its memory."""
     process = ScanProcess(tmp_path_factory.mktemp("scans"))
     yield process
     process.close()
@@ -126,7 +126,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 @pytest.fixture(scope="session")
 def spark(spark_server: str) -> Iterator[SparkSession]:
-    """A session with the Spark server itself, without a gateway."""
+    """A session with the Spark server, without a gateway."""
     session = SparkSession.builder.remote(spark_server).create()
     yield session
     session.stop()

@@ -1,7 +1,7 @@
-"""Runs scans for tests in a process of its own, so that a crash, a hang or too much memory is seen from outside.
+"""Runs scans in a separate process, where tests can observe a crash, a hang or too much memory.
 
-Each line of the input is a JSON object: the options of the scan, and the Arrow types of columns that are declared
-or null. Each line of the output says what became of it.
+Each line of the input is a JSON object with the options of a scan, and the Arrow types of declared columns or null.
+Each line of the output is the outcome of one scan.
 """
 
 import json
@@ -16,12 +16,12 @@ from engine.errors import EngineError
 from engine.file_scan import FileScan
 from engine.schema import TupleSchema
 
-SECONDS_A_SCAN = 30
+SCAN_SECONDS = 30
 ADDRESS_SPACE_BYTES = 6 << 30
 
 
-def rows_of(options: dict[str, str], declared: dict[str, str] | None) -> int:
-    """Reads all parts of a scan, twice: with all columns, and only to count."""
+def count_rows(options: dict[str, str], declared: dict[str, str] | None) -> int:
+    """Read all parts of a scan twice, with all columns and without columns. Return the number of rows."""
     scan = FileScan.from_options(options)
     if declared is None:
         schema = scan.discover()
@@ -39,7 +39,7 @@ def rows_of(options: dict[str, str], declared: dict[str, str] | None) -> int:
 
 def outcome(request: dict[str, object]) -> dict[str, object]:
     try:
-        return {"rows": rows_of(request["options"], request["declared"])}
+        return {"rows": count_rows(request["options"], request["declared"])}
     except EngineError as error:
         return {"error": type(error).__name__, "message": str(error)}
     except Exception:  # noqa: BLE001 - the test fails with it
@@ -50,7 +50,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:
-        signal.alarm(SECONDS_A_SCAN)  # ends the process
+        signal.alarm(SCAN_SECONDS)  # the signal ends the process
         answer = outcome(json.loads(line))
         signal.alarm(0)
         most_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

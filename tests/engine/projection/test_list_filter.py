@@ -45,12 +45,12 @@ CONFLICTING = [
 
 
 @pytest.mark.parametrize(("path", "type_"), [(path, type_) for path, types in FITTING.items() for type_ in types])
-def test_a_column_is_projected_if_its_type_can_be_what_the_path_says(path, type_):
+def test_column_of_suitable_type_is_projected(path, type_):
     assert project([path], type_).field is not None
 
 
 @pytest.mark.parametrize(("path", "type_", "problem"), CONFLICTING)
-def test_a_type_that_cannot_be_what_the_path_says_is_refused(path, type_, problem):
+def test_column_of_unsuitable_type_is_refused(path, type_, problem):
     with pytest.raises(ProjectionError) as raised:
         project([path], type_)
     message = str(raised.value)
@@ -60,63 +60,63 @@ def test_a_type_that_cannot_be_what_the_path_says_is_refused(path, type_, proble
 
 
 @pytest.mark.parametrize(("path", "type_", "problem"), CONFLICTING)
-def test_a_wildcard_or_the_whole_column_beside_a_path_does_not_hide_a_conflict(path, type_, problem):
+def test_wildcard_or_whole_column_does_not_hide_a_conflict(path, type_, problem):
     for elements in (["*", path], [path, "*"], ["c", path]):
         with pytest.raises(ProjectionError, match=problem):
             project(elements, type_)
 
 
-def test_a_column_that_is_not_named_is_not_wanted():
+def test_unnamed_column_is_not_projected():
     projected = project(["a"], MAP)
     assert projected.field is None
     assert projected.members.project(pa.field("a", INT)).field is None
 
 
-def test_a_column_comes_with_the_name_of_the_query():
+def test_column_has_name_of_query():
     assert project(["AMOUNT"], INT, "amount").field.name == "AMOUNT"
 
 
-def test_under_a_wildcard_columns_keep_the_readers_names():
+def test_column_under_wildcard_has_name_of_reader():
     assert project(["*", "AMOUNT"], INT, "amount").field.name == "amount"
 
 
-def test_of_a_map_only_the_named_members_are_wanted():
+def test_only_named_members_of_map_are_projected():
     projected = project(["c.B"], MAP)
     assert projected.field.type == pa.struct([("B", pa.string())])
     assert projected.members.project(pa.field("a", INT)).field is None
     assert projected.members.project(pa.field("b", INT)).field.name == "B"
 
 
-def test_an_array_of_maps_is_projected_like_a_map():
+def test_array_of_maps_is_projected_like_map():
     projected = project(["c.a"], pa.list_(MAP))
     assert projected.field.type == pa.list_(pa.struct([("a", INT)]))
     assert projected.members.project(pa.field("b", INT)).field is None
 
 
-def test_a_map_without_any_of_the_members_is_there_and_empty():
+def test_map_without_named_members_is_empty():
     assert project(["c.x"], MAP).field.type == pa.struct([])
 
 
-def test_a_dict_is_there_with_all_its_keys():
+def test_dict_is_projected_whole():
     type_ = pa.map_(pa.string(), MAP)
     assert project(["c.key.a"], type_).field.type == type_
 
 
-def test_a_field_keeps_its_mode_and_its_metadata():
+def test_field_keeps_mode_and_metadata():
     field = pa.field("c", INT, nullable=False, metadata={b"lodge.default": b"7"})
     projected = ListFilter(ProjectionList.parse(["C"])).project(field).field
     assert not projected.nullable
     assert projected.metadata == field.metadata
 
 
-def test_counting_rows_wants_no_column():
+def test_counting_rows_projects_no_column():
     assert ListFilter(NOTHING).is_empty
     assert not ListFilter(EVERYTHING).is_empty
     assert not ListFilter(ProjectionList.parse(["c"])).is_empty
 
 
 @given(st.permutations("abc").flatmap(lambda members: st.sets(st.sampled_from(members)).map(lambda s: (members, s))))
-def test_the_members_of_a_map_are_those_that_asking_for_each_gives(case):
+def test_map_projects_like_its_members_one_by_one(case):
     members, wanted = case
     type_ = pa.struct([(member, INT) for member in members])
     projected = project([f"c.{member}" for member in sorted(wanted)] or ["c.x"], type_)

@@ -16,12 +16,12 @@ def paths(draw, depth=3):
     return ProjectedPath.parse("".join(steps))
 
 
-def test_a_name_is_a_column_of_any_type():
+def test_name_is_a_column_of_any_type():
     path = ProjectedPath.parse("Amount")
     assert (path.name, path.is_simple, path.is_whole, path.indexes) == ("Amount", True, True, None)
 
 
-def test_a_member_is_named_with_a_dot():
+def test_member_is_named_with_a_dot():
     path = ProjectedPath.parse("m.a")
     assert path.is_map and not path.is_array and not path.is_whole
     assert [member.name for member in path.members] == ["a"]
@@ -29,7 +29,7 @@ def test_a_member_is_named_with_a_dot():
     assert path.member("b") is None
 
 
-def test_an_index_stands_in_brackets():
+def test_index_is_in_brackets():
     path = ProjectedPath.parse("a[1]")
     assert path.is_array and not path.is_map
     assert (path.dimensions, path.indexes) == (1, (1,))
@@ -52,7 +52,7 @@ def test_backquotes_keep_dots_in_a_name():
 
 
 @given(names, names)
-def test_a_quoted_name_is_read_back_whatever_its_characters(outer, inner):
+def test_quoted_name_is_parsed_back(outer, inner):
     path = ProjectedPath.parse(f"{quote_name(outer)}.{quote_name(inner)}")
     assert (path.name, path.members[0].name) == (outer, inner)
 
@@ -61,31 +61,31 @@ def test_a_quoted_name_is_read_back_whatever_its_characters(outer, inner):
     "text",
     ["", " ", ".a", "a.", "a..b", "a[", "a[]", "a[-1]", "a[x]", "a]", "[1]", "m.*", "`a", "a b", "a[1]b", "a`b`"],
 )
-def test_what_is_no_path_is_refused_by_name(text):
+def test_malformed_path_is_refused(text):
     with pytest.raises(ProjectionError) as raised:
         ProjectedPath.parse(text)
     assert repr(text) in str(raised.value)
 
 
-def test_an_index_beyond_every_array_is_refused():
+def test_too_large_index_is_refused():
     with pytest.raises(ProjectionError, match="index 2147483648"):
         ProjectedPath.parse("a[2147483648]")
     with pytest.raises(ProjectionError, match="index"):
         ProjectedPath.parse(f"a[{'9' * 10_000}]")
 
 
-def test_a_path_deeper_than_any_table_is_refused():
+def test_too_deep_path_is_refused():
     with pytest.raises(ProjectionError, match="has 101 names"):
         ProjectedPath.parse(".".join(["a"] * 101))
 
 
 @pytest.mark.parametrize("text", ["a", "m.a", "a[1]", "m.a[2].b", "`a.b`.c"])
-def test_a_path_is_shown_as_a_query_writes_it(text):
+def test_path_prints_as_written(text):
     assert str(ProjectedPath.parse(text)) == text
 
 
 @given(paths(), paths())
-def test_what_two_paths_want_does_not_depend_on_their_order(one, other):
+def test_merging_does_not_depend_on_order(one, other):
     def meaning(path):
         members = frozenset(meaning(member) for member in path.members)
         return path.name.casefold(), members, path.is_whole, path.dimensions, path.indexes
@@ -95,6 +95,6 @@ def test_what_two_paths_want_does_not_depend_on_their_order(one, other):
 
 
 @given(st.lists(paths(), max_size=6))
-def test_merging_merged_paths_changes_nothing(listed):
+def test_merging_is_idempotent(listed):
     merged = merge_by_name(listed)
     assert merge_by_name([*merged, *listed]) == merged

@@ -13,13 +13,13 @@ def names(projection):
     return [path.name for path in projection.columns]
 
 
-def test_a_star_wants_all_columns():
+def test_star_selects_all_columns():
     assert parse("*") == EVERYTHING
     assert EVERYTHING.type is ProjectionType.ALL
     assert EVERYTHING.find("any").is_whole
 
 
-def test_an_empty_list_wants_none():
+def test_empty_list_selects_no_column():
     assert parse() == NOTHING
     assert NOTHING.type is ProjectionType.NONE
     assert NOTHING.find("any") is None
@@ -33,12 +33,12 @@ def test_named_columns_keep_their_order_and_letter_case():
     assert projection.find("d") is None
 
 
-def test_a_column_named_twice_in_any_letter_case_stands_once():
+def test_column_named_twice_in_any_case_is_listed_once():
     assert names(parse("a", "b", "A", "a")) == ["a", "b"]
 
 
 @pytest.mark.parametrize("elements", [("m", "M.a"), ("m.a", "M")])
-def test_a_map_and_its_member_together_are_all_of_the_map(elements):
+def test_map_and_its_member_select_whole_map(elements):
     path = parse(*elements).find("m")
     assert path.is_whole
     assert path.is_map, "the member still says that the column is a map"
@@ -55,18 +55,18 @@ def test_indexes_of_one_array_are_merged():
     assert parse("a[5]", "A[0]", "a[5]").find("a").indexes == (0, 5)
 
 
-def test_an_array_and_its_element_together_are_all_of_the_array():
+def test_array_and_its_element_select_whole_array():
     path = parse("a[5]", "a").find("a")
     assert path.indexes is None
     assert path.is_array
 
 
-def test_the_largest_number_of_dimensions_counts():
+def test_largest_number_of_dimensions_counts():
     assert parse("a[0]", "a[1][2]").find("a").dimensions == 2
 
 
 @pytest.mark.parametrize(("elements", "before"), [(("a", "*"), 1), (("*", "a"), 0), (("a", "*", "b", "A"), 1)])
-def test_a_wildcard_stands_before_or_behind_named_columns(elements, before):
+def test_wildcard_keeps_its_place_among_named_columns(elements, before):
     projection = parse(*elements)
     assert projection.type is ProjectionType.ALL
     assert projection.wildcard_at == before
@@ -76,29 +76,29 @@ def test_two_wildcards_are_one():
     assert parse("*", "a", "*") == parse("*", "a")
 
 
-def test_under_a_wildcard_a_map_is_wanted_whole():
+def test_wildcard_selects_maps_whole():
     path = parse("*", "m.a.b").find("m")
     assert path.is_whole and path.member("a").is_whole
     assert path.is_map
 
 
-def test_a_quoted_star_is_a_name():
+def test_quoted_star_is_a_name():
     assert parse("`*`").type is ProjectionType.SOME
 
 
-def test_an_element_that_is_no_path_is_refused():
+def test_malformed_element_is_refused():
     with pytest.raises(ProjectionError, match=r"'m\.\*'"):
         parse("a", "m.*")
 
 
-def test_all_columns_of_a_text_file_are_the_generic_selection():
+def test_wildcard_and_columns_select_all_fields():
     for projection in (EVERYTHING, parse("columns"), parse("COLUMNS", "columns[2]"), parse("*", "columns[2]")):
         selection = select_columns_array(projection)
         assert selection.is_projected
         assert selection.indexes is None
 
 
-def test_the_generic_selection_of_some_fields_names_them_in_order():
+def test_indexes_of_columns_array_are_ascending():
     assert select_columns_array(parse("columns[5]", "Columns[0]", "columns[5]")).indexes == (0, 5)
 
 
@@ -107,6 +107,6 @@ def test_counting_rows_selects_no_field():
 
 
 @pytest.mark.parametrize("elements", [("columns", "a"), ("a",), ("columns.a",), ("columns[0][1]",), ("columns[0].a",)])
-def test_a_text_file_without_names_has_only_texts_in_columns(elements):
+def test_other_paths_than_columns_array_are_refused(elements):
     with pytest.raises(ProjectionError, match="columns"):
         select_columns_array(parse(*elements))

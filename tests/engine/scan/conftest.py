@@ -1,4 +1,4 @@
-"""Scans of readers that are only in memory, through the real scan."""
+"""Fixtures for scans of readers in memory."""
 
 from dataclasses import dataclass
 
@@ -13,15 +13,15 @@ from engine.schema import TupleSchema
 
 
 class FakeReader:
-    """Gives batches one by one; fails where it is told to.
+    """A reader that produces given batches, and fails where the test wants.
 
     Args:
-        steps: Batches, None for a step without rows, or exceptions to raise, for each ``next``.
-        schema: Told before reading, if the reader knows it.
-        fails_at: ``start``, ``open`` or ``close``.
-        error: What it fails with there.
-        is_empty: ``open`` says that there is nothing.
-        ends_late: The end is told by a ``next`` of its own, without rows.
+        steps: The result of each ``next``: a batch, None for no rows, or an exception to raise.
+        schema: The schema that the reader knows before it reads.
+        fails_at: Where the reader fails: ``start``, ``open`` or ``close``.
+        error: The exception that it raises there.
+        is_empty: Whether ``open`` returns that there are no rows.
+        ends_late: Whether the end comes with a ``next`` of its own, without rows.
     """
 
     def __init__(self, *steps, schema=None, fails_at="", error=None, is_empty=False, ends_late=False):
@@ -32,10 +32,10 @@ class FakeReader:
         self.is_empty = is_empty
         self.ends_late = ends_late
         self.opened = self.closed = 0
-        self.asked = None
+        self.projected = None
 
-    def fail_at(self, place):
-        if self.fails_at == place:
+    def fail_at(self, action):
+        if self.fails_at == action:
             raise self.error
 
     def open(self, negotiator):
@@ -45,7 +45,7 @@ class FakeReader:
             return False
         if self.schema is not None:
             negotiator.table_schema(TupleSchema.of(self.schema), is_complete=True)
-        self.asked = [name for name in ("a", "b", "c") if negotiator.is_projected(name)]
+        self.projected = [name for name in ("a", "b", "c") if negotiator.is_projected(name)]
         self.loader = negotiator.build()
         return True
 
@@ -66,7 +66,7 @@ class FakeReader:
 
 @dataclass(frozen=True)
 class Scans:
-    """Makes readers and scans of them; the files are ``0.x``, ``1.x`` ..."""
+    """Makes readers, and scans of them. Their files are ``0.x``, ``1.x`` and so on."""
 
     def reader(self, *steps, **how):
         return FakeReader(*steps, **how)
@@ -75,15 +75,15 @@ class Scans:
         return pa.record_batch(columns)
 
     def of(self, *readers, selected=".", columns=None, paths=None, **plan):
-        """A scan; ``columns`` are the elements of a project list."""
+        """Return a scan. ``columns`` are the elements of a project list."""
 
-        def made(reader):
+        def start(reader):
             reader.fail_at("start")
             return reader
 
         paths = paths or [f"{number}.x" for number in range(len(readers))]
         inputs = [
-            ScanInput(SourceFile("dfs", path, 1, lambda: None), lambda reader=reader: made(reader))
+            ScanInput(SourceFile("dfs", path, 1, lambda: None), lambda reader=reader: start(reader))
             for path, reader in zip(paths, readers, strict=True)
         ]
         if columns is not None:

@@ -1,4 +1,4 @@
-"""Readers that give text, in a scan whose types are declared: what Drill's fixed receiver does."""
+"""Readers of text in a scan with declared types, as Drill's fixed receiver reads them."""
 
 import datetime
 
@@ -19,7 +19,7 @@ DECLARED = TupleSchema(
 
 
 @pytest.mark.parametrize("is_strict", [False, True])
-def test_text_becomes_the_declared_types_and_an_absent_column_its_default(scans, is_strict):
+def test_text_becomes_declared_types_and_missing_column_its_default(scans, is_strict):
     reader = scans.reader(scans.batch(d=["2026-11-21", None], n=["7", None], b=["true", "false"]))
     assert scans.read(reader, provided=DECLARED, is_strict=is_strict) == [
         {"n": 7, "d": datetime.date(2026, 11, 21), "b": True, "z": 11},
@@ -27,7 +27,7 @@ def test_text_becomes_the_declared_types_and_an_absent_column_its_default(scans,
     ]
 
 
-def test_a_column_beside_a_lenient_declaration_is_the_readers_and_beside_a_strict_one_left_out(scans):
+def test_only_strict_declaration_leaves_out_other_columns(scans):
     rows = [
         scans.read(scans.reader(scans.batch(n=["7"], x=["y"])), provided=DECLARED, is_strict=is_strict)[0]
         for is_strict in (False, True)
@@ -40,6 +40,6 @@ def test_numbers_become_declared_text(scans):
     assert rows == [{"a": "7"}]
 
 
-def test_text_that_is_no_value_of_the_declared_type_names_file_row_and_column(scans):
+def test_invalid_text_names_file_row_and_column(scans):
     with pytest.raises(ValueConversionError, match=r"'0.x' in workspace 'dfs', row 2: column 'n' is int32, and 'many'"):
         scans.read(scans.reader(scans.batch(n=["1", "many"])), provided=DECLARED)

@@ -1,15 +1,17 @@
-"""LIMIT, and rows that overflow where a file ends. Each file has five rows; a batch has two."""
+"""The row limit of a scan, and overflow at the end of a file."""
 
 import pytest
 
 from engine.limits import BatchLimits
 
-ROWS_A_FILE = 5
-
 
 @pytest.fixture
-def limited(scans):
-    """Reads three files up to a limit. Returns: the rows of each batch, and how many files were opened."""
+def read_limited(scans):
+    """Read three files of five rows each, up to a limit and in batches of two rows.
+
+    Returns:
+        The rows of each batch, and the number of opened files.
+    """
 
     def read(limit):
         readers = [scans.reader(scans.batch(a=list(range(5 * file, 5 * file + 5)))) for file in range(3)]
@@ -21,14 +23,16 @@ def limited(scans):
     return read
 
 
-def test_limit_0_gives_one_batch_without_rows_and_with_the_schema(scans):
+def test_limit_0_gives_one_empty_batch_with_schema(scans):
     reader = scans.reader(scans.batch(a=[1]), schema=scans.batch(a=[1]).schema)
-    (batch,) = scans.of(reader, scans.reader(), limits=BatchLimits(scan_rows=0)).batches()
+    next_reader = scans.reader()
+    (batch,) = scans.of(reader, next_reader, limits=BatchLimits(scan_rows=0)).batches()
     assert (batch.num_rows, batch.schema.names) == (0, ["a"])
     assert reader.steps  # nothing was read
+    assert next_reader.opened == 0
 
 
-def test_limit_0_of_a_reader_without_schema_gives_no_batch(scans):
+def test_limit_0_without_schema_gives_no_batch(scans):
     assert list(scans.of(scans.reader(scans.batch(a=[1])), limits=BatchLimits(scan_rows=0)).batches()) == []
 
 
@@ -44,12 +48,12 @@ def test_limit_0_of_a_reader_without_schema_gives_no_batch(scans):
         pytest.param(8, [[0, 1], [2, 3], [4], [5, 6], [7]], 2, id="in_the_second_batch_of_the_second_file"),
     ],
 )
-def test_a_limit_ends_the_scan_and_no_other_file_is_opened(limited, limit, batches, opened):
-    assert limited(limit) == (batches, opened)
+def test_limit_ends_scan_and_opens_no_other_file(read_limited, limit, batches, opened):
+    assert read_limited(limit) == (batches, opened)
 
 
-def test_a_limit_that_is_never_reached_changes_nothing(limited):
-    assert limited(99) == limited(None)
+def test_unreached_limit_changes_nothing(read_limited):
+    assert read_limited(99) == read_limited(None)
 
 
 def test_limit_100_in_batches_of_75_is_75_and_25(scans):
@@ -59,7 +63,7 @@ def test_limit_100_in_batches_of_75_is_75_and_25(scans):
 
 
 @pytest.mark.parametrize("ends_late", [False, True])
-def test_a_row_that_overflows_at_the_end_of_a_file_is_a_batch_and_the_next_file_starts_clean(scans, ends_late):
+def test_overflow_row_at_end_of_file_is_its_own_batch(scans, ends_late):
     big = "x" * 600
     readers = [
         scans.reader(scans.batch(a=[big, big, big]), ends_late=ends_late),
@@ -71,14 +75,14 @@ def test_a_row_that_overflows_at_the_end_of_a_file_is_a_batch_and_the_next_file_
     assert batches == [[big, big], [big], ["y", "z"]]
 
 
-def test_a_limit_holds_for_rows_that_overflowed_too(scans):
+def test_limit_includes_overflow_rows(scans):
     big = "x" * 600
     reader = scans.reader(scans.batch(a=[big, big, big]))
     limits = BatchLimits(vector_bytes=1000, scan_rows=2)
     assert [batch.num_rows for batch in scans.of(reader, limits=limits).batches()] == [1, 1]
 
 
-def test_rows_that_overflow_into_several_batches_all_come(scans):
+def test_rows_may_overflow_into_several_batches(scans):
     texts = [str(number) * 600 for number in range(7)]
     batches = scans.of(scans.reader(scans.batch(a=texts)), limits=BatchLimits(vector_bytes=1000)).batches()
     assert [batch.column(0).to_pylist() for batch in batches] == [[text] for text in texts]

@@ -1,4 +1,4 @@
-"""A scan without files: readers that only say what columns they have."""
+"""Fixtures for schema trackers, with readers that have only columns."""
 
 from collections.abc import Callable
 
@@ -21,15 +21,16 @@ def _schema(columns: Columns) -> TupleSchema:
 
 @pytest.fixture
 def schema() -> Callable[..., TupleSchema]:
-    """Nullable columns by name, or fields for other modes."""
+    """Make a schema of nullable columns by name. A field gives a column another mode."""
     return lambda **columns: _schema(columns)
 
 
 @pytest.fixture
 def read():
-    """Lets a reader with these columns read one batch; what it lacks and no one knows becomes text.
+    """Let a reader with these columns read one batch. LATE missing columns become text.
 
-    Returns: The schema of the batch, before missing columns are filled in.
+    Returns:
+        The schema of the batch, without missing columns.
     """
 
     def read(tracker, columns: Columns, file: str = "1.json", projection=None) -> TupleSchema:

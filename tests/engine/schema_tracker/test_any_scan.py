@@ -1,4 +1,4 @@
-"""What holds of every scan, whatever its readers have."""
+"""Properties of the schema of every scan."""
 
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
@@ -17,7 +17,7 @@ PROVIDED = st.dictionaries(st.sampled_from("abc"), LEAVES | MAPS, max_size=2)
 
 
 def is_kept(before, after):
-    """Whether a type only gained members."""
+    """Return whether a type only gained members."""
     if pa.types.is_struct(before):
         members = {member.name: member.type for member in after}
         return all(is_kept(member.type, members[member.name]) for member in before)
@@ -26,7 +26,7 @@ def is_kept(before, after):
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(LISTS, PROVIDED, st.tuples(READERS, CHANGES))
-def test_columns_stay_and_versions_tell_of_each_change(read, schema, elements, provided, scan):
+def test_columns_stay_and_each_change_is_a_version(read, schema, elements, provided, scan):
     readers, (is_strict, may_change) = scan
     types = schema(**provided)
     tracker = create_tracker(elements, provided=types, is_strict=is_strict, allows_schema_change=may_change)

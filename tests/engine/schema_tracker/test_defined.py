@@ -1,4 +1,4 @@
-"""A defined schema: the planner knows the output, and readers have to fit it."""
+"""Defined schemas, to which readers must conform."""
 
 import pyarrow as pa
 import pytest
@@ -17,7 +17,7 @@ def struct(**members):
     return pa.struct(list(members.items()))
 
 
-def test_a_defined_schema_is_the_output_schema_before_any_reader(schema):
+def test_defined_schema_is_output_schema_before_any_reader(schema):
     defined = schema(a=INT, b=TEXT)
     tracker = create_tracker(["A", "b"], defined=defined)
     assert tracker.output_schema() == tracker.reader_input_schema() == defined
@@ -30,19 +30,19 @@ def test_a_defined_schema_is_the_output_schema_before_any_reader(schema):
     [["a"], ["a", "b", "c"], ["c", "d"], ["b", "a"], [], ["a", "c"], ["c", "*"]],
     ids=["too short", "too long", "disjoint", "other order", "empty", "other name", "beside a wildcard"],
 )
-def test_a_defined_schema_that_is_not_the_project_list_is_refused(schema, elements):
+def test_defined_schema_unlike_project_list_is_refused(schema, elements):
     with pytest.raises(ProjectionError, match=r"^workspace 'dfs': .*\(a, b\)"):
         create_tracker(elements, defined=schema(a=INT, b=TEXT), context=ErrorContext("dfs"))
 
 
-def test_an_empty_project_list_equals_an_empty_defined_schema():
+def test_empty_project_list_equals_empty_defined_schema():
     tracker = create_tracker([], defined=TupleSchema())
     assert tracker.projection_type() is ProjectionType.NONE
     assert tracker.is_resolved()
 
 
 @pytest.mark.parametrize("elements", [["*"], ["*", "B"]])
-def test_a_wildcard_over_a_defined_schema_is_its_columns(schema, read, elements):
+def test_wildcard_over_defined_schema_is_its_columns(schema, read, elements):
     defined = schema(a=INT, b=TEXT)
     tracker = create_tracker(elements, defined=defined)
     assert tracker.is_resolved()
@@ -51,7 +51,7 @@ def test_a_wildcard_over_a_defined_schema_is_its_columns(schema, read, elements)
     assert tracker.output_schema() == defined
 
 
-def test_defined_columns_that_are_late_are_named_by_the_reader(schema, read):
+def test_reader_resolves_late_defined_columns(schema, read):
     tracker = create_tracker(["a", "b"], defined=schema(a=LATE, b=TEXT))
     assert not tracker.is_resolved()
     version = tracker.schema_version()
@@ -60,12 +60,12 @@ def test_defined_columns_that_are_late_are_named_by_the_reader(schema, read):
     assert tracker.schema_version() > version
 
 
-def test_what_a_reader_lacks_is_missing_with_the_defined_type(schema):
+def test_missing_column_has_defined_type(schema):
     defined = schema(a=INT, b=pa.field("b", TEXT, nullable=False))
     assert create_tracker(["a", "b"], defined=defined).missing_columns(schema(a=INT)) == defined.without(["a"])
 
 
-def test_a_reader_gets_the_defined_type_if_its_own_can_become_it(schema, read):
+def test_reader_gets_defined_type_if_its_own_can_become_it(schema, read):
     tracker = create_tracker(["a"], defined=schema(a=LONG))
     assert read(tracker, {"A": pa.field("A", INT, nullable=False)}) == schema(a=LONG)
 
@@ -74,13 +74,13 @@ def test_a_reader_gets_the_defined_type_if_its_own_can_become_it(schema, read):
     "offered",
     [pa.field("a", TEXT), pa.field("a", pa.float64()), pa.field("a", pa.list_(LONG)), pa.field("a", struct(x=LONG))],
 )
-def test_a_reader_whose_type_cannot_become_the_defined_one_conflicts(schema, offered):
+def test_type_that_cannot_become_defined_one_conflicts(schema, offered):
     tracker = create_tracker(["a"], defined=schema(a=LONG))
     with pytest.raises(SchemaConflictError, match=r"'1.json' in workspace 'dfs': column 'a' is .* but int64"):
         tracker.projection_filter(FILE).project(offered)
 
 
-def test_only_what_was_provided_is_made_text_or_read_from_text(schema, read):
+def test_only_provided_columns_convert_from_or_to_text(schema, read):
     defined = schema(found=TEXT, declared=TEXT, number=LONG)
     tracker = create_tracker(["*"], defined=defined, provided=schema(declared=TEXT, number=LONG))
     assert read(tracker, {"declared": LONG, "number": TEXT}) == schema(declared=TEXT, number=LONG)
@@ -88,7 +88,7 @@ def test_only_what_was_provided_is_made_text_or_read_from_text(schema, read):
         tracker.projection_filter(FILE).project(pa.field("found", LONG))
 
 
-def test_a_defined_schema_does_not_grow_even_if_changes_are_allowed(schema, read):
+def test_defined_schema_never_grows(schema, read):
     defined = schema(m=struct(x=INT))
     tracker = create_tracker(["m"], defined=defined, allows_schema_change=True)
     assert read(tracker, {"m": struct(x=INT, y=INT), "n": INT}) == defined
@@ -96,18 +96,18 @@ def test_a_defined_schema_does_not_grow_even_if_changes_are_allowed(schema, read
 
 
 @pytest.mark.parametrize("elements", [["m"], ["m.x", "m.y"], ["M.X", "m", "m.y"]])
-def test_a_defined_map_may_be_named_as_a_whole_or_with_all_its_members(schema, elements):
+def test_defined_map_may_be_named_whole_or_by_all_members(schema, elements):
     defined = schema(m=struct(x=INT, y=TEXT))
     assert create_tracker(elements, defined=defined).output_schema() == defined
 
 
 @pytest.mark.parametrize("elements", [["m.x"], ["m.x", "m.y", "m.z"], ["m.x", "m.z"], ["m.y", "m.x"]])
-def test_a_defined_map_with_other_members_than_the_project_list_is_refused(schema, elements):
+def test_defined_map_with_other_members_is_refused(schema, elements):
     with pytest.raises(ProjectionError, match=r"in 'm', but the defined schema has \(x, y\)"):
         create_tracker(elements, defined=schema(m=struct(x=INT, y=TEXT)))
 
 
-def test_a_nested_map_is_compared_too(schema):
+def test_nested_map_is_compared_too(schema):
     defined = schema(m=struct(n=struct(x=INT, y=TEXT)))
     create_tracker(["m.n.x", "m.n.y"], defined=defined)
     with pytest.raises(ProjectionError, match=r"in 'm.n'"):
@@ -126,6 +126,6 @@ def test_a_nested_map_is_compared_too(schema):
         (["m.x[0]"], struct(x=struct(y=INT))),
     ],
 )
-def test_a_path_that_the_defined_type_cannot_have_is_refused(schema, elements, type_):
+def test_path_unsuitable_for_defined_type_is_refused(schema, elements, type_):
     with pytest.raises(ProjectionError, match=r"asks for m"):
         create_tracker(elements, defined=schema(m=type_))

@@ -1,4 +1,4 @@
-"""Readers that know their columns before they read."""
+"""Early schemas, of readers that know their columns before they read."""
 
 import pyarrow as pa
 import pytest
@@ -13,14 +13,14 @@ FILE = ErrorContext("dfs", "1.parquet")
 SUBSET, EQUAL, SUPERSET = {"a": INT}, {"b": TEXT, "a": INT}, {"c": INT, "b": TEXT, "a": INT}
 
 
-def test_an_early_schema_expands_a_wildcard_before_the_first_batch(schema):
+def test_early_schema_expands_wildcard_before_first_batch(schema):
     tracker = create_tracker(["*"])
     tracker.apply_early_reader_schema(schema(b=INT, a=TEXT), FILE)
     assert tracker.is_resolved()
     assert tracker.output_schema() == schema(b=INT, a=TEXT)
 
 
-def test_an_early_schema_names_the_types_of_an_explicit_list(schema):
+def test_early_schema_resolves_explicit_list(schema):
     tracker = create_tracker(["A", "x"])
     tracker.apply_early_reader_schema(schema(b=INT, a=TEXT), FILE)
     assert not tracker.is_resolved()
@@ -39,7 +39,7 @@ def test_an_early_schema_names_the_types_of_an_explicit_list(schema):
         (SUPERSET, True, ["a", "b"]),
     ],
 )
-def test_an_early_schema_meets_a_provided_one_under_a_wildcard(schema, early, is_strict, expected):
+def test_early_schema_with_provided_schema_and_wildcard(schema, early, is_strict, expected):
     tracker = create_tracker(["*"], provided=schema(a=LONG, b=TEXT), is_strict=is_strict)
     tracker.apply_early_reader_schema(schema(**early), FILE)
     assert tracker.output_schema().names == expected
@@ -49,7 +49,7 @@ def test_an_early_schema_meets_a_provided_one_under_a_wildcard(schema, early, is
 
 @pytest.mark.parametrize("early", [SUBSET, EQUAL, SUPERSET])
 @pytest.mark.parametrize("is_strict", [False, True])
-def test_an_early_schema_meets_a_provided_one_and_an_explicit_list(schema, early, is_strict):
+def test_early_schema_with_provided_schema_and_explicit_list(schema, early, is_strict):
     tracker = create_tracker(["b", "a"], provided=schema(a=LONG, b=TEXT), is_strict=is_strict)
     tracker.apply_early_reader_schema(schema(**early), FILE)
     assert tracker.output_schema() == schema(b=TEXT, a=LONG)
@@ -65,7 +65,7 @@ def test_an_early_schema_meets_a_provided_one_and_an_explicit_list(schema, early
     ids=["type", "array", "nullable"],
 )
 @pytest.mark.parametrize("given", ["lenient", "strict", "defined"])
-def test_an_early_schema_at_odds_with_a_given_one_names_column_file_and_both_types(early, given):
+def test_early_schema_conflict_names_column_file_and_types(early, given):
     promised = TupleSchema([pa.field("a", LONG, nullable=False)])
     if given == "defined":
         tracker = create_tracker(["a"], defined=promised)
@@ -77,19 +77,19 @@ def test_an_early_schema_at_odds_with_a_given_one_names_column_file_and_both_typ
     assert "but int64 not null" in str(raised.value)
 
 
-def test_an_early_schema_that_the_project_list_cannot_mean_is_refused(schema):
+def test_early_schema_unsuitable_for_project_list_is_refused(schema):
     with pytest.raises(ProjectionError, match=r"'1.parquet'.*a\[1\]"):
         create_tracker(["a[1]"]).apply_early_reader_schema(schema(a=INT), FILE)
 
 
-def test_an_early_schema_of_a_later_reader_follows_the_first(schema):
+def test_later_early_schema_follows_the_first(schema):
     tracker = create_tracker(["*"])
     tracker.apply_early_reader_schema(schema(a=LONG, b=TEXT), FILE)
     tracker.apply_early_reader_schema(schema(b=TEXT, a=INT, c=INT), FILE)
     assert tracker.output_schema() == schema(a=LONG, b=TEXT)
 
 
-def test_an_early_schema_without_a_file_is_in_the_context_of_the_scan(schema):
+def test_early_schema_without_file_has_context_of_scan(schema):
     tracker = create_tracker(["a"], defined=schema(a=INT), context=ErrorContext("dfs"))
     with pytest.raises(SchemaConflictError, match=r"^workspace 'dfs': "):
         tracker.apply_early_reader_schema(schema(a=TEXT))

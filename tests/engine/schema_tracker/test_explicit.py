@@ -1,4 +1,4 @@
-"""An explicit project list, and the empty one, without any schema given."""
+"""Explicit and empty project lists, without a given schema."""
 
 import pyarrow as pa
 import pytest
@@ -13,7 +13,7 @@ INT, LONG, DOUBLE, TEXT, LATE = pa.int32(), pa.int64(), pa.float64(), pa.string(
 FILE = ErrorContext("dfs", "2.json")
 
 
-def test_before_the_first_reader_all_columns_are_late(schema):
+def test_columns_are_late_before_first_reader(schema):
     tracker = create_tracker(["b", "A"])
     assert tracker.projection_type() is ProjectionType.SOME
     assert tracker.output_schema() == schema(b=LATE, A=LATE)
@@ -21,7 +21,7 @@ def test_before_the_first_reader_all_columns_are_late(schema):
     assert not tracker.is_resolved()
 
 
-def test_columns_are_matched_by_name_and_stand_in_the_order_of_the_project_list(schema, read):
+def test_columns_match_by_name_in_order_of_project_list(schema, read):
     tracker = create_tracker(["c", "A"])
     batch = read(tracker, {"a": INT, "b": LONG, "C": DOUBLE})
     assert batch == schema(A=INT, c=DOUBLE)
@@ -29,11 +29,11 @@ def test_columns_are_matched_by_name_and_stand_in_the_order_of_the_project_list(
     assert tracker.is_resolved()
 
 
-def test_a_project_list_may_be_parsed_already(schema):
+def test_parsed_project_list_is_accepted(schema):
     assert create_tracker(ProjectionList.parse(["a"])).output_schema() == schema(a=LATE)
 
 
-def test_a_column_that_no_reader_has_is_missing_until_it_is_named(schema):
+def test_column_of_no_reader_is_missing_until_resolved(schema):
     tracker = create_tracker(["a", "x"])
     tracker.apply_reader_schema(schema(a=INT), FILE)
     assert tracker.missing_columns(schema(a=INT)) == schema(x=LATE)
@@ -43,13 +43,13 @@ def test_a_column_that_no_reader_has_is_missing_until_it_is_named(schema):
     assert tracker.output_schema() == schema(a=INT, x=TEXT)
 
 
-def test_a_missing_column_has_the_type_that_a_former_reader_gave_it(schema, read):
+def test_missing_column_keeps_type_of_earlier_reader(schema, read):
     tracker = create_tracker(["a", "b"])
     read(tracker, {"a": INT, "b": pa.field("b", DOUBLE, nullable=False)})
     assert tracker.missing_columns(schema(a=INT)) == schema(b=pa.field("b", DOUBLE, nullable=False))
 
 
-def test_a_column_of_nulls_counts_as_missing(schema):
+def test_column_of_nulls_counts_as_missing(schema):
     tracker = create_tracker(["a"])
     tracker.apply_reader_schema(schema(a=LATE), FILE)
     assert tracker.missing_columns(schema(a=LATE)) == schema(a=LATE)
@@ -57,7 +57,7 @@ def test_a_column_of_nulls_counts_as_missing(schema):
     assert tracker.output_schema() == schema(a=INT)
 
 
-def test_an_array_of_nulls_is_no_missing_column_but_its_elements_are_named_later(schema, read):
+def test_array_of_nulls_is_resolved_by_later_reader(schema, read):
     tracker = create_tracker(["a"])
     tracker.apply_reader_schema(schema(a=pa.list_(LATE)), FILE)
     assert tracker.missing_columns(schema(a=pa.list_(LATE))) == TupleSchema()
@@ -66,21 +66,21 @@ def test_an_array_of_nulls_is_no_missing_column_but_its_elements_are_named_later
     assert tracker.output_schema() == schema(a=pa.list_(INT))
 
 
-def test_the_values_of_a_dict_of_nulls_are_named_by_a_later_reader(schema, read):
+def test_dict_of_nulls_is_resolved_by_later_reader(schema, read):
     tracker = create_tracker(["a"])
     tracker.apply_reader_schema(schema(a=pa.map_(TEXT, LATE)), FILE)
     assert read(tracker, {"a": pa.map_(TEXT, INT)}) == schema(a=pa.map_(TEXT, INT))
     assert tracker.output_schema() == schema(a=pa.map_(TEXT, INT))
 
 
-def test_a_guessed_type_that_turns_out_wrong_is_a_conflict(schema, read):
+def test_wrong_guess_of_type_is_a_conflict(schema, read):
     tracker = create_tracker(["a", "x"])
     read(tracker, {"a": INT})
     with pytest.raises(SchemaConflictError, match=r"'2.json' in workspace 'dfs': column 'x' is int64 here, but string"):
         tracker.projection_filter(FILE).project(pa.field("x", LONG))
 
 
-def test_a_later_reader_may_have_a_narrower_type(schema, read):
+def test_later_reader_may_have_narrower_type(schema, read):
     tracker = create_tracker(["a"])
     read(tracker, {"a": LONG})
     assert read(tracker, {"A": INT}) == schema(a=LONG)
@@ -100,7 +100,7 @@ def test_a_later_reader_may_have_a_narrower_type(schema, read):
         (pa.field("a", pa.struct([("x", INT)])), pa.field("a", INT)),
     ],
 )
-def test_a_later_reader_with_a_wider_type_or_mode_conflicts(read, first, later):
+def test_later_reader_with_wider_type_or_mode_conflicts(read, first, later):
     tracker = create_tracker(["a"])
     read(tracker, {"a": first})
     for check in (
@@ -115,14 +115,14 @@ def test_a_later_reader_with_a_wider_type_or_mode_conflicts(read, first, later):
         assert str(first.type) in raised.value.promised
 
 
-def test_a_conflict_of_modes_shows_them(read):
+def test_conflict_of_modes_shows_them(read):
     tracker = create_tracker(["a"])
     read(tracker, {"a": pa.field("a", LONG, nullable=False)})
     with pytest.raises(SchemaConflictError, match="is int64 here, but int64 not null"):
         tracker.projection_filter(FILE).project(pa.field("a", LONG))
 
 
-def test_what_needed_no_change_makes_no_new_version(read):
+def test_unchanged_schema_keeps_its_version(read):
     tracker = create_tracker(["a", "b"])
     first = tracker.schema_version()
     read(tracker, {"a": INT, "b": INT})
@@ -133,45 +133,45 @@ def test_what_needed_no_change_makes_no_new_version(read):
     assert tracker.schema_version() == resolved
 
 
-def test_a_resolved_schema_is_final_even_if_changes_are_allowed(schema, read):
+def test_resolved_explicit_schema_is_final(schema, read):
     tracker = create_tracker(["a"], allows_schema_change=True)
     read(tracker, {"a": INT})
     read(tracker, {"a": INT, "b": INT})
     assert tracker.output_schema() == schema(a=INT)
 
 
-def test_a_reader_cannot_give_what_the_scan_does_not_want(schema):
+def test_unwanted_column_of_reader_is_refused(schema):
     tracker = create_tracker(["a"])
     with pytest.raises(ProjectionError, match=r"'2.json'.*'b'"):
         tracker.apply_reader_schema(schema(b=INT), FILE)
 
 
-def test_nothing_can_be_missing_that_the_scan_does_not_want(schema):
+def test_unwanted_missing_column_is_refused(schema):
     with pytest.raises(ProjectionError, match="'b'"):
         create_tracker(["a"]).resolve_missing_cols(schema(b=INT))
 
 
-def test_a_missing_column_cannot_change_its_type(schema, read):
+def test_missing_column_cannot_change_its_type(schema, read):
     tracker = create_tracker(["a"])
     read(tracker, {"a": INT})
     with pytest.raises(SchemaConflictError, match="'a' is string"):
         tracker.resolve_missing_cols(schema(a=TEXT))
 
 
-def test_a_reader_may_ask_what_is_wanted():
+def test_column_projection_tells_what_is_wanted():
     tracker = create_tracker(["m.a", "columns[3]"])
     assert tracker.column_projection("M").member("a") is not None
     assert tracker.column_projection("Columns").indexes == (3,)
     assert tracker.column_projection("x") is None
 
 
-def test_the_columns_of_a_text_file_are_asked_for_by_index():
+def test_columns_array_is_selected_by_index():
     assert create_tracker(["columns[3]", "columns[1]"]).select_columns_array().indexes == (1, 3)
     with pytest.raises(ProjectionError, match="'a'"):
         create_tracker(["columns", "a"]).select_columns_array()
 
 
-def test_an_empty_project_list_only_counts(schema, read):
+def test_empty_project_list_only_counts_rows(schema, read):
     tracker = create_tracker([])
     assert tracker.projection_type() is ProjectionType.NONE
     assert tracker.projection_filter(FILE).is_empty
@@ -180,7 +180,7 @@ def test_an_empty_project_list_only_counts(schema, read):
     assert tracker.output_schema() == TupleSchema()
 
 
-def test_errors_before_the_first_reader_name_the_scan():
+def test_errors_before_first_reader_name_the_scan():
     context = ErrorContext("dfs")
     tracker = create_tracker(["a"], context=context)
     assert tracker.error_context() == context

@@ -1,4 +1,4 @@
-"""Implicit and partition columns among those of the table."""
+"""Implicit and partition columns in the schema of a scan."""
 
 import logging
 
@@ -24,7 +24,7 @@ def partitions(count):
     return [pa.field(f"dir{index}", TEXT) for index in range(count)]
 
 
-def test_implicit_columns_stand_in_the_output_but_no_reader_is_asked_for_them():
+def test_implicit_columns_are_in_output_but_not_in_reader_input():
     tracker = tracker_of("a", "FileName", "b", "dir0")
     assert tracker.output_schema().names == ["a", "FileName", "b", "dir0"]
     assert tracker.reader_input_schema().names == ["a", "b"]
@@ -32,14 +32,14 @@ def test_implicit_columns_stand_in_the_output_but_no_reader_is_asked_for_them():
     assert tracker.column_projection("filename") is None
 
 
-def test_a_list_of_implicit_columns_only_counts_the_tables_rows():
+def test_list_of_implicit_columns_counts_rows():
     tracker = tracker_of("filename", "dir0")
     assert tracker.projection_type() is ProjectionType.NONE
     assert tracker.projection_filter(FILE).is_empty
     assert tracker.is_resolved()
 
 
-def test_other_data_sources_have_no_implicit_columns():
+def test_scan_without_implicit_columns_takes_names_as_columns():
     assert create_tracker(["filename"]).reader_input_schema().names == ["filename"]
 
 
@@ -53,7 +53,7 @@ def test_other_data_sources_have_no_implicit_columns():
         (["dir1", "*"], ["dir1", "b", "a", "dir0"]),
     ],
 )
-def test_a_wildcard_brings_partition_columns_after_the_tables(read, elements, expected):
+def test_wildcard_adds_partition_columns_after_table(read, elements, expected):
     tracker = tracker_of(*elements)
     for field in partitions(2):
         tracker.expand_implicit_col(field)
@@ -61,7 +61,7 @@ def test_a_wildcard_brings_partition_columns_after_the_tables(read, elements, ex
     assert tracker.output_schema().names == expected
 
 
-def test_new_columns_of_later_readers_stand_before_the_partition_columns(read):
+def test_new_columns_come_before_partition_columns(read):
     tracker = tracker_of("*", allows_schema_change=True)
     tracker.expand_implicit_col(partitions(1)[0])
     read(tracker, {"a": INT})
@@ -69,7 +69,7 @@ def test_new_columns_of_later_readers_stand_before_the_partition_columns(read):
     assert tracker.output_schema().names == ["a", "b", "dir0"]
 
 
-def test_without_a_wildcard_nothing_is_expanded():
+def test_partition_columns_without_wildcard_are_refused():
     tracker = tracker_of("a")
     assert not tracker.has_wildcard()
     with pytest.raises(ProjectionError, match="no wildcard"):
@@ -77,7 +77,7 @@ def test_without_a_wildcard_nothing_is_expanded():
 
 
 @pytest.mark.parametrize("elements", [["*", "filename"], ["a", "filename"]])
-def test_a_readers_column_named_like_an_implicit_one_is_left_out_with_one_warning(read, caplog, elements):
+def test_column_shadowed_by_implicit_one_is_left_out_with_one_warning(read, caplog, elements):
     tracker = tracker_of(*elements)
     for file in ("1.json", "2.json"):
         assert read(tracker, {"a": INT, "FILENAME": INT}, file).names == ["a"]
@@ -86,31 +86,31 @@ def test_a_readers_column_named_like_an_implicit_one_is_left_out_with_one_warnin
     assert caplog.records[0].getMessage().startswith("'1.json' in workspace 'dfs': column 'FILENAME' is left out")
 
 
-def test_a_member_named_like_an_implicit_column_is_a_member(schema, read):
+def test_member_named_like_implicit_column_is_a_member(schema, read):
     tracker = tracker_of("*", "filename")
     held = pa.struct([("filename", INT)])
     assert read(tracker, {"m": held}) == schema(m=held)
 
 
-def test_a_readers_column_is_its_own_if_the_query_does_not_ask_for_the_implicit_one(schema, read):
+def test_column_is_kept_if_implicit_one_is_not_selected(schema, read):
     tracker = tracker_of("*")
     assert read(tracker, {"filename": INT}) == schema(filename=INT)
 
 
-def test_a_reader_cannot_give_an_implicit_column(schema):
+def test_implicit_column_of_reader_is_refused(schema):
     with pytest.raises(ProjectionError, match="'filename'"):
         tracker_of("filename").apply_reader_schema(schema(filename=TEXT), FILE)
 
 
 @pytest.mark.parametrize("element", ["dir0[1]", "dir0.x"])
-def test_a_name_used_as_array_or_map_is_the_tables(element):
+def test_name_used_as_array_or_map_belongs_to_table(element):
     tracker = tracker_of(element, "*")
     tracker.expand_implicit_col(partitions(1)[0])
     assert len(tracker.apply_implicit_cols()) == 0
     assert tracker.reader_input_schema().names == ["dir0"]
 
 
-def test_implicit_columns_may_be_in_the_schemas_that_are_given(schema):
+def test_given_schemas_may_have_implicit_columns(schema):
     given = schema(a=INT, filename=TEXT)
     for tracker in (
         tracker_of("a", "filename", defined=given),
@@ -123,11 +123,11 @@ def test_implicit_columns_may_be_in_the_schemas_that_are_given(schema):
 
 
 @pytest.mark.parametrize("given", [pa.field("dir0", INT), pa.field("dir0", TEXT, nullable=False)])
-def test_an_implicit_column_given_with_another_type_or_mode_conflicts(given):
+def test_implicit_column_with_other_type_or_mode_conflicts(given):
     for options in ({"defined": TupleSchema([given])}, {"provided": TupleSchema([given])}):
         with pytest.raises(SchemaConflictError, match="'dir0' is string here"):
             tracker_of("dir0", **options)
 
 
-def test_the_generic_selection_stands_beside_implicit_columns():
+def test_columns_array_beside_implicit_columns():
     assert tracker_of("filename", "columns[2]").select_columns_array().indexes == (2,)

@@ -1,4 +1,4 @@
-"""Maps, dicts and arrays of maps, against every form that the scan's schema can have."""
+"""Maps, dicts and arrays of maps, with every kind of given schema."""
 
 import pyarrow as pa
 import pytest
@@ -23,7 +23,7 @@ MAP = struct(a=INT, b=TEXT)
 
 
 def tracker_in(form, elements, schema):
-    """A tracker that is given the schema in one of the four forms."""
+    """Return a tracker with a schema in one of the four forms."""
     options = {
         "none": {},
         "lenient": {"provided": schema},
@@ -33,8 +33,8 @@ def tracker_in(form, elements, schema):
     return create_tracker(elements, **options[form])
 
 
-def wrong(form, elements, type_):
-    """What the project list cannot mean is refused when the tracker is made, or when the reader offers it."""
+def check_refused(form, elements, type_):
+    """Check that an unsuitable type is refused, when the tracker is created or when a reader offers it."""
     with pytest.raises(ProjectionError, match=r"column 'm"):
         tracker_in(form, elements, TupleSchema([pa.field("m", type_)])).projection_filter(FILE).project(
             pa.field("m", type_)
@@ -42,7 +42,7 @@ def wrong(form, elements, type_):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_generic_map_has_all_members(schema, read, form):
+def test_whole_map_has_all_members(schema, read, form):
     tracker = tracker_in(form, ["m"], schema(m=MAP))
     assert read(tracker, {"m": MAP}) == schema(m=MAP)
     assert tracker.output_schema() == schema(m=MAP)
@@ -50,7 +50,7 @@ def test_a_generic_map_has_all_members(schema, read, form):
 
 
 @pytest.mark.parametrize("form", ["none", "lenient", "strict"])
-def test_a_specific_map_has_the_named_members(schema, read, form):
+def test_map_has_only_named_members(schema, read, form):
     tracker = tracker_in(form, ["M.B"], schema(m=MAP))
     assert read(tracker, {"m": MAP}) == schema(M=struct(B=TEXT))
     assert tracker.output_schema() == schema(M=struct(B=TEXT))
@@ -59,14 +59,14 @@ def test_a_specific_map_has_the_named_members(schema, read, form):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("elements", [["m.a", "m"], ["m", "m.a"]])
-def test_generic_and_specific_together_have_all_members(schema, read, form, elements):
+def test_map_named_whole_and_by_member_has_all_members(schema, read, form, elements):
     tracker = tracker_in(form, elements, schema(m=MAP))
     assert read(tracker, {"m": MAP}) == schema(m=MAP)
     assert tracker.output_schema() == schema(m=MAP)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_maps_two_levels_deep_are_projected_by_their_paths(schema, read, form):
+def test_nested_maps_are_projected_by_path(schema, read, form):
     held = struct(n=struct(x=INT) if form == "defined" else struct(x=INT, y=TEXT))
     tracker = tracker_in(form, ["m.n.x"], schema(m=held))
     assert read(tracker, {"m": struct(n=struct(x=INT, y=TEXT), o=INT)}) == schema(m=struct(n=struct(x=INT)))
@@ -74,14 +74,14 @@ def test_maps_two_levels_deep_are_projected_by_their_paths(schema, read, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_an_array_of_maps_is_projected_like_a_map(schema, read, form):
+def test_array_of_maps_is_projected_like_map(schema, read, form):
     held = pa.list_(struct(a=INT) if form == "defined" else MAP)
     tracker = tracker_in(form, ["m.a"], schema(m=held))
     assert read(tracker, {"m": pa.list_(MAP)}) == schema(m=pa.list_(struct(a=INT)))
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_dict_may_be_named_by_a_key(schema, read, form):
+def test_dict_may_be_named_by_key(schema, read, form):
     held = pa.map_(TEXT, INT)
     tracker = tracker_in(form, ["m.key"], schema(m=held))
     assert read(tracker, {"m": held}) == schema(m=held)
@@ -104,8 +104,8 @@ def test_a_dict_may_be_named_by_a_key(schema, read, form):
         (["m.a[1]"], struct(a=struct(x=INT))),
     ],
 )
-def test_a_map_named_as_an_array_or_scalar_and_the_reverse_is_refused(form, elements, type_):
-    wrong(form, elements, type_)
+def test_path_of_other_structure_is_refused(form, elements, type_):
+    check_refused(form, elements, type_)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -121,9 +121,7 @@ def test_a_map_named_as_an_array_or_scalar_and_the_reverse_is_refused(form, elem
         ((pa.list_(struct(a=INT)), pa.list_(struct(a=pa.list_(INT)))), "m.a"),
     ],
 )
-def test_a_reader_with_another_structure_than_promised_conflicts_and_the_member_is_named(
-    schema, read, form, types, column
-):
+def test_other_structure_than_promised_conflicts_and_names_member(schema, read, form, types, column):
     promised, offered = types
     tracker = tracker_in(form, ["m"], schema(m=promised))
     if form == "none":
@@ -135,7 +133,7 @@ def test_a_reader_with_another_structure_than_promised_conflicts_and_the_member_
 
 
 @pytest.mark.parametrize("form", ["none", "lenient", "strict"])
-def test_a_projected_member_that_no_reader_has_is_missing_within_the_map(schema, form):
+def test_member_of_no_reader_is_missing_in_map(schema, form):
     tracker = tracker_in(form, ["m.x", "m.a"], schema(m=MAP))
     batch = TupleSchema([tracker.projection_filter(FILE).project(pa.field("m", MAP)).field])
     assert batch == schema(m=struct(a=INT))
@@ -147,27 +145,27 @@ def test_a_projected_member_that_no_reader_has_is_missing_within_the_map(schema,
     assert tracker.is_resolved()
 
 
-def test_a_member_outside_of_a_strict_schema_is_never_read(schema, read):
+def test_member_outside_strict_schema_is_never_read(schema, read):
     tracker = tracker_in("strict", ["m.x", "m.a"], schema(m=struct(a=INT)))
     for _ in range(2):
         assert read(tracker, {"m": struct(a=INT, x=LONG)}) == schema(m=struct(a=INT))
 
 
-def test_members_that_a_later_reader_lacks_are_missing_with_their_type(schema, read):
+def test_members_of_earlier_reader_are_missing_with_their_type(schema, read):
     tracker = create_tracker(["m"])
     read(tracker, {"m": struct(a=INT, n=struct(x=INT, y=TEXT))})
     batch = read(tracker, {"m": struct(n=struct(x=INT))})
     assert tracker.missing_columns(batch) == schema(m=struct(a=INT, n=struct(y=TEXT)))
 
 
-def test_a_guessed_type_of_a_missing_member_that_turns_out_wrong_is_a_conflict(read):
+def test_wrong_guess_of_member_type_is_a_conflict(read):
     tracker = create_tracker(["m.x"])
     read(tracker, {"m": struct(a=INT)})
     with pytest.raises(SchemaConflictError, match=r"column 'm.x' is int64 here, but string"):
         tracker.projection_filter(FILE).project(pa.field("m", struct(x=LONG)))
 
 
-def test_a_whole_map_that_no_reader_has_is_missing_and_may_turn_out_to_be_wrong(schema, read):
+def test_map_of_no_reader_is_missing_and_wrong_guess_conflicts(schema, read):
     tracker = create_tracker(["m.x"])
     assert tracker.missing_columns(TupleSchema()) == schema(m=LATE)
     read(tracker, {})
@@ -175,7 +173,7 @@ def test_a_whole_map_that_no_reader_has_is_missing_and_may_turn_out_to_be_wrong(
         tracker.projection_filter(FILE).project(pa.field("m", MAP))
 
 
-def test_the_first_reader_may_add_members_to_a_lenient_map(schema, read, caplog):
+def test_first_reader_may_add_members_to_lenient_map(schema, read, caplog):
     tracker = tracker_in("lenient", ["m"], schema(m=struct(a=INT)))
     assert not tracker.is_resolved()
     read(tracker, {"m": struct(x=INT, A=INT)})
@@ -186,7 +184,7 @@ def test_the_first_reader_may_add_members_to_a_lenient_map(schema, read, caplog)
 
 
 @pytest.mark.parametrize(("form", "warnings"), [("strict", 0), ("defined", 1)])
-def test_no_reader_adds_members_to_a_strict_or_defined_map(schema, read, form, warnings, caplog):
+def test_strict_or_defined_map_gets_no_members(schema, read, form, warnings, caplog):
     tracker = tracker_in(form, ["m"], schema(m=struct(a=INT)))
     assert tracker.is_resolved()
     for _ in range(2):
@@ -194,7 +192,7 @@ def test_no_reader_adds_members_to_a_strict_or_defined_map(schema, read, form, w
     assert len(caplog.records) == warnings
 
 
-def test_a_late_map_or_array_of_maps_is_still_limited_to_its_members(schema, read):
+def test_late_map_is_limited_to_named_members(schema, read):
     tracker = tracker_in("defined", ["m.a", "n.a"], schema(m=LATE, n=pa.list_(LATE)))
     read(tracker, {"m": MAP, "n": pa.list_(MAP)})
     assert tracker.output_schema() == schema(m=struct(a=INT), n=pa.list_(struct(a=INT)))
@@ -211,7 +209,7 @@ MEMBERS = st.lists(st.sampled_from("abcd"), unique=True, min_size=1)
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(MEMBERS, MEMBERS, st.sampled_from([["m"], ["*"], ["m.a"], ["m.b", "m.c"]]), st.booleans())
-def test_the_members_of_a_map_are_those_that_asking_for_each_gives(read, first, later, elements, allows_schema_change):
+def test_map_projects_like_its_members_one_by_one(read, first, later, elements, allows_schema_change):
     def asked(projection, type_):
         projected = projection.project(pa.field("m", type_))
         one_by_one = [projected.members.project(member).field for member in type_]

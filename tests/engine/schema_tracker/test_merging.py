@@ -19,15 +19,15 @@ def merged(*schemas):
     return merge_schemas(files)
 
 
-def test_columns_stand_in_the_order_in_which_they_first_appear():
+def test_columns_are_in_order_of_first_appearance():
     assert merged([("b", INT), ("a", INT)], [("c", INT), ("a", INT)]).names == ["b", "a", "c"]
 
 
-def test_names_that_differ_by_letter_case_are_one_column_with_the_first_spelling():
+def test_names_in_other_case_are_one_column():
     assert merged([("Id", INT)], [("ID", LONG)]) == TupleSchema([pa.field("Id", LONG)])
 
 
-def test_a_column_is_nullable_if_a_file_lacks_it_first_or_last():
+def test_column_missing_in_a_file_is_nullable():
     for schema in (
         merged([("a", INT, False)], [("a", INT, False), ("b", INT, False)]),
         merged([("a", INT, False), ("b", INT, False)], [("a", INT, False)]),
@@ -36,11 +36,11 @@ def test_a_column_is_nullable_if_a_file_lacks_it_first_or_last():
         assert schema.find("b").nullable
 
 
-def test_a_column_that_only_one_file_knows_the_type_of_has_that_type():
+def test_column_late_in_one_file_has_type_of_the_other():
     assert merged([("a", pa.null())], [("a", pa.struct([("x", INT)]))]).find("a").type == pa.struct([("x", INT)])
 
 
-def test_a_column_that_no_file_knows_the_type_of_stays_late():
+def test_column_late_in_all_files_stays_late():
     assert merged([("a", pa.null())], [("a", pa.null())]).find("a").type == pa.null()
 
 
@@ -48,7 +48,7 @@ def test_no_files_have_no_columns():
     assert merged() == TupleSchema()
 
 
-def test_a_conflict_names_column_file_and_both_types():
+def test_conflict_names_column_file_and_types():
     with pytest.raises(SchemaConflictError) as raised:
         merged([("n", INT)], [("n", LONG)], [("N", TEXT)])
     assert raised.value.column == "n"
@@ -56,7 +56,7 @@ def test_a_conflict_names_column_file_and_both_types():
     assert str(raised.value).startswith("'2.json' in workspace 'dfs': column 'n' is string here, but int64")
 
 
-def test_a_conflict_in_a_map_names_the_member():
+def test_conflict_in_map_names_the_member():
     maps = [pa.list_(pa.struct([("x", INT), ("y z", pa.struct([("v", type_)]))])) for type_ in (INT, TEXT)]
     with pytest.raises(SchemaConflictError) as raised:
         merged([("m", maps[0])], [("m", maps[1])])
@@ -70,7 +70,7 @@ schemas = st.lists(st.lists(columns, max_size=2, unique_by=lambda column: fold_c
 
 
 @given(schemas.flatmap(lambda some: st.tuples(st.just(some), st.permutations(some))))
-def test_the_order_of_the_files_changes_no_type_and_no_mode(files):
+def test_order_of_files_changes_no_type_or_mode(files):
     def meaning(schema):
         return {(fold_case(field.name), field.type, field.nullable) for field in schema}
 

@@ -1,4 +1,4 @@
-"""A provided schema, lenient or strict, against a wildcard and an explicit project list."""
+"""Provided schemas, lenient and strict, with wildcards and explicit project lists."""
 
 import pyarrow as pa
 import pytest
@@ -19,7 +19,7 @@ def struct(**members):
     return pa.struct(list(members.items()))
 
 
-def test_provided_columns_come_first_under_a_wildcard(schema, read):
+def test_provided_columns_come_first_under_wildcard(schema, read):
     tracker = create_tracker(["*"], provided=schema(b=LONG, a=INT))
     assert tracker.reader_input_schema() == schema(b=LONG, a=INT)
     assert not tracker.is_resolved()
@@ -27,14 +27,14 @@ def test_provided_columns_come_first_under_a_wildcard(schema, read):
     assert tracker.output_schema() == schema(b=LONG, a=INT, x=TEXT)
 
 
-def test_a_lenient_schema_lets_only_the_first_reader_add_columns(schema, read):
+def test_only_first_reader_adds_columns_to_lenient_schema(schema, read):
     tracker = create_tracker(["*"], provided=schema(a=INT))
     read(tracker, {"x": TEXT})
     read(tracker, {"y": TEXT})
     assert tracker.output_schema() == schema(a=INT, x=TEXT)
 
 
-def test_a_strict_schema_is_what_a_wildcard_stands_for(schema, read, caplog):
+def test_wildcard_over_strict_schema_is_its_columns(schema, read, caplog):
     tracker = create_tracker(["*"], provided=schema(a=INT, b=LONG), is_strict=True)
     assert tracker.projection_type() is ProjectionType.SOME
     assert tracker.has_wildcard()
@@ -44,20 +44,20 @@ def test_a_strict_schema_is_what_a_wildcard_stands_for(schema, read, caplog):
     assert not caplog.records
 
 
-def test_a_strict_schema_does_not_grow_even_if_changes_are_allowed(schema, read):
+def test_strict_schema_never_grows(schema, read):
     tracker = create_tracker(["*"], provided=schema(m=struct(x=INT)), is_strict=True, allows_schema_change=True)
     read(tracker, {"m": struct(x=INT, y=INT), "n": INT})
     assert tracker.output_schema() == schema(m=struct(x=INT))
 
 
-def test_strictness_without_a_provided_schema_means_nothing(schema, read):
+def test_strict_without_provided_schema_has_no_effect(schema, read):
     tracker = create_tracker(["*"], is_strict=True)
     read(tracker, {"a": INT})
     assert tracker.output_schema() == schema(a=INT)
 
 
 @pytest.mark.parametrize("is_strict", [False, True])
-def test_hidden_columns_are_not_what_a_wildcard_stands_for(schema, read, is_strict):
+def test_wildcard_leaves_out_hidden_columns(schema, read, is_strict):
     tracker = create_tracker(["*"], provided=schema(a=INT, h=HIDDEN), is_strict=is_strict)
     assert read(tracker, {"a": INT, "h": INT}) == schema(a=INT)
     assert tracker.output_schema() == schema(a=INT)
@@ -65,26 +65,26 @@ def test_hidden_columns_are_not_what_a_wildcard_stands_for(schema, read, is_stri
 
 @pytest.mark.parametrize("is_strict", [False, True])
 @pytest.mark.parametrize("elements", [["H"], ["*", "H"]])
-def test_hidden_columns_come_by_name(schema, read, is_strict, elements):
+def test_hidden_columns_can_be_named(schema, read, is_strict, elements):
     tracker = create_tracker(elements, provided=schema(h=HIDDEN), is_strict=is_strict)
     assert [field.type for field in read(tracker, {"h": INT})] == [INT]
 
 
 @pytest.mark.parametrize("is_strict", [False, True])
-def test_an_explicit_list_takes_the_provided_types_and_its_own_order(schema, is_strict):
+def test_explicit_list_has_provided_types_in_its_own_order(schema, is_strict):
     tracker = create_tracker(["c", "A"], provided=schema(a=INT, b=TEXT, c=LONG), is_strict=is_strict)
     assert tracker.output_schema() == schema(c=LONG, A=INT)
     assert tracker.is_resolved()
 
 
-def test_columns_outside_of_a_lenient_schema_are_the_readers(schema, read):
+def test_reader_decides_columns_outside_lenient_schema(schema, read):
     tracker = create_tracker(["a", "x"], provided=schema(a=INT, b=TEXT))
     assert tracker.output_schema() == schema(a=INT, x=LATE)
     read(tracker, {"a": INT, "x": LONG})
     assert tracker.output_schema() == schema(a=INT, x=LONG)
 
 
-def test_columns_outside_of_a_strict_schema_are_missing_whatever_a_reader_has(schema, read):
+def test_columns_outside_strict_schema_are_always_missing(schema, read):
     tracker = create_tracker(["a", "x"], provided=schema(a=INT), is_strict=True)
     assert read(tracker, {"a": INT, "x": LONG}) == schema(a=INT)
     assert tracker.output_schema() == schema(a=INT, x=TEXT)
@@ -94,7 +94,7 @@ def test_columns_outside_of_a_strict_schema_are_missing_whatever_a_reader_has(sc
 @pytest.mark.parametrize("elements", [["*"], ["a"]])
 @pytest.mark.parametrize("is_strict", [False, True])
 @pytest.mark.parametrize("types", [(INT, LONG), (TEXT, LONG), (LONG, TEXT), (LATE, LONG)])
-def test_the_provided_type_wins_and_the_readers_is_converted(schema, read, elements, is_strict, types):
+def test_reader_type_is_converted_to_provided_type(schema, read, elements, is_strict, types):
     offered, declared = types
     tracker = create_tracker(elements, provided=schema(a=declared), is_strict=is_strict)
     assert read(tracker, {"a": offered}) == schema(a=declared)
@@ -111,13 +111,13 @@ def test_the_provided_type_wins_and_the_readers_is_converted(schema, read, eleme
         (pa.field("a", struct(x=INT)), pa.field("a", TEXT)),
     ],
 )
-def test_a_type_or_mode_that_no_conversion_reaches_conflicts(is_strict, offered, declared):
+def test_unconvertible_type_or_mode_conflicts(is_strict, offered, declared):
     tracker = create_tracker(["*"], provided=TupleSchema([declared]), is_strict=is_strict)
     with pytest.raises(SchemaConflictError, match=r"'1.json' in workspace 'dfs': column 'a'"):
         tracker.projection_filter(FILE).project(offered)
 
 
-def test_what_a_reader_discovered_beside_a_provided_schema_is_not_made_text(schema, read):
+def test_columns_beside_provided_schema_do_not_become_text(schema, read):
     tracker = create_tracker(["*"], provided=schema(a=TEXT, m=struct(x=TEXT)))
     read(tracker, {"a": LONG, "b": TEXT, "m": struct(x=LONG, y=TEXT)})
     assert tracker.output_schema() == schema(a=TEXT, m=struct(x=TEXT, y=TEXT), b=TEXT)
@@ -127,13 +127,13 @@ def test_what_a_reader_discovered_beside_a_provided_schema_is_not_made_text(sche
         assert raised.value.column == column
 
 
-def test_a_provided_column_may_be_late(schema, read):
+def test_provided_column_may_be_late(schema, read):
     tracker = create_tracker(["*"], provided=schema(b=LATE, a=INT))
     read(tracker, {"a": INT, "b": TEXT})
     assert tracker.output_schema() == schema(b=TEXT, a=INT)
 
 
-def test_what_no_file_has_is_there_with_the_provided_type_and_default(schema):
+def test_column_of_no_file_has_provided_type_and_default(schema):
     column = pa.field("a", INT, nullable=False, metadata={b"lodge.default": b"7"})
     tracker = create_tracker(["a"], provided=schema(a=column))
     missing = tracker.missing_columns(TupleSchema())
@@ -142,6 +142,6 @@ def test_what_no_file_has_is_there_with_the_provided_type_and_default(schema):
     assert tracker.output_schema() == missing
 
 
-def test_an_empty_strict_schema_leaves_only_rows_to_count():
+def test_empty_strict_schema_only_counts_rows():
     tracker = create_tracker(["*"], provided=TupleSchema(), is_strict=True)
     assert tracker.projection_filter(FILE).is_empty

@@ -95,7 +95,7 @@ ALIKE = st.one_of(types(), types(0), st.sampled_from([type_ for row in TABLE for
 
 
 def in_any_order(type_):
-    """A type without what the first of two decides: the order of members."""
+    """Return a type in a form that ignores the order of members, which the first of two types decides."""
     if type_ is None or not pa.types.is_nested(type_):
         return type_
     if pa.types.is_struct(type_):
@@ -108,46 +108,46 @@ def in_any_order(type_):
 
 
 def common_of(one, other):
-    """Where None, no common type, is none of all."""
+    """Return the common type. None, for no common type, has none with any other."""
     return None if one is None or other is None else common_type(one, other)
 
 
 @pytest.mark.parametrize(("one", "other", "common"), TABLE)
-def test_two_types_of_the_table_have_the_common_type_that_it_names(one, other, common):
+def test_types_in_the_table_have_a_common_type(one, other, common):
     assert common_type(one, other) == common
     assert common_type(other, one) == common
 
 
 @pytest.mark.parametrize(("one", "other"), WITHOUT)
-def test_types_that_mean_different_things_have_no_common_type(one, other):
+def test_types_outside_the_table_have_no_common_type(one, other):
     assert common_type(one, other) is None
     assert common_type(other, one) is None
 
 
-def test_every_pair_of_scalars_agrees_in_both_directions():
+def test_common_type_of_scalars_is_symmetric():
     for one, other in combinations(SCALARS, 2):
         assert common_type(one, other) == common_type(other, one), (one, other)
 
 
 @given(ALIKE)
-def test_a_type_has_itself_in_common_with_itself(type_):
+def test_common_type_is_idempotent(type_):
     assert common_type(type_, type_) == type_
 
 
 @given(ALIKE, ALIKE)
-def test_which_type_comes_first_does_not_matter(one, other):
+def test_common_type_is_symmetric(one, other):
     assert in_any_order(common_type(one, other)) == in_any_order(common_type(other, one))
 
 
 @settings(max_examples=400)
 @given(ALIKE, ALIKE, ALIKE)
-def test_three_types_have_the_same_in_common_however_they_meet(one, two, three):
+def test_common_type_is_associative(one, two, three):
     left = common_of(common_of(one, two), three)
     right = common_of(one, common_of(two, three))
     assert in_any_order(left) == in_any_order(right)
 
 
-def test_three_scalars_have_the_same_in_common_however_they_meet():
+def test_common_type_of_scalars_is_associative():
     for one in SCALARS:
         for two in SCALARS:
             for three in SCALARS:
@@ -164,20 +164,20 @@ def test_both_types_can_become_the_common_one(one, other):
 
 
 @given(ALIKE, ALIKE)
-def test_a_type_can_become_another_if_that_is_their_common_type(offered, promised):
+def test_type_can_become_another_if_that_is_the_common_type(offered, promised):
     if "null" not in str(promised):
         is_common = in_any_order(common_type(offered, promised)) == in_any_order(promised)
         assert can_become(offered, promised) == is_common
 
 
 @given(ALIKE, ALIKE)
-def test_whatever_widens_may_be_declared(offered, declared):
+def test_type_that_widens_can_be_declared(offered, declared):
     if can_become(offered, declared):
         assert can_be_declared(offered, declared)
 
 
 @given(ALIKE)
-def test_a_late_type_can_become_any_and_any_can_become_late(type_):
+def test_late_type_can_become_any_and_any_can_become_late(type_):
     assert can_become(NULL, type_)
     assert can_become(type_, NULL)
     assert can_become(pa.list_(type_), pa.list_(NULL))
@@ -187,37 +187,37 @@ def test_a_late_type_can_become_any_and_any_can_become_late(type_):
     ("offered", "promised"),
     [(INT64, INT32), (DOUBLE, INT64), (LOCAL, DATE), (TEXT, INT64), (INT64, TEXT), (pa.float64(), pa.float32())],
 )
-def test_a_reader_cannot_narrow_a_type_or_change_what_it_means(offered, promised):
+def test_narrower_or_other_type_is_refused(offered, promised):
     assert not can_become(offered, promised)
 
 
-def test_members_of_both_maps_are_in_the_common_map_and_nullable_where_one_lacks_them():
+def test_common_map_has_members_of_both():
     one = pa.struct([pa.field("a", INT8, False), pa.field("b", TEXT, False)])
     other = pa.struct([pa.field("c", TEXT, False), pa.field("A", INT64, False)])
     expected = [pa.field("a", INT64, False), pa.field("b", TEXT), pa.field("c", TEXT)]
     assert list(common_type(one, other)) == expected
 
 
-def test_required_and_nullable_have_nullable_in_common():
+def test_common_field_of_required_and_nullable_is_nullable():
     field = common_field(pa.field("A", INT8, False), pa.field("a", INT16, True))
     assert field == pa.field("A", INT16)
     assert not common_field(pa.field("a", INT8, False), pa.field("a", INT16, False)).nullable
 
 
-def test_a_nullable_member_does_not_become_required():
+def test_nullable_member_does_not_become_required():
     required, nullable = (pa.struct([pa.field("a", INT8, mode)]) for mode in (False, True))
     assert can_become(required, nullable)
     assert not can_become(nullable, required)
     assert not can_become(pa.struct([]), required)
 
 
-def test_a_map_with_more_members_than_promised_does_not_fit():
+def test_map_with_more_members_than_promised_does_not_fit():
     assert can_become(struct(a=INT8), struct(a=INT8, b=TEXT))
     assert not can_become(struct(a=INT8, b=TEXT), struct(a=INT8))
 
 
 @pytest.mark.parametrize("type_", [INT64, DOUBLE, DATE, ZONED, pa.bool_(), pa.decimal128(5, 2)])
-def test_a_provided_schema_makes_text_of_any_scalar_and_any_scalar_of_text(type_):
+def test_declared_scalars_convert_from_and_to_text(type_):
     assert can_be_declared(type_, TEXT)
     assert can_be_declared(TEXT, type_)
     assert can_be_declared(pa.list_(type_), pa.list_(TEXT))
@@ -225,10 +225,10 @@ def test_a_provided_schema_makes_text_of_any_scalar_and_any_scalar_of_text(type_
 
 
 @pytest.mark.parametrize("type_", [struct(a=TEXT), pa.list_(TEXT), pa.map_(TEXT, TEXT)])
-def test_a_provided_schema_makes_no_text_of_nested_values(type_):
+def test_declared_text_takes_no_nested_values(type_):
     assert not can_be_declared(type_, TEXT)
     assert not can_be_declared(TEXT, type_)
 
 
-def test_a_provided_schema_does_not_narrow_numbers():
+def test_declared_number_is_not_narrowed():
     assert not can_be_declared(INT64, INT32)

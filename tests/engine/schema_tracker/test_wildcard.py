@@ -1,4 +1,4 @@
-"""A wildcard, alone and with columns beside it, and what readers after the first add to it."""
+"""Wildcards, alone and with named columns, and new columns of later readers."""
 
 import logging
 
@@ -24,7 +24,7 @@ def warnings(caplog):
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
-def test_before_the_first_reader_there_are_no_columns():
+def test_no_columns_before_first_reader():
     tracker = create_tracker(["*"])
     assert tracker.projection_type() is ProjectionType.ALL
     assert tracker.reader_input_schema() == TupleSchema()
@@ -32,40 +32,40 @@ def test_before_the_first_reader_there_are_no_columns():
     assert tracker.column_projection("any").is_simple
 
 
-def test_the_first_reader_names_the_columns_and_their_order(schema, read):
+def test_first_reader_decides_columns(schema, read):
     tracker = create_tracker(["*"])
     read(tracker, {"b": INT, "A": TEXT})
     assert tracker.output_schema() == schema(b=INT, A=TEXT)
     assert tracker.is_resolved()
 
 
-def test_the_order_of_the_first_reader_is_kept(schema, read):
+def test_order_of_first_reader_is_kept(schema, read):
     tracker = create_tracker(["*"])
     read(tracker, {"a": INT, "b": TEXT})
     read(tracker, {"B": TEXT, "A": INT})
     assert tracker.output_schema() == schema(a=INT, b=TEXT)
 
 
-def test_what_a_later_reader_lacks_is_missing_with_the_type_seen(schema, read):
+def test_column_missing_in_later_reader_keeps_its_type(schema, read):
     tracker = create_tracker(["*"])
     read(tracker, {"a": INT, "b": TEXT, "c": INT})
     assert tracker.missing_columns(schema(B=TEXT)) == schema(a=INT, c=INT)
 
 
 @pytest.mark.parametrize("elements", [["*", "b"], ["b", "*"], ["*", "B", "b"]])
-def test_a_column_beside_the_wildcard_stands_once_at_its_natural_place(schema, read, elements):
+def test_column_beside_wildcard_has_place_of_reader(schema, read, elements):
     tracker = create_tracker(elements)
     read(tracker, {"a": INT, "b": TEXT, "c": INT})
     assert [name.casefold() for name in tracker.output_schema().names] == ["a", "b", "c"]
 
 
-def test_a_column_beside_the_wildcard_that_the_first_reader_lacks_stands_last(schema, read):
+def test_column_beside_wildcard_that_reader_lacks_is_last(schema, read):
     tracker = create_tracker(["x", "*"])
     read(tracker, {"a": INT, "b": TEXT})
     assert tracker.output_schema() == schema(a=INT, b=TEXT, x=TEXT)
 
 
-def test_a_reader_without_any_column_does_not_say_what_the_wildcard_is(schema, read):
+def test_reader_without_columns_does_not_expand_wildcard(schema, read):
     tracker = create_tracker(["*"])
     read(tracker, {})
     assert not tracker.is_resolved()
@@ -73,7 +73,7 @@ def test_a_reader_without_any_column_does_not_say_what_the_wildcard_is(schema, r
     assert tracker.output_schema() == schema(a=INT)
 
 
-def test_columns_that_come_after_the_commit_point_are_left_out_with_one_warning(schema, read, caplog):
+def test_columns_after_commit_point_are_left_out_with_one_warning(schema, read, caplog):
     tracker = create_tracker(["*"])
     read(tracker, {"a": INT})
     version = tracker.schema_version()
@@ -86,7 +86,7 @@ def test_columns_that_come_after_the_commit_point_are_left_out_with_one_warning(
     assert warnings(caplog)[0].startswith("'2.json' in workspace 'dfs': column 'new' is left out")
 
 
-def test_after_the_commit_point_no_reader_is_asked_for_all_columns(read):
+def test_projection_is_not_all_after_commit_point(read):
     tracker = create_tracker(["*"])
     read(tracker, {"a": INT})
     assert tracker.projection_type() is ProjectionType.SOME
@@ -94,7 +94,7 @@ def test_after_the_commit_point_no_reader_is_asked_for_all_columns(read):
     assert tracker.column_projection("new") is None
 
 
-def test_columns_that_appear_later_in_the_same_file_come_after_the_commit_point_too(schema, read, caplog):
+def test_commit_point_applies_within_one_file(schema, read, caplog):
     tracker = create_tracker(["*"])
     projection = tracker.projection_filter(FILE)
     members = projection.project(pa.field("m", struct(x=INT))).members
@@ -105,7 +105,7 @@ def test_columns_that_appear_later_in_the_same_file_come_after_the_commit_point_
     assert len(warnings(caplog)) == 2
 
 
-def test_a_column_that_the_loader_took_in_with_an_overflow_row_is_left_out_after_the_commit_point(schema, caplog):
+def test_column_of_overflow_row_after_commit_point_is_left_out(schema, caplog):
     tracker = create_tracker(["*"])
     projection = tracker.projection_filter(FILE)
     for name in ("a", "late"):
@@ -116,7 +116,7 @@ def test_a_column_that_the_loader_took_in_with_an_overflow_row_is_left_out_after
     assert len(warnings(caplog)) == 1
 
 
-def test_with_schema_change_later_readers_add_columns_at_the_end(schema, read, caplog):
+def test_schema_change_adds_columns_at_the_end(schema, read, caplog):
     tracker = create_tracker(["*"], allows_schema_change=True)
     read(tracker, {"b": INT})
     version = tracker.schema_version()
@@ -127,14 +127,14 @@ def test_with_schema_change_later_readers_add_columns_at_the_end(schema, read, c
     assert not warnings(caplog)
 
 
-def test_with_schema_change_too_a_new_type_conflicts(read):
+def test_schema_change_does_not_allow_other_types(read):
     tracker = create_tracker(["*"], allows_schema_change=True)
     read(tracker, {"a": INT})
     with pytest.raises(SchemaConflictError):
         read(tracker, {"a": TEXT})
 
 
-def test_with_schema_change_new_members_of_a_map_are_a_new_version(schema, read):
+def test_schema_change_adds_members_of_maps(schema, read):
     tracker = create_tracker(["*"], allows_schema_change=True)
     read(tracker, {"m": pa.list_(struct(x=INT))})
     version = tracker.schema_version()
@@ -143,7 +143,7 @@ def test_with_schema_change_new_members_of_a_map_are_a_new_version(schema, read)
     assert tracker.schema_version() == version + 1
 
 
-def test_without_schema_change_new_members_of_a_map_are_left_out_with_one_warning(schema, read, caplog):
+def test_new_members_after_commit_point_are_left_out_with_one_warning(schema, read, caplog):
     tracker = create_tracker(["*"])
     read(tracker, {"m": struct(x=INT)})
     for _ in range(2):
@@ -153,13 +153,13 @@ def test_without_schema_change_new_members_of_a_map_are_left_out_with_one_warnin
     assert "column 'm.y' is left out" in warnings(caplog)[0]
 
 
-def test_hidden_columns_of_a_reader_come_only_by_name(schema, read):
+def test_hidden_columns_of_reader_must_be_named(schema, read):
     hidden = pa.field("h", INT, metadata={HIDDEN_KEY: b""})
     by_wildcard, by_name = create_tracker(["*"]), create_tracker(["*", "h"])
     assert read(by_wildcard, {"a": INT, "h": hidden}) == schema(a=INT)
     assert read(by_name, {"a": INT, "h": hidden}) == schema(a=INT, h=INT)
 
 
-def test_all_columns_of_a_text_file_are_wanted():
+def test_wildcard_selects_all_of_columns_array():
     selection = create_tracker(["*"]).select_columns_array()
     assert selection.is_projected and selection.indexes is None

@@ -1,4 +1,4 @@
-"""Batches put together of columns that come from the table, from the file's name and from nowhere."""
+"""Output batches from table columns, implicit columns and missing columns."""
 
 import pyarrow as pa
 import pytest
@@ -13,47 +13,47 @@ LOCATION = FileLocation.of("logs/2026/a.csv", "logs")
 IMPLICIT = TupleSchema([implicit_field("filename"), implicit_field("dir0")])
 
 
-def merged(fields, implicit=(), **table):
+def build(fields, implicit=(), **table):
     batch = build_output_batch(TupleSchema(fields), pa.record_batch(table), TupleSchema(implicit), LOCATION)
     batch.validate(full=True)
     return batch
 
 
-def test_columns_of_all_sources_stand_in_the_order_of_the_output():
+def test_columns_of_all_sources_are_in_output_order():
     fields = [pa.field("z", LONG), IMPLICIT.fields[0], pa.field("B", LONG), IMPLICIT.fields[1], pa.field("a", TEXT)]
-    assert merged(fields, IMPLICIT, a=["x"], b=[1]).to_pylist() == [
+    assert build(fields, IMPLICIT, a=["x"], b=[1]).to_pylist() == [
         {"z": None, "filename": "a.csv", "B": 1, "dir0": "2026", "a": "x"}
     ]
 
 
-def test_columns_that_are_not_in_the_output_are_left_out():
-    assert merged([pa.field("a", LONG)], a=[1], b=[2]).schema.names == ["a"]
+def test_columns_outside_output_are_left_out():
+    assert build([pa.field("a", LONG)], a=[1], b=[2]).schema.names == ["a"]
 
 
-def test_without_columns_the_number_of_rows_stays():
-    batch = merged([], a=[1, 2, 3])
+def test_batch_without_columns_keeps_its_rows():
+    batch = build([], a=[1, 2, 3])
     assert (batch.num_rows, batch.num_columns) == (3, 0)
 
 
-def test_only_implicit_columns_have_as_many_rows_as_the_table():
-    assert merged([IMPLICIT.fields[0]], IMPLICIT, a=[1, 2]).column(0).to_pylist() == ["a.csv"] * 2
+def test_batch_of_implicit_columns_keeps_its_rows():
+    assert build([IMPLICIT.fields[0]], IMPLICIT, a=[1, 2]).column(0).to_pylist() == ["a.csv"] * 2
 
 
-def test_a_map_gets_the_members_that_it_lacks_in_the_order_of_the_output():
+def test_map_gets_missing_members_in_output_order():
     field = pa.field("m", pa.struct([("z", TEXT), ("x", LONG)]))
-    assert merged([field], m=[{"x": 1}, None]).to_pylist() == [{"m": {"z": None, "x": 1}}, {"m": None}]
+    assert build([field], m=[{"x": 1}, None]).to_pylist() == [{"m": {"z": None, "x": 1}}, {"m": None}]
 
 
-def test_a_required_member_that_is_missing_has_its_default():
+def test_missing_required_member_has_its_default():
     field = pa.field("m", pa.struct([pa.field("x", LONG), pa.field("z", LONG, nullable=False)]))
-    assert merged([field], m=[{"x": 1}]).to_pylist() == [{"m": {"x": 1, "z": 0}}]
+    assert build([field], m=[{"x": 1}]).to_pylist() == [{"m": {"x": 1, "z": 0}}]
 
 
-def test_a_map_in_a_map_is_completed():
+def test_map_in_map_is_completed():
     inner = pa.struct([("x", LONG), ("z", TEXT)])
     field = pa.field("m", pa.struct([("n", inner), ("o", LONG)]))
     table = [{"n": {"x": 1}}, {"n": None}, None]
-    assert merged([field], m=table).to_pylist() == [
+    assert build([field], m=table).to_pylist() == [
         {"m": {"n": {"x": 1, "z": None}, "o": None}},
         {"m": {"n": None, "o": None}},
         {"m": None},
@@ -61,7 +61,7 @@ def test_a_map_in_a_map_is_completed():
 
 
 @pytest.mark.parametrize("start", [0, 1])
-def test_arrays_of_maps_are_completed_also_in_slices(start):
+def test_arrays_of_maps_are_completed_even_in_slices(start):
     field = pa.field("l", pa.list_(pa.struct([("x", LONG), ("z", TEXT)])))
     table = [[{"x": 1}], [{"x": 2}, None], [], None]
     batch = pa.record_batch({"l": table}).slice(start)
@@ -73,17 +73,17 @@ def test_arrays_of_maps_are_completed_also_in_slices(start):
 
 def test_arrays_of_arrays_of_maps_in_maps_are_completed():
     field = pa.field("m", pa.struct([("l", pa.list_(pa.list_(pa.struct([("x", LONG), ("z", LONG)]))))]))
-    assert merged([field], m=[{"l": [[{"x": 1}], None]}]).to_pylist() == [{"m": {"l": [[{"x": 1, "z": None}], None]}}]
+    assert build([field], m=[{"l": [[{"x": 1}], None]}]).to_pylist() == [{"m": {"l": [[{"x": 1, "z": None}], None]}}]
 
 
-def test_two_maps_with_members_of_one_name_stay_apart():
+def test_maps_with_members_of_the_same_name_stay_apart():
     fields = [pa.field(name, pa.struct([("x", LONG), ("z", TEXT)])) for name in ("n", "m")]
-    assert merged(fields, m=[{"x": 1}], n=[{"x": 2}]).to_pylist() == [
+    assert build(fields, m=[{"x": 1}], n=[{"x": 2}]).to_pylist() == [
         {"n": {"x": 2, "z": None}, "m": {"x": 1, "z": None}}
     ]
 
 
-def test_what_is_complete_is_moved_and_not_copied():
+def test_complete_columns_are_moved_not_copied():
     table = pa.record_batch({"a": [1, 2], "m": [{"x": 1}, {"x": 2}]})
     batch = build_output_batch(
         TupleSchema([table.schema.field("m"), table.schema.field("a")]), table, TupleSchema(), LOCATION
@@ -92,6 +92,6 @@ def test_what_is_complete_is_moved_and_not_copied():
     assert batch.column(0).field(0).buffers()[1].address == table.column(1).field(0).buffers()[1].address
 
 
-def test_a_type_that_nobody_agreed_on_is_an_error():
+def test_column_of_other_type_than_output_is_an_error():
     with pytest.raises(ReaderError, match="column 'a' came as int64 where string was agreed on"):
-        merged([pa.field("a", TEXT)], a=[1])
+        build([pa.field("a", TEXT)], a=[1])

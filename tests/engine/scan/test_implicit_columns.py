@@ -21,7 +21,7 @@ from engine.schema import IMPLICIT_MARK
         ("dir2", None),
     ],
 )
-def test_a_column_tells_where_the_row_comes_from(name, value):
+def test_implicit_columns_describe_the_file(name, value):
     location = FileLocation.of("logs/2026/11/a.csv.gz", "logs")
     field = implicit_field(name)
     assert location.column(field, 3).to_pylist() == [value] * 3
@@ -29,38 +29,38 @@ def test_a_column_tells_where_the_row_comes_from(name, value):
 
 
 @pytest.mark.parametrize("name", ["dir", "dir01", "dir-1", "dirx", "file", "columns", ""])
-def test_other_names_are_the_tables_own(name):
+def test_other_names_are_not_implicit(name):
     assert implicit_field(name) is None
 
 
-def test_a_selected_file_has_no_partitions():
+def test_selected_file_has_no_partition_columns():
     assert FileLocation.of("logs/a.csv", "logs/a.csv").value("dir0") is None
 
 
-def test_all_of_the_workspace_can_be_selected():
+def test_whole_workspace_can_be_selected():
     assert FileLocation.of("a/b.csv", ".").value("dir0") == "a"
 
 
-def test_a_wildcard_has_as_many_partitions_as_the_deepest_file():
+def test_deepest_file_decides_partition_columns():
     locations = [FileLocation.of(path, "x") for path in ("x/a/b/1.csv", "x/2.csv", "x/a/3.csv")]
     assert [field.name for field in partition_fields(locations)] == ["dir0", "dir1"]
     assert partition_fields([]) == []
 
 
 @pytest.mark.parametrize("path", ["y/1.csv", "x/../y/1.csv", "/x/1.csv", "xx/1.csv"])
-def test_a_file_outside_of_the_selection_is_refused(path):
+def test_file_outside_selection_is_refused(path):
     with pytest.raises(ProjectionError, match="does not lie below 'x'"):
         FileLocation.of(path, "x")
 
 
-def test_the_gateway_and_the_scan_know_the_same_names():
+def test_scan_source_and_scan_know_the_same_names():
     names = ["fqn", "FILEPATH", "filename", "suffix", "dir0", "Dir10", "dir01", "dir", "x", "columns"]
     assert [IMPLICIT_NAME.fullmatch(name) is not None for name in names] == [
         implicit_field(name) is not None for name in names
     ]
 
 
-def test_implicit_columns_of_each_file_stand_beside_those_of_the_table(scans):
+def test_each_file_has_its_own_implicit_values(scans):
     readers = [scans.reader(scans.batch(a=[number])) for number in range(3)]
     paths = ["x/1.x", "x/b/2.x", "x/b/c/3.x"]
     assert scans.read(*readers, selected="x", paths=paths, columns=["filename", "*"]) == [
@@ -70,36 +70,36 @@ def test_implicit_columns_of_each_file_stand_beside_those_of_the_table(scans):
     ]
 
 
-def test_an_explicit_list_has_the_directories_that_it_names_and_no_others(scans):
+def test_explicit_list_has_only_named_directories(scans):
     rows = scans.read(scans.reader(scans.batch(a=[1])), paths=["b/1.x"], columns=["dir1", "a", "DIR0"])
     assert rows == [{"dir1": None, "a": 1, "DIR0": "b"}]
 
 
 @pytest.mark.parametrize("columns", [["filename"], ["filename", "*"]])
-def test_a_file_without_rows_has_no_implicit_values_but_their_columns(scans, columns):
+def test_file_without_rows_has_implicit_columns(scans, columns):
     reader = scans.reader(schema=pa.schema([("a", pa.int64())]))
     (batch,) = scans.of(reader, columns=columns).batches()
     assert (batch.num_rows, batch.schema.names[0]) == (0, "filename")
 
 
-def test_only_implicit_columns_come_once_for_each_row(scans):
+def test_list_of_implicit_columns_has_all_rows(scans):
     assert scans.read(scans.reader(scans.batch(a=[1, 2])), columns=["suffix"]) == [{"suffix": "x"}] * 2
 
 
-def test_a_column_of_the_table_with_the_name_of_an_implicit_one_is_left_out_with_a_warning(scans, caplog):
+def test_column_shadowed_by_implicit_one_is_left_out_with_a_warning(scans, caplog):
     rows = scans.read(scans.reader(scans.batch(a=[1], FileName=["mine"])), columns=["*", "filename"])
     assert rows == [{"a": 1, "filename": "0.x"}]
     assert "'0.x' in workspace 'dfs': column 'FileName' is left out" in caplog.text
 
 
 @pytest.mark.parametrize("path", ["filename.x", "filename[0]"])
-def test_a_name_that_is_used_as_a_map_or_an_array_is_the_tables(scans, path):
+def test_name_used_as_map_or_array_belongs_to_table(scans, path):
     value = {"x": 1} if path.endswith("x") else [1]
     assert scans.read(scans.reader(scans.batch(filename=[value])), columns=[path]) == [{"filename": value}]
 
 
-def scanned(workspace, path=".", *, mentioned=None):
-    """The rows of a scan of files, as Spark runs it."""
+def scan_rows(workspace, path=".", *, mentioned=None):
+    """Return the rows of a scan of files, as Spark runs it."""
     scan = FileScan.from_options(workspace.scan(path).to_options(mentioned=mentioned))
     schema = scan.discover()
     batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=False)]
@@ -107,28 +107,28 @@ def scanned(workspace, path=".", *, mentioned=None):
 
 
 @pytest.mark.parametrize("mentioned", [None, frozenset({"suffix", "dir0"})])
-def test_a_column_of_the_files_wins_over_the_implicit_one_of_its_name_in_all_files(workspace, mentioned):
+def test_column_of_files_wins_over_implicit_one(workspace, mentioned):
     workspace.write("x/1.jsonl", '{"Suffix":"Jr.","dir0":7}\n')
     workspace.write("x/2.jsonl", '{"dir0":8}\n')
-    assert scanned(workspace, mentioned=mentioned) == [{"Suffix": "Jr.", "dir0": 7}, {"Suffix": None, "dir0": 8}]
+    assert scan_rows(workspace, mentioned=mentioned) == [{"Suffix": "Jr.", "dir0": 7}, {"Suffix": None, "dir0": 8}]
 
 
-def test_implicit_columns_come_if_the_statement_mentions_them(workspace):
+def test_mentioned_implicit_columns_are_added(workspace):
     workspace.write("x/1.jsonl", '{"a":1,"b":2}\n')
-    assert scanned(workspace, mentioned=frozenset({"a", "suffix", "dir0"})) == [
+    assert scan_rows(workspace, mentioned=frozenset({"a", "suffix", "dir0"})) == [
         {"a": 1, "dir0": "x", "suffix": "jsonl"}
     ]
-    assert scanned(workspace) == [{"a": 1, "b": 2, "dir0": "x"}]
+    assert scan_rows(workspace) == [{"a": 1, "b": 2, "dir0": "x"}]
 
 
-def test_text_without_header_has_implicit_columns_beside_its_own(workspace):
+def test_text_without_header_has_implicit_columns(workspace):
     workspace.write("a.csv", "1,2\n")
     mentioned = frozenset({"columns", "filename"})
     assert known_schema("a.csv", {}, mentioned) is None
-    assert scanned(workspace, "a.csv", mentioned=mentioned) == [{"columns": ["1", "2"], "filename": "a.csv"}]
+    assert scan_rows(workspace, "a.csv", mentioned=mentioned) == [{"columns": ["1", "2"], "filename": "a.csv"}]
 
 
-def test_metadata_of_a_file_makes_no_column_implicit(workspace):
+def test_metadata_in_file_makes_no_column_implicit(workspace):
     field = pa.field("suffix", pa.string(), metadata=IMPLICIT_MARK)
     parquet.write_table(pa.table([["mine"]], schema=pa.schema([field])), workspace.write("a.parquet"))
-    assert scanned(workspace) == [{"suffix": "mine"}]
+    assert scan_rows(workspace) == [{"suffix": "mine"}]

@@ -32,6 +32,7 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import CanceledError, GatewayError, final, storage_failed
 from gateway.requests import SessionKey
+from workspace.records import ClientSessionId, Principal
 
 _KEPT_PROGRESS_RESPONSES = 16
 _CLOCK_SLACK_SECONDS = 0.1  # a timer of the loop may be early
@@ -39,6 +40,7 @@ _REMEMBERED_IDS = 10_000  # Spark: spark.connect.execute.manager.abandonedTombst
 
 log = structlog.get_logger(__name__)
 
+_OperationKey = tuple[SessionKey, str]
 Runner = Callable[[], Awaitable[base_pb2.ExecutePlanResponse]]
 """Executes a statement and returns its response. If cancelled, it must undo its effects."""
 
@@ -57,7 +59,8 @@ class Operation:
     def __init__(self, request: base_pb2.ExecutePlanRequest, server_side_session_id: str = "") -> None:
         self.request = request
         self.id = request.operation_id
-        self.key = (request.user_context.user_id, request.session_id, self.id)
+        self.session_key = SessionKey(Principal(request.user_context.user_id), ClientSessionId(request.session_id))
+        self.key = (self.session_key, self.id)
         self.is_reattachable = any(option.reattach_options.reattachable for option in request.request_options)
         self.server_side_session_id = server_side_session_id
         self._responses: list[base_pb2.ExecutePlanResponse] = []
@@ -203,8 +206,8 @@ class Operations:
 
     def __init__(self, detached_timeout_seconds: float) -> None:
         self._detached_timeout_seconds = detached_timeout_seconds
-        self._by_key: dict[tuple[str, str, str], Operation] = {}
-        self._used: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._by_key: dict[_OperationKey, Operation] = {}
+        self._used: OrderedDict[_OperationKey, None] = OrderedDict()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, operation: Operation, run: Runner) -> None:
@@ -241,7 +244,7 @@ class Operations:
 
     def find(self, key: SessionKey, operation_id: str) -> Operation | None:
         """Return an operation of a session, unless it is released or abandoned."""
-        return self._by_key.get((key.principal, key.client_session_id, operation_id))
+        return self._by_key.get((key, operation_id))
 
     def release(self, operation: Operation) -> None:
         """Forget an operation if it has ended.
@@ -272,11 +275,7 @@ class Operations:
             await operation.interrupt()
 
     def _of_session(self, key: SessionKey) -> Sequence[Operation]:
-        return [
-            operation
-            for operation in self._by_key.values()
-            if operation.key[:2] == (key.principal, key.client_session_id)
-        ]
+        return [operation for operation in self._by_key.values() if operation.session_key == key]
 
     def _abandon_later(self, operation: Operation) -> None:
         """End and forget an operation if no stream follows it after the timeout."""

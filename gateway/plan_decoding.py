@@ -83,16 +83,15 @@ def replace_plan(request: bytes, plan: base_pb2.Plan) -> bytes:
     Raises:
         LookupError: The request has no plan.
     """
-    for number, tag_start, _, start, end in field_spans(memoryview(request), 0, len(request)):
-        if number == _PLAN:
-            if may_be_compressed(request):
-                former = base_pb2.Plan.FromString(request[start:end])
-                if former.HasField("compressed_operation"):
-                    recompress(former, plan)
-                    plan = former
-            rest = request[:tag_start] + request[end:]
-            return rest + base_pb2.ExecutePlanRequest(plan=plan).SerializeToString()
-    raise LookupError("The request has no plan.")
+    rest, data = _split_plan(request)
+    if data is None:
+        raise LookupError("The request has no plan.")
+    if may_be_compressed(request):
+        former = base_pb2.Plan.FromString(data)
+        if former.HasField("compressed_operation"):
+            recompress(former, plan)
+            plan = former
+    return rest + base_pb2.ExecutePlanRequest(plan=plan).SerializeToString()
 
 
 def decode_without_plan(request: bytes) -> base_pb2.ExecutePlanRequest:
@@ -100,10 +99,7 @@ def decode_without_plan(request: bytes) -> base_pb2.ExecutePlanRequest:
 
     This works even if the decoder cannot read the plan.
     """
-    for number, tag_start, _, _, end in field_spans(memoryview(request), 0, len(request)):
-        if number == _PLAN:
-            return base_pb2.ExecutePlanRequest.FromString(request[:tag_start] + request[end:])
-    return base_pb2.ExecutePlanRequest.FromString(request)
+    return base_pb2.ExecutePlanRequest.FromString(_split_plan(request)[0])
 
 
 def decode_request(kind: type[_Request], request: bytes) -> _Request:
@@ -147,6 +143,13 @@ def recompress(plan: base_pb2.Plan, changed: base_pb2.Plan) -> None:
     """
     operation = changed.root if changed.HasField("root") else changed.command
     plan.compressed_operation.data = zstandard.ZstdCompressor().compress(operation.SerializeToString())
+
+
+def _split_plan(request: bytes) -> tuple[bytes, bytes | None]:
+    for number, tag_start, _, start, end in field_spans(memoryview(request), 0, len(request)):
+        if number == _PLAN:
+            return request[:tag_start] + request[end:], request[start:end]
+    return request, None
 
 
 def _decode(data: bytes) -> base_pb2.Plan:

@@ -35,6 +35,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from engine.arrow_types import inner_fields
+from engine.error_report import reported_errors
 from engine.errors import ColumnError
 from engine.file_scan import FileScan
 from engine.scan.row_filter import RowFilter
@@ -54,7 +55,7 @@ _OPERATORS: Mapping[type[Filter], str] = MappingProxyType(
 
 
 class LodgeDataSource(DataSource):
-    """The data source. An EngineError that it raises reaches the user as the last line of a Python stack trace."""
+    """The data source that Spark asks for schemas and readers. Every method raises only ScanError."""
 
     _is_declared = True
 
@@ -62,8 +63,9 @@ class LodgeDataSource(DataSource):
     def name(cls) -> str:
         return FORMAT
 
+    @reported_errors()
     def schema(self) -> StructType:
-        """Discover the schema. Spark calls this only if the user declares none."""
+        """Return the schema of the files. Spark calls this only if the user declares none."""
         schema = FileScan.from_options(self.options).discover()
         self._is_declared = False
         for field in schema:
@@ -72,17 +74,23 @@ class LodgeDataSource(DataSource):
         found: StructType = make_nullable(from_arrow_schema(schema.to_arrow()))
         return found
 
+    @reported_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         kind = FilteringScanReader if _PUSHES_FILTERS in sys.modules else ScanReader
         return kind(FileScan.from_options(self.options), schema, is_declared=self._is_declared)
 
 
 class NoSparkTypeError(ColumnError):
-    """A column of the files has a type that Spark does not have."""
+    """A column whose type Spark does not have."""
+
+    condition = "LODGE_TYPE_NOT_SUPPORTED"
+    sql_state = "0A000"
 
     def __init__(self, column: str, type_: pa.DataType) -> None:
         super().__init__(
-            column, f"is {type_}, for which Spark has no type. Declare a schema, in which it is string or left out."
+            column,
+            f"is {type_}, for which Spark has no type. Declare a schema in which the column is string or missing.",
+            parameters={"foundType": type_},
         )
 
 
@@ -118,6 +126,7 @@ class ScanReader(DataSourceReader):
         self._is_declared = is_declared
         self._row_filters: Sequence[RowFilter] = ()
 
+    @reported_errors()
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(files) for files in self._scan.partitions()]
 
@@ -125,15 +134,16 @@ class ScanReader(DataSourceReader):
         freeze_loaded_modules()
         if partition.value is None:  # Spark runs one task without a partition if there are none: the directory is empty
             return
-        schema = to_arrow_schema(self._schema, timezone=self._scan.options.time_zone)
-        batches = self._scan.batches(
-            partition.value, TupleSchema.of(schema), is_declared=self._is_declared, row_filters=self._row_filters
-        )
-        wanted = to_arrow_schema(self._schema, timezone=_SPARK_TIME_ZONE)
-        if schema.equals(wanted):  # a cast of a batch without columns would lose the number of rows
-            yield from batches
-        else:
-            yield from (batch.cast(wanted) for batch in batches)
+        with reported_errors():
+            schema = to_arrow_schema(self._schema, timezone=self._scan.options.time_zone)
+            batches = self._scan.batches(
+                partition.value, TupleSchema.of(schema), is_declared=self._is_declared, row_filters=self._row_filters
+            )
+            wanted = to_arrow_schema(self._schema, timezone=_SPARK_TIME_ZONE)
+            if schema.equals(wanted):  # a cast of a batch without columns would lose the number of rows
+                yield from batches
+            else:
+                yield from (batch.cast(wanted) for batch in batches)
 
 
 @cache

@@ -23,8 +23,10 @@ from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
 from pyspark.sql.types import StructType
 
 from gateway.backends import SERVICE, Backend
-from gateway.errors import BackendError, GatewayError, Metadata
+from gateway.error_status import Metadata, condition_of
+from gateway.errors import BackendError, GatewayError, SparkError
 from gateway.session_settings import SETTING_DEFAULTS, SessionSettings
+from gateway.sql.name_syntax import quote_name
 
 _CLEANUP_SECONDS = 10.0
 
@@ -112,7 +114,7 @@ class BackendSession:
         try:
             await self.analyze_schema(relation)
         except BackendError as error:
-            if "TABLE_OR_VIEW_NOT_FOUND" in str(error.error.details()):
+            if condition_of(error.error) == "TABLE_OR_VIEW_NOT_FOUND":
                 return False
             raise
         return True
@@ -290,19 +292,30 @@ class BackendSession:
 
 
 def _refuse_user_defined(data_type: types_pb2.DataType) -> None:
-    """Refuse user-defined types.
+    """Refuse user-defined types: a client names their Python class, and a conversion would import that class.
 
-    The conversion of one would import the Python class that the client names.
+    Raises:
+        SparkError: A type, at any depth, is user-defined.
     """
+    if not _has_user_defined(data_type):
+        return
+    columns = [field.name for field in data_type.struct.fields if _has_user_defined(field.data_type)]
+    raise SparkError(
+        "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE",
+        "Tables cannot hold columns of user-defined types. Convert them to the types that they are made of.",
+        format="table",
+        columnName=", ".join(map(quote_name, columns)),
+        columnType='"UDT"',
+    )
+
+
+def _has_user_defined(data_type: types_pb2.DataType) -> bool:
     pending: list[Message] = [data_type]
     while pending:
         message = pending.pop()
         if isinstance(message, types_pb2.DataType) and message.HasField("udt"):
-            raise GatewayError(
-                "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE",
-                "0A000",
-                "Tables cannot hold columns of user-defined types. Convert them to the types that they are made of.",
-            )
+            return True
         for descriptor, value in message.ListFields():
             if descriptor.message_type is not None:
                 pending += [value] if isinstance(value, Message) else list(value)
+    return False

@@ -1,159 +1,238 @@
-"""What a client is told when Lodge itself refuses something.
+"""The errors that Lodge raises for a client.
 
-Why it exists: Lodge's errors must look like Spark's, so that PySpark raises ``AnalysisException`` or ``ParseException``
-with an error class and SQLSTATE, never a bare gRPC failure and never a stack trace. The conversion to a gRPC status
-happens here and nowhere else.
+Each error has a condition, a SQLSTATE, a text and parameters, as Spark's errors have. ``gateway/error_status.py``
+converts an error to a gRPC status. ``docs/reference/errors.md`` explains every condition to users.
 
-The tree, with what a client sees of each::
+The tree, with the exception that PySpark raises for each class::
 
-    GatewayError                 an AnalysisException
-    ├── SyntaxRefusedError     a ParseException
-    ├── CanceledError          the error Spark gives for an interrupted operation
-    └── BackendError           the backend's own error for a call that Lodge made, passed on as it came
+    GatewayError             AnalysisException    a condition of Lodge's own: LODGE_…
+    ├── ScanFailedError      AnalysisException    what a scan reported through Spark
+    ├── SparkError           AnalysisException    a condition of Spark
+    │   ├── ParseError       ParseException
+    │   └── CanceledError    UnknownException     as for an operation of Spark that was interrupted
+    └── BackendError         the backend's own error for a call that Lodge made
 
-Source: Spark's ErrorUtils (``google.rpc.ErrorInfo`` with classes, errorClass and sqlState) and PySpark's
-``pyspark.errors.exceptions.connect``; seed 001, 5.4.
+Source: [spark-error-conditions], [spark-connect-client].
 """
 
-import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 import grpc
-from google.protobuf import any_pb2
-from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
-SESSION_CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
-STATUS_DETAILS_KEY = "grpc-status-details-bin"
+ANALYSIS_EXCEPTION = "org.apache.spark.sql.AnalysisException"
+PARSE_EXCEPTION = "org.apache.spark.sql.catalyst.parser.ParseException"
+SPARK_SQL_EXCEPTION = "org.apache.spark.SparkSQLException"
 
-Metadata = Sequence[tuple[str, str | bytes]]
+SESSION_CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
+MAX_USER_ID_BYTES = 1024
+
+_NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
+
+
+class SparkCondition(NamedTuple):
+    """A condition of Spark: its SQLSTATE, and the parameters of its message template."""
+
+    sql_state: str
+    parameters: frozenset[str]
+
+
+def _condition(sql_state: str, *parameters: str) -> SparkCondition:
+    return SparkCondition(sql_state, frozenset(parameters))
+
+
+SPARK_CONDITIONS: Mapping[str, SparkCondition] = MappingProxyType(
+    {
+        "COLUMN_ALREADY_EXISTS": _condition("42711", "columnName"),
+        "COLUMN_NOT_FOUND": _condition("42703", "colName", "caseSensitiveConfig"),
+        "CONNECT_INVALID_PLAN.CANNOT_PARSE": _condition("56K00", "errorMsg"),
+        "CREATE_VIEW_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS": _condition(
+            "21S01", "viewName", "viewColumns", "dataColumns"
+        ),
+        "CREATE_VIEW_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS": _condition(
+            "21S01", "viewName", "viewColumns", "dataColumns"
+        ),
+        "EXPECT_VIEW_NOT_TABLE.NO_ALTERNATIVE": _condition("42809", "tableName", "operation"),
+        "INSERT_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS": _condition(
+            "21S01", "tableName", "tableColumns", "dataColumns"
+        ),
+        "INSERT_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS": _condition(
+            "21S01", "tableName", "tableColumns", "dataColumns"
+        ),
+        "INTERNAL_ERROR": _condition("XX000", "message"),
+        "INVALID_HANDLE.FORMAT": _condition("HY000", "handle"),
+        "INVALID_HANDLE.OPERATION_ALREADY_EXISTS": _condition("HY000", "handle"),
+        SESSION_CLOSED: _condition("08003", "handle"),
+        "OPERATION_CANCELED": _condition("HY008"),
+        "PARSE_SYNTAX_ERROR": _condition("42601", "error", "hint"),
+        "SCHEMA_NOT_FOUND": _condition("42704", "schemaName"),
+        "TABLE_OR_VIEW_ALREADY_EXISTS": _condition("42P07", "relationName"),
+        "TABLE_OR_VIEW_NOT_FOUND": _condition("42P01", "relationName", "searchPath"),
+        "UNRESOLVED_COLUMN.WITH_SUGGESTION": _condition("42703", "objectName", "proposal"),
+        "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE": _condition("0A000", "format", "columnName", "columnType"),
+    }
+)
+"""Every condition of Spark that Lodge raises. ``tests/errors`` compares this table with Spark's own.
+
+A JVM client writes the text of such an error itself, from Spark's template and the parameters. The parameters must
+therefore be exactly those of the template.
+"""
 
 
 class GatewayError(Exception):
-    """An error for the client.
+    """An error for a client.
 
-    Args:
-        error_class: Stable name, in Spark's form.
-        sql_state: Five characters.
-        text: What happened, to which thing, what to do.
+    Attributes:
+        condition: The stable name of the error.
+        sql_state: The SQLSTATE of the condition.
+        text: What happened, to which object, and what to do next.
+        parameters: What the error is about, by name.
     """
 
-    spark_class = "org.apache.spark.sql.AnalysisException"
+    spark_class = ANALYSIS_EXCEPTION
 
-    def __init__(self, error_class: str, sql_state: str, text: str) -> None:
-        super().__init__(f"[{error_class}] {text} SQLSTATE: {sql_state}")
-        self.error_class = error_class
+    def __init__(
+        self, condition: str, sql_state: str, text: str, parameters: Mapping[str, str] = _NO_PARAMETERS
+    ) -> None:
+        super().__init__(message(condition, sql_state, text))
+        self.condition = condition
         self.sql_state = sql_state
-
-    def status(self) -> tuple[grpc.StatusCode, str, Metadata]:
-        """The gRPC status: code, message, trailing metadata."""
-        info = error_details_pb2.ErrorInfo(
-            reason=self.spark_class,
-            domain="org.apache.spark",
-            metadata={
-                "classes": json.dumps([self.spark_class, "java.lang.Exception", "java.lang.Throwable"]),
-                "errorClass": self.error_class,
-                "sqlState": self.sql_state,
-                "messageParameters": "{}",
-            },
-        )
-        detail = any_pb2.Any()
-        detail.Pack(info)
-        status = status_pb2.Status(code=grpc.StatusCode.INTERNAL.value[0], message=str(self), details=[detail])
-        return grpc.StatusCode.INTERNAL, str(self), ((STATUS_DETAILS_KEY, status.SerializeToString()),)
+        self.text = text
+        self.parameters = parameters
 
 
-class SyntaxRefusedError(GatewayError):
-    spark_class = "org.apache.spark.sql.catalyst.parser.ParseException"
+def message(condition: str, sql_state: str, text: str) -> str:
+    """Return the message of an error in Spark's form."""
+    return f"[{condition}] {text} SQLSTATE: {sql_state}"
 
 
-class CanceledError(GatewayError):
-    spark_class = "org.apache.spark.SparkSQLException"
+class ScanFailedError(GatewayError):
+    """The failure of a scan, as the engine reported it through Spark."""
+
+
+class SparkError(GatewayError):
+    """An error with a condition of Spark.
+
+    Args:
+        condition: One of :data:`SPARK_CONDITIONS`.
+        text: The message for clients that show the gateway's text. JVM clients show Spark's.
+        parameters: The parameters of Spark's message template.
+    """
+
+    def __init__(self, condition: str, text: str, /, **parameters: str) -> None:
+        super().__init__(condition, SPARK_CONDITIONS[condition].sql_state, text, parameters)
+
+
+class ParseError(SparkError):
+    """A statement that is not well formed.
+
+    Args:
+        text: What is wrong, and where.
+    """
+
+    spark_class = PARSE_EXCEPTION
+
+    def __init__(self, text: str) -> None:
+        super().__init__("PARSE_SYNTAX_ERROR", text, error="this statement", hint=f": {text.rstrip('.')}")
+
+
+class CanceledError(SparkError):
+    """An operation that the client interrupted."""
+
+    spark_class = SPARK_SQL_EXCEPTION
 
     def __init__(self) -> None:
-        super().__init__("OPERATION_CANCELED", "HY008", "Operation has been canceled.")
+        super().__init__("OPERATION_CANCELED", "Operation has been canceled.")
 
 
 class BackendError(GatewayError):
-    """A call that Lodge made for a client failed at the backend; the client gets the backend's own words."""
+    """A failed call that Lodge made for a client. The client gets the backend's own error.
+
+    Attributes:
+        error: What the backend answered.
+        backend: The address of the backend.
+    """
 
     def __init__(self, error: aio.AioRpcError, backend: str) -> None:
         super().__init__("BACKEND", "XX000", error.details() or "")
         self.error = error
         self.backend = backend
 
-    def status(self) -> tuple[grpc.StatusCode, str, Metadata]:
-        return relayed_status(self.error, self.backend)
-
 
 def final(error: GatewayError) -> GatewayError:
-    """How a statement that is over has failed: never in a way that asks the client to try its end again."""
+    """Return the error for a finished statement: never one that asks the client to retry its end."""
     if isinstance(error, BackendError) and error.error.code() is grpc.StatusCode.UNAVAILABLE:
         return GatewayError(
             "LODGE_BACKEND_LOST",
             "08006",
-            f"The backend {error.backend} was lost while the statement ran; what it had begun is undone. Run it again "
-            "once the backend is back; if its session is gone with it, in a new session.",
+            f"Backend {error.backend} was lost while the statement ran. Lodge undid what the statement had begun. Run "
+            "the statement again when the backend is back, in a new session if this one is gone.",
+            {"backend": error.backend},
         )
     return error
 
 
-def relayed_status(error: aio.AioRpcError, backend: str) -> tuple[grpc.StatusCode, str, Metadata]:
-    """A backend's failure as the client is to see it: the same, but an unreachable backend is named."""
-    trailing = tuple(error.trailing_metadata() or ())
-    details = error.details() or ""
-    if error.code() is grpc.StatusCode.UNAVAILABLE and not has_details(trailing):
-        details = f"Backend {backend} is unavailable, try again: {details}"
-    return error.code(), details, forwardable(trailing)
-
-
-def forwardable(metadata: Metadata) -> Metadata:
-    """Metadata without what each gRPC hop writes for itself; error details are kept."""
-    return tuple(
-        (key, value)
-        for key, value in metadata
-        if key == STATUS_DETAILS_KEY or not (key.startswith(("grpc-", ":")) or key in _HOP_KEYS)
+def backend_failed(address: str, words: str) -> GatewayError:
+    """Return the error for a backend that failed without an error of Spark's."""
+    return GatewayError(
+        "LODGE_BACKEND_FAILED",
+        "58000",
+        f"Backend {address} failed: {words or 'it gave no reason'}. Run the statement again. If it fails again, look "
+        "for the reason in the log of the Spark driver.",
+        {"backend": address, "reason": words},
     )
 
 
-def has_details(metadata: Metadata) -> bool:
-    return any(key == STATUS_DETAILS_KEY for key, _ in metadata)
-
-
-_HOP_KEYS = frozenset({"user-agent", "content-type", "te", "date", "server"})
-
-
-def invalid_request(what: str) -> GatewayError:
-    """The client sent bytes that are no request (Spark: CONNECT_INVALID_PLAN)."""
-    return GatewayError(
+def invalid_request(problem: str) -> GatewayError:
+    """Return the error for bytes that are not a request."""
+    return SparkError(
         "CONNECT_INVALID_PLAN.CANNOT_PARSE",
-        "56K00",
-        f"The Spark Connect request is invalid. Cannot parse it: {what}. Use a Spark Connect client of version 3.5 or "
-        "later.",
+        f"The Spark Connect request is invalid. Cannot parse it: {problem}. Use a Spark Connect client of version 3.5 "
+        "or later.",
+        errorMsg=problem,
+    )
+
+
+def user_id_too_long(size_bytes: int) -> GatewayError:
+    """Return the error for a user id that is longer than the gateway accepts."""
+    return GatewayError(
+        "LODGE_USER_ID_TOO_LONG",
+        "54000",
+        f"The user id has {size_bytes:,} bytes. A user id has at most {MAX_USER_ID_BYTES:,}. Use a shorter one.",
+        {"userIdBytes": str(size_bytes), "limitBytes": str(MAX_USER_ID_BYTES)},
     )
 
 
 def invalid_session_id(session_id: str) -> GatewayError:
-    """The session id is not a UUID (Spark: INVALID_HANDLE.FORMAT)."""
-    return GatewayError(
+    """Return the error for a session id that is not a UUID."""
+    return SparkError(
         "INVALID_HANDLE.FORMAT",
-        "HY000",
         f"The handle {session_id[:64]!r} is invalid. Handle must be an UUID string of the format "
         "'00112233-4455-6677-8899-aabbccddeeff'.",
+        handle=session_id[:64],
     )
 
 
 def session_closed(session_id: str) -> GatewayError:
-    return GatewayError(
+    """Return the error for a session that has ended."""
+    return SparkError(
         SESSION_CLOSED,
-        "HY000",
         f"The handle {session_id} is invalid. Session was closed. Start a new session.",
+        handle=session_id,
     )
 
 
+def internal_error(error: Exception) -> GatewayError:
+    """Return the error for a defect of the gateway."""
+    text = f"The gateway failed on this request ({type(error).__name__}). The gateway's log has the reason."
+    return SparkError("INTERNAL_ERROR", text, message=text)
+
+
 def storage_unavailable(what: str) -> GatewayError:
-    """What is stored cannot be read or changed now; the log has the reason."""
+    """Return the error for records that cannot be read or changed. The log has the reason."""
     return GatewayError(
         "LODGE_STORAGE_UNAVAILABLE",
         "58030",
@@ -162,7 +241,7 @@ def storage_unavailable(what: str) -> GatewayError:
 
 
 def storage_failed(error: OSError) -> GatewayError:
-    """A step of a statement failed at the storage of session locations; the log has the paths."""
+    """Return the error for a failed step in the storage of session locations. The log has the paths."""
     reason = "" if error.errno is None else f": {os.strerror(error.errno)}"
     return GatewayError(
         "LODGE_STORAGE_UNAVAILABLE",
@@ -172,24 +251,41 @@ def storage_failed(error: OSError) -> GatewayError:
 
 
 def not_impersonated(principal: str, reason: str) -> GatewayError:
-    """Seed 001, 5.1.10.2: files are made under the OS user who is logged in, or not at all."""
+    """Return the error for a principal that no OS user stands for [temporary-tables §5.1.10.2]."""
     return GatewayError(
-        "LODGE_IMPERSONATION", "28000", f"Principal [{principal}] cannot be served as an OS user: {reason}."
+        "LODGE_IMPERSONATION",
+        "28000",
+        f"Principal [{principal}] cannot be served as an OS user: {reason}.",
+        {"principal": principal},
     )
 
 
 def no_backend() -> GatewayError:
-    return GatewayError("LODGE_NO_BACKEND", "08001", "No backend is configured for this principal. Ask for one.")
-
-
-def fenced() -> GatewayError:
-    """This replica was paused or cut off past its lease, so another may own its sessions now."""
+    """Return the error for a principal without a backend."""
     return GatewayError(
-        "LODGE_LEASE_LOST",
-        "58000",
-        "This gateway replica lost its lease and touches no temporary table until it has renewed it. Try again.",
+        "LODGE_NO_BACKEND", "08001", "No backend is configured for this principal. Ask the operator for one."
     )
 
 
-def table_not_found(name: str, text: str) -> GatewayError:
-    return GatewayError("TABLE_OR_VIEW_NOT_FOUND", "42P01", f"Table [{name}] is not found. {text}")
+def fenced() -> GatewayError:
+    """Return the error of a replica whose lease has lapsed: another replica may own its sessions."""
+    return GatewayError(
+        "LODGE_LEASE_LOST",
+        "58000",
+        "This gateway replica lost its lease. It changes no temporary table until it has renewed the lease. Try again.",
+    )
+
+
+def table_not_found(name: str, hint: str = "") -> GatewayError:
+    """Return the error for a table or file that does not exist [temporary-tables §5.4]."""
+    return _relation_not_found(name, f"Table [{name}] is not found.{hint and f' {hint}'}")
+
+
+def view_not_found(name: str) -> GatewayError:
+    """Return the error for a view that does not exist."""
+    return _relation_not_found(name, f"View [{name}] is not found.")
+
+
+def _relation_not_found(name: str, text: str) -> GatewayError:
+    path = "the temporary tables of the session and the workspaces"
+    return SparkError("TABLE_OR_VIEW_NOT_FOUND", text, relationName=f"`{name}`", searchPath=path)

@@ -16,7 +16,7 @@ import grpc
 from grpc import aio
 
 from gateway.backends import Backend
-from gateway.errors import Metadata, forwardable
+from gateway.error_status import Metadata, forwardable
 
 Context = Any
 """``grpc.aio.ServicerContext``; the package has no types of its own."""

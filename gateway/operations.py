@@ -30,7 +30,7 @@ from typing import Any
 import structlog
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.errors import CanceledError, GatewayError, final, storage_failed
+from gateway.errors import CanceledError, GatewayError, SparkError, final, storage_failed
 from gateway.requests import SessionKey
 from workspace.records import ClientSessionId, Principal
 
@@ -217,10 +217,10 @@ class Operations:
             GatewayError: The client used the operation id before.
         """
         if operation.key in self._by_key or operation.key in self._used:
-            raise GatewayError(
+            raise SparkError(
                 "INVALID_HANDLE.OPERATION_ALREADY_EXISTS",
-                "HY000",
                 f"The handle {operation.id} is invalid. Operation already exists.",
+                handle=operation.id,
             )
         self._by_key[operation.key] = operation
         self._own(operation.start(run))

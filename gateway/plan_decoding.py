@@ -16,7 +16,7 @@ import zstandard
 from google.protobuf.message import DecodeError, Message
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.errors import GatewayError
+from gateway.errors import SparkError
 from gateway.requests import field_spans, fields, message_field
 
 INLINE_BYTES = 1024 * 1024
@@ -163,9 +163,9 @@ def _decompress(data: bytes) -> bytes:
             raise zstandard.ZstdError("it says that it is larger")
         return zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_PLAN_BYTES, allow_extra_data=False)
     except zstandard.ZstdError as error:
-        raise GatewayError(
+        raise SparkError(
             "CONNECT_INVALID_PLAN.CANNOT_PARSE",
-            "56K00",
             f"The compressed plan cannot be decompressed ({error}), or is larger than {_MAX_PLAN_BYTES:,} bytes. Set "
             "spark.connect.session.planCompression.threshold to -1, or make the plan smaller.",
+            errorMsg=str(error),
         ) from error

@@ -14,12 +14,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gateway.errors import invalid_request, invalid_session_id
+from pyspark.sql.connect.proto import base_pb2
+
+from gateway.errors import MAX_USER_ID_BYTES, GatewayError, invalid_request, invalid_session_id, user_id_too_long
 from workspace.records import ClientSessionId, Principal
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
 _SESSION_ID, _USER_CONTEXT, _USER_ID = 1, 2, 1
+_MAX_SESSION_ID_BYTES = 64
+_MAX_CLIENT_TYPE_BYTES = 2048
+_CLIENT_TYPE = {
+    method.name: method.input_type.fields_by_name["client_type"].number
+    for method in base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,24 @@ def head(data: bytes, operation_field: int | None = None) -> Head:
                     user_id = bytes(text)
         elif number == operation_field:
             operation_id = bytes(value)
+    if len(user_id) > MAX_USER_ID_BYTES:
+        raise user_id_too_long(len(user_id))
+    if len(session_id) > _MAX_SESSION_ID_BYTES:
+        raise invalid_session_id(session_id[:_MAX_SESSION_ID_BYTES].decode(errors="replace"))
     return Head(_key(session_id, user_id), _text(operation_id))
+
+
+def client_type_of(method: str, request: bytes) -> str:
+    """Return what the client says of itself in a request; empty if the request does not say it."""
+    number = _CLIENT_TYPE.get(method)
+    found = b""
+    try:
+        for field, value in fields(memoryview(request)):
+            if field == number:
+                found = bytes(value[:_MAX_CLIENT_TYPE_BYTES])
+    except GatewayError:  # the request is the error
+        return ""
+    return found.decode(errors="replace")
 
 
 @lru_cache(maxsize=4096)

@@ -10,6 +10,7 @@ Source: design, "Gateway"; Spark's ``base.proto``.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -17,17 +18,12 @@ import structlog
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
+from gateway.backend_failures import BackendFailures, FailedCall, without_traceback
 from gateway.backend_session import BackendSession
 from gateway.backends import SERVICE, Backend
 from gateway.current_workspaces import CurrentWorkspaces
-from gateway.errors import (
-    STATUS_DETAILS_KEY,
-    GatewayError,
-    forwardable,
-    has_details,
-    invalid_request,
-    relayed_status,
-)
+from gateway.error_status import Status, error_status, forwardable, says_session_gone
+from gateway.errors import BackendError, GatewayError, backend_failed, internal_error, invalid_request
 from gateway.forwarding import (
     Context,
     call_arguments,
@@ -40,7 +36,7 @@ from gateway.names.plan_resolver import PlanResolver
 from gateway.names.request_resolver import RequestResolver
 from gateway.operations import Operation, Operations
 from gateway.plan_decoding import UnreadablePlanError, decode_plan
-from gateway.requests import SessionKey, head, message_field
+from gateway.requests import SessionKey, client_type_of, head, message_field
 from gateway.response_releases import ResponseReleases
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
@@ -49,7 +45,6 @@ from workspace.records import ClientSessionId
 
 _USER_CONTEXT = 2
 _OPERATION_ID = {"ExecutePlan": 6, "ReattachExecute": 3, "ReleaseExecute": 3}
-_SESSION_GONE = b"INVALID_HANDLE.SESSION_"
 _STARTS_NO_SESSION = frozenset(
     {"ReattachExecute", "ReleaseExecute", "ReleaseSession", "FetchErrorDetails", "GetStatus", "CloneSession"}
 )
@@ -71,6 +66,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         self._sessions = sessions
         self._operations = operations
         self._releases = ResponseReleases()
+        self._failures = BackendFailures()
         self._statements = statements
         self._resolution = RequestResolver(workspaces)
         own: dict[str, Handler] = {
@@ -79,8 +75,9 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             "ReleaseExecute": self._release_execute,
             "ReleaseSession": self._release_session,
             "CloneSession": self._clone_session,
+            "FetchErrorDetails": self._fetch_error_details,
         }
-        passed = ("Config", "ArtifactStatus", "FetchErrorDetails", "GetStatus")
+        passed = ("Config", "ArtifactStatus", "GetStatus")
         self._handlers = {
             **{name: grpc.unary_unary_rpc_method_handler(self._unary(name, handler)) for name, handler in own.items()},
             **{name: grpc.unary_unary_rpc_method_handler(self._unary(name, self._pass_unary)) for name in passed},
@@ -108,26 +105,26 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         operation_field = _OPERATION_ID.get(name)
 
         async def handle(request: bytes, context: Context) -> Any:
-            backend = None
-            key = None
+            failed = _FailedRequest(name, request)
             try:
                 about = head(request, operation_field)
-                key = about.key
+                key = failed.key = about.key
                 _bind_log(key, about.operation_id)
                 session = self._sessions.find(key) or await self._session(key, name)
                 backend = self._sessions.route(key) if session is None else session.backend
+                failed.backend = backend
                 call = _Call(name, key, about.operation_id, session, backend)
                 if session is None:
                     return await handler(call, request, context)
                 with session.busy():
                     return await handler(call, request, context)
             except (GatewayError, aio.AioRpcError) as error:
-                await self._fail(error, context, key, backend)
+                await self._fail(error, context, failed)
             except (aio.AbortError, aio.InternalError, aio.UsageError):
                 raise
             except Exception as error:
                 log.exception("request_failed", rpc=name)
-                await self._fail(_internal(error), context, key, backend)
+                await self._fail(internal_error(error), context, failed)
 
         return handle
 
@@ -136,23 +133,23 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         method = SERVICE + name
 
         async def handle(requests: AsyncIterator[bytes], context: Context) -> Any:
-            backend = None
-            key = None
+            failed = _FailedRequest(name)
             try:
                 first = await anext(aiter(requests), None)
                 if first is None:
                     raise invalid_request("the stream of requests is empty")
-                key = head(first).key
+                failed.request = first
+                key = failed.key = head(first).key
                 _bind_log(key)
                 session = await self._sessions.open(key)
-                backend = session.backend
+                backend = failed.backend = session.backend
                 with session.busy():
                     everything = _chain(first, requests)
                     if name == "AddArtifacts":
                         return await forward_upload(backend, method, everything, context)
                     await forward_stream(backend, method, everything, context)
             except (GatewayError, aio.AioRpcError) as error:
-                await self._fail(error, context, key, backend)
+                await self._fail(error, context, failed)
 
         return handle
 
@@ -161,25 +158,24 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             return await self._sessions.open_existing(key)
         return await self._sessions.open(key)
 
-    async def _fail(
-        self,
-        error: GatewayError | aio.AioRpcError,
-        context: Context,
-        key: SessionKey | None,
-        backend: Backend | None,
-    ) -> None:
-        if isinstance(error, GatewayError):
-            code, details, trailing = error.status()
-        else:
-            code, details, trailing = relayed_status(error, backend.address if backend else "")
-            if code in _UNREADABLE and not has_details(trailing):
-                code, details, trailing = invalid_request(f"the backend answered {details!r}").status()
-        if key is not None and _says_session_gone(trailing):
+    async def _fail(self, error: GatewayError | aio.AioRpcError, context: Context, call: "_FailedRequest") -> None:
+        """End the client's call with the status for an error."""
+        if call.key is not None and says_session_gone(error):
             try:
-                await self._forget(key)
-            except GatewayError as failure:  # the reaper ends what this replica may not
+                await self._forget(call.key)
+            except GatewayError as failure:  # the reaper ends the session that this replica may not end
                 log.warning("session_not_ended", reason=str(failure))
-        await context.abort(code, details, trailing)
+        await context.abort(*await self._status(error, context, call))
+
+    async def _status(self, error: GatewayError | aio.AioRpcError, context: Context, call: "_FailedRequest") -> Status:
+        client_type = client_type_of(call.name, call.request)
+        failure = error.error if isinstance(error, BackendError) else error
+        if isinstance(failure, GatewayError):
+            return error_status(failure, client_type)
+        if call.key is None or call.backend is None:
+            return error_status(backend_failed("", failure.details() or ""), client_type)
+        metadata = forwardable(context.invocation_metadata() or ())
+        return await self._failures.status(failure, FailedCall(call.key, call.backend, metadata, client_type))
 
     async def _forget(self, key: SessionKey) -> None:
         """The backend says that the session is over, so it is over for Lodge."""
@@ -190,6 +186,12 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 
     async def _pass_unary(self, call: "_Call", request: bytes, context: Context) -> bytes:
         return await forward_unary(call.backend, call.method, request, context)
+
+    async def _fetch_error_details(self, call: "_Call", request: bytes, context: Context) -> bytes:
+        """Return the backend's answer, or what the gateway has asked for already."""
+        error_id = base_pb2.FetchErrorDetailsRequest.FromString(request).error_id
+        details = self._failures.take_details(call.key, error_id)
+        return details or without_traceback(await self._pass_unary(call, request, context))
 
     async def _execute_plan(self, call: "_Call", request: bytes, context: Context) -> None:
         def ask() -> Awaitable[PlanResolver]:
@@ -303,6 +305,23 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return response
 
 
+@dataclass(slots=True)
+class _FailedRequest:
+    """What is known of a request when it fails.
+
+    Attributes:
+        name: The method.
+        request: The request, or the first of a stream.
+        key: The session, once the head of the request is read.
+        backend: The backend, once the session is known.
+    """
+
+    name: str
+    request: bytes = b""
+    key: SessionKey | None = None
+    backend: Backend | None = None
+
+
 class _Call:
     """One call of a method with one request."""
 
@@ -330,21 +349,6 @@ def _bind_log(key: SessionKey, operation_id: str = "") -> None:
     structlog.contextvars.bind_contextvars(session=key.client_session_id, principal=key.principal)
     if operation_id:
         structlog.contextvars.bind_contextvars(operation=operation_id)
-
-
-_UNREADABLE = frozenset({grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})
-
-
-def _says_session_gone(trailing: Any) -> bool:
-    return any(key == STATUS_DETAILS_KEY and _SESSION_GONE in value for key, value in trailing)
-
-
-def _internal(error: Exception) -> GatewayError:
-    return GatewayError(
-        "INTERNAL_ERROR",
-        "XX000",
-        f"The gateway failed on this request ({type(error).__name__}); its log has the reason.",
-    )
 
 
 async def _chain(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

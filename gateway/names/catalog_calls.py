@@ -74,7 +74,7 @@ def _resolve_table(lookup: NameLookup, relation: relations_pb2.Relation, kind: s
     except GatewayError as error:
         if kind != "table_exists":
             raise
-        if error.error_class not in ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"):
+        if error.condition not in ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"):
             raise
         _replace_with_rows(relation, pa.table({"value": [False]}))
         return True

@@ -17,7 +17,7 @@ from pyspark.sql.connect.proto import relations_pb2
 
 from engine.errors import ScanOptionError
 from engine.scan_source import FORMAT, ScanSource, has_reader, known_schema, selected_directory, supported_suffixes
-from gateway.errors import GatewayError, SyntaxRefusedError, table_not_found
+from gateway.errors import GatewayError, ParseError, table_not_found
 from gateway.sql.column_pruning import find_mentioned_names
 from gateway.sql.lexer import Token
 from gateway.sql.name_syntax import quote_name
@@ -83,7 +83,7 @@ class StatementScans:
         try:
             return parse_table_options(tokens, following)
         except TableOptionsError as error:
-            raise SyntaxRefusedError("PARSE_SYNTAX_ERROR", "42601", f"{error} (pos {error.start})") from error
+            raise ParseError(f"{error} (pos {error.start})") from error
 
 
 def build_scan_relation(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pyspark.sql.connect.proto import relations_pb2
 
 from engine.scan_source import FORMAT
-from gateway.errors import GatewayError, SyntaxRefusedError
+from gateway.errors import GatewayError, ParseError
 from gateway.names.embedded_statements import EmbeddedStatements, TextPlace
 from gateway.names.name_lookup import ONE_PATH, NameLookup
 from gateway.names.scan_relations import NamedScan, StatementScans, generate_alias
@@ -139,7 +139,7 @@ class SqlTextResolver:
     def _refuse_unknown(self, unknown: Sequence[UnknownName], text: str) -> None:
         for name in unknown:
             if any(self._begins_with_workspace(string) for string in name.strings):
-                raise SyntaxRefusedError(
+                raise GatewayError(
                     "LODGE_IDENTIFIER",
                     "42601",
                     f"[{text[name.start : name.end]}] names a workspace in an expression that only Spark can evaluate "
@@ -208,7 +208,7 @@ class SqlTextResolver:
         try:
             clauses = find_using_clauses(tokenize(text, self._dialect), FORMAT)
         except TableOptionsError as error:
-            raise SyntaxRefusedError("PARSE_SYNTAX_ERROR", "42601", f"{error} (pos {error.start})") from error
+            raise ParseError(f"{error} (pos {error.start})") from error
         if clauses and self._dialect.escaped_string_literals:
             raise GatewayError(
                 "LODGE_SCAN_OPTIONS",

@@ -8,7 +8,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, SparkError
 from gateway.session_settings import SessionSettings
 from workspace.records import SessionRecord, TemporaryTable
 from workspace.workspaces import Workspace, Workspaces
@@ -83,10 +83,10 @@ def is_same_name(one: str, other: str, settings: SessionSettings) -> bool:
 
 
 def schema_not_found(name: str, workspaces: Workspaces, hint: str = "") -> GatewayError:
-    """Return the error for a workspace that does not exist [temporary-tables §5.4]."""
-    return GatewayError(
+    """Return the error for a name that begins with a workspace but names none [temporary-tables §5.4]."""
+    return SparkError(
         "SCHEMA_NOT_FOUND",
-        "42704",
         f"Schema [{name}] is not valid with respect to either root schema or current default schema. "
         f"Current default schema: {workspaces.temporary.name}.{hint}",
+        schemaName=name,
     )

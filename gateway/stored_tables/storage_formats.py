@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, SparkError
+from gateway.sql.name_syntax import quote_name
 from workspace.name_comparison import comparable_name
 
 _IN_UTC = {"timeZone": "UTC"}
@@ -156,12 +157,14 @@ def check_columns(storage: StorageFormat, schema: StructType, partition_columns:
         is_partition = comparable_name(field.name) in partitions
         if any(_is_lost(storage, each, is_partition=is_partition) for each in _types(field.dataType)):
             where = "a partition column" if is_partition else f"a column of a table stored as [{storage.name}]"
-            raise GatewayError(
+            raise SparkError(
                 "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE",
-                "0A000",
                 f"Column [{field.name}] has type [{field.dataType.simpleString()}], which {where} cannot have, because "
                 "Spark would read back other values. Cast the column, or store the table as [parquet] and do not "
                 "partition it by this column.",
+                format=storage.name,
+                columnName=quote_name(field.name),
+                columnType=f'"{field.dataType.simpleString().upper()}"',
             )
 
 

@@ -9,11 +9,12 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
+from gateway.errors import table_not_found
 from gateway.names.targets import Target, TargetKind
 from gateway.operations import Runner
 from gateway.responses import NOTHING, Response, build_batch_response
 from gateway.sql.name_syntax import parse_name
-from gateway.tables.errors import no_data_frame_table, not_a_view, not_found, not_supported
+from gateway.tables.errors import no_data_frame_table, not_a_view, not_supported
 from gateway.tables.insertions import Insertion
 from gateway.tables.statement_context import StatementContext
 from gateway.tables.temporary_tables import TemporaryTables
@@ -205,7 +206,7 @@ def _missing(context: StatementContext, name: str, *, if_exists: bool) -> Runner
     if if_exists:
         return _return_no_rows
     context.require_schema(target)
-    raise not_found(target.name)
+    raise table_not_found(target.name)
 
 
 def _refuse_new_table(context: StatementContext, name: str) -> None:

@@ -5,16 +5,17 @@ The texts of [temporary-tables §5.1.12] and [temporary-tables §5.4] are kept w
 Source: also [drill-tests TestCTTAS] for ``DROP VIEW``.
 """
 
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, SparkError
+from gateway.sql.name_syntax import quote_name
 from workspace.workspaces import Workspaces
 
 
-class AlreadyExistsError(GatewayError):
+class AlreadyExistsError(SparkError):
     """The name of a new table is taken."""
 
     def __init__(self, name: str, schema: str) -> None:
-        self.text = f"A table or view with given name [{name}] already exists in schema [{schema}]."
-        super().__init__("TABLE_OR_VIEW_ALREADY_EXISTS", "42P07", self.text)
+        text = f"A table or view with given name [{name}] already exists in schema [{schema}]."
+        super().__init__("TABLE_OR_VIEW_ALREADY_EXISTS", text, relationName=f"{schema}.{quote_name(name)}")
 
 
 def outside_of_temporary_workspace(workspaces: Workspaces) -> GatewayError:
@@ -43,16 +44,6 @@ def not_file_based(name: str) -> GatewayError:
     )
 
 
-def not_found(name: str) -> GatewayError:
-    """Return the error for ``DROP TABLE`` of a table that does not exist."""
-    return GatewayError("TABLE_OR_VIEW_NOT_FOUND", "42P01", f"Table [{name}] is not found.")
-
-
-def view_not_found(name: str) -> GatewayError:
-    """Return the error for ``DROP VIEW`` of a view that does not exist."""
-    return GatewayError("TABLE_OR_VIEW_NOT_FOUND", "42P01", f"View [{name}] is not found.")
-
-
 def temporary_table_used(name: str) -> GatewayError:
     """Return the error for a view over a temporary table that would outlive the session."""
     return GatewayError(
@@ -64,10 +55,11 @@ def temporary_table_used(name: str) -> GatewayError:
 
 def not_a_view(name: str, operation: str) -> GatewayError:
     """Return the error for an operation on a view that names a temporary table."""
-    return GatewayError(
-        "EXPECT_VIEW_NOT_TABLE",
-        "42809",
+    return SparkError(
+        "EXPECT_VIEW_NOT_TABLE.NO_ALTERNATIVE",
         f"{operation} expects a view, but [{name}] is not a VIEW: it is a temporary table. Use DROP TABLE.",
+        tableName=quote_name(name),
+        operation=operation,
     )
 
 

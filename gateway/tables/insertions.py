@@ -11,7 +11,7 @@ from pyspark.sql.connect.proto import relations_pb2
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.types import StructField, StructType
 
-from gateway.errors import GatewayError
+from gateway.errors import SparkError
 from gateway.session_settings import SessionSettings
 from gateway.sql.name_syntax import quote_name
 from gateway.stored_tables.table_plans import rename_columns
@@ -55,27 +55,30 @@ def fit_columns(
     names = list(query.names if insertion.by_name else insertion.columns or table.names)
     if len(names) != len(query.names):
         kind = "NOT_ENOUGH" if len(query.names) < len(names) else "TOO_MANY"
-        raise GatewayError(
+        raise SparkError(
             f"INSERT_COLUMN_ARITY_MISMATCH.{kind}_DATA_COLUMNS",
-            "21S01",
             f"Cannot write to [{insertion.table}], the reason is {kind.lower().replace('_', ' ')} data columns: "
             f"Table columns: {_join(names)}. Data columns: {_join(query.names)}.",
+            tableName=quote_name(insertion.table),
+            tableColumns=_join(names),
+            dataColumns=_join(query.names),
         )
     known = {settings.comparable_name(name): name for name in table.names}
     own = [known.get(settings.comparable_name(name)) for name in names]
     if None in own:
-        raise GatewayError(
+        raise SparkError(
             "UNRESOLVED_COLUMN.WITH_SUGGESTION",
-            "42703",
             f"Table [{insertion.table}] has no column {quote_name(names[own.index(None)])}. Its columns are: "
             f"{_join(table.names)}.",
+            objectName=quote_name(names[own.index(None)]),
+            proposal=_join(table.names),
         )
     found = [name for name in own if name is not None]
     if len(set(found)) < len(found):
-        raise GatewayError(
+        raise SparkError(
             "COLUMN_ALREADY_EXISTS",
-            "42711",
             f"The insertion into table [{insertion.table}] names a column twice: {_join(names)}. Name each once.",
+            columnName=quote_name(next(name for name in found if found.count(name) > 1)),
         )
     return _convert(rename_columns(insertion.query, found), table)
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.types import StructField, StructType
 
-from gateway.errors import GatewayError
+from gateway.errors import SparkError
 from gateway.session_settings import SessionSettings
+from gateway.sql.name_syntax import quote_name
 from gateway.sql.statements import CreateTable, CreateTemporaryTable
 from gateway.stored_tables.storage_formats import (
     StorageFormat,
@@ -84,12 +85,15 @@ class NewTable:
         Raises:
             GatewayError: The query fails, or its rows cannot be stored in this way.
         """
-        schema = _rename(await execution.backend.analyze_schema(self.query), self.columns)
+        schema = _rename(self.name, await execution.backend.analyze_schema(self.query), self.columns)
         names = {execution.settings.comparable_name(name) for name in schema.names}
         for column in self.partition_columns:
             if execution.settings.comparable_name(column) not in names:
-                raise GatewayError(
-                    "COLUMN_NOT_FOUND", "42703", f"Partition column {column} is not in the SELECT list of CTAS!"
+                raise SparkError(
+                    "COLUMN_NOT_FOUND",
+                    f"Partition column {column} is not in the SELECT list of CTAS!",
+                    colName=quote_name(column),
+                    caseSensitiveConfig='"spark.sql.caseSensitive"',
                 )
         if self.partition_columns and not self.storage.is_partitionable:
             raise unsupported_partitions(self.storage)
@@ -107,7 +111,7 @@ class NewTable:
         )
 
 
-def _rename(schema: StructType, columns: Sequence[str] | None) -> StructType:
+def _rename(table: str, schema: StructType, columns: Sequence[str] | None) -> StructType:
     """Return a schema with other names of its columns.
 
     Raises:
@@ -116,10 +120,13 @@ def _rename(schema: StructType, columns: Sequence[str] | None) -> StructType:
     if columns is None:
         return schema
     if len(columns) != len(schema.fields):
-        raise GatewayError(
-            "CREATE_VIEW_COLUMN_ARITY_MISMATCH",
-            "21S01",
+        kind = "NOT_ENOUGH" if len(schema.fields) < len(columns) else "TOO_MANY"
+        raise SparkError(
+            f"CREATE_VIEW_COLUMN_ARITY_MISMATCH.{kind}_DATA_COLUMNS",
             "Table's field list and the table's query field list have different counts.",
+            viewName=quote_name(table),
+            viewColumns=", ".join(map(quote_name, columns)),
+            dataColumns=", ".join(map(quote_name, schema.names)),
         )
     fields = zip(columns, schema.fields, strict=True)
     return StructType([StructField(name, field.dataType, field.nullable, field.metadata) for name, field in fields])

@@ -16,7 +16,8 @@ from pyspark.sql.connect.proto import base_pb2
 from gateway.backend_session import BackendSession
 from gateway.config import GatewayConfig
 from gateway.current_workspaces import CurrentWorkspaces
-from gateway.errors import Metadata, SyntaxRefusedError
+from gateway.error_status import Metadata
+from gateway.errors import ParseError
 from gateway.names.plan_resolver import PlanResolver
 from gateway.operations import Operation, Operations, Runner
 from gateway.plan_decoding import decode_without_plan
@@ -136,7 +137,7 @@ class OwnStatements:
         if sql is not None and statement is None:
             return None
         if isinstance(statement, StatementError):
-            raise SyntaxRefusedError("PARSE_SYNTAX_ERROR", "42601", str(statement)) from statement
+            raise ParseError(str(statement)) from statement
         if sql is not None and self._config.log_query_text:
             log.info("statement_recognised", query=sql.query)
         execution = Execution(session, operation, backend, settings)

@@ -8,7 +8,7 @@ from functools import partial, singledispatchmethod
 
 from pyspark.sql.connect.proto import relations_pb2
 
-from gateway.errors import BackendError
+from gateway.errors import BackendError, table_not_found, view_not_found
 from gateway.names.targets import Target, TargetKind, schema_not_found
 from gateway.operations import Runner
 from gateway.responses import Response, build_row_response, build_sql_response
@@ -42,13 +42,11 @@ from gateway.tables.errors import (
     no_view_in_workspace,
     not_a_view,
     not_file_based,
-    not_found,
     not_supported,
     outside_of_temporary_workspace,
     unchecked_constraint,
     unreadable_name,
     unsupported_creation,
-    view_not_found,
 )
 from gateway.tables.insertions import Insertion
 from gateway.tables.new_tables import NewTable
@@ -143,7 +141,7 @@ class SqlCommands:
             return None
         if statement.if_exists:
             return _answer(no_table(target.name))
-        raise not_found(target.name)
+        raise table_not_found(target.name)
 
     @work.register
     async def _drop_view(self, statement: DropView, sql: SqlStatement) -> Runner | None:

@@ -72,7 +72,7 @@ class Undo:
             return await self._undo_once(execution, table, change)
         except TRANSIENT_ERRORS as error:
             log.warning("statement_undo_left", table=table.name, reason=str(error))
-            if isinstance(error, GatewayError) and error.error_class == SESSION_CLOSED:
+            if isinstance(error, GatewayError) and error.condition == SESSION_CLOSED:
                 return None  # the table ended with its session
             self._retries.start(self._retry(execution, table, change))
             raise UndoPendingError from error

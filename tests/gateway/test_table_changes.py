@@ -142,7 +142,7 @@ def test_table_takes_at_most_1000_insertions():
     full = replace(TABLE, parts=tuple(directory(n) for n in range(1000)))
     with pytest.raises(GatewayError, match="INSERT OVERWRITE") as raised:
         begin_write(a_record(full), full, write(1001, WriteKind.INSERTION))
-    assert raised.value.error_class == "LODGE_LIMIT_REACHED"
+    assert raised.value.condition == "LODGE_LIMIT_REACHED"
     begin_write(a_record(full), full, write(1001, WriteKind.OVERWRITING))
 
 

@@ -21,7 +21,8 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.types import LongType, StructField, StructType
 
-from gateway.errors import STATUS_DETAILS_KEY
+from gateway.error_status import STATUS_DETAILS_KEY, error_status
+from gateway.errors import SPARK_SQL_EXCEPTION, GatewayError
 from gateway.stored_tables.table_plans import ROWS_WRITTEN
 from tests.simulation.schedule import Schedule
 from tests.simulation.storage import Storage
@@ -287,8 +288,13 @@ def _paths(relation: relations_pb2.Relation) -> Sequence[str]:
     return list(relation.read.data_source.paths)
 
 
+class _SparkFailureError(GatewayError):
+    spark_class = SPARK_SQL_EXCEPTION
+
+
 def _error(error_class: str, text: str) -> aio.AioRpcError:
-    return rpc_error(grpc.StatusCode.INTERNAL, f"[{error_class}] {text}", details=error_class.encode())
+    code, message, ((_, details),) = error_status(_SparkFailureError(error_class, "HY000", text))
+    return rpc_error(code, message, details)
 
 
 def rpc_error(code: grpc.StatusCode, text: str, details: bytes = b"") -> aio.AioRpcError:

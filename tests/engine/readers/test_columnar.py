@@ -203,7 +203,7 @@ def test_timestamp_of_year_9999_is_read(memory_file):
 def test_names_that_differ_only_by_case_are_rejected(memory_file):
     for path in PATHS:
         table = pa.table({"id": [1], "ID": [2]})
-        with pytest.raises(DuplicateColumnError, match=f"'{path}' .*column 'ID' is there twice: 'id'"):
+        with pytest.raises(DuplicateColumnError, match=f"'{path}' .*column 'ID' exists twice: 'id'"):
             memory_file(path, written(WRITERS[path], table)).discover()
 
 

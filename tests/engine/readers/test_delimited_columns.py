@@ -19,7 +19,7 @@ def test_columns_are_text_by_default(memory_file):
 
 
 def test_names_that_differ_only_by_case_are_rejected(memory_file):
-    with pytest.raises(DuplicateColumnError, match=r"line 2: column 'ID' is there twice: 'id'"):
+    with pytest.raises(DuplicateColumnError, match=r"line 2: column 'ID' exists twice: 'id'"):
         memory_file("a.csv", "# note\nid,ID\n", header=True, comment="#").discover()
 
 

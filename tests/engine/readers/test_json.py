@@ -167,10 +167,10 @@ def test_conflict_in_an_unread_column_is_ignored(memory_file):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"a":1,"A":2}', "line 1: column 'A' is there twice: 'a'"),
-        ('{"a":1,"a":2}', "line 1: column 'a' is there twice: 'a'"),
-        ('{"a":1}\n{"A":2}', "column 'A' is there twice: 'a'"),
-        ('{"m":{"a":1}}\n{"m":{"A":2}}', "column 'm.A' is there twice: 'm.a'"),
+        ('{"a":1,"A":2}', "line 1: column 'A' exists twice: 'a'"),
+        ('{"a":1,"a":2}', "line 1: column 'a' exists twice: 'a'"),
+        ('{"a":1}\n{"A":2}', "column 'A' exists twice: 'a'"),
+        ('{"m":{"a":1}}\n{"m":{"A":2}}', "column 'm.A' exists twice: 'm.a'"),
     ],
 )
 def test_names_that_differ_only_by_case_are_rejected(memory_file, text, message):
@@ -300,7 +300,7 @@ def test_projected_column_is_read_right_beside_any_other(memory_file, late):
 
 def test_projected_column_in_another_case_is_rejected(memory_file):
     file = memory_file("a.json", LINE * 20 + '{"A": 2, "b": "y"}\n' + LINE * 20, SMALL_BLOCKS)
-    with pytest.raises(DuplicateColumnError, match="line 21: column 'A' is there twice: 'a'"):
+    with pytest.raises(DuplicateColumnError, match="line 21: column 'A' exists twice: 'a'"):
         file.rows(columns=["a"], provided={"a": pa.int64()})
 
 

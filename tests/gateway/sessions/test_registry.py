@@ -113,7 +113,7 @@ def may_act(replica: Replica, session: Any) -> bool:
     try:
         replica.sessions.require_lease(session)
     except GatewayError as error:
-        assert error.error_class == "LODGE_LEASE_LOST"
+        assert error.condition == "LODGE_LEASE_LOST"
         return False
     return True
 

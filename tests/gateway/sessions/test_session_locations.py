@@ -107,7 +107,7 @@ async def test_principal_without_os_user_or_backend_is_refused_without_a_trace(
     for _ in range(2):
         with pytest.raises(GatewayError, match=reason) as refused:
             await sessions.open(key)
-        assert (refused.value.error_class, refused.value.sql_state) == ("LODGE_IMPERSONATION", "28000")
+        assert (refused.value.condition, refused.value.sql_state) == ("LODGE_IMPERSONATION", "28000")
     assert not FileSessionRecords(tmp_path).list()
     assert names_in(tmp_path) == [".lodge"]
 

@@ -1,0 +1,219 @@
+"""Failures of a backend, as a client gets them: which pass through, and which become errors of Lodge."""
+
+import asyncio
+import json
+import uuid
+
+import grpc
+import pytest
+import structlog
+from google.protobuf import any_pb2
+from google.rpc import error_details_pb2, status_pb2
+from grpc import aio
+from pyspark.sql.connect.proto import base_pb2
+
+from engine.context import ErrorContext
+from engine.error_report import ScanError
+from engine.errors import ValueConversionError
+from gateway.backend_failures import BackendFailures, FailedCall, without_traceback
+from gateway.error_status import STATUS_DETAILS_KEY, error_info, says_session_gone
+from gateway.errors import BackendError, GatewayError, session_closed
+from gateway.requests import SessionKey
+
+SQL_EXCEPTION = "org.apache.spark.SparkSQLException"
+PYTHON_EXCEPTION = "org.apache.spark.api.python.PythonException"
+CANCELLED, INTERNAL, UNKNOWN = grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN
+
+
+def failure(text, *, reason=SQL_EXCEPTION, code=INTERNAL, **metadata):
+    """An error of a backend, with details if they are given."""
+    info = error_details_pb2.ErrorInfo(reason=reason, domain="org.apache.spark", metadata=metadata)
+    detail = any_pb2.Any()
+    detail.Pack(info)
+    status = status_pb2.Status(code=code.value[0], message=text, details=[detail])
+    trailing = aio.Metadata((STATUS_DETAILS_KEY, status.SerializeToString())) if metadata else aio.Metadata()
+    return aio.AioRpcError(code, aio.Metadata(), trailing, text)
+
+
+def scan_failure():
+    """What a scan raises."""
+    context = ErrorContext("dfs", "logs/a.csv", "line 3")
+    return ScanError(ValueConversionError("id", "no", "int32", context))
+
+
+class FakeBackend:
+    """A backend that answers only FetchErrorDetails, once for each error."""
+
+    address = "sc://backend:15002"
+
+    def __init__(self, **details):
+        self.details = details
+        self.requests = []
+
+    def unary(self, method):
+        assert method.endswith("/FetchErrorDetails")
+        return self._fetch
+
+    async def _fetch(self, request, **_):
+        self.requests.append(base_pb2.FetchErrorDetailsRequest.FromString(request))
+        response = base_pb2.FetchErrorDetailsResponse()
+        text = self.details.pop(self.requests[-1].error_id, None)
+        if text is not None:
+            response.root_error_idx = 0
+            response.errors.add(message="Job aborted.", cause_idx=1, error_type_hierarchy=["java.lang.Exception"])
+            response.errors.add(message=text, error_type_hierarchy=[PYTHON_EXCEPTION])
+        return response.SerializeToString()
+
+
+def converted(error, backend=None, *, client_type="", failures=None):
+    """The status that a client gets, and the metadata of its error."""
+    key = SessionKey("ann", str(uuid.uuid4()))
+    call = FailedCall(key, backend or FakeBackend(), (), client_type)
+    status = asyncio.run((failures or BackendFailures()).status(error, call))
+    info = error_info(status.trailing)
+    return status, dict(info.metadata) if info is not None else None
+
+
+# The end of a session (only the condition of the backend's own error counts)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        failure("Cannot cast 'INVALID_HANDLE.SESSION_CLOSED'", errorClass="CAST_INVALID_INPUT", sqlState="22018"),
+        failure(
+            "x", errorClass="USER_RAISED_EXCEPTION", messageParameters='{"errorMessage":"INVALID_HANDLE.SESSION_"}'
+        ),
+        failure("x", reason="org.apache.spark.SparkRuntimeException", errorClass="INVALID_HANDLE.SESSION_CLOSED"),
+        failure("INVALID_HANDLE.SESSION_CLOSED"),
+        GatewayError("LODGE_NOT_A_TABLE", "42809", "[INVALID_HANDLE.SESSION_CLOSED] was not made by CREATE TABLE."),
+        BackendError(failure("INVALID_HANDLE.SESSION_NOT_FOUND", errorClass="PARSE_SYNTAX_ERROR"), "sc://b:1"),
+    ],
+    ids=["value", "parameter", "raise_error", "no details", "own text", "own statement"],
+)
+def test_text_like_a_closed_session_ends_no_session(error):
+    assert not says_session_gone(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        failure("The session is closed.", errorClass="INVALID_HANDLE.SESSION_CLOSED"),
+        failure("The session changed.", errorClass="INVALID_HANDLE.SESSION_CHANGED"),
+        BackendError(failure("Not found.", errorClass="INVALID_HANDLE.SESSION_NOT_FOUND"), "sc://b:1"),
+        session_closed("f47ac10b-58cc-4372-a567-0e02b2c3d479"),
+    ],
+    ids=["closed", "changed", "own statement", "own record"],
+)
+def test_closed_session_ends_the_session(error):
+    assert says_session_gone(error)
+
+
+def test_unreadable_details_end_no_session():
+    trailing = aio.Metadata((STATUS_DETAILS_KEY, b"\xff INVALID_HANDLE.SESSION_CLOSED"))
+    assert not says_session_gone(aio.AioRpcError(INTERNAL, aio.Metadata(), trailing, "x"))
+
+
+# Failures without details
+
+
+@pytest.mark.parametrize("code", [CANCELLED, INTERNAL, UNKNOWN])
+def test_failure_without_details_says_what_the_backend_said(code):
+    status, info = converted(failure("Java heap space", code=code))
+    assert (info["errorClass"], info["sqlState"]) == ("LODGE_BACKEND_FAILED", "58000")
+    assert "Backend sc://backend:15002 failed: Java heap space." in status.details
+    assert json.loads(info["messageParameters"]) == {"backend": "sc://backend:15002", "reason": "Java heap space"}
+
+
+def test_request_that_the_backend_cannot_parse_is_an_invalid_request():
+    status, info = converted(failure("INTERNAL: Invalid protobuf byte sequence", code=CANCELLED))
+    assert info["errorClass"] == "CONNECT_INVALID_PLAN.CANNOT_PARSE"
+    assert "Invalid protobuf byte sequence" in status.details
+
+
+def test_other_failures_pass_through():
+    error = failure("so it failed", code=grpc.StatusCode.RESOURCE_EXHAUSTED)
+    assert converted(error)[0] == (grpc.StatusCode.RESOURCE_EXHAUSTED, "so it failed", ())
+    details = failure("[DIVIDE_BY_ZERO]", errorClass="DIVIDE_BY_ZERO", errorId="1")
+    assert converted(details)[0] == (INTERNAL, "[DIVIDE_BY_ZERO]", tuple(details.trailing_metadata()))
+
+
+# Reports of scans
+
+
+def python_failure(text, **metadata):
+    return failure(text, reason=PYTHON_EXCEPTION, sqlState="38000", errorId="e1", **metadata)
+
+
+def as_spark_writes(error):
+    """The text of a status for an exception in a Python worker."""
+    worker = f'Traceback (most recent call last):\n  File "x.py", line 1\nengine.error_report.ScanError: {error}\n'
+    return f"[PYTHON_EXCEPTION] An exception was thrown from the Python worker: {worker} SQLSTATE: 38000"
+
+
+@pytest.mark.parametrize("client_type", ["_SPARK_CONNECT_PYTHON spark/4.3.0", "_SPARK_CONNECT_SCALA jvm/17"])
+def test_report_of_a_scan_replaces_the_failure(client_type):
+    text = as_spark_writes(scan_failure())
+    with structlog.testing.capture_logs() as logs:
+        status, info = converted(python_failure(text[:2045] + "..."), FakeBackend(e1=text), client_type=client_type)
+    sentence = "'logs/a.csv' in workspace 'dfs', line 3: column 'id' is int32, and 'no' is not."
+    assert status.details.startswith(f"[LODGE_INVALID_VALUE] {sentence}")
+    assert status.details.endswith(" SQLSTATE: 22018")
+    assert "Traceback" not in status.details
+    assert json.loads(info.pop("messageParameters")) == {
+        "file": "logs/a.csv",
+        "workspace": "dfs",
+        "position": "line 3",
+        "column": "id",
+        "value": "'no'",
+        "expectedType": "int32",
+    }
+    assert (info["errorClass"], info["sqlState"], "errorId" in info) == ("LODGE_INVALID_VALUE", "22018", False)
+    assert ("SparkException" in info["classes"]) == ("jvm" in client_type)
+    (event,) = [each for each in logs if each["event"] == "scan_failed"]
+    assert any("ValueConversionError" in line for line in event["traceback"])
+
+
+def test_report_after_the_cut_is_found_in_the_details():
+    text = as_spark_writes(scan_failure())
+    cut = "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: " + "x" * 1981
+    status, info = converted(python_failure(cut), FakeBackend(e1=text))
+    assert info["errorClass"] == "LODGE_INVALID_VALUE"
+    assert status.details.startswith("[LODGE_INVALID_VALUE] 'logs/a.csv'")
+
+
+def test_details_without_a_report_are_kept_for_the_client_once():
+    cut = "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: " + "x" * 1981
+    failures, backend = BackendFailures(), FakeBackend(e1="ValueError: of a user's function")
+    error = python_failure(cut)
+    key = SessionKey("ann", str(uuid.uuid4()))
+    status = asyncio.run(failures.status(error, FailedCall(key, backend, (), "")))
+    assert status == (INTERNAL, cut, tuple(error.trailing_metadata()))
+    kept = failures.take_details(key, "e1")
+    assert "of a user's function" in base_pb2.FetchErrorDetailsResponse.FromString(kept).errors[1].message
+    assert failures.take_details(key, "e1") is None
+
+
+def test_short_failures_of_users_functions_cost_no_request():
+    backend = FakeBackend(e1="x")
+    converted(python_failure("[PYTHON_EXCEPTION] ValueError: x"), backend)
+    assert backend.requests == []
+
+
+def test_details_of_a_scan_show_no_traceback():
+    response = base_pb2.FetchErrorDetailsResponse(root_error_idx=0)
+    error = response.errors.add(message=as_spark_writes(scan_failure()), error_type_hierarchy=[PYTHON_EXCEPTION])
+    error.stack_trace.add(declaring_class="a", method_name="b")
+    answer = base_pb2.FetchErrorDetailsResponse.FromString(without_traceback(response.SerializeToString()))
+    (root,) = answer.errors
+    assert (answer.root_error_idx, list(root.stack_trace)) == (0, [])
+    assert root.message.startswith("[LODGE_INVALID_VALUE] 'logs/a.csv'")
+    assert (root.spark_throwable.error_class, root.spark_throwable.sql_state) == ("LODGE_INVALID_VALUE", "22018")
+    assert root.spark_throwable.message_parameters["position"] == "line 3"
+
+
+def test_other_details_stay_as_they_are():
+    response = base_pb2.FetchErrorDetailsResponse(root_error_idx=0)
+    response.errors.add(message="my ScanError")
+    data = response.SerializeToString()
+    assert without_traceback(data) is data

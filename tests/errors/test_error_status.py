@@ -1,0 +1,87 @@
+"""The gRPC status of an error, as each kind of client reads it."""
+
+import json
+import uuid
+
+import grpc
+import pytest
+from pyspark.sql.connect.proto import base_pb2
+
+from gateway import requests
+from gateway.error_status import error_info, error_status, is_jvm
+from gateway.errors import CanceledError, GatewayError, ParseError, no_backend, table_not_found
+from gateway.requests import client_type_of, head
+
+PYTHON = "_SPARK_CONNECT_PYTHON spark/4.3.0 os/linux python/3.11.7"
+SCALA = "_SPARK_CONNECT_SCALA spark/4.3.0 scala/2.13.18 jvm/17.0.15 os/linux"
+NAMED_SCALA = "my-app spark/4.3.0 scala/2.13.18 jvm/17.0.15 os/linux"
+
+
+def first_class(error, client_type):
+    info = error_info(error_status(error, client_type).trailing)
+    assert info.reason == json.loads(info.metadata["classes"])[0]
+    return info.reason.rpartition(".")[2]
+
+
+@pytest.mark.parametrize(
+    ("error", "python", "scala"),
+    [
+        (no_backend(), "AnalysisException", "SparkException"),
+        (table_not_found("t"), "AnalysisException", "AnalysisException"),
+        (ParseError("A query was expected."), "ParseException", "ParseException"),
+        (CanceledError(), "SparkSQLException", "SparkSQLException"),
+    ],
+    ids=["own", "Spark's", "syntax", "canceled"],
+)
+def test_jvm_clients_get_own_conditions_as_an_exception_that_keeps_its_text(error, python, scala):
+    assert first_class(error, PYTHON) == python
+    assert first_class(error, SCALA) == first_class(error, NAMED_SCALA) == scala
+
+
+def test_only_jvm_clients_write_texts_of_their_own():
+    assert [is_jvm(each) for each in (SCALA, NAMED_SCALA, PYTHON, "spark-connect-go", "")] == [True, True] + [False] * 3
+
+
+@pytest.mark.parametrize("letter", ["x", "%", "ü", "\U0001f600"])
+def test_status_fits_into_the_metadata_that_clients_accept(letter):
+    long = letter * 100_000
+    status = error_status(GatewayError("LODGE_X", "42000", long, {"a": long, "b": long, "c": long}))
+    info = error_info(status.trailing)
+    assert status.code is grpc.StatusCode.INTERNAL
+    assert status.details.startswith(f"[LODGE_X] {letter}")
+    assert status.details.endswith("... SQLSTATE: 42000")
+    assert set(json.loads(info.metadata["messageParameters"])) == {"a", "b", "c"}
+    assert len(status.details.encode()) + len(status.trailing[0][1]) < 8 * 1024
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ("ExecutePlan", base_pb2.ExecutePlanRequest),
+        ("AnalyzePlan", base_pb2.AnalyzePlanRequest),
+        ("AddArtifacts", base_pb2.AddArtifactsRequest),
+        ("Config", base_pb2.ConfigRequest),
+        ("FetchErrorDetails", base_pb2.FetchErrorDetailsRequest),
+    ],
+)
+def test_client_type_is_read_from_every_request(method, message):
+    request = message(session_id=str(uuid.uuid4()), client_type=SCALA)
+    assert client_type_of(method, request.SerializeToString()) == SCALA
+    assert client_type_of(method, b"\xff\xff") == client_type_of("MethodOfTomorrow", request.SerializeToString()) == ""
+
+
+def test_user_id_has_at_most_1024_bytes_and_a_longer_one_is_not_kept():
+    def request(user_id, session_id=None):
+        message = base_pb2.ConfigRequest(session_id=session_id or str(uuid.uuid4()))
+        message.user_context.user_id = user_id
+        return message.SerializeToString()
+
+    assert head(request("ü" * 512)).key.principal == "ü" * 512
+    kept = requests._key.cache_info().currsize
+    with pytest.raises(GatewayError) as raised:
+        head(request("ü" * 512 + "x"))
+    assert (raised.value.condition, raised.value.sql_state) == ("LODGE_USER_ID_TOO_LONG", "54000")
+    assert "The user id has 1,025 bytes." in raised.value.text
+    with pytest.raises(GatewayError, match=r"INVALID_HANDLE\.FORMAT"):
+        head(request("ann", "1" * 1_000_000))
+    assert requests._key.cache_info().currsize == kept

@@ -1,12 +1,12 @@
-"""What the reaper costs, and how soon it is done: against what is configured, and against peers in the same run.
+"""The cost of the reaper and the time until it is done, compared with its settings and with peers in the same run.
 
-A real API server, controller manager and simulated nodes; a real ``lodge reap``. The gateways are leases that this
-program renews, so that nothing but the reaper is measured.
+The run uses a real API server, controller manager and simulated nodes, and a real ``lodge reap``. This program renews
+the leases of the gateways, so it measures the reaper alone.
 
-- *Node failure*: from the moment a node and the gateway on it fall silent until the last of its session locations is
-  gone, beyond lease duration and grace period.
-- *Reconcile*: one look at everything, beside one plain list of the same records from the API server.
-- *API requests* in steady state, at a hundred and at ten thousand sessions.
+- *Node failure*: the time from the failure of a node and its gateway until the last of its session locations is gone,
+  compared with lease duration plus grace period.
+- *Reconcile*: one pass over everything, compared with one plain list of the same records from the API server.
+- *API requests* in the steady state, with one hundred and ten thousand sessions.
 - *Memory* of the process, with no records and with ten thousand.
 - *Removal*: see ``benchmarks/removal.py``.
 
@@ -71,8 +71,8 @@ THREADS = 16
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sessions", type=int, default=1_000, help="for the node failure")
-    parser.add_argument("--records", type=int, default=10_000, help="for everything else")
+    parser.add_argument("--sessions", type=int, default=1_000, help="sessions for the node failure")
+    parser.add_argument("--records", type=int, default=10_000, help="records for all other measurements")
     arguments = parser.parse_args()
     build(missing(PROGRAMS_OF_A_CLUSTER), print)
     with Cluster() as cluster:
@@ -91,14 +91,16 @@ def bench_node_failure(cluster: Cluster, sessions: int) -> None:
         lost = lodge.sessions([failing], dead, with_locations=True)
         lodge.sessions([surviving], sessions - dead, with_locations=True)
         with lodge.reaper():
-            lodge.wait_until_looked()
+            lodge.wait_for_passes()
             node.fail()
             failing.stop()
-            failing.leases.renew(failing.replica)  # so that the lease is new when the time begins
+            failing.leases.renew(failing.replica)  # the lease is new when the measurement begins
             failed_seconds = time.monotonic()
             first = lodge.wait_until(lambda: len(lodge.left(lost)) < dead, "the first location is gone")
             last = lodge.wait_until(lambda: not lodge.left(lost), "the last location is gone")
-            swept = lodge.wait_until(lambda: not lodge.records_of(lost) and not lodge.locations.trash(), "all is gone")
+            swept = lodge.wait_until(
+                lambda: not lodge.records_of(lost) and not lodge.locations.trash(), "all records and files are gone"
+            )
             survivors = len(lodge.locations.list())
         configured = LEASE_SECONDS + GRACE_SECONDS
         print(
@@ -119,29 +121,29 @@ def bench_steady_state(cluster: Cluster, records: int) -> None:
     with Lodge(cluster) as lodge:
         gateway = lodge.gateway(None)
         with lodge.reaper() as process:
-            lodge.wait_until_looked()
+            lodge.wait_for_passes()
             empty_bytes = memory_bytes(process.pid)
         few = max(records // 100, 1)
         for number in (few, records):
             lodge.sessions([gateway], number - (few if rates else 0), with_locations=False)
             with lodge.reaper() as process:
-                lodge.wait_until_looked()
-                lodge.wait_until_shown(number)
+                lodge.wait_for_passes()
+                lodge.wait_for_conditions(number)
                 before = lodge.passes()
                 rates[number] = requests_per_second(cluster)
-                looked = lodge.passes()
+                after = lodge.passes()
                 full_bytes = memory_bytes(process.pid)
         begun = time.perf_counter()
         listed = lodge.records.list()
         list_seconds = time.perf_counter() - begun
         assert len(listed) == records
-    look_seconds = (looked.seconds - before.seconds) / max(looked.count - before.count, 1)
+    pass_seconds = (after.seconds - before.seconds) / max(after.count - before.count, 1)
     print(
-        f"reconcile of {records} records: one look {look_seconds * 1000:.0f} ms, one list by the API "
-        f"{list_seconds * 1000:.0f} ms: ratio {look_seconds / list_seconds:.3f}",
-        f"API requests in steady state, the gateway's lease and the cluster's own among them: {rates[few]:.2f}/s with "
+        f"reconcile of {records} records: one pass {pass_seconds * 1000:.0f} ms, one list by the API "
+        f"{list_seconds * 1000:.0f} ms: ratio {pass_seconds / list_seconds:.3f}",
+        f"API requests in steady state, with the gateway's lease and the cluster's own: {rates[few]:.2f}/s with "
         f"{few} sessions, {rates[records]:.2f}/s with {records}: ratio {rates[records] / rates[few]:.2f} (aim: flat); "
-        f"beside them, every {RESYNC_SECONDS:.0f} s, a list of all: {pages(few)} and {pages(records)} requests",
+        f"in addition, every {RESYNC_SECONDS:.0f} s, a list of all records: {pages(few)} and {pages(records)} requests",
         f"memory: {empty_bytes / 2**20:.0f} MiB with no records, {full_bytes / 2**20:.0f} MiB with {records}: "
         f"{(full_bytes - empty_bytes) / 2**20:.0f} MiB more",
         sep="\n",
@@ -151,7 +153,7 @@ def bench_steady_state(cluster: Cluster, records: int) -> None:
 
 @dataclass(slots=True)
 class Gateway:
-    """The sign of life of a gateway: a lease that is renewed until it is stopped."""
+    """A gateway that only renews its lease."""
 
     leases: KubernetesLeases
     replica: ReplicaId
@@ -167,14 +169,14 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """How many looks there were, and how long all of them took."""
+    """The number of passes, and their total duration."""
 
     count: float
     seconds: float
 
 
 class Lodge:
-    """One Lodge in a namespace of its own: records, leases, a workspace, and a reaper."""
+    """One Lodge in its own namespace: records, leases, a workspace, and a reaper."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -207,7 +209,7 @@ class Lodge:
         return gateway
 
     def sessions(self, gateways: Sequence[Gateway], number: int, *, with_locations: bool) -> Sequence[SessionUuid]:
-        """Sessions with two temporary tables each."""
+        """Start sessions with two temporary tables each."""
 
         def start(index: int) -> SessionUuid:
             session = SessionUuid(str(uuid.uuid4()))
@@ -261,13 +263,13 @@ class Lodge:
             process.terminate()
             process.wait()
 
-    def snapshots(self) -> Passes:
+    def passes(self) -> Passes:
         with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=5) as answer:
             text = answer.read().decode()
         return Passes(*(metric(text, f"lodge_reaper_pass_seconds_{each}") for each in ("count", "sum")))
 
-    def wait_until_looked(self) -> None:
-        """Until the reaper leads and has looked several times."""
+    def wait_for_passes(self) -> None:
+        """Wait until the reaper leads and has completed several passes."""
 
         def has_completed_pass() -> bool:
             try:
@@ -275,21 +277,21 @@ class Lodge:
             except OSError:
                 return False
 
-        self.wait_until(has_completed_pass, "the reaper has looked")
+        self.wait_until(has_completed_pass, "the reaper has completed its first passes")
 
-    def wait_until_shown(self, records: int) -> None:
-        """Until the reaper has written the conditions of all records, which it does once for each."""
+    def wait_for_conditions(self, records: int) -> None:
+        """Wait until the reaper has written the conditions of all records, which it does once for each."""
         api = CustomObjectsApi(self._connection.api_client)
 
-        def are_shown() -> bool:
+        def are_written() -> bool:
             found = api.list_namespaced_custom_object(GROUP, API_VERSION, self.namespace, PLURAL)
             return sum(1 for each in found["items"] if each.get("status", {}).get("conditions")) >= records
 
-        self.wait_until(are_shown, "the conditions of all records are written", pause_seconds=1.0)
+        self.wait_until(are_written, "the conditions of all records are written", pause_seconds=1.0)
 
     @staticmethod
     def wait_until(condition: Callable[[], bool], what: str, pause_seconds: float = 0.02) -> float:
-        """The monotonic time at which it was true."""
+        """Wait for a condition, and return the monotonic time at which it was true."""
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not condition():
             if time.monotonic() > deadline:
@@ -310,7 +312,7 @@ def requests_per_second(cluster: Cluster) -> float:
 
 
 def requests(cluster: Cluster) -> float:
-    """All requests that the API server has answered; watches count when they begin."""
+    """Return the number of requests that the API server has answered; a watch counts at its start."""
     path = "/metrics"
     response = cluster.client.call_api(*cluster.client.param_serialize("GET", path, auth_settings=["BearerToken"]))
     text = response.response.data.decode()
@@ -318,7 +320,7 @@ def requests(cluster: Cluster) -> float:
 
 
 def pages(records: int) -> int:
-    """The requests that one list of so many records takes."""
+    """Return the number of requests for one list of so many records."""
     return -(-records // PAGE_OBJECTS)
 
 

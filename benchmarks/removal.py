@@ -1,8 +1,8 @@
-"""What removing session locations costs beside ``rm -rf`` of the same trees: ratios, measured side by side in one run.
+"""The cost of removing session locations, compared with ``rm -rf`` of the same trees in the same run.
 
-The trees are what tables look like: few directories with very many files, very many directories, deep ones, and many
-small tables. Each pair runs in turn, the order changing from round to round; a figure is the median of the rounds'
-ratios. What is measured is the purge of a location that was set aside; that it was takes one rename.
+The trees look like tables: few directories with very many files, very many directories, deep trees, and many small
+tables. Each pair runs in turn, in an order that changes from round to round. A figure is the median of the ratios of
+the rounds. The measured action is the purge of a location in the trash. Moving it there takes one rename.
 
     python benchmarks/removal.py [--rounds N] [--files N] [--directory PATH]
 """
@@ -27,14 +27,14 @@ Build = Callable[[Path, int], None]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--files", type=int, default=100_000, help="how many files each tree has")
-    parser.add_argument("--directory", type=Path, help="where, to measure another file system")
+    parser.add_argument("--files", type=int, default=100_000, help="files in each tree")
+    parser.add_argument("--directory", type=Path, help="directory of the trees, to measure another file system")
     arguments = parser.parse_args()
     bench_removal(arguments.rounds, arguments.files, arguments.directory)
 
 
 def bench_removal(rounds: int, files: int, directory: Path | None = None) -> None:
-    """Prints the ratio for each kind of tree."""
+    """Print the ratio for each kind of tree."""
     trees: dict[str, Build] = {
         "4 tables of many files": lambda root, number: in_tables(root, number, 4),
         "1 table of many files": lambda root, number: in_tables(root, number, 1),
@@ -44,7 +44,7 @@ def bench_removal(rounds: int, files: int, directory: Path | None = None) -> Non
     }
     for name, build in trees.items():
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
-            pairs = [compared(Path(scratch), build, files, number) for number in range(rounds)]
+            pairs = [compare(Path(scratch), build, files, number) for number in range(rounds)]
         ratio = statistics.median(mine / theirs for theirs, mine in pairs)
         print(
             f"{name:42} rm -rf {statistics.median(a for a, _ in pairs):6.2f} s   Lodge "
@@ -53,8 +53,8 @@ def bench_removal(rounds: int, files: int, directory: Path | None = None) -> Non
         )
 
 
-def compared(scratch: Path, build: Build, files: int, number: int) -> tuple[float, float]:
-    """The seconds that rm and Lodge take for the same tree."""
+def compare(scratch: Path, build: Build, files: int, number: int) -> tuple[float, float]:
+    """Return the seconds that rm and Lodge need for the same tree."""
     locations = FileSessionLocations(scratch / "workspace")
     locations.initialise()
     session = SessionUuid(str(uuid.uuid4()))
@@ -63,7 +63,7 @@ def compared(scratch: Path, build: Build, files: int, number: int) -> tuple[floa
         place.mkdir(exist_ok=True)
         build(place, files)
     locations.move_to_trash(session)
-    subprocess.run(["sync", "-f", scratch], check=True)  # noqa: S607 - so that neither pays for the other's writes
+    subprocess.run(["sync", "-f", scratch], check=True)  # noqa: S607 - neither pays for the writes of the other
 
     def purge() -> None:
         for entry in locations.trash_of(session):
@@ -84,7 +84,7 @@ def compared(scratch: Path, build: Build, files: int, number: int) -> tuple[floa
 
 
 def in_tables(root: Path, files: int, tables: int) -> None:
-    """So many directories with the same number of files each."""
+    """Fill a number of directories with the same number of files each."""
     for _ in range(tables):
         table = root / str(uuid.uuid4())
         table.mkdir()
@@ -92,7 +92,7 @@ def in_tables(root: Path, files: int, tables: int) -> None:
 
 
 def in_levels(root: Path, files: int) -> None:
-    """A tree of 8 levels, 3 directories in each, with the files in the last one."""
+    """Fill a tree of 8 levels, 3 directories in each, with files in the last level."""
     leaves = [root]
     for level in range(8):
         leaves = [leaf / f"p{level}={value}" for leaf in leaves for value in range(3)]

@@ -47,14 +47,14 @@ def version_at(record: SessionRecord) -> None:
 
 
 @pytest.mark.parametrize("principal", ["ada", "", "ädä", "x" * 127, "y" * 128, "z" * 100_000])
-def test_the_request_is_the_one_that_sparks_own_client_makes(principal: str) -> None:
+def test_request_equals_that_of_sparks_own_client(principal: str) -> None:
     record = replace(a_record("sc://backend:15002"), principal=Principal(principal))
     expected = base_pb2.ReleaseSessionRequest(session_id=record.client_session_id)
     expected.user_context.user_id = record.principal
     assert base_pb2.ReleaseSessionRequest.FromString(release_request(record)) == expected
 
 
-def test_a_session_is_ended_at_its_backend(spark_server: str) -> None:
+def test_session_is_released_at_its_backend(spark_server: str) -> None:
     record, other = a_record(spark_server), a_record(spark_server)
     for each in (record, other):
         version_at(each)
@@ -66,13 +66,13 @@ def test_a_session_is_ended_at_its_backend(spark_server: str) -> None:
     version_at(other)
 
 
-def test_guarantee_2_a_session_that_the_backend_does_not_know_is_no_error(spark_server: str) -> None:
+def test_guarantee_2_unknown_session_is_no_error(spark_server: str) -> None:
     with structlog.testing.capture_logs() as logs:
         BackendSessions().release(a_record(spark_server))
     assert [log["event"] for log in logs] == ["backend_session_released"]
 
 
-def test_guarantee_1_a_backend_that_does_not_answer_takes_bounded_time_once(silent_backend: str) -> None:
+def test_guarantee_1_silent_backend_costs_bounded_time_once(silent_backend: str) -> None:
     now = [0.0]
     backends = BackendSessions(lambda: now[0])
     begun = time.monotonic()
@@ -90,7 +90,7 @@ def test_guarantee_1_a_backend_that_does_not_answer_takes_bounded_time_once(sile
 @pytest.mark.parametrize(
     "backend", ["sc://127.0.0.1:1", "sc://no-such-host.invalid:15002", "nonsense", "sc://host:port"]
 )
-def test_guarantee_2_a_backend_that_cannot_be_reached_or_is_no_address_is_told_of(backend: str) -> None:
+def test_guarantee_2_unreachable_or_invalid_backend_is_logged(backend: str) -> None:
     with structlog.testing.capture_logs() as logs:
         BackendSessions().release(a_record(backend))
     assert [log["event"] for log in logs] == ["backend_session_not_released"]

@@ -7,11 +7,11 @@ import pytest
 from lodge.settings import ServeSettings
 
 
-def test_the_version_is_that_of_the_distribution(lodge: Any) -> None:
+def test_version_is_that_of_the_distribution(lodge: Any) -> None:
     assert lodge.run("--version").stdout == f"lodge {version('spark-lodge')}\n"
 
 
-def test_the_help_of_serve_explains_every_setting(lodge: Any) -> None:
+def test_help_of_serve_explains_every_setting(lodge: Any) -> None:
     shown = lodge.run("serve", "--help").stdout
     for name in ServeSettings.model_fields:
         assert f"--{name.replace('_', '-')}" in shown
@@ -33,9 +33,7 @@ def test_the_help_of_serve_explains_every_setting(lodge: Any) -> None:
         (("reap", "--default-temporary-workspace=other"), "[other]"),
     ],
 )
-def test_a_bad_setting_is_one_line_that_names_it_and_status_2(
-    lodge: Any, arguments: tuple[str, ...], named: str
-) -> None:
+def test_bad_setting_is_one_line_and_status_2(lodge: Any, arguments: tuple[str, ...], named: str) -> None:
     done = lodge.run(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -47,7 +45,7 @@ def test_a_bad_setting_is_one_line_that_names_it_and_status_2(
 @pytest.mark.parametrize(
     ("version_line", "named"), [(None, "does not run"), ('openjdk version "11.0.2"', "11"), ("what?", "unknown")]
 )
-def test_a_java_that_spark_cannot_use_is_one_line_and_status_1(
+def test_unusable_java_is_one_line_and_status_1(
     lodge: Any, tmp_path: Path, version_line: str | None, named: str
 ) -> None:
     java = tmp_path / "java_home" / "bin" / "java"
@@ -64,7 +62,7 @@ def test_a_java_that_spark_cannot_use_is_one_line_and_status_1(
     assert "Java 17 or later" in done.stderr
 
 
-def test_an_address_in_use_is_one_line_and_status_1(lodge: Any) -> None:
+def test_address_in_use_is_one_line_and_status_1(lodge: Any) -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -56,7 +56,7 @@ def private(tmp_path: Path) -> Path:
     return path
 
 
-def test_serve_answers_and_leaves_nothing_behind_and_dies_whole_when_killed(
+def test_serve_leaves_nothing_behind_even_when_killed(
     lodge: Any, tmp_path: Path, private: Path, eventually: Eventually
 ) -> None:
     log = tmp_path / "log"
@@ -105,7 +105,7 @@ def test_serve_stops_with_status_1_when_its_spark_dies(lodge: Any, tmp_path: Pat
     assert "Traceback" not in told
 
 
-def test_a_spark_that_fails_at_its_start_is_reported_at_once_with_its_log(
+def test_failed_start_of_spark_is_reported_with_its_log(
     private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(private))

@@ -35,7 +35,7 @@ def check(root: Path, **given: Any) -> None:
 
 
 @as_root
-def test_a_root_that_others_can_pass_is_good_and_nothing_of_the_check_is_left(open_directory: Path) -> None:
+def test_reachable_root_passes_and_the_check_leaves_nothing(open_directory: Path) -> None:
     check(open_directory)
     assert [path.name for path in open_directory.iterdir()] == [".lodge"]
     assert not list((open_directory / ".lodge" / "trash").iterdir())
@@ -43,9 +43,7 @@ def test_a_root_that_others_can_pass_is_good_and_nothing_of_the_check_is_left(op
 
 
 @pytest.mark.parametrize(("mode", "advice"), [(0o700, "chmod 711"), (0o710, "chmod 711"), (0o775, "chmod 711")])
-def test_a_root_that_others_cannot_pass_or_may_write_is_named_with_the_way_out(
-    open_directory: Path, mode: int, advice: str
-) -> None:
+def test_root_with_wrong_mode_is_refused_with_instruction(open_directory: Path, mode: int, advice: str) -> None:
     root = open_directory / "root"
     root.mkdir()
     root.chmod(mode)
@@ -54,7 +52,7 @@ def test_a_root_that_others_cannot_pass_or_may_write_is_named_with_the_way_out(
     assert str(root) in str(failed.value)
 
 
-def test_a_directory_above_that_others_cannot_pass_is_named(open_directory: Path) -> None:
+def test_parent_directory_that_others_cannot_pass_is_named(open_directory: Path) -> None:
     closed = open_directory / "closed"
     (closed / "root").mkdir(parents=True)
     (closed / "root").chmod(0o711)
@@ -63,13 +61,13 @@ def test_a_directory_above_that_others_cannot_pass_is_named(open_directory: Path
         check(closed / "root")
 
 
-def test_without_a_backend_for_anybody_it_is_a_setting_error(open_directory: Path) -> None:
+def test_missing_principal_backends_are_a_setting_error(open_directory: Path) -> None:
     with pytest.raises(SettingError, match="--principal-backend"):
         check(open_directory, principal_backend={})
 
 
 @pytest.mark.parametrize("refused", ["fchown", "fchmod"])
-def test_a_process_that_may_not_give_files_away_is_told_so(open_directory: Path, refused: str) -> None:
+def test_process_without_right_to_give_files_away_is_refused(open_directory: Path, refused: str) -> None:
     with (
         mock.patch(f"os.{refused}", side_effect=PermissionError(1, "Operation not permitted")),
         pytest.raises(StartError, match="CAP_CHOWN"),
@@ -79,7 +77,7 @@ def test_a_process_that_may_not_give_files_away_is_told_so(open_directory: Path,
 
 @as_root
 @pytest.mark.parametrize("capability", ["chown", "fowner", "dac_override"])
-def test_without_one_of_the_capabilities_it_does_not_start(open_directory: Path, capability: str) -> None:
+def test_missing_capability_stops_the_start(open_directory: Path, capability: str) -> None:
     drop = ["setpriv", f"--bounding-set=-{capability}", f"--inh-caps=-{capability}"]
     options = [f"--workspace=dfs.tmp={open_directory.as_uri()}", "--impersonation", "--principal-backend=ada=sc://h:1"]
     done = subprocess.run(
@@ -96,9 +94,7 @@ def test_without_one_of_the_capabilities_it_does_not_start(open_directory: Path,
 
 
 @as_root
-def test_the_default_root_that_lodge_makes_can_be_passed_by_others(
-    open_directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_default_root_can_be_passed_by_others(open_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(open_directory))
     settings = ServeSettings.model_validate({"impersonation": True, "principal_backend": {"ada": "sc://h:1"}})
     workspaces = workspaces_from(settings)

@@ -45,7 +45,7 @@ def test_guarantee_1_each_line_is_json_with_event_level_and_utc_time(lines: list
         assert datetime.fromisoformat(line["timestamp"]).utcoffset() == timedelta(0)
 
 
-def test_the_context_of_a_request_stands_in_every_line(lines: list[dict[str, Any]]) -> None:
+def test_context_of_a_request_is_in_every_line(lines: list[dict[str, Any]]) -> None:
     assert {line["session"] for line in lines} == {"s1"}
 
 
@@ -76,12 +76,12 @@ def test_guarantee_2_no_secret_is_in_any_line_or_traceback(lines: list[dict[str,
         {"error": ValueError("Authorization: Bearer hidden")},
     ],
 )
-def test_guarantee_2_secrets_are_found_at_any_depth(fields: dict[str, Any]) -> None:
+def test_guarantee_2_secrets_are_masked_at_any_depth(fields: dict[str, Any]) -> None:
     event = without_secrets(None, "info", dict(fields))
     assert "hidden" not in str(event)
     assert "***" in str(event)
 
 
-def test_what_is_no_secret_stays() -> None:
+def test_other_fields_stay_unmasked() -> None:
     fields = {"rows": 3, "seconds": 0.5, "ok": True, "none": None, "names": ["a", "b"], "text": "tokens are fine"}
     assert without_secrets(None, "info", dict(fields)) == fields

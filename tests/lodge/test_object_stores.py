@@ -32,39 +32,39 @@ def read(*arguments: str, model: type[S] = ServeSettings) -> S:  # type: ignore[
     return options.read(parser.parse_args(arguments))
 
 
-def test_session_records_must_be_elsewhere() -> None:
+def test_session_records_cannot_be_in_an_object_store() -> None:
     with pytest.raises(SettingError, match=r"\[dfs\.tmp\] is in an object store.*--records kubernetes"):
         workspaces_from(read(*WORKSPACE))
     workspaces = workspaces_from(read(*WORKSPACE, "--records", "kubernetes"))
     assert (workspaces.temporary.storage_path, workspaces.temporary.uri) == ("s3://bucket/lodge", URI)
 
 
-def test_credentials_are_no_settings(tmp_path: Path) -> None:
+def test_credentials_in_the_uri_are_refused(tmp_path: Path) -> None:
     for uri in ("s3://KEY:SECRET@bucket/lodge", "s3://bucket/lodge?secret_key=SECRET"):
         with pytest.raises(SettingError) as refused:
             workspaces_from(read("--workspace", f"dfs.tmp={uri}", "--records", "kubernetes"))
         assert "SECRET" not in str(refused.value)
 
 
-def test_no_other_workspace_may_be_there(tmp_path: Path) -> None:
+def test_other_workspaces_cannot_be_in_an_object_store(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"\[dfs\] must be file-based"):
         workspaces_from(read(*WORKSPACE, "--workspace", "dfs=s3://bucket/data", "--records", "kubernetes"))
 
 
-def test_impersonation_is_refused() -> None:
+def test_impersonation_in_an_object_store_is_refused() -> None:
     settings = read(*WORKSPACE, "--records", "kubernetes", "--impersonation", "--principal-backend", "ada=sc://h:1")
     with pytest.raises(SettingError, match=r"OS users.*must be file-based"):
         check_impersonation(settings, workspaces_from(settings))
 
 
-def test_a_reaper_is_told_the_whole_uri(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reaper_process_gets_the_whole_uri(monkeypatch: pytest.MonkeyPatch) -> None:
     given = read(*WORKSPACE, "--records", "kubernetes")
     for name, value in environment_for(given, workspaces_from(given)).items():
         monkeypatch.setenv(name, value)
     assert workspaces_from(read(model=ReapSettings)) == workspaces_from(given)
 
 
-def test_locations_are_what_the_workspace_is(tmp_path: Path) -> None:
+def test_type_of_locations_follows_the_workspace(tmp_path: Path) -> None:
     in_store = workspaces_from(read(*WORKSPACE, "--records", "kubernetes"))
     assert isinstance(open_locations(in_store.temporary), ObjectSessionLocations)
     in_files = workspaces_from(read("--workspace", f"dfs.tmp={tmp_path.as_uri()}"))

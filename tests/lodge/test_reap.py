@@ -25,13 +25,13 @@ Eventually = Callable[[Callable[[], object], str], None]
 @pytest.mark.parametrize(
     ("lease", "grace", "period_seconds"), [("15s", "60s", 5), ("1s", "100ms", 0.2), ("5m", "1h", 10), ("9s", "3s", 1)]
 )
-def test_three_passes_fit_into_the_shorter_time_within_bounds(lease: str, grace: str, period_seconds: float) -> None:
+def test_pass_period_is_a_third_of_the_shorter_duration(lease: str, grace: str, period_seconds: float) -> None:
     settings = ReapSettings.model_validate({"lease_duration": lease, "grace_period": grace})
     assert pass_period_seconds(settings) == pytest.approx(period_seconds)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_orphan_is_removed_after_the_grace_period_and_a_signal_ends_the_reaper(
+def test_orphan_is_removed_and_a_signal_stops_the_reaper(
     lodge: Any, tmp_path: Path, eventually: Eventually, number: signal.Signals
 ) -> None:
     root = tmp_path / "tmp"
@@ -51,7 +51,7 @@ def test_an_orphan_is_removed_after_the_grace_period_and_a_signal_ends_the_reape
     assert "Traceback" not in log.read_text()
 
 
-def test_a_workspace_that_does_not_let_lodge_write_is_one_line(lodge: Any, tmp_path: Path) -> None:
+def test_read_only_workspace_is_one_line(lodge: Any, tmp_path: Path) -> None:
     (tmp_path / ".lodge").write_text("a file in the place of a directory")
     done = lodge.run("reap", f"--workspace=dfs.tmp={tmp_path.as_uri()}")
     assert done.returncode == 1
@@ -59,7 +59,7 @@ def test_a_workspace_that_does_not_let_lodge_write_is_one_line(lodge: Any, tmp_p
     assert done.stderr.count("\n") == 1
 
 
-def test_a_reaper_of_other_records_says_whose_the_workspace_is_and_deletes_nothing(lodge: Any, tmp_path: Path) -> None:
+def test_reaper_with_other_records_names_the_owner_and_deletes_nothing(lodge: Any, tmp_path: Path) -> None:
     root, root_ids = tmp_path / "tmp", InMemoryRootIds()
     locations = FileSessionLocations(root, root_ids=root_ids)
     locations.initialise()
@@ -101,9 +101,7 @@ def abandoned_sessions(root: Path, count: int) -> FileSessionLocations:
     return locations
 
 
-def test_a_mass_expiry_waits_until_the_operator_writes_its_token_into_a_file(
-    lodge: Any, tmp_path: Path, eventually: Eventually
-) -> None:
+def test_mass_expiry_waits_for_the_token_in_a_file(lodge: Any, tmp_path: Path, eventually: Eventually) -> None:
     root, log = tmp_path / "tmp", tmp_path / "log"
     locations = abandoned_sessions(root, 5)
     options = ("--mass-expiry-share=0.5", "--mass-expiry-minimum=5", "--metrics-listen=127.0.0.1:0")
@@ -119,7 +117,7 @@ def test_a_mass_expiry_waits_until_the_operator_writes_its_token_into_a_file(
     eventually(lambda: not FileSessionRecords(root).list(), "their records are gone")
 
 
-def test_what_a_process_goes_on_writing_into_a_reaped_location_is_swept_again_and_again(
+def test_late_writes_to_a_removed_location_are_removed_again(
     lodge: Any, tmp_path: Path, eventually: Eventually
 ) -> None:
     root, log = tmp_path / "tmp", tmp_path / "log"
@@ -147,9 +145,7 @@ def test_what_a_process_goes_on_writing_into_a_reaped_location_is_swept_again_an
     eventually(lambda: not locations.list() and not locations.trash(), "in the end nothing is left")
 
 
-def test_a_location_with_very_many_files_does_not_hold_up_another(
-    lodge: Any, tmp_path: Path, eventually: Eventually
-) -> None:
+def test_large_location_does_not_delay_another(lodge: Any, tmp_path: Path, eventually: Eventually) -> None:
     root, log = tmp_path / "tmp", tmp_path / "log"
     locations = abandoned_sessions(root, 2)
     large, small = sorted(locations.list())
@@ -164,7 +160,7 @@ def test_a_location_with_very_many_files_does_not_hold_up_another(
     assert {line["session"] for line in lines(log, "session_reaped")} == {large, small}
 
 
-def test_an_address_that_cannot_be_listened_at_is_one_line(lodge: Any, tmp_path: Path) -> None:
+def test_unusable_metrics_address_is_one_line(lodge: Any, tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -176,9 +172,7 @@ def test_an_address_that_cannot_be_listened_at_is_one_line(lodge: Any, tmp_path:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
-def test_healthz_and_readyz_tell_of_storage_that_is_missing(
-    lodge: Any, tmp_path: Path, eventually: Eventually, host: str
-) -> None:
+def test_probes_report_missing_storage(lodge: Any, tmp_path: Path, eventually: Eventually, host: str) -> None:
     root, log = tmp_path / "tmp", tmp_path / "log"
     locations = abandoned_sessions(root, 1)
     reaping(lodge, root, log, f"--metrics-listen={host}:0", "--grace-period=1h")

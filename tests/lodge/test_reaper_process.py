@@ -10,7 +10,7 @@ from lodge.settings import ReapSettings, ServeSettings, SettingsOptions
 from workspace.workspaces import Workspaces
 
 
-def test_every_setting_that_both_have_reaches_the_reaper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reaper_process_gets_every_common_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uris = {"dfs.tmp": tmp_path.as_uri()}
     given = {
         "workspace": uris,

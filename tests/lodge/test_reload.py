@@ -62,7 +62,7 @@ def serving(lodge: Any, tmp_path: Path, eventually: Eventually) -> Serving:
     return Serving(lodge, tmp_path, eventually)
 
 
-def test_the_temporary_workspace_moves_and_keeps_its_home(serving: Serving) -> None:
+def test_temporary_workspace_moves_and_keeps_its_home(serving: Serving) -> None:
     serving.write(serving.first)
     serving.start("--no-reaper")
     serving.write(serving.second, "writable_workspace: dfs.tmp")
@@ -82,7 +82,7 @@ def test_the_temporary_workspace_moves_and_keeps_its_home(serving: Serving) -> N
     assert "Traceback" not in serving.log_file.read_text()
 
 
-def test_other_workspaces_come_go_and_become_writable(serving: Serving) -> None:
+def test_other_workspaces_can_be_added_removed_and_made_writable(serving: Serving) -> None:
     serving.write(serving.first)
     serving.start("--no-reaper")
     more = f"workspace: {{dfs.tmp: '{serving.first.as_uri()}', a: '{serving.second.as_uri()}'}}"
@@ -105,9 +105,7 @@ def test_other_workspaces_come_go_and_become_writable(serving: Serving) -> None:
         ("unknown: 1", "[unknown]"),
     ],
 )
-def test_settings_that_cannot_be_used_are_rejected_and_everything_stays(
-    serving: Serving, content: str, named: str
-) -> None:
+def test_unusable_settings_are_rejected_as_a_whole(serving: Serving, content: str, named: str) -> None:
     serving.write(serving.first)
     serving.start("--no-reaper")
     good = serving.config.read_text()
@@ -120,7 +118,7 @@ def test_settings_that_cannot_be_used_are_rejected_and_everything_stays(
     assert serving.process.poll() is None
 
 
-def test_a_place_that_another_lodge_uses_is_rejected(serving: Serving) -> None:
+def test_root_of_another_lodge_is_rejected(serving: Serving) -> None:
     serving.write(serving.first)
     serving.start("--no-reaper")
     FileSessionLocations(serving.second).initialise()
@@ -130,7 +128,7 @@ def test_a_place_that_another_lodge_uses_is_rejected(serving: Serving) -> None:
     assert home_of(serving.second) == serving.second
 
 
-def test_settings_that_need_a_restart_are_named_and_do_not_change(serving: Serving) -> None:
+def test_settings_that_need_a_restart_are_logged_and_unchanged(serving: Serving) -> None:
     serving.write(serving.first)
     serving.start("--no-reaper")
     serving.write(
@@ -148,7 +146,7 @@ def test_settings_that_need_a_restart_are_named_and_do_not_change(serving: Servi
 
 
 @pytest.mark.parametrize("known", ["old", "new"])
-def test_a_reaper_finds_what_lies_in_a_new_root_without_being_told(
+def test_reaper_finds_a_new_root_by_itself(
     serving: Serving, lodge: Any, tmp_path: Path, eventually: Eventually, *, known: str
 ) -> None:
     """Also one that was started with the new place before any gateway moved there."""
@@ -176,9 +174,7 @@ def test_a_reaper_finds_what_lies_in_a_new_root_without_being_told(
     assert "Traceback" not in log.read_text()
 
 
-def test_after_all_are_killed_and_started_with_the_new_place_only_nothing_is_left_in_both(
-    serving: Serving, eventually: Eventually
-) -> None:
+def test_restart_with_only_the_new_root_cleans_up_both_roots(serving: Serving, eventually: Eventually) -> None:
     times = ("--lease-duration=300ms", "--grace-period=300ms")
     serving.write(serving.first)
     serving.start(*times)
@@ -202,7 +198,7 @@ def test_after_all_are_killed_and_started_with_the_new_place_only_nothing_is_lef
     ]
 
 
-def test_a_root_whose_storage_is_away_holds_the_reaper_back_and_is_named(
+def test_missing_root_is_a_hold_that_names_it(
     serving: Serving, lodge: Any, tmp_path: Path, eventually: Eventually
 ) -> None:
     locations = FileSessionLocations(serving.first)

@@ -16,14 +16,14 @@ def make_old(path: Path) -> None:
     os.utime(path, (0, 0))
 
 
-def test_guarantee_1_it_is_private_and_gone_when_the_block_ends() -> None:
+def test_guarantee_1_directory_is_private_and_removed_after_the_block() -> None:
     with scratch_directory() as path:
         (path / "data").write_text("data")
         assert path.stat().st_mode & 0o777 == 0o700
     assert not path.exists()
 
 
-def test_guarantee_2_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> None:
+def test_guarantee_2_next_process_removes_leftover_directory(tmp_path: Path) -> None:
     left = tmp_path / "lodge-spark-left"
     (left / "tmp").mkdir(parents=True)
     make_old(left)
@@ -31,14 +31,14 @@ def test_guarantee_2_what_a_killed_process_left_is_removed_by_the_next(tmp_path:
         assert not left.exists()
 
 
-def test_a_directory_in_use_is_left_alone_however_old_it_is() -> None:
+def test_old_directory_in_use_is_kept() -> None:
     with scratch_directory() as used:
         make_old(used)
         with scratch_directory():
             assert used.exists()
 
 
-def test_a_young_directory_a_link_and_other_names_are_left_alone(tmp_path: Path) -> None:
+def test_young_directories_links_and_other_names_are_kept(tmp_path: Path) -> None:
     (tmp_path / "lodge-spark-young").mkdir()
     (tmp_path / "other").mkdir()
     (tmp_path / "lodge-spark-link").symlink_to(tmp_path / "other")

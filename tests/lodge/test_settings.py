@@ -33,7 +33,7 @@ def file(content: str) -> str:
     return "--config=lodge.yaml"
 
 
-def test_the_defaults_are_those_of_the_reference() -> None:
+def test_defaults_are_those_of_the_reference() -> None:
     settings = read()
     assert settings.listen == "127.0.0.1:15002"
     assert settings.backend == ()
@@ -65,7 +65,7 @@ def test_the_defaults_are_those_of_the_reference() -> None:
     assert settings.pod_name is settings.pod_uid is settings.node_name is None
 
 
-def test_records_on_kubernetes_bring_leader_election_and_a_hold_for_mass_expiry() -> None:
+def test_records_on_kubernetes_enable_leader_election_and_mass_expiry() -> None:
     settings = read("--records", "kubernetes", model=ReapSettings)
     assert settings.leader_election is True
     assert settings.mass_expiry_share == 0.5
@@ -93,7 +93,7 @@ def test_leader_election_needs_kubernetes() -> None:
         ("metrics-listen", "9090", "it must be HOST:PORT"),
     ],
 )
-def test_a_setting_of_the_reaper_that_cannot_be_is_refused_alone(option: str, value: str, reason: str) -> None:
+def test_bad_reaper_setting_is_refused_alone(option: str, value: str, reason: str) -> None:
     with pytest.raises(SettingError) as refused:
         read(f"--{option}={value}")
     [line] = str(refused.value).splitlines()
@@ -101,7 +101,7 @@ def test_a_setting_of_the_reaper_that_cannot_be_is_refused_alone(option: str, va
     assert reason in line
 
 
-def test_options_come_before_variables_and_variables_before_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_option_overrides_variable_and_variable_overrides_file(monkeypatch: pytest.MonkeyPatch) -> None:
     config = file("listen: h:1\nlog_level: error\ngrace_period: 7s\nworkspace: {a: file:///a}\n")
     monkeypatch.setenv("LODGE_LISTEN", "h:2")
     monkeypatch.setenv("LODGE_LOG_LEVEL", "warning")
@@ -139,7 +139,7 @@ def test_every_setting_can_be_an_option() -> None:
     assert settings.principal_backend == {"ada": "sc://h:1", "bob": "sc://h:2"}
 
 
-def test_variables_hold_lists_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_contain_lists_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LODGE_BACKEND", "sc://a:1, sc://b:2")
     monkeypatch.setenv("LODGE_WORKSPACE", "dfs=file:///x,dfs.tmp=file:///y")
     monkeypatch.setenv("LODGE_REAPER", "false")
@@ -155,7 +155,7 @@ def test_variables_hold_lists_separated_by_commas(monkeypatch: pytest.MonkeyPatc
     assert settings.reaper is False
 
 
-def test_the_file_holds_lists_and_mappings_and_keys_spelled_like_options() -> None:
+def test_file_contains_lists_mappings_and_keys_like_options() -> None:
     settings = read(file("backend: [sc://a:1, sc://b:2]\nworkspace:\n  dfs: file:///x\nlease-duration: 2.5\n"))
     assert settings.backend == ("sc://a:1", "sc://b:2")
     assert settings.workspace == {"dfs": "file:///x"}
@@ -172,11 +172,11 @@ def test_the_file_holds_lists_and_mappings_and_keys_spelled_like_options() -> No
     assert (settings.impersonation, settings.detached_timeout) == (True, timedelta(minutes=1))
 
 
-def test_an_empty_file_changes_nothing() -> None:
+def test_empty_file_changes_nothing() -> None:
     assert read(file("")) == read()
 
 
-def test_the_file_may_be_named_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variable_may_name_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     file("listen: h:1\n")
     monkeypatch.setenv("LODGE_CONFIG", "lodge.yaml")
     assert read().listen == "h:1"
@@ -185,7 +185,7 @@ def test_the_file_may_be_named_by_a_variable(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("text", "seconds"), [("30s", 30), ("500ms", 0.5), ("5m", 300), ("1h", 3600), ("15", 15), ("0.5", 0.5)]
 )
-def test_a_duration_is_a_number_with_a_unit_or_of_seconds(text: str, seconds: float) -> None:
+def test_duration_is_a_number_with_a_unit_or_of_seconds(text: str, seconds: float) -> None:
     assert read("--lease-duration", text).lease_duration == timedelta(seconds=seconds)
 
 
@@ -222,7 +222,7 @@ def test_a_duration_is_a_number_with_a_unit_or_of_seconds(text: str, seconds: fl
         ("principal-backend", "=sc://h:1"),
     ],
 )
-def test_a_bad_value_is_named_with_its_key_and_the_way_out(option: str, value: str) -> None:
+def test_bad_value_is_refused_with_key_and_instruction(option: str, value: str) -> None:
     with pytest.raises(SettingError) as refused:
         read(f"--{option}={value}")
     key = option.replace("-", "_")
@@ -233,18 +233,18 @@ def test_a_bad_value_is_named_with_its_key_and_the_way_out(option: str, value: s
     assert "\n" not in message
 
 
-def test_a_bad_backend_of_a_principal_is_named() -> None:
+def test_bad_principal_backend_is_refused_with_its_value() -> None:
     with pytest.raises(SettingError, match=r"principal_backend cannot be \[http://h:1\]: it must be sc://HOST:PORT"):
         read("--principal-backend", "ada=http://h:1")
 
 
-def test_each_bad_value_has_a_line_of_its_own() -> None:
+def test_each_bad_value_has_its_own_line() -> None:
     with pytest.raises(SettingError) as refused:
         read("--listen=x", "--log-level=y")
     assert len(str(refused.value).splitlines()) == 2
 
 
-def test_a_refusal_hides_the_credentials_in_an_address() -> None:
+def test_refusal_masks_credentials_in_an_address() -> None:
     with pytest.raises(SettingError) as refused:
         read("--backend", "sc://ada:hidden@h:1/;token=hidden")
     assert "hidden" not in str(refused.value)
@@ -265,14 +265,14 @@ def test_a_refusal_hides_the_credentials_in_an_address() -> None:
         ("listen: [", "[lodge.yaml]"),
     ],
 )
-def test_a_bad_file_is_refused_with_what_is_wrong_in_it(content: str, named: str) -> None:
+def test_bad_file_is_refused_with_its_error(content: str, named: str) -> None:
     with pytest.raises(SettingError) as refused:
         read(file(content))
     assert named in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_a_missing_file_is_named() -> None:
+def test_missing_file_is_refused_with_its_name() -> None:
     with pytest.raises(SettingError, match=r"\[none\.yaml\]"):
         read("--config=none.yaml")
 
@@ -282,21 +282,19 @@ def test_one_file_serves_both_commands() -> None:
     assert settings.grace_period == timedelta(seconds=7)
 
 
-def test_in_kubernetes_the_reaper_is_off_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reaper_is_off_by_default_in_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     assert read().reaper is False
     assert read("--reaper").reaper is True
 
 
-def test_variables_that_kubernetes_sets_for_a_service_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_variables_of_kubernetes_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LODGE_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("LODGE_PORT", "tcp://10.0.0.1:15002")
     assert read() == read()
 
 
-def test_the_default_workspaces_are_here_and_a_private_one_in_the_state_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_default_workspaces_are_current_and_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     workspaces = workspaces_from(read())
     assert workspaces.by_name["dfs"].root == tmp_path
@@ -304,25 +302,25 @@ def test_the_default_workspaces_are_here_and_a_private_one_in_the_state_director
     assert workspaces.temporary.root.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_relative_state_directory_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_state_directory_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "state")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert workspaces_from(read()).temporary.root == tmp_path / "home" / ".local" / "state" / "lodge" / "dfs.tmp"
 
 
-def test_a_workspace_that_was_named_is_never_made(tmp_path: Path) -> None:
+def test_named_workspace_is_never_created(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     with pytest.raises(SettingError, match=r"\[dfs\.tmp\] does not exist"):
         workspaces_from(read("--workspace", f"dfs.tmp={missing.as_uri()}"))
     assert not missing.exists()
 
 
-def test_a_default_temporary_workspace_must_be_among_the_workspaces(tmp_path: Path) -> None:
+def test_default_temporary_workspace_must_exist_among_workspaces(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"\[dfs\.tmp\] is not among the workspaces \[dfs\]"):
         workspaces_from(read("--workspace", f"dfs={tmp_path.as_uri()}"))
 
 
-def test_a_writable_workspace_must_be_among_the_workspaces_and_writable(tmp_path: Path) -> None:
+def test_writable_workspace_must_exist_and_be_writable(tmp_path: Path) -> None:
     uris = ("--workspace", f"dfs.tmp={tmp_path.as_uri()}", "--workspace", f"a={tmp_path.as_uri()}")
     workspaces = workspaces_from(read(*uris))
     assert {name: one.is_writable for name, one in workspaces.by_name.items()} == {"dfs.tmp": True, "a": False}
@@ -334,7 +332,7 @@ def test_a_writable_workspace_must_be_among_the_workspaces_and_writable(tmp_path
         workspaces_from(read(*uris, "--writable-workspace", "A"))
 
 
-def test_the_gateway_is_told_its_limits_and_backends(tmp_path: Path) -> None:
+def test_gateway_config_contains_limits_and_backends(tmp_path: Path) -> None:
     given = read(
         *("--workspace", f"dfs.tmp={tmp_path.as_uri()}", "--backend", "sc://h:1", "--max-session-tables", "3"),
         *("--max-session-bytes", "1KiB", "--max-principal-tables", "4", "--detached-timeout", "7s"),
@@ -346,7 +344,7 @@ def test_the_gateway_is_told_its_limits_and_backends(tmp_path: Path) -> None:
     assert (config.impersonation, config.principal_backends) == (False, {"ada": "sc://h:2"})
 
 
-def test_the_reaper_beside_the_gateway_is_told_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reaper_process_gets_the_same_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     awkward = tmp_path / "a, b=ü%"
     awkward.mkdir()
     monkeypatch.setenv("LODGE_CONFIG", "gone.yaml")

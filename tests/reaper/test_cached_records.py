@@ -59,13 +59,13 @@ def cached(world: Any, faulty: FaultyWatch) -> Iterator[CachedRecords]:
         yield found
 
 
-def test_what_the_watch_told_is_read_without_asking_the_storage(world: Any, cached: CachedRecords) -> None:
+def test_reads_come_from_the_watch_and_not_from_the_storage(world: Any, cached: CachedRecords) -> None:
     assert cached.read() == []
     world.start_session()
     assert cached.read() == []
 
 
-def test_guarantee_1_a_cache_that_is_not_current_is_not_read(
+def test_guarantee_1_outdated_cache_is_not_read(
     cached: CachedRecords, faulty: FaultyWatch, wait_until: WaitUntil
 ) -> None:
     def is_refused() -> bool:
@@ -81,16 +81,14 @@ def test_guarantee_1_a_cache_that_is_not_current_is_not_read(
     wait_until(lambda: not is_refused(), "it is read again")
 
 
-def test_guarantee_2_all_records_are_read_from_their_storage_once_in_each_period(
-    world: Any, cached: CachedRecords
-) -> None:
+def test_guarantee_2_storage_is_read_once_per_period(world: Any, cached: CachedRecords) -> None:
     stored = world.start_session()
     world.now_seconds += RESYNC_SECONDS
     assert cached.read() == [stored]
     assert cached.read() == []
 
 
-def test_guarantee_3_a_cache_that_does_not_make_a_difference_good_is_given_up(
+def test_guarantee_3_cache_with_lasting_difference_is_replaced(
     world: Any, cached: CachedRecords, faulty: FaultyWatch, wait_until: WaitUntil
 ) -> None:
     stored = world.start_session()
@@ -107,7 +105,7 @@ def test_guarantee_3_a_cache_that_does_not_make_a_difference_good_is_given_up(
     wait_until(lambda: _is_read(cached, [stored]), "the new cache is read")
 
 
-def test_guarantee_3_a_cache_that_was_only_late_is_trusted(
+def test_guarantee_3_late_cache_is_trusted(
     world: Any, cached: CachedRecords, faulty: FaultyWatch, wait_until: WaitUntil
 ) -> None:
     stored = world.start_session()
@@ -120,7 +118,7 @@ def test_guarantee_3_a_cache_that_was_only_late_is_trusted(
     assert faulty.told == 1
 
 
-def test_guarantee_3_a_session_that_began_while_records_were_read_and_ended_soon_is_nothing_that_was_missed(
+def test_guarantee_3_short_session_during_a_read_is_no_difference(
     world: Any, cached: CachedRecords, faulty: FaultyWatch
 ) -> None:
     stored = world.start_session()
@@ -132,7 +130,7 @@ def test_guarantee_3_a_session_that_began_while_records_were_read_and_ended_soon
     assert faulty.told == 1
 
 
-def test_a_doubt_stays_while_the_storage_cannot_be_asked(
+def test_difference_is_kept_while_the_storage_cannot_be_read(
     world: Any, cached: CachedRecords, faulty: FaultyWatch
 ) -> None:
     world.start_session()

@@ -98,7 +98,7 @@ def decisions_after(*snapshots: Snapshot) -> Decisions:
     return decide(history, snapshots[-1], GRACE_SECONDS)
 
 
-def test_guarantee_2_any_change_of_the_record_begins_the_grace_period_anew() -> None:
+def test_guarantee_2_record_change_restarts_grace_period() -> None:
     before, after = a_stored(1, A), a_stored(1, A, version="2")
     lost = frozenset({A})
     assert decisions_after(a_snapshot(before, at_seconds=0, lost=lost), a_snapshot(before, at_seconds=3, lost=lost)).end
@@ -107,14 +107,14 @@ def test_guarantee_2_any_change_of_the_record_begins_the_grace_period_anew() -> 
     assert decisions_after(*changed, a_snapshot(after, at_seconds=6, lost=lost)).end == (after,)
 
 
-def test_guarantee_2_a_holder_that_came_back_for_one_look_begins_the_grace_period_anew() -> None:
+def test_guarantee_2_holder_back_in_one_snapshot_restarts_grace_period() -> None:
     stored = a_stored(1, A)
     gone, back = frozenset({A}), frozenset[ReplicaId]()
     history = [a_snapshot(stored, at_seconds=t, lost=back if t == 2 else gone) for t in range(5)]
     assert not decisions_after(*history).end
 
 
-def test_guarantee_3_an_ending_session_is_finished_when_unheld_or_seen_for_the_grace_period() -> None:
+def test_guarantee_3_ending_session_is_finished_without_holder_or_after_grace_period() -> None:
     stored = a_stored(1, A, phase=Phase.ENDING)
     assert not decisions_after(a_snapshot(stored, at_seconds=0)).finish
     assert not decisions_after(a_snapshot(stored, at_seconds=0), a_snapshot(stored, at_seconds=2.9)).finish
@@ -124,7 +124,7 @@ def test_guarantee_3_an_ending_session_is_finished_when_unheld_or_seen_for_the_g
     assert decisions_after(a_snapshot(unheld, at_seconds=0)).finish == (unheld,)
 
 
-def test_guarantee_4_a_location_that_a_record_named_at_one_look_begins_the_grace_period_anew() -> None:
+def test_guarantee_4_record_in_one_snapshot_restarts_grace_period_of_orphan() -> None:
     stored = a_stored(1, A)
     there = frozenset({stored.record.session_uuid})
     unnamed = [a_snapshot(at_seconds=t, locations=there) for t in range(4)]
@@ -132,13 +132,13 @@ def test_guarantee_4_a_location_that_a_record_named_at_one_look_begins_the_grace
     assert not decisions_after(*unnamed[:2], a_snapshot(stored, at_seconds=2), unnamed[3]).orphans
 
 
-def test_an_ending_session_keeps_its_holders_since_its_record_changes_no_more() -> None:
+def test_ending_session_keeps_its_holders() -> None:
     active, ending = a_stored(1, A, B), a_stored(2, A, B, phase=Phase.ENDING)
     decisions = decisions_after(a_snapshot(active, ending, at_seconds=0, lost=frozenset({A})))
     assert decisions.forget == ((active, {A}),)
 
 
-def test_guarantee_5_the_time_that_a_look_takes_does_not_count() -> None:
+def test_guarantee_5_duration_of_a_snapshot_does_not_count() -> None:
     there = frozenset({SessionUuid(str(uuid.UUID(int=1)))})
     slow = a_snapshot(at_seconds=0, locations=there, ended_seconds=100.0)
     assert not decisions_after(slow).orphans
@@ -146,7 +146,7 @@ def test_guarantee_5_the_time_that_a_look_takes_does_not_count() -> None:
     assert decisions_after(slow, a_snapshot(at_seconds=103, locations=there)).orphans
 
 
-def test_guarantee_6_writes_are_undone_once_their_writer_was_seen_lost_for_the_grace_period() -> None:
+def test_guarantee_6_writes_are_undone_after_grace_period_without_writer() -> None:
     stored = a_stored(1, B, tables=(a_table(10, A), a_table(20, B)))
     lost = frozenset({A})
     snapshots = [a_snapshot(stored, at_seconds=t, lost=lost) for t in (0, 1, 2, 3)]
@@ -155,7 +155,7 @@ def test_guarantee_6_writes_are_undone_once_their_writer_was_seen_lost_for_the_g
     assert not decisions_after(*snapshots[:2], a_snapshot(stored, at_seconds=2), snapshots[3]).undo
 
 
-def test_guarantee_6_the_write_of_a_permanent_table_is_undone_as_well() -> None:
+def test_guarantee_6_write_of_permanent_table_is_undone() -> None:
     write = PendingWrite(a_directory(10), "op", A)
     record = replace(a_stored(1, B).record, writes=(write,))
     stored = StoredRecord(record, Version("1"))
@@ -165,27 +165,27 @@ def test_guarantee_6_the_write_of_a_permanent_table_is_undone_as_well() -> None:
     assert not decisions.orphan_tables
 
 
-def test_guarantee_6_a_write_that_another_replica_took_over_is_not_undone() -> None:
+def test_guarantee_6_write_taken_over_by_another_replica_is_kept() -> None:
     before, after = a_stored(1, A, B, tables=(a_table(10, A),)), a_stored(1, A, B, tables=(a_table(10, B),))
     lost = frozenset({A})
     snapshots = [a_snapshot(before, at_seconds=0, lost=lost), a_snapshot(after, at_seconds=3, lost=lost)]
     assert not decisions_after(*snapshots).undo
 
 
-def test_guarantee_6_a_new_write_of_a_replica_that_seemed_lost_gives_all_of_its_writes_the_period_anew() -> None:
+def test_guarantee_6_new_write_restarts_grace_period_of_all_writes() -> None:
     one, more = a_stored(1, B, tables=(a_table(10, A),)), a_stored(1, B, tables=(a_table(10, A), a_table(20, A)))
     lost = frozenset({A})
     assert not decisions_after(a_snapshot(one, at_seconds=0, lost=lost), a_snapshot(more, at_seconds=3, lost=lost)).undo
 
 
-def test_guarantee_6_what_was_written_in_a_session_that_nobody_holds_is_left_to_its_end() -> None:
+def test_guarantee_6_writes_in_session_without_holder_are_kept_until_its_end() -> None:
     stored = a_stored(1, A, tables=(a_table(10, A),))
     decisions = decisions_after(*(a_snapshot(stored, at_seconds=t, lost=frozenset({A})) for t in (0, 3)))
     assert decisions.end == (stored,)
     assert not decisions.undo
 
 
-def test_guarantee_6_who_adopts_a_session_has_the_grace_period_to_take_its_writes_over() -> None:
+def test_guarantee_6_adopter_has_grace_period_to_take_over_writes() -> None:
     unheld, adopted = a_stored(1, A, tables=(a_table(10, A),)), a_stored(1, A, B, tables=(a_table(10, A),))
     lost = frozenset({A})
     snapshots = [
@@ -196,7 +196,7 @@ def test_guarantee_6_who_adopts_a_session_has_the_grace_period_to_take_its_write
     assert decisions_after(*snapshots).undo == ((adopted, lost),)
 
 
-def test_guarantee_7_a_directory_that_no_table_of_the_record_names_is_an_orphan_after_the_grace_period() -> None:
+def test_guarantee_7_unnamed_directory_is_orphan_after_grace_period() -> None:
     stored = a_stored(1, B, tables=(a_table(10, B, B),))
     there = {stored.record.session_uuid: {a_directory(n) for n in (10, 11, 12, 13)}}
     snapshots = [a_snapshot(stored, at_seconds=t, tables=there) for t in (0, 1, 3)]
@@ -205,7 +205,7 @@ def test_guarantee_7_a_directory_that_no_table_of_the_record_names_is_an_orphan_
     assert not decisions_after(snapshots[0], a_snapshot(stored, at_seconds=1), snapshots[2]).orphan_tables
 
 
-def test_guarantee_7_directories_of_a_session_that_ends_or_has_no_record_go_with_their_location() -> None:
+def test_guarantee_7_directories_of_ended_session_go_with_the_location() -> None:
     stored = a_stored(1, B, phase=Phase.ENDING)
     there = {stored.record.session_uuid: {a_directory(10)}}
     for records in ((stored,), ()):
@@ -213,7 +213,7 @@ def test_guarantee_7_directories_of_a_session_that_ends_or_has_no_record_go_with
         assert not decisions_after(*snapshots).orphan_tables
 
 
-def test_guarantee_8_the_trash_is_purged_but_for_the_location_of_a_session_with_a_record() -> None:
+def test_guarantee_8_trash_is_purged_except_location_of_session_with_record() -> None:
     ending = a_stored(1, A, phase=Phase.ENDING)
     own, other = ending.record.session_uuid, uuid.UUID(int=2)
     kept = TrashEntry(f"{own}.aa")
@@ -221,7 +221,7 @@ def test_guarantee_8_the_trash_is_purged_but_for_the_location_of_a_session_with_
     assert decisions_after(a_snapshot(ending, at_seconds=0, trash=(kept, *purged))).purge == purged
 
 
-def test_leases_of_lost_replicas_are_deleted_once_no_record_names_them() -> None:
+def test_lease_of_lost_replica_is_deleted_when_no_record_names_it() -> None:
     both, lost = frozenset({A, B}), frozenset({A})
     assert decisions_after(a_snapshot(at_seconds=0, leased=both, lost=lost)).leases == (A,)
     named, writing = a_stored(1, A, B), a_stored(1, B, tables=(a_table(10, A),))
@@ -234,7 +234,7 @@ def requested(stored: StoredRecord) -> StoredRecord:
     return replace(stored, is_deletion_requested=True)
 
 
-def test_a_holder_whose_pod_has_ended_is_lost_at_once_and_the_grace_period_begins() -> None:
+def test_ended_pod_starts_grace_period_at_once() -> None:
     stored = a_stored(1, A)
     ended_pod = frozenset({A})
     snapshots = [a_snapshot(stored, at_seconds=t, ended=ended_pod) for t in (0, 3)]
@@ -245,7 +245,7 @@ def test_a_holder_whose_pod_has_ended_is_lost_at_once_and_the_grace_period_begin
     assert decisions_after(a_snapshot(at_seconds=0, leased=ended_pod, ended=ended_pod)).leases == (A,)
 
 
-def test_guarantee_2_the_grace_period_of_a_doubted_holder_runs_beside_its_lease_and_ends_nothing_before_that() -> None:
+def test_guarantee_2_grace_period_of_doubted_holder_runs_during_its_lease() -> None:
     stored = a_stored(1, A)
     a = frozenset({A})
     doubted = [a_snapshot(stored, at_seconds=t, doubted=a) for t in (0, 1, 2, 3, 50)]
@@ -257,13 +257,13 @@ def test_guarantee_2_the_grace_period_of_a_doubted_holder_runs_beside_its_lease_
     assert not decisions_after(doubted[0], relieved, a_snapshot(stored, at_seconds=3, doubted=a, lost=a)).end
 
 
-def test_guarantee_2_a_doubted_holder_beside_a_sure_one_begins_no_grace_period() -> None:
+def test_guarantee_2_certain_holder_prevents_grace_period() -> None:
     stored = a_stored(1, A, B)
     snapshots = [a_snapshot(stored, at_seconds=t, doubted=frozenset({A})) for t in (0, 3)]
     assert not decisions_after(*snapshots, a_snapshot(stored, at_seconds=4, lost=frozenset({A, B}))).end
 
 
-def test_guarantee_6_writes_of_a_doubted_replica_are_undone_only_once_it_is_gone() -> None:
+def test_guarantee_6_writes_of_doubted_replica_are_undone_when_it_is_gone() -> None:
     stored = a_stored(1, B, tables=(a_table(10, A),))
     a = frozenset({A})
     snapshots = [a_snapshot(stored, at_seconds=t, doubted=a) for t in (0, 3)]
@@ -271,14 +271,14 @@ def test_guarantee_6_writes_of_a_doubted_replica_are_undone_only_once_it_is_gone
     assert decisions_after(*snapshots, a_snapshot(stored, at_seconds=4, doubted=a, lost=a)).undo == ((stored, a),)
 
 
-def test_guarantee_9_a_session_whose_end_was_asked_for_ends_at_once_without_a_living_holder() -> None:
+def test_guarantee_9_requested_deletion_ends_session_without_live_holder_at_once() -> None:
     unheld, dead = requested(a_stored(1)), requested(a_stored(2, A))
     decisions = decisions_after(a_snapshot(unheld, dead, at_seconds=0, lost=frozenset({A})))
     assert decisions.requested == (unheld, dead)
     assert not decisions.end
 
 
-def test_guarantee_9_a_living_holder_has_the_grace_period_to_end_what_was_asked_for() -> None:
+def test_guarantee_9_live_holder_has_grace_period_for_requested_deletion() -> None:
     stored = requested(a_stored(1, A))
     snapshots = [a_snapshot(stored, at_seconds=t) for t in (0, 2.9, 3)]
     assert not decisions_after(*snapshots[:2]).requested
@@ -289,7 +289,7 @@ def test_guarantee_9_a_living_holder_has_the_grace_period_to_end_what_was_asked_
     )
 
 
-def test_guarantee_5_locations_of_an_earlier_look_are_no_older_than_that_look() -> None:
+def test_guarantee_5_reused_locations_count_from_their_own_listing() -> None:
     there = frozenset({SessionUuid(str(uuid.UUID(int=1)))})
     first = a_snapshot(at_seconds=0, locations=there)
     again = a_snapshot(at_seconds=9, locations=there, storage_begun_seconds=0)
@@ -301,7 +301,7 @@ def test_guarantee_5_locations_of_an_earlier_look_are_no_older_than_that_look() 
     assert not decisions_after(*snapshots).orphan_tables
 
 
-def test_what_newer_records_name_after_all_is_no_orphan() -> None:
+def test_current_record_prevents_orphan() -> None:
     stored = a_stored(1, B, tables=(a_table(10, B),))
     session_uuid = stored.record.session_uuid
     there = frozenset({session_uuid})
@@ -316,7 +316,7 @@ def test_what_newer_records_name_after_all_is_no_orphan() -> None:
     assert confirm_orphans(unnamed, [replace(stored, record=mark_ending(stored.record))]).orphan_tables == ()
 
 
-def test_the_next_grace_period_that_ends_is_known() -> None:
+def test_due_seconds_is_end_of_next_grace_period() -> None:
     history = extend_history(History(), a_snapshot(a_stored(1, A), at_seconds=10, lost=frozenset({A})))
     assert due_seconds(history, 10, GRACE_SECONDS) == 13
     assert due_seconds(history, 13, GRACE_SECONDS) == float("inf")

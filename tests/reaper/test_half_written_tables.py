@@ -41,7 +41,7 @@ def tables_of(world: Any, stored: StoredRecord) -> list[str]:
     return [table.name for table in world.records.read(stored.record.name).record.tables]
 
 
-def test_what_a_dead_replica_was_writing_is_undone_and_its_files_are_removed(world: Any) -> None:
+def test_writes_of_dead_replica_are_undone_and_their_files_removed(world: Any) -> None:
     stored = world.start_session("dead", "alive")
     world.passes(1, "alive", "dead")
     directory = begin_writing(world, stored, "half", "dead")
@@ -72,7 +72,7 @@ def test_what_a_dead_replica_was_writing_is_undone_and_its_files_are_removed(wor
     ]
 
 
-def test_an_insertion_that_a_dead_replica_was_making_leaves_the_table_as_it_was(world: Any) -> None:
+def test_insertion_of_dead_replica_leaves_the_table_unchanged(world: Any) -> None:
     stored = world.start_session("alive")
     part = TableUuid(str(uuid.uuid4()))
     table = find_table(stored.record, "t")
@@ -93,7 +93,7 @@ def test_an_insertion_that_a_dead_replica_was_making_leaves_the_table_as_it_was(
     assert world.is_there(stored)
 
 
-def test_what_a_living_replica_is_writing_is_never_touched(world: Any) -> None:
+def test_writes_of_live_replica_are_never_touched(world: Any) -> None:
     stored = world.start_session("other")
     directory = begin_writing(world, stored, "slow", "alive")
     world.passes(200, "alive", "other")
@@ -101,7 +101,7 @@ def test_what_a_living_replica_is_writing_is_never_touched(world: Any) -> None:
     assert directory.exists()
 
 
-def test_a_writer_that_holds_no_session_is_watched_as_holders_are(world: Any) -> None:
+def test_lease_of_writer_without_session_is_observed(world: Any) -> None:
     stored = world.start_session("alive")
     begin_writing(world, stored, "half", "dead")
     assert ReplicaId("dead") not in world.leases.list()
@@ -111,7 +111,7 @@ def test_a_writer_that_holds_no_session_is_watched_as_holders_are(world: Any) ->
     assert tables_of(world, stored) == ["t"]
 
 
-def test_files_that_a_dropped_table_left_are_removed(world: Any) -> None:
+def test_leftover_files_of_dropped_table_are_removed(world: Any) -> None:
     stored = world.start_session("alive")
     world.passes(SETTLED_SECONDS + 2, "alive")
     update_record(world.records, stored.record.name, lambda record: remove_table(record, "t"))
@@ -122,7 +122,7 @@ def test_files_that_a_dropped_table_left_are_removed(world: Any) -> None:
     assert not list(location.iterdir())
 
 
-def test_a_directory_that_a_late_writer_makes_again_is_removed_again(world: Any) -> None:
+def test_directory_recreated_by_late_writer_is_removed_again(world: Any) -> None:
     stored = world.start_session("alive")
     table_uuid = TableUuid(str(uuid.uuid4()))
     for pause_seconds in (0, 1, 30):
@@ -134,7 +134,7 @@ def test_a_directory_that_a_late_writer_makes_again_is_removed_again(world: Any)
 
 
 @pytest.mark.parametrize("looked_at", ["locations", "tables", "leases", "records"])
-def test_a_table_created_while_the_reaper_looks_is_no_orphan(new_world: Callable[[], Any], looked_at: str) -> None:
+def test_table_created_during_a_snapshot_is_no_orphan(new_world: Callable[[], Any], looked_at: str) -> None:
     world = new_world()
     world.reaper = world.new_reaper(grace_period_seconds=0.0)
     stored = world.start_session("alive")
@@ -161,7 +161,7 @@ def test_a_table_created_while_the_reaper_looks_is_no_orphan(new_world: Callable
     assert len(there) >= 4
 
 
-def test_directories_that_cannot_be_tables_stay_until_the_session_ends_and_are_told_of_once(world: Any) -> None:
+def test_foreign_directories_are_logged_once_and_stay_until_session_end(world: Any) -> None:
     stored = world.start_session("alive")
     location = world.locations.path(stored.record.session_uuid)
     (location / "scratch").mkdir()
@@ -182,7 +182,7 @@ def test_directories_that_cannot_be_tables_stay_until_the_session_ends_and_are_t
     world.assert_nothing_is_left()
 
 
-def test_a_location_that_cannot_be_listed_does_not_stop_the_others(world: Any) -> None:
+def test_unlistable_location_does_not_stop_the_others(world: Any) -> None:
     stuck, other = world.start_session("alive"), world.start_session("alive")
     directory = directory_of(world, other, str(uuid.uuid4()))
     inside = RootLocations.contents
@@ -202,7 +202,7 @@ def test_a_location_that_cannot_be_listed_does_not_stop_the_others(world: Any) -
     assert [log["session"] for log in logs if log["event"] == "location_not_listed"] == [stuck.record.session_uuid]
 
 
-def test_a_reaper_killed_before_a_directory_is_purged_is_made_good_by_the_next(world: Any) -> None:
+def test_next_reaper_purges_after_death_of_the_first(world: Any) -> None:
     stored = world.start_session("alive")
     directory = directory_of(world, stored, str(uuid.uuid4()))
     with mock.patch.object(world.locations, "purge", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
@@ -226,7 +226,7 @@ class Listings:
         return self._inside(root, session_uuid)
 
 
-def test_a_location_in_which_nothing_changes_is_not_listed_again(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_location_is_not_listed_again(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     stored, listings = world.start_session("alive"), Listings()
     monkeypatch.setattr(RootLocations, "contents", lambda root, session_uuid: listings(root, session_uuid))
     directories = TableDirectories(world.locations)
@@ -239,7 +239,7 @@ def test_a_location_in_which_nothing_changes_is_not_listed_again(world: Any, mon
     assert listings.count == SETTLED_SECONDS + 2
 
 
-def test_an_owner_cannot_hide_a_directory_by_setting_times_back(world: Any) -> None:
+def test_reset_modification_time_does_not_hide_a_directory(world: Any) -> None:
     stored = world.start_session("alive")
     location = world.locations.path(stored.record.session_uuid)
     before = location.stat()
@@ -252,9 +252,7 @@ def test_an_owner_cannot_hide_a_directory_by_setting_times_back(world: Any) -> N
     assert len(directories.read(sessions, 10.0)[stored.record.session_uuid].tables) == 2
 
 
-def test_two_changes_within_one_tick_of_the_file_systems_clock_are_both_seen(
-    world: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_changes_in_one_clock_tick_are_both_seen(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = world.start_session("alive")
     sessions = {stored.record.session_uuid}
     stamp = world.locations.roots()[0].stamp(stored.record.session_uuid)

@@ -68,19 +68,19 @@ def names(numbers: Iterable[int]) -> frozenset[SessionUuid]:
     return frozenset(map(name_of, numbers))
 
 
-def test_guarantee_1_more_than_the_share_and_the_minimum_are_held() -> None:
+def test_guarantee_1_more_than_share_and_minimum_are_held() -> None:
     assert state_after(a_snapshot(range(4), range(10, 13), at_seconds=0)).held == names(range(4))
     assert not state_after(a_snapshot(range(4), range(10, 14), at_seconds=0)).held, "half is not more than half"
     assert not state_after(a_snapshot(range(2), [], at_seconds=0)).held, "two are no mass"
     assert state_after(a_snapshot(range(3), [], at_seconds=0)).all_sessions == 3
 
 
-def test_guarantee_1_a_share_of_one_never_holds() -> None:
+def test_guarantee_1_share_of_one_never_holds() -> None:
     never = MassExpiryRule(share=1.0)
     assert not state_after(a_snapshot(range(1000), [], at_seconds=0), rule=never).held
 
 
-def test_guarantee_1_ends_go_on_once_it_was_fewer_for_a_whole_grace_period() -> None:
+def test_guarantee_1_ends_resume_after_grace_period_with_fewer() -> None:
     many, few = a_snapshot(range(4), [], at_seconds=0), (range(1), range(10, 13))
     assert state_after(many, a_snapshot(*few, at_seconds=9)).held
     assert not state_after(many, a_snapshot(*few, at_seconds=10)).held
@@ -88,7 +88,7 @@ def test_guarantee_1_ends_go_on_once_it_was_fewer_for_a_whole_grace_period() -> 
     assert state_after(many, again, a_snapshot(*few, at_seconds=18)).held
 
 
-def test_guarantee_2_the_token_confirms_the_sessions_that_were_held_and_no_others() -> None:
+def test_guarantee_2_token_confirms_only_the_held_sessions() -> None:
     four, five = a_snapshot(range(4), [], at_seconds=0), a_snapshot(range(5), [], at_seconds=1)
     token = state_after(four).token
     assert state_after(four, confirmation=token) == MassExpiry(confirmed=names(range(4)))
@@ -98,7 +98,7 @@ def test_guarantee_2_the_token_confirms_the_sessions_that_were_held_and_no_other
     assert not evaluate_mass_expiry(worse, five, RULE, worse.token).held
 
 
-def test_guarantee_2_of_fewer_the_token_stays_so_that_nobody_confirms_too_late() -> None:
+def test_guarantee_2_token_stays_while_sessions_become_fewer() -> None:
     before = state_after(a_snapshot(range(6), [], at_seconds=0))
     fewer = a_snapshot(range(4), [], at_seconds=1)
     after = evaluate_mass_expiry(before, fewer, RULE, None)
@@ -106,7 +106,7 @@ def test_guarantee_2_of_fewer_the_token_stays_so_that_nobody_confirms_too_late()
     assert evaluate_mass_expiry(after, fewer, RULE, before.token).confirmed == names(range(4))
 
 
-def test_guarantee_2_confirmed_sessions_go_one_by_one_and_what_dies_later_is_judged_without_them() -> None:
+def test_guarantee_2_confirmed_sessions_do_not_count_for_later_ones() -> None:
     token = token_of(names(range(6)))
     state = state_after(a_snapshot(range(6), range(10, 13), at_seconds=0), confirmation=token)
     state = evaluate_mass_expiry(state, a_snapshot(range(2), range(10, 13), at_seconds=1), RULE, token)
@@ -116,19 +116,19 @@ def test_guarantee_2_confirmed_sessions_go_one_by_one_and_what_dies_later_is_jud
     assert state.confirmed == names(range(2))
 
 
-def test_guarantee_2_a_session_that_looked_alive_meanwhile_lost_its_confirmation() -> None:
+def test_guarantee_2_live_session_loses_its_confirmation() -> None:
     token = token_of(names(range(4)))
     state = state_after(a_snapshot(range(4), [], at_seconds=0), confirmation=token)
     state = evaluate_mass_expiry(state, a_snapshot([], range(4), at_seconds=1), RULE, None)
     assert evaluate_mass_expiry(state, a_snapshot(range(4), [], at_seconds=2), RULE, None).held == names(range(4))
 
 
-def test_guarantee_3_the_next_reaper_takes_the_same_token() -> None:
+def test_guarantee_3_next_reaper_has_the_same_token() -> None:
     snapshot = a_snapshot(range(4), [], at_seconds=0)
     assert state_after(snapshot).token == state_after(a_snapshot([], range(4), at_seconds=5), snapshot).token
 
 
-def test_guarantee_4_sessions_whose_end_was_asked_for_neither_count_nor_wait() -> None:
+def test_guarantee_4_requested_deletions_neither_count_nor_wait() -> None:
     snapshot = a_snapshot(range(2), range(10, 11), at_seconds=0, requested=range(20, 30))
     assert not state_after(snapshot).held
     snapshot = a_snapshot(range(20), range(40, 41), at_seconds=0, requested=range(50, 60))
@@ -136,7 +136,7 @@ def test_guarantee_4_sessions_whose_end_was_asked_for_neither_count_nor_wait() -
 
 
 @given(st.lists(st.tuples(st.sets(st.integers(0, 9)), st.booleans()), max_size=20))
-def test_what_exceeds_the_rule_is_always_held_but_for_what_was_confirmed(
+def test_exceeding_sessions_are_held_unless_confirmed(
     history: list[tuple[set[int], bool]],
 ) -> None:
     state, everyone = MassExpiry(), set(range(10))

@@ -44,7 +44,7 @@ def running(operator: Operator) -> Iterator[list[bool]]:
         assert not thread.is_alive()
 
 
-def test_guarantee_1_a_pass_begins_soon_after_it_is_told_to_look(world: Any, wait_until: WaitUntil) -> None:
+def test_guarantee_1_pass_begins_soon_after_a_request(world: Any, wait_until: WaitUntil) -> None:
     operator = an_operator(world, period_seconds=LONG_SECONDS)
     with running(operator) as results:
         wait_until(operator.has_completed_pass, "the first pass")
@@ -56,14 +56,14 @@ def test_guarantee_1_a_pass_begins_soon_after_it_is_told_to_look(world: Any, wai
     assert not world.locations.path(stored.record.session_uuid).exists()
 
 
-def test_guarantee_1_a_pass_begins_when_a_lease_may_have_lapsed(world: Any, wait_until: WaitUntil) -> None:
+def test_guarantee_1_pass_begins_when_a_lease_may_have_expired(world: Any, wait_until: WaitUntil) -> None:
     operator = an_operator(world, period_seconds=LONG_SECONDS, lease_duration_seconds=0.3, grace_period_seconds=0.3)
     world.start_session("dead")
     with running(operator):
         wait_until(lambda: not world.records.list(), "the session is ended")
 
 
-def test_guarantee_1_a_thousand_changes_are_no_thousand_passes(world: Any, wait_until: WaitUntil) -> None:
+def test_guarantee_1_thousand_requests_cause_few_passes(world: Any, wait_until: WaitUntil) -> None:
     operator = an_operator(world, period_seconds=LONG_SECONDS)
     with mock.patch.object(world.reaper, "make_pass", wraps=world.reaper.make_pass) as deciding, running(operator):
         wait_until(operator.has_completed_pass, "the first pass")
@@ -73,13 +73,13 @@ def test_guarantee_1_a_thousand_changes_are_no_thousand_passes(world: Any, wait_
         assert deciding.call_count <= 15
 
 
-def test_one_that_is_stopped_just_before_a_pass_does_not_wait_for_the_next(world: Any, late_event: Any) -> None:
+def test_stop_just_before_a_pass_does_not_wait(world: Any, late_event: Any) -> None:
     operator = an_operator(world, period_seconds=LONG_SECONDS)
     with mock.patch.object(operator, "_wake", late_event), running(operator):
         assert late_event.is_about_to_be_cleared.wait(DEADLINE_SECONDS)
 
 
-def test_guarantee_2_the_loop_goes_on_after_an_unexpected_error(world: Any, wait_until: WaitUntil) -> None:
+def test_guarantee_2_loop_continues_after_unexpected_error(world: Any, wait_until: WaitUntil) -> None:
     operator = an_operator(world)
     world.start_session(phase=Phase.ENDING)
     deciding = world.reaper.make_pass
@@ -100,7 +100,7 @@ def test_guarantee_2_the_loop_goes_on_after_an_unexpected_error(world: Any, wait
     assert logs[0]["exc_info"]
 
 
-def test_a_home_that_moved_ends_the_loop(world: Any) -> None:
+def test_moved_home_ends_the_loop(world: Any) -> None:
     operator = an_operator(world)
     with (
         mock.patch.object(world.locations, "list", side_effect=HomeMovedError("elsewhere")),
@@ -109,7 +109,7 @@ def test_a_home_that_moved_ends_the_loop(world: Any) -> None:
         operator.run()
 
 
-def test_one_that_was_told_to_stop_before_it_runs_does_nothing(world: Any) -> None:
+def test_operator_stopped_before_its_run_does_nothing(world: Any) -> None:
     operator = an_operator(world)
     stored = world.start_session(phase=Phase.ENDING)
     operator.stop()
@@ -117,7 +117,7 @@ def test_one_that_was_told_to_stop_before_it_runs_does_nothing(world: Any) -> No
     assert world.is_there(stored)
 
 
-def test_what_takes_long_holds_up_nothing_else(world: Any, wait_until: WaitUntil) -> None:
+def test_slow_purge_delays_nothing_else(world: Any, wait_until: WaitUntil) -> None:
     """One thread purges, and the purge of one location does not end before all else is done."""
     operator = an_operator(world, grace_period_seconds=0.1)
     world.make_location(ORPHAN)
@@ -137,7 +137,7 @@ def test_what_takes_long_holds_up_nothing_else(world: Any, wait_until: WaitUntil
         wait_until(lambda: not world.locations.trash(), "all is purged")
 
 
-def test_guarantee_3_it_says_whether_something_goes_on_in_the_background(
+def test_guarantee_3_run_returns_whether_all_work_has_ended(
     world: Any, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reaper.operator, "HAND_OVER_SECONDS", 0.2)
@@ -158,9 +158,7 @@ def test_guarantee_3_it_says_whether_something_goes_on_in_the_background(
     assert world.is_there(stored), "and no other follows"
 
 
-def test_one_that_cannot_read_its_storage_for_long_is_unfit_to_lead(
-    world: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_operator_without_storage_becomes_unfit_to_lead(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     operator = an_operator(world)
     assert operator.is_fit()
     with mock.patch.object(world.locations, "list", side_effect=RootUnavailableError("not mounted")):
@@ -172,7 +170,7 @@ def test_one_that_cannot_read_its_storage_for_long_is_unfit_to_lead(
     assert operator.is_fit()
 
 
-def test_one_whose_pass_does_not_end_is_stuck_and_unfit_to_lead(
+def test_operator_with_endless_pass_is_stuck_and_unfit_to_lead(
     world: Any, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator = an_operator(world)

@@ -23,14 +23,14 @@ ORPHAN = SessionUuid("00000000-0000-4000-8000-000000000001")
 DEADLINE_SECONDS = 60
 
 
-def test_a_session_whose_holder_renews_its_lease_is_never_touched(world: Any) -> None:
+def test_session_with_renewed_lease_is_never_touched(world: Any) -> None:
     stored = world.start_session("alive")
     summaries = world.passes(200, "alive")
     assert world.is_there(stored)
     assert not any(s.reaped or s.orphans or s.leases or s.forgotten or s.failures for s in summaries)
 
 
-def test_guarantee_7_a_session_whose_holder_died_is_ended_after_lease_and_grace_and_not_before(
+def test_guarantee_7_session_of_dead_holder_ends_after_lease_and_grace_period(
     world: Any,
 ) -> None:
     stored = world.start_session("dead")
@@ -43,7 +43,7 @@ def test_guarantee_7_a_session_whose_holder_died_is_ended_after_lease_and_grace_
     world.assert_nothing_is_left()
 
 
-def test_the_end_of_a_session_is_logged_with_its_location_and_principal(world: Any) -> None:
+def test_session_end_is_logged_with_location_and_principal(world: Any) -> None:
     stored = world.start_session("dead")
     location = str(world.locations.path(stored.record.session_uuid))
     with structlog.testing.capture_logs() as logs:
@@ -70,7 +70,7 @@ def test_the_end_of_a_session_is_logged_with_its_location_and_principal(world: A
     ]
 
 
-def test_a_session_without_holders_may_be_adopted_within_the_grace_period(world: Any) -> None:
+def test_session_without_holder_may_be_adopted_within_grace_period(world: Any) -> None:
     stored = world.start_session()
     world.passes(GRACE_SECONDS)
     update_record(world.records, stored.record.name, lambda record: add_holder(record, ReplicaId("b")))
@@ -83,7 +83,7 @@ def test_a_session_without_holders_may_be_adopted_within_the_grace_period(world:
     assert not world.is_there(stored)
 
 
-def test_a_lost_replica_is_taken_out_of_a_session_that_another_holds(world: Any) -> None:
+def test_lost_replica_is_removed_from_holders_of_live_session(world: Any) -> None:
     stored = world.start_session("dead", "alive")
     with structlog.testing.capture_logs() as logs:
         world.passes(LEASE_SECONDS + 3, "alive")
@@ -92,7 +92,7 @@ def test_a_lost_replica_is_taken_out_of_a_session_that_another_holds(world: Any)
     assert world.is_there(stored)
 
 
-def test_an_ending_session_is_left_to_its_living_holder_for_the_grace_period(world: Any) -> None:
+def test_live_holder_has_grace_period_to_complete_the_end(world: Any) -> None:
     stored = world.start_session("alive")
     update_record(world.records, stored.record.name, mark_ending)
     world.passes(GRACE_SECONDS, "alive")
@@ -101,14 +101,14 @@ def test_an_ending_session_is_left_to_its_living_holder_for_the_grace_period(wor
     assert not world.is_there(stored)
 
 
-def test_an_ending_session_without_a_living_holder_is_finished_at_once(world: Any) -> None:
+def test_ending_session_without_live_holder_is_finished_at_once(world: Any) -> None:
     stored = world.start_session(phase=Phase.ENDING)
     summary = world.reaper.run_once()
     assert summary.reaped == [stored.record.session_uuid]
     assert not world.is_there(stored)
 
 
-def test_an_end_that_died_after_the_location_was_set_aside_is_finished_and_logged(world: Any) -> None:
+def test_end_interrupted_after_move_to_trash_is_finished_and_logged(world: Any) -> None:
     stored = world.start_session("alive", phase=Phase.ENDING)
     world.locations.move_to_trash(stored.record.session_uuid)
     with structlog.testing.capture_logs() as logs:
@@ -117,7 +117,7 @@ def test_an_end_that_died_after_the_location_was_set_aside_is_finished_and_logge
     assert not world.locations.trash()
 
 
-def test_guarantee_7_a_location_that_no_record_names_is_removed_after_the_grace_period(world: Any) -> None:
+def test_guarantee_7_orphan_is_removed_after_grace_period(world: Any) -> None:
     location = world.make_location(ORPHAN)
     os.utime(location, (0, 0))  # the times of files decide nothing
     world.passes(GRACE_SECONDS)
@@ -137,14 +137,14 @@ def test_guarantee_7_a_location_that_no_record_names_is_removed_after_the_grace_
     world.assert_nothing_is_left()
 
 
-def test_a_location_that_a_late_writer_brings_back_is_removed_again(world: Any) -> None:
+def test_location_recreated_by_late_writer_is_removed_again(world: Any) -> None:
     for _ in range(3):
         location = world.make_location(ORPHAN)
         world.passes(GRACE_SECONDS + 2)
         assert not location.exists()
 
 
-def test_a_link_in_the_place_of_a_session_location_is_not_followed(world: Any, tmp_path: Path) -> None:
+def test_link_in_place_of_a_location_is_not_followed(world: Any, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     (outside / "table").mkdir(parents=True)
     stored = world.start_session("dead")
@@ -157,7 +157,7 @@ def test_a_link_in_the_place_of_a_session_location_is_not_followed(world: Any, t
     assert (outside / "table").is_dir()
 
 
-def test_guarantee_1_a_damaged_record_holds_everything_back_until_it_is_mended(world: Any) -> None:
+def test_guarantee_1_damaged_record_is_a_hold_until_it_is_repaired(world: Any) -> None:
     dead, damaged = world.start_session("dead"), world.start_session("dead")
     orphan = world.make_location(ORPHAN)
     (file,) = (world.root / ".lodge" / "sessions" / damaged.record.name).iterdir()
@@ -177,7 +177,7 @@ def test_guarantee_1_a_damaged_record_holds_everything_back_until_it_is_mended(w
 
 
 @pytest.mark.parametrize("missing", ["sessions", "leases", "trash"])
-def test_guarantee_1_storage_that_is_missing_holds_everything_back(world: Any, missing: str) -> None:
+def test_guarantee_1_missing_storage_is_a_hold(world: Any, missing: str) -> None:
     stored = world.start_session("dead")
     world.passes(LEASE_SECONDS)
     orphan = world.make_location(ORPHAN)
@@ -188,7 +188,7 @@ def test_guarantee_1_storage_that_is_missing_holds_everything_back(world: Any, m
     assert world.is_there(stored)
 
 
-def test_guarantee_6_time_during_which_it_could_not_look_does_not_count(world: Any) -> None:
+def test_guarantee_6_time_on_hold_does_not_count(world: Any) -> None:
     held, unheld = world.start_session("alive"), world.start_session()
     orphan = world.make_location(ORPHAN)
     world.passes(3, "alive")
@@ -206,9 +206,7 @@ def test_guarantee_6_time_during_which_it_could_not_look_does_not_count(world: A
 
 
 @pytest.mark.parametrize("what_fails", ["records", "leases", "locations"])
-def test_guarantee_6_gateways_that_could_not_renew_while_it_could_not_look_are_not_lost(
-    world: Any, what_fails: str
-) -> None:
+def test_guarantee_6_gateways_that_could_not_renew_during_a_hold_are_not_lost(world: Any, what_fails: str) -> None:
     shared, held = world.start_session("alive", "other"), world.start_session("alive")
     world.passes(3, "alive", "other")
     error = OSError(5, "down") if what_fails == "locations" else RecordsUnavailableError(None, "down")
@@ -226,7 +224,7 @@ def test_guarantee_6_gateways_that_could_not_renew_while_it_could_not_look_are_n
 
 
 @pytest.mark.parametrize(("paused_look", "before_seconds", "after_seconds"), [(1, 1000, 0), (2, 0, 1000)])
-def test_a_reaper_that_was_paused_in_the_middle_of_a_look_takes_nobody_for_dead(
+def test_reaper_paused_during_a_snapshot_ends_no_live_session(
     world: Any, paused_look: int, before_seconds: int, after_seconds: int
 ) -> None:
     stored = world.start_session("alive", "other")
@@ -246,7 +244,7 @@ def test_a_reaper_that_was_paused_in_the_middle_of_a_look_takes_nobody_for_dead(
     assert world.records.read(stored.record.name).record.holders == {"alive", "other"}
 
 
-def test_guarantee_3_a_location_that_cannot_be_removed_does_not_stop_the_others(world: Any) -> None:
+def test_guarantee_3_undeletable_location_does_not_stop_the_others(world: Any) -> None:
     stuck, other = world.start_session("dead"), world.start_session("dead")
     stuck_uuid = stuck.record.session_uuid
     move_to_trash = world.locations.move_to_trash
@@ -271,7 +269,7 @@ def test_guarantee_3_a_location_that_cannot_be_removed_does_not_stop_the_others(
     assert not world.is_there(stuck)
 
 
-def test_guarantee_3_trash_that_cannot_be_purged_does_not_stop_the_others(world: Any) -> None:
+def test_guarantee_3_unpurgeable_trash_does_not_stop_the_others(world: Any) -> None:
     for _ in range(2):
         world.make_location(ORPHAN)
         world.locations.move_to_trash(ORPHAN)
@@ -290,7 +288,7 @@ def test_guarantee_3_trash_that_cannot_be_purged_does_not_stop_the_others(world:
     assert second not in world.locations.trash()
 
 
-def test_guarantee_2_a_session_adopted_after_the_look_is_not_ended(world: Any) -> None:
+def test_guarantee_2_session_adopted_after_the_snapshot_is_not_ended(world: Any) -> None:
     stored = world.start_session()
     world.passes(GRACE_SECONDS)
     trash = world.locations.trash
@@ -305,7 +303,7 @@ def test_guarantee_2_a_session_adopted_after_the_look_is_not_ended(world: Any) -
     assert world.is_there(stored)
 
 
-def test_a_session_born_while_the_reaper_looks_is_no_orphan(new_world: Callable[[], Any]) -> None:
+def test_session_created_during_a_snapshot_is_no_orphan(new_world: Callable[[], Any]) -> None:
     world = new_world()
     world.reaper = world.new_reaper(grace_period_seconds=0.0)
     for looked_at in (world.locations, world.leases, world.records):
@@ -322,7 +320,7 @@ def test_a_session_born_while_the_reaper_looks_is_no_orphan(new_world: Callable[
     assert len(world.locations.list()) == len(world.records.list()) == 3
 
 
-def test_guarantee_5_two_reapers_at_once_end_every_session_once(world: Any) -> None:
+def test_guarantee_5_two_reapers_end_each_session_once(world: Any) -> None:
     sessions = [world.start_session("dead") for _ in range(10)]
     reapers = [world.new_reaper(), world.new_reaper()]
     for reaper in reapers:
@@ -377,7 +375,7 @@ def killed_at(step: int, task: Callable[[], Any]) -> bool:
     return process.exitcode != 0
 
 
-def test_a_reaper_killed_at_any_step_keeps_the_invariants_and_another_completes_its_work(
+def test_reaper_killed_at_any_step_is_completed_by_another(
     new_world: Callable[[], Any],
 ) -> None:
     step, was_killed = 0, True

@@ -54,7 +54,7 @@ class OldRecords:
         return self.world.records.list() if self.remembered is None else self.remembered
 
 
-def test_guarantee_2_a_session_that_old_records_do_not_show_keeps_its_location(world: Any) -> None:
+def test_guarantee_2_session_missing_in_old_records_keeps_its_location(world: Any) -> None:
     old = OldRecords(world)
     world.reaper = world.new_reaper(dependencies=ReaperDependencies(read_records=old))
     old.remember()
@@ -65,7 +65,7 @@ def test_guarantee_2_a_session_that_old_records_do_not_show_keeps_its_location(w
     assert not orphan.exists(), "what no record names goes all the same"
 
 
-def test_guarantee_2_a_table_that_old_records_do_not_show_keeps_its_directory(world: Any) -> None:
+def test_guarantee_2_table_missing_in_old_records_keeps_its_directory(world: Any) -> None:
     old = OldRecords(world)
     world.reaper = world.new_reaper(dependencies=ReaperDependencies(read_records=old))
     stored = world.start_session("alive")
@@ -81,9 +81,7 @@ def test_guarantee_2_a_table_that_old_records_do_not_show_keeps_its_directory(wo
 
 
 @pytest.mark.parametrize(("orphans", "lists", "questions"), [(1, 0, 1), (40, 1, 0)])
-def test_the_storage_of_records_is_asked_only_when_something_is_to_be_removed_for_want_of_one(
-    world: Any, orphans: int, lists: int, questions: int
-) -> None:
+def test_record_storage_is_read_only_to_confirm_orphans(world: Any, orphans: int, lists: int, questions: int) -> None:
     """Of few sessions one by one, of many at once."""
     for number in range(orphans):
         world.make_location(SessionUuid(f"00000000-0000-4000-8000-{number:012}"))
@@ -100,7 +98,7 @@ def test_the_storage_of_records_is_asked_only_when_something_is_to_be_removed_fo
     assert not world.locations.list()
 
 
-def test_one_that_may_not_act_looks_on_and_goes_on_at_once_when_it_may(world: Any) -> None:
+def test_standby_reads_snapshots_and_acts_at_once_when_it_may(world: Any) -> None:
     may_act = [False]
     world.reaper = world.new_reaper(dependencies=ReaperDependencies(may_act=lambda: may_act[0]))
     stored = world.start_session("dead")
@@ -115,7 +113,7 @@ def test_one_that_may_not_act_looks_on_and_goes_on_at_once_when_it_may(world: An
     assert not orphan.exists()
 
 
-def test_a_session_is_released_at_its_backend_once_it_is_ending_and_before_its_location_goes(world: Any) -> None:
+def test_session_is_released_at_backend_before_its_location_is_removed(world: Any) -> None:
     seen = list[tuple[Phase, bool]]()
 
     def release(record: SessionRecord) -> None:
@@ -128,7 +126,7 @@ def test_a_session_is_released_at_its_backend_once_it_is_ending_and_before_its_l
     assert not world.is_there(stored)
 
 
-def test_one_that_is_told_to_stop_while_it_ends_a_session_leaves_the_rest_to_the_next(world: Any) -> None:
+def test_stop_during_a_session_end_leaves_the_rest_to_the_next_reaper(world: Any) -> None:
     world.reaper = world.new_reaper(dependencies=ReaperDependencies(release=lambda record: world.reaper.stop()))
     stored = world.start_session("dead")
     world.passes(LEASE_SECONDS + GRACE_SECONDS + 3)
@@ -139,7 +137,7 @@ def test_one_that_is_told_to_stop_while_it_ends_a_session_leaves_the_rest_to_the
     assert not world.is_there(stored)
 
 
-def test_hosts_speed_up_what_the_lease_would_find(world: Any) -> None:
+def test_hosts_find_dead_replicas_before_the_lease_expires(world: Any) -> None:
     told = [Hosts()]
     world.reaper = world.new_reaper(dependencies=ReaperDependencies(hosts=lambda: told[0]))
     ended, doubted = world.start_session("ended"), world.start_session("doubted")
@@ -166,7 +164,7 @@ class RequestedEnds:
         return [replace(one, is_deletion_requested=one.record.name in self.names) for one in found]
 
 
-def test_a_session_whose_end_is_asked_for_is_ended_with_that_reason(world: Any) -> None:
+def test_requested_deletion_is_the_reason_of_the_end(world: Any) -> None:
     requests = RequestedEnds(world)
     world.reaper = world.new_reaper(dependencies=ReaperDependencies(read_records=requests))
     unheld, held = world.start_session(), world.start_session("alive")
@@ -180,7 +178,7 @@ def test_a_session_whose_end_is_asked_for_is_ended_with_that_reason(world: Any) 
     assert {log["reason"] for log in logs if log["event"] == "session_reaped"} == {"deletion_requested"}
 
 
-def test_guarantee_4_a_mass_expiry_is_told_once_and_waits_for_its_token(world: Any) -> None:
+def test_guarantee_4_mass_expiry_is_logged_once_and_waits_for_its_token(world: Any) -> None:
     confirmation, reports = list[str](), list[Report]()
     world.reaper = world.new_reaper(
         dependencies=ReaperDependencies(
@@ -208,7 +206,7 @@ def test_guarantee_4_a_mass_expiry_is_told_once_and_waits_for_its_token(world: A
     assert [report.kind for report in reports if isinstance(report, HoldEnded)] == ["mass_expiry"]
 
 
-def test_a_mass_expiry_is_over_once_nothing_is_held_even_if_it_could_not_look_meanwhile(world: Any) -> None:
+def test_mass_expiry_ends_after_a_hold_when_no_session_is_held(world: Any) -> None:
     rule = MassExpiryRule(share=0.5, minimum_sessions=2, grace_period_seconds=GRACE_SECONDS)
     world.reaper = world.new_reaper(dependencies=ReaperDependencies(mass_expiry=rule))
     sessions = [world.start_session("a") for _ in range(2)]
@@ -221,7 +219,7 @@ def test_a_mass_expiry_is_over_once_nothing_is_held_even_if_it_could_not_look_me
     assert all(map(world.is_there, sessions))
 
 
-def test_a_mass_expiry_is_over_for_one_that_may_not_act_any_more_as_well(world: Any) -> None:
+def test_mass_expiry_ends_on_standby_too(world: Any) -> None:
     leads = [True]
     rule = MassExpiryRule(share=0.5, minimum_sessions=2, grace_period_seconds=GRACE_SECONDS)
     world.reaper = world.new_reaper(dependencies=ReaperDependencies(mass_expiry=rule, may_act=lambda: leads[0]))
@@ -234,7 +232,7 @@ def test_a_mass_expiry_is_over_for_one_that_may_not_act_any_more_as_well(world: 
     assert not world.reaper.holds.reasons
 
 
-def test_a_mass_expiry_that_grew_while_another_led_is_told_with_its_new_token(world: Any) -> None:
+def test_mass_expiry_that_grew_under_another_leader_is_logged_with_its_new_token(world: Any) -> None:
     leads = [True]
     rule = MassExpiryRule(share=0.5, minimum_sessions=2, grace_period_seconds=GRACE_SECONDS)
     world.reaper = world.new_reaper(dependencies=ReaperDependencies(mass_expiry=rule, may_act=lambda: leads[0]))
@@ -252,7 +250,7 @@ def test_a_mass_expiry_that_grew_while_another_led_is_told_with_its_new_token(wo
     assert tokens[1] in world.reaper.holds.reasons["mass_expiry"]
 
 
-def test_guarantee_4_ends_that_wait_in_the_queue_are_held_as_well(world: Any) -> None:
+def test_guarantee_4_waiting_ends_are_held_too(world: Any) -> None:
     world.reaper = world.new_reaper(
         dependencies=ReaperDependencies(mass_expiry=MassExpiryRule(share=0.5, minimum_sessions=2))
     )
@@ -270,7 +268,7 @@ def test_guarantee_4_ends_that_wait_in_the_queue_are_held_as_well(world: Any) ->
     assert all(map(world.is_there, [*first, *others]))
 
 
-def test_what_holds_it_back_is_told_when_it_begins_and_when_it_is_over(world: Any) -> None:
+def test_hold_is_logged_when_it_begins_and_when_it_ends(world: Any) -> None:
     error = RootUnavailableError("The root is another file system.")
     with structlog.testing.capture_logs() as logs:
         with mock.patch.object(world.locations, "list", side_effect=error):
@@ -284,7 +282,7 @@ def test_what_holds_it_back_is_told_when_it_begins_and_when_it_is_over(world: An
     assert events_of(logs) == ["reaper_held_back", "reaper_held_back", "reaper_resumed", "reaper_resumed"]
 
 
-def test_a_location_that_cannot_be_removed_is_tried_again_less_and_less_often_and_told_of(world: Any) -> None:
+def test_failing_removal_is_retried_with_growing_delay_and_reported(world: Any) -> None:
     reports = list[Report]()
     world.reaper = world.new_reaper(dependencies=ReaperDependencies(report_handlers=(reports.append,)))
     stored = world.start_session("dead")
@@ -301,7 +299,7 @@ def test_a_location_that_cannot_be_removed_is_tried_again_less_and_less_often_an
     assert any(isinstance(report, SessionReaped) for report in reports)
 
 
-def test_locations_are_listed_no_more_often_than_the_storage_period_says(world: Any) -> None:
+def test_locations_are_listed_once_per_storage_period(world: Any) -> None:
     world.reaper = world.new_reaper(storage_period_seconds=10.0)
     stored = world.start_session(phase=Phase.ENDING)
     with mock.patch.object(world.locations, "list", wraps=world.locations.list) as listing:
@@ -310,7 +308,7 @@ def test_locations_are_listed_no_more_often_than_the_storage_period_says(world: 
     assert not world.is_there(stored), "records are read at each pass"
 
 
-def test_what_was_done_since_the_locations_were_listed_is_not_done_again(world: Any) -> None:
+def test_work_done_since_the_listing_is_not_repeated(world: Any) -> None:
     world.reaper = world.new_reaper(storage_period_seconds=10.0)
     world.make_location(ORPHAN)
     with mock.patch.object(world.locations, "move_to_trash", wraps=world.locations.move_to_trash) as setting_aside:
@@ -334,9 +332,7 @@ def purging(world: Any) -> Callable[..., Any]:
     return purge
 
 
-def test_a_purge_leaves_off_when_the_reaper_is_told_to_stop(
-    world: Any, purging: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_purge_stops_with_the_reaper(world: Any, purging: Callable[..., Any], tmp_path: Path) -> None:
     world.make_location(ORPHAN)
     world.locations.move_to_trash(ORPHAN)
     with mock.patch.object(world.locations, "purge", side_effect=purging):

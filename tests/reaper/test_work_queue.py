@@ -24,7 +24,7 @@ def a_queue(clock: Clock, may_run: Callable[[], bool] = lambda: True) -> WorkQue
     return WorkQueue(monotonic=clock, log=structlog.get_logger(), longest_delay_seconds=4.0, may_run=may_run)
 
 
-def test_what_waits_is_done_in_the_order_in_which_it_was_offered() -> None:
+def test_work_runs_in_the_order_of_offers() -> None:
     queue, done = a_queue(Clock()), list[str]()
     for name in "abc":
         queue.offer(WorkKey(name), lambda name=name: done.append(name) is None)
@@ -33,7 +33,7 @@ def test_what_waits_is_done_in_the_order_in_which_it_was_offered() -> None:
     assert done == ["a again", "b", "c"], "what is offered anew takes the place of what waited"
 
 
-def test_guarantee_1_what_is_offered_while_it_runs_is_ignored() -> None:
+def test_guarantee_1_offer_under_a_running_key_is_ignored() -> None:
     queue, done = a_queue(Clock()), list[str]()
 
     def work() -> bool:
@@ -46,7 +46,7 @@ def test_guarantee_1_what_is_offered_while_it_runs_is_ignored() -> None:
     assert done == ["once"]
 
 
-def test_guarantee_1_threads_do_different_keys_at_once_and_the_same_key_one_after_the_other() -> None:
+def test_guarantee_1_different_keys_run_at_the_same_time() -> None:
     queue, both = a_queue(Clock()), threading.Barrier(2)
     for key in (A, B):
         queue.offer(key, lambda: both.wait(DEADLINE_SECONDS) >= 0)
@@ -59,7 +59,7 @@ def test_guarantee_1_threads_do_different_keys_at_once_and_the_same_key_one_afte
     assert queue.done_since(0.0) == {A, B}
 
 
-def test_guarantee_1_rests_are_done_after_all_that_waits_and_keep_others_from_their_keys() -> None:
+def test_guarantee_1_rest_runs_after_waiting_work_and_blocks_its_key() -> None:
     queue, done = a_queue(Clock()), list[str]()
 
     def with_a_rest() -> Rest:
@@ -79,7 +79,7 @@ def test_guarantee_1_rests_are_done_after_all_that_waits_and_keep_others_from_th
     assert queue.done_since(0.0) == {A, B}
 
 
-def test_guarantee_2_work_whose_rest_fails_has_failed() -> None:
+def test_guarantee_2_failed_rest_is_a_failure() -> None:
     queue = a_queue(Clock())
     queue.offer(A, lambda: lambda: False)
     run_waiting(queue)
@@ -87,7 +87,7 @@ def test_guarantee_2_work_whose_rest_fails_has_failed() -> None:
     assert not queue.is_ready(A)
 
 
-def test_guarantee_2_work_that_fails_waits_twice_as_long_each_time_up_to_a_limit() -> None:
+def test_guarantee_2_delay_doubles_up_to_a_limit() -> None:
     clock, attempts = Clock(), list[float]()
     queue = a_queue(clock)
 
@@ -104,7 +104,7 @@ def test_guarantee_2_work_that_fails_waits_twice_as_long_each_time_up_to_a_limit
     assert queue.retry_seconds() == 23.5
 
 
-def test_guarantee_2_a_success_makes_earlier_failures_forgotten() -> None:
+def test_guarantee_2_success_resets_failures() -> None:
     clock = Clock()
     queue = a_queue(clock)
     queue.offer(A, lambda: False)
@@ -116,7 +116,7 @@ def test_guarantee_2_a_success_makes_earlier_failures_forgotten() -> None:
     assert queue.retry_seconds() == float("inf")
 
 
-def test_guarantee_2_failures_of_what_nobody_offers_any_more_are_forgotten() -> None:
+def test_guarantee_2_old_failures_are_forgotten() -> None:
     clock = Clock()
     queue = a_queue(clock)
     queue.offer(A, lambda: False)
@@ -127,7 +127,7 @@ def test_guarantee_2_failures_of_what_nobody_offers_any_more_are_forgotten() -> 
     assert not queue.failures()
 
 
-def test_guarantee_3_an_unexpected_error_fails_what_raised_it_and_nothing_else() -> None:
+def test_guarantee_3_unexpected_error_fails_only_its_own_work() -> None:
     queue, done = a_queue(Clock()), list[str]()
 
     def fail() -> bool:
@@ -142,7 +142,7 @@ def test_guarantee_3_an_unexpected_error_fails_what_raised_it_and_nothing_else()
     assert [(log["event"], log["key"]) for log in logs] == [("reaper_work_failed", A)]
 
 
-def test_guarantee_4_what_waits_is_dropped_once_it_may_not_run() -> None:
+def test_guarantee_4_waiting_work_is_dropped_when_it_may_not_run() -> None:
     may_run, done = [True], list[str]()
     queue = a_queue(Clock(), lambda: may_run[0])
     queue.offer(A, lambda: done.append("a") is None)
@@ -153,7 +153,7 @@ def test_guarantee_4_what_waits_is_dropped_once_it_may_not_run() -> None:
     assert not done
 
 
-def test_guarantee_4_rests_are_dropped_once_they_may_not_run() -> None:
+def test_guarantee_4_rests_are_dropped_when_they_may_not_run() -> None:
     may_run, done = [True], list[str]()
     queue = a_queue(Clock(), lambda: may_run[0])
     queue.offer(A, lambda: lambda: done.append("rest of a") is None)
@@ -166,7 +166,7 @@ def test_guarantee_4_rests_are_dropped_once_they_may_not_run() -> None:
     assert queue.is_ready(A), "a later pass may offer it again"
 
 
-def test_what_nobody_wants_any_more_is_dropped() -> None:
+def test_retain_drops_other_keys() -> None:
     queue, done = a_queue(Clock()), list[str]()
     for key in (A, B):
         queue.offer(key, lambda key=key: done.append(key) is None)
@@ -175,7 +175,7 @@ def test_what_nobody_wants_any_more_is_dropped() -> None:
     assert done == [B]
 
 
-def test_who_waits_for_work_is_woken_by_it_and_who_waits_for_the_end_by_that() -> None:
+def test_waiting_threads_are_woken_by_work_and_by_its_end() -> None:
     queue, go_on = a_queue(Clock()), threading.Event()
     thread = threading.Thread(target=queue.run_next, args=[DEADLINE_SECONDS])
     thread.start()

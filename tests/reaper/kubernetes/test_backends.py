@@ -23,30 +23,30 @@ def reason(address: str, namespace: Namespace) -> str | None:
 
 
 @pytest.mark.parametrize("host", ["spark", "spark.ns", "spark.ns.svc", "spark.ns.svc.cluster.local"])
-def test_a_service_of_the_namespace_is_known_by_all_its_names(host: str) -> None:
+def test_service_is_found_by_each_of_its_names(host: str) -> None:
     assert reason(host, cluster(READY)) == "PodReady"
     assert reason(host, cluster()) == "NoPod"
 
 
 @pytest.mark.parametrize("host", ["pod-0.spark", "pod-0.spark.ns", "pod-0.spark.ns.svc.cluster.local"])
-def test_one_pod_of_a_service_is_known_by_all_its_names(host: str) -> None:
+def test_pod_of_a_service_is_found_by_each_of_its_names(host: str) -> None:
     one, other = Endpoint("pod-0", "here", is_ready=True), Endpoint("pod-1", "here", is_ready=True)
     assert reason(host, cluster(one, other)) == "PodReady"
     assert reason(host, cluster(other)) == "NoPod"
 
 
 @pytest.mark.parametrize("host", ["elsewhere", "spark.other", "spark.other.svc", "spark.example.com", "10.0.0.9"])
-def test_guarantee_1_of_any_other_address_nothing_is_said(host: str) -> None:
+def test_guarantee_1_other_addresses_are_unknown(host: str) -> None:
     assert reason(host, cluster(READY)) is None
 
 
-def test_guarantee_1_of_what_cannot_be_seen_nothing_is_said() -> None:
+def test_guarantee_1_unreadable_state_is_unknown() -> None:
     nothing = Namespace("ns", None, None, None)
     assert reason("spark", nothing) is None
     assert reason("10.0.0.1", nothing) is None
 
 
-def test_guarantee_2_a_service_is_there_if_one_of_its_pods_is_ready_on_a_node_that_answers() -> None:
+def test_guarantee_2_service_needs_one_ready_pod_on_a_node_that_answers() -> None:
     lost, starting = Endpoint("", "lost", is_ready=True), Endpoint("", "here", is_ready=False)
     assert reason("spark", cluster(lost, starting, READY)) == "PodReady"
     assert reason("spark", cluster(lost)) == "NodeLost"
@@ -54,7 +54,7 @@ def test_guarantee_2_a_service_is_there_if_one_of_its_pods_is_ready_on_a_node_th
     assert reason("spark", cluster(lost, nodes=None)) == "PodReady"
 
 
-def test_guarantee_2_a_pod_is_there_while_it_runs_on_a_node_that_answers() -> None:
+def test_guarantee_2_pod_must_run_on_a_node_that_answers() -> None:
     def of_pod(node: str, *, has_ended: bool = False) -> str | None:
         pods = {"spark-0": PodState("uid", node, "10.0.0.1", has_ended)}
         return reason("10.0.0.1", cluster(pods=pods))
@@ -64,7 +64,7 @@ def test_guarantee_2_a_pod_is_there_while_it_runs_on_a_node_that_answers() -> No
     assert of_pod("here", has_ended=True) == "PodEnded"
 
 
-def test_what_is_kept_of_an_endpoint_slice() -> None:
+def test_endpoint_slice_is_parsed() -> None:
     found = {
         "metadata": {"name": "spark-1", "labels": {"kubernetes.io/service-name": "spark"}},
         "endpoints": [

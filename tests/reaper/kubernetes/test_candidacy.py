@@ -16,7 +16,7 @@ def a_lease(holder: str, mark: str = "1", duration_seconds: float = DURATION_SEC
     return LeaseState(holder, mark, duration_seconds)
 
 
-def test_guarantee_1_a_lease_without_a_holder_may_be_taken_at_once() -> None:
+def test_guarantee_1_lease_without_holder_is_taken_at_once() -> None:
     candidate = a_candidate()
     assert candidate.may_take(0), "there is none"
     candidate.observe(a_lease("other"), 0)
@@ -25,7 +25,7 @@ def test_guarantee_1_a_lease_without_a_holder_may_be_taken_at_once() -> None:
     assert candidate.may_take(0)
 
 
-def test_guarantee_1_another_ones_lease_is_taken_once_it_stood_still_for_its_duration() -> None:
+def test_guarantee_1_unchanged_lease_is_taken_after_its_duration() -> None:
     candidate = a_candidate()
     candidate.observe(a_lease("other", "1"), 100)
     candidate.observe(a_lease("other", "1"), 105.9)
@@ -35,7 +35,7 @@ def test_guarantee_1_another_ones_lease_is_taken_once_it_stood_still_for_its_dur
     assert not candidate.may_take(111.9)
 
 
-def test_guarantee_1_the_longer_of_two_durations_counts() -> None:
+def test_guarantee_1_longer_duration_counts() -> None:
     candidate = a_candidate()
     candidate.observe(a_lease("other", duration_seconds=60), 0)
     assert not candidate.may_take(59)
@@ -44,7 +44,7 @@ def test_guarantee_1_the_longer_of_two_durations_counts() -> None:
     assert not candidate.may_take(101)
 
 
-def test_guarantee_2_a_leader_leads_for_a_part_of_the_duration_from_the_beginning_of_its_last_renewal() -> None:
+def test_guarantee_2_leadership_lasts_a_share_of_the_duration() -> None:
     candidate = a_candidate()
     assert not candidate.leads(0)
     candidate.record_renewal(10)
@@ -55,7 +55,7 @@ def test_guarantee_2_a_leader_leads_for_a_part_of_the_duration_from_the_beginnin
     assert not candidate.leads(20)
 
 
-def test_guarantee_3_what_else_changes_in_the_object_is_no_sign_of_life() -> None:
+def test_guarantee_3_other_changes_are_no_sign_of_life() -> None:
     candidate = a_candidate()
     candidate.observe(a_lease("other", "1", duration_seconds=6), 0)
     candidate.observe(a_lease("other", "1", duration_seconds=5), 3)
@@ -66,7 +66,7 @@ TURNS = tuple(itertools.product("ab", (0.0, 2.0, 3.9, 6.0), (0.0, 1.0)))
 """Who looks at the lease next, after how long, and how long each of its requests takes."""
 
 
-def test_two_candidates_never_lead_at_once_however_they_pause_and_their_requests_lag() -> None:
+def test_two_candidates_never_lead_at_the_same_time() -> None:
     for turns in itertools.product(TURNS, repeat=4):
         leaders = most_leaders(turns)
         assert leaders <= 1, turns

@@ -68,7 +68,7 @@ def conditions(
         (a_stored(A, phase=Phase.ENDING), {"failed": FailedRemoval("change_record", "", 1)}, ("False", "Ending")),
     ],
 )
-def test_owned_says_who_holds_the_session_or_why_it_goes(
+def test_owned_condition_explains_the_state(
     stored: StoredRecord, parts: dict[str, Any], owned: tuple[str, str]
 ) -> None:
     found = conditions(stored, **parts)
@@ -76,25 +76,25 @@ def test_owned_says_who_holds_the_session_or_why_it_goes(
     assert (found["Owned"].status, found["Owned"].reason) == owned
 
 
-def test_of_a_session_that_ends_without_trouble_nothing_is_written() -> None:
+def test_ending_session_without_failure_gets_no_new_condition() -> None:
     known = conditions(a_stored(A))
     assert conditions(a_stored(A, phase=Phase.ENDING), before=known) == known
 
 
-def test_what_is_not_known_any_more_stays_as_it_was() -> None:
+def test_unknown_condition_keeps_its_value() -> None:
     known = conditions(a_stored(A), availability=Availability(False, "NoPod", "There is none."))
     assert known["BackendAvailable"] == Condition("BackendAvailable", "False", "NoPod", "There is none.")
     assert conditions(a_stored(A), before=known) == known
 
 
-def test_a_removal_that_fails_says_why_and_how_often() -> None:
+def test_failed_removal_shows_reason_and_attempts() -> None:
     failed = FailedRemoval("end_session", "Permission denied", 3)
     found = conditions(a_stored(phase=Phase.ENDING), failed=failed)["LocationRemoved"]
     assert found == Condition("LocationRemoved", "False", "RemovalFailed", "Attempt 3: Permission denied")
     assert "LocationRemoved" not in conditions(a_stored(A), failed=FailedRemoval("change_record", "down", 1))
 
 
-def test_leftovers_that_are_removed_after_all_are_told_once() -> None:
+def test_removed_leftovers_turn_the_condition_true() -> None:
     stored = a_stored(A)
     assert "LeftoversRemoved" not in conditions(stored)
     failed = conditions(stored, failed=FailedRemoval("remove_orphan_table", "Device or resource busy", 1))
@@ -104,7 +104,7 @@ def test_leftovers_that_are_removed_after_all_are_told_once() -> None:
     assert conditions(stored, before=after) == after
 
 
-def test_a_removal_that_failed_is_taken_back_where_the_session_goes_on_after_all() -> None:
+def test_failed_removal_disappears_from_active_session() -> None:
     failed = conditions(a_stored(A), failed=FailedRemoval("end_session", "The API server does not answer", 1))
     assert failed["LocationRemoved"].status == "False"
     assert conditions(a_stored(B), before=failed).keys() == {"Owned"}
@@ -112,12 +112,12 @@ def test_a_removal_that_failed_is_taken_back_where_the_session_goes_on_after_all
     assert ending["LocationRemoved"] == failed["LocationRemoved"], "it ends, and that is not over"
 
 
-def test_a_message_of_any_length_fits() -> None:
+def test_long_message_is_truncated() -> None:
     found = conditions(a_stored(), failed=FailedRemoval("end_session", "x" * 100_000, 1))
     assert len(found["LocationRemoved"].message) <= 32768
 
 
-def test_each_removal_is_news_in_the_words_of_the_seed() -> None:
+def test_removal_event_has_the_required_message() -> None:
     stored, location = a_stored(A), Path("/tmp/dfs") / SESSION
     note = f"Deleted session temporary location [{location}] from file system [file:///]"
     (event,) = events_for(SessionReaped(stored, "holders_lost", (location,)))
@@ -129,7 +129,7 @@ def test_each_removal_is_news_in_the_words_of_the_seed() -> None:
     assert "had no location" in event.note
 
 
-def test_what_went_wrong_is_a_warning_and_what_is_no_news_is_none() -> None:
+def test_failures_are_warnings_and_passes_are_no_events() -> None:
     stored = a_stored(A)
     reports = [
         ActionFailed("end_session", "Permission denied", stored),

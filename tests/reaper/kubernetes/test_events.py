@@ -32,7 +32,7 @@ def recording(*answers: Any) -> Iterator[tuple[EventRecorder, list[str]]]:
         yield recorder, notes
 
 
-def test_guarantee_1_the_log_warns_when_events_begin_to_be_lost_and_not_of_each() -> None:
+def test_guarantee_1_first_dropped_event_is_a_warning() -> None:
     down = [RecordsUnavailableError(None, f"down {number}") for number in range(3)]
     with structlog.testing.capture_logs() as logs, recording(*down[:2], None, down[2]) as (recorder, notes):
         for number in range(4):
@@ -45,7 +45,7 @@ def test_guarantee_1_the_log_warns_when_events_begin_to_be_lost_and_not_of_each(
     ]
 
 
-def test_guarantee_2_a_failure_that_lasts_is_told_ever_less_often_whatever_the_error_says() -> None:
+def test_guarantee_2_lasting_failure_gets_events_at_growing_intervals() -> None:
     with recording() as (recorder, notes):
         for attempt in range(1, 9):
             recorder.take(ActionFailed("purge_trash", f"no answer after {attempt} s", about="/tmp/.lodge/trash/a"))
@@ -55,7 +55,7 @@ def test_guarantee_2_a_failure_that_lasts_is_told_ever_less_often_whatever_the_e
     assert len(notes) == len(lasting) + 8, "what fails elsewhere is another failure"
 
 
-def test_failures_are_counted_from_many_threads_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_are_counted_from_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reaper.kubernetes.events._MOST_WAITING", 4)
     interval = sys.getswitchinterval()
     recorder = EventRecorder(mock.Mock(), "reaper-0", lambda: LEASE)
@@ -73,6 +73,6 @@ def test_failures_are_counted_from_many_threads_at_once(monkeypatch: pytest.Monk
         sys.setswitchinterval(interval)
 
 
-def test_a_failure_that_belongs_to_no_session_any_more_says_what_it_is_about() -> None:
+def test_failure_without_session_names_its_object() -> None:
     (event,) = events_for(ActionFailed("purge_trash", "Permission denied", about="/tmp/.lodge/trash/a"))
     assert (event.about, event.action, event.note) == (None, "PurgeTrash", "/tmp/.lodge/trash/a: Permission denied")

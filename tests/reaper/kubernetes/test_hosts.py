@@ -59,26 +59,26 @@ END = {"exitCode": 137, "reason": "Error"}
         "it is gone",
     ],
 )
-def test_only_the_end_that_the_kubelet_reports_of_the_pod_itself_is_an_end(pod: Any, known: Hosts) -> None:
+def test_pod_has_ended_only_if_the_kubelet_reports_it(pod: Any, known: Hosts) -> None:
     pods = {} if pod is None else {"pod": parse_pod(pod)}
     assert hosts_of(REPLICAS, pods, NODES) == known
 
 
 @pytest.mark.parametrize("nodes", [{}, {"node": False}])
-def test_a_node_that_is_gone_or_silent_makes_its_gateways_doubted(nodes: dict[str, bool]) -> None:
+def test_gateways_of_missing_or_silent_node_are_doubted(nodes: dict[str, bool]) -> None:
     assert hosts_of(REPLICAS, {"pod": parse_pod(a_pod("Running", {}))}, nodes) == DOUBTED
     assert hosts_of(REPLICAS, None, nodes) == DOUBTED
     assert hosts_of(REPLICAS, {"pod": parse_pod(a_pod("Failed", END))}, nodes) == ENDED
 
 
-def test_guarantee_3_of_what_cannot_be_seen_nothing_is_concluded() -> None:
+def test_guarantee_3_nothing_follows_from_unreadable_state() -> None:
     assert hosts_of(REPLICAS, None, None) == UNKNOWN
     assert hosts_of({}, {}, {}) == UNKNOWN
     assert hosts_of({GATEWAY: PodIdentity("pod", "uid-1", "")}, None, {}) == UNKNOWN
 
 
 @pytest.mark.parametrize(("status", "answers"), [("True", True), ("False", False), ("Unknown", False)])
-def test_a_node_answers_while_it_reports_itself_ready(status: str, answers: bool) -> None:
+def test_node_answers_while_it_is_ready(status: str, answers: bool) -> None:
     conditions = [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": status}]
     assert is_node_ready({"status": {"conditions": conditions}}) == answers
     assert not is_node_ready({"status": {}})

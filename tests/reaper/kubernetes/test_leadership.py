@@ -30,7 +30,7 @@ def assert_acts(world: Any, wait_until: WaitUntil) -> None:
     wait_until(lambda: world.is_gone(stored), "a reaper acts")
 
 
-def test_a_leader_that_is_told_to_stop_hands_over_at_once(new_world: Callable[..., Any], wait_until: WaitUntil) -> None:
+def test_stopped_leader_hands_over_at_once(new_world: Callable[..., Any], wait_until: WaitUntil) -> None:
     world = new_world(lease_seconds=20.0)
     leader, standby = two_reapers(world, wait_until)
     stored = world.start_session()
@@ -45,7 +45,7 @@ def test_a_leader_that_is_told_to_stop_hands_over_at_once(new_world: Callable[..
     assert_acts(world, wait_until)
 
 
-def test_one_that_is_told_to_stop_just_before_it_looks_at_the_lease_does_not_wait_for_the_next_time(
+def test_stop_just_before_the_lease_is_read_does_not_wait(
     late_event: Any,
 ) -> None:
     election = LeaderElection(mock.Mock(), duration_seconds=100.0)
@@ -56,9 +56,7 @@ def test_one_that_is_told_to_stop_just_before_it_looks_at_the_lease_does_not_wai
         assert time.monotonic() - told < 5
 
 
-def test_a_leader_that_is_killed_is_followed_once_its_lease_has_lapsed(
-    new_world: Callable[..., Any], wait_until: WaitUntil
-) -> None:
+def test_killed_leader_is_replaced_after_its_lease(new_world: Callable[..., Any], wait_until: WaitUntil) -> None:
     world = new_world(lease_seconds=3.0)
     leader, standby = two_reapers(world, wait_until)
     leader.signal(signal.SIGKILL)
@@ -68,9 +66,7 @@ def test_a_leader_that_is_killed_is_followed_once_its_lease_has_lapsed(
     assert_acts(world, wait_until)
 
 
-def test_a_leader_that_was_paused_past_its_lease_leads_no_more(
-    new_world: Callable[..., Any], wait_until: WaitUntil
-) -> None:
+def test_leader_paused_past_its_lease_stops_leading(new_world: Callable[..., Any], wait_until: WaitUntil) -> None:
     world = new_world(lease_seconds=3.0)
     leader, standby = two_reapers(world, wait_until)
     leader.signal(signal.SIGSTOP)
@@ -85,7 +81,7 @@ def test_a_leader_that_was_paused_past_its_lease_leads_no_more(
     assert standby.leads()
 
 
-def test_a_leader_that_cannot_reach_the_api_server_leaves_off_before_another_may_lead(
+def test_leader_without_api_server_stops_before_another_leads(
     new_own_world: Callable[..., Any], own_cluster: Any, wait_until: WaitUntil
 ) -> None:
     world = new_own_world(lease_seconds=4.0)
@@ -98,7 +94,7 @@ def test_a_leader_that_cannot_reach_the_api_server_leaves_off_before_another_may
     assert_acts(world, wait_until)
 
 
-def test_while_the_api_server_is_away_nothing_is_deleted_and_afterwards_it_goes_on(
+def test_nothing_is_deleted_while_the_api_server_is_down(
     new_own_world: Callable[..., Any], own_cluster: Any, wait_until: WaitUntil
 ) -> None:
     world = new_own_world(lease_seconds=3.0, grace_seconds=3.0)

@@ -13,7 +13,7 @@ from workspace.kubernetes.object_watch import ObjectChanged, ObjectsEvent, Objec
 MODULE = "reaper.kubernetes.object_cache"
 
 
-def test_guarantee_4_a_watch_that_fails_unexpectedly_is_begun_anew(wait_until: Callable[..., None]) -> None:
+def test_guarantee_4_watch_restarts_after_unexpected_error(wait_until: Callable[..., None]) -> None:
     first, damaged, second = an_object("a", size=1), an_object("a"), an_object("b", size=2)
     watches = iter([[ObjectsListed((first,)), ObjectChanged(damaged)], [ObjectsListed((second,))]])
 

@@ -13,7 +13,7 @@ from workspace.records import SessionUuid
 WaitUntil = Callable[..., None]
 
 
-def test_a_session_whose_gateway_died_is_ended_and_told_of_where_people_look(
+def test_session_of_dead_gateway_ends_with_status_event_log_and_metric(
     new_world: Callable[..., Any], wait_until: WaitUntil
 ) -> None:
     world = new_world()
@@ -38,7 +38,7 @@ def test_a_session_whose_gateway_died_is_ended_and_told_of_where_people_look(
     alive.die()
 
 
-def test_a_location_without_a_record_is_removed_again_each_time_that_a_late_writer_makes_it(
+def test_orphan_is_removed_each_time_a_late_writer_creates_it(
     new_world: Callable[..., Any], wait_until: WaitUntil
 ) -> None:
     world = new_world()
@@ -54,7 +54,7 @@ def test_a_location_without_a_record_is_removed_again_each_time_that_a_late_writ
         )
 
 
-def test_a_reaper_that_may_not_see_nodes_says_so_once_and_works(
+def test_reaper_without_access_to_nodes_logs_it_once_and_works(
     new_world: Callable[..., Any], wait_until: WaitUntil
 ) -> None:
     world = new_world(sees_nodes=False)
@@ -65,7 +65,7 @@ def test_a_reaper_that_may_not_see_nodes_says_so_once_and_works(
     assert [line["resource"] for line in reaper.events("objects_not_watched")] == ["nodes"]
 
 
-def test_deleting_a_connectsession_ends_the_session_at_once_if_no_gateway_lives(
+def test_deleted_connectsession_ends_at_once_without_live_gateway(
     new_world: Callable[..., Any], wait_until: WaitUntil
 ) -> None:
     world = new_world(grace_seconds=600.0)
@@ -77,7 +77,7 @@ def test_deleting_a_connectsession_ends_the_session_at_once_if_no_gateway_lives(
     assert reaper.events("session_reaped")[0]["reason"] == "deletion_requested"
 
 
-def test_deleting_a_connectsession_leaves_its_end_to_a_living_gateway_for_the_grace_period(
+def test_live_gateway_has_grace_period_after_deletion_of_connectsession(
     new_world: Callable[..., Any], wait_until: WaitUntil
 ) -> None:
     world = new_world(grace_seconds=4.0)
@@ -95,7 +95,7 @@ def test_deleting_a_connectsession_leaves_its_end_to_a_living_gateway_for_the_gr
     gateway.die()
 
 
-def test_the_grace_period_begins_when_a_gateways_node_is_lost_and_the_lease_must_lapse_all_the_same(
+def test_lost_node_starts_grace_period_but_lease_must_expire(
     new_world: Callable[..., Any], cluster: Any, node: Any, wait_until: WaitUntil
 ) -> None:
     world = new_world(lease_seconds=14.0, grace_seconds=8.0)
@@ -118,7 +118,7 @@ def test_the_grace_period_begins_when_a_gateways_node_is_lost_and_the_lease_must
     node.recover()
 
 
-def test_a_gateway_whose_pod_has_ended_as_its_kubelet_says_is_lost_at_once(
+def test_gateway_is_gone_when_the_kubelet_reports_the_end_of_its_pod(
     new_world: Callable[..., Any], cluster: Any, node: Any, wait_until: WaitUntil
 ) -> None:
     world = new_world(lease_seconds=60.0)
@@ -144,7 +144,7 @@ def test_a_gateway_whose_pod_has_ended_as_its_kubelet_says_is_lost_at_once(
     wait_until(lambda: world.is_gone(stored), "the session is gone long before its lease lapses", 20)
 
 
-def test_the_status_says_whether_the_backend_is_there_and_nothing_is_deleted_for_it(
+def test_status_shows_backend_availability_and_nothing_is_deleted(
     new_world: Callable[..., Any], cluster: Any, wait_until: WaitUntil
 ) -> None:
     world = new_world()
@@ -167,9 +167,7 @@ def test_the_status_says_whether_the_backend_is_there_and_nothing_is_deleted_for
     gateway.die()
 
 
-def test_a_mass_expiry_waits_for_the_token_at_the_reapers_lease(
-    new_world: Callable[..., Any], wait_until: WaitUntil
-) -> None:
+def test_mass_expiry_waits_for_the_token_at_the_lease(new_world: Callable[..., Any], wait_until: WaitUntil) -> None:
     world = new_world()
     sessions = [world.start_session("dead") for _ in range(6)]
     options = ("--mass-expiry-share=0.5", "--mass-expiry-minimum=5")
@@ -200,7 +198,7 @@ def test_a_mass_expiry_waits_for_the_token_at_the_reapers_lease(
     assert second.has_logged("mass_expiry_confirmed")
 
 
-def test_what_a_reaper_asks_of_the_api_does_not_grow_with_the_number_of_sessions(
+def test_api_requests_do_not_grow_with_the_number_of_sessions(
     new_own_world: Callable[..., Any], own_cluster: Any, wait_until: WaitUntil
 ) -> None:
     world = new_own_world(lease_seconds=3.0, grace_seconds=3.0)

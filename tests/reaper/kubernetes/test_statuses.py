@@ -82,7 +82,7 @@ def run_operator(world: Any, locations: FileSessionLocations, *report_handlers: 
 
 
 @pytest.mark.parametrize(("leads", "question"), [(False, 1), (True, 2)])
-def test_one_that_is_told_to_stop_just_before_it_waits_ends(leads: bool, question: int) -> None:
+def test_stop_just_before_a_wait_ends_the_thread(leads: bool, question: int) -> None:
     leaving, questions = threading.Thread(target=lambda: statuses.__exit__(), daemon=True), count(1)
 
     def leads_while_it_is_told() -> bool:
@@ -98,7 +98,7 @@ def test_one_that_is_told_to_stop_just_before_it_waits_ends(leads: bool, questio
     assert not leaving.is_alive()
 
 
-def test_a_location_that_cannot_be_removed_is_seen_in_status_and_events_and_stops_no_other(
+def test_undeletable_location_appears_in_status_and_events(
     new_world: Callable[..., Any], wait_until: WaitUntil
 ) -> None:
     world = new_world()
@@ -124,9 +124,7 @@ def test_a_location_that_cannot_be_removed_is_seen_in_status_and_events_and_stop
     gateway.die()
 
 
-def test_trash_that_cannot_be_removed_is_seen_in_events_and_numbers_though_its_record_is_gone(
-    new_world: Callable[..., Any], wait_until: WaitUntil
-) -> None:
+def test_unpurgeable_trash_appears_in_events_and_metrics(new_world: Callable[..., Any], wait_until: WaitUntil) -> None:
     world = new_world()
     locations = LocationsWhoseTrashStays(world.root, root_ids=world.root_ids)
     registry = CollectorRegistry()

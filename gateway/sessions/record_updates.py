@@ -2,9 +2,10 @@
 
 Guarantees:
 
-1. Each update is a compare-and-swap of the record as it was read. A conflict is retried with the record read again.
+1. Each update is a compare-and-swap of the record as it was read. Except in :meth:`RecordUpdates.join`, a conflict is
+   retried with the record read again.
 2. An update about a session never changes the record of a later session of the same name.
-3. A session that this replica ends or leaves is never without holders before it ends, so no other replica adopts it.
+3. :meth:`RecordUpdates.end` never leaves an active record without holders: another replica would adopt the session.
 
 Source: [architecture "Session records, leases and the reaper"].
 """

@@ -106,10 +106,11 @@ class Sessions:
         return list(self._served.values())
 
     async def open(self, key: SessionKey) -> Session:
-        """Return a session. It starts or is adopted if this replica does not serve it.
+        """Return a session, started or adopted if necessary.
 
         Raises:
-            GatewayError: The session has ended, or it may not or cannot start.
+            GatewayError: The session has ended, the principal has no backend or no OS user, the lease has lapsed, or
+                the storage cannot answer.
         """
         session = self._served.get(key)
         if session is not None:

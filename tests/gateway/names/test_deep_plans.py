@@ -1,4 +1,4 @@
-"""Plans that are nested deeper than the decoder follows."""
+"""Plans that are nested deeper than the decoder allows."""
 
 import pytest
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
@@ -10,7 +10,10 @@ Plan = base_pb2.Plan
 
 
 def chain(leaf, length):
-    """So many limits upon a relation. Built from the inside: a message this deep is never decoded."""
+    """Return the encoded form of a relation with so many limits around it.
+
+    It is built from the inside, because no decoder reads a message this deep.
+    """
     encoded = leaf.SerializeToString()
     for _ in range(length):
         limit = _field(1, encoded) + b"\x10\x05"
@@ -36,8 +39,8 @@ def table(name):
     return relation
 
 
-def renamed(plan, old, new):
-    """Gives every table of that name in the parts another one."""
+def rename(plan, old, new):
+    """Rename every table of that name in the parts of a plan."""
     for part in plan.parts:
         pending = [part]
         while pending:
@@ -49,30 +52,30 @@ def renamed(plan, old, new):
 
 @pytest.mark.parametrize("length", [50, 60, 400])
 @pytest.mark.parametrize("new", ["", "b", "b" * 100, "b" * 20_000])
-def test_only_what_was_changed_and_the_lengths_around_it_differ(length, new):
+def test_only_changed_parts_and_lengths_differ(length, new):
     request = _field(1, chain(table("a"), length))
     plan = DeepPlan(request, Plan)
     assert plan.encode() == request
-    renamed(plan, "a", new)
+    rename(plan, "a", new)
     assert plan.encode() == _field(1, chain(table(new), length))
 
 
-def test_two_deep_branches_are_both_followed():
+def test_two_deep_branches_are_split():
     left, right = chain(table("a"), 70), chain(table("b"), 90)
     request = _field(1, _field(5, _field(1, left) + _field(2, right)))
     plan = DeepPlan(request, Plan)
-    renamed(plan, "a", "longer")
-    renamed(plan, "b", "")
+    rename(plan, "a", "longer")
+    rename(plan, "b", "")
     expected = _field(1, chain(table("longer"), 70)) + _field(2, chain(table(""), 90))
     assert plan.encode() == _field(1, _field(5, expected))
 
 
-def test_names_that_the_plan_defines_on_the_way_are_told():
+def test_aliases_above_the_parts_are_known():
     encoded = _field(16, _field(1, chain(table("a"), 60)) + _field(2, b"far"))
     assert DeepPlan(_field(1, encoded), Plan).aliases == ["far"]
 
 
-def test_a_command_tells_its_name_without_what_is_too_deep_in_it():
+def test_command_is_decoded_without_its_deep_input():
     view = commands_pb2.CreateDataFrameViewCommand(name="t", replace=True).SerializeToString()
     command = _field(3, _field(1, chain(table("a"), 60)) + view)
     seen = DeepPlan(_field(2, command), Plan).decode_command()
@@ -81,7 +84,7 @@ def test_a_command_tells_its_name_without_what_is_too_deep_in_it():
     assert DeepPlan(_field(1, chain(table("a"), 60)), Plan).decode_command() is None
 
 
-def test_what_is_not_understood_is_not_guessed():
+def test_unexpected_plan_is_unreadable():
     sql = relations_pb2.Relation()
     sql.sql.query = "drop view t"
     references = _field(1, sql.SerializeToString()) + _field(2, chain(table("a"), 60))

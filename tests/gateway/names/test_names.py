@@ -1,4 +1,4 @@
-"""Every way to a name resolves alike: a temporary table by its workspace, and files, wherever a name can stand."""
+"""Names of temporary tables and files resolve wherever a name can occur."""
 
 import uuid
 import warnings
@@ -19,13 +19,16 @@ def rows(frame):
 
 
 def plan(spark, text):
-    """A DataFrame over a text that the client never runs as a command."""
+    """Return a DataFrame over a text that the client never runs as a command."""
     return DataFrame(SQL(text), spark)
 
 
 @pytest.fixture(scope="module")
 def spark(lodge):
-    """One session for all that only reads: the table ``t``, and a table ``kept`` of Spark's."""
+    """A shared session for tests that only read.
+
+    It has the temporary table ``t`` and Spark's table ``kept``.
+    """
     session = SparkSession.builder.remote(lodge.address).create()
     session.sql("create temporary table t as select id a, id + 1 b from range(3)").collect()
     session.sql("create table if not exists kept (a bigint, b bigint) using parquet").collect()
@@ -66,7 +69,7 @@ def spark(lodge):
         "begin execute immediate 'select * from dfs.tmp.t'; end",
     ],
 )
-def test_sql_reads_the_table_by_its_workspace(spark, text):
+def test_sql_reads_a_table_by_its_workspace(spark, text):
     assert rows(spark.sql(text)) == ALL
 
 
@@ -100,7 +103,7 @@ def test_names_in_parameters_resolve(spark, text, arguments, expected):
         " where x.a = 0",
     ],
 )
-def test_files_are_read_wherever_a_text_stands(spark, text):
+def test_files_resolve_in_all_texts(spark, text):
     assert rows(spark.sql(text)) == [(4,)]
 
 
@@ -115,7 +118,7 @@ def test_files_are_read_wherever_a_text_stands(spark, text):
         ("show tables in dfs.tmp", ("dfs.tmp", "t", True)),
     ],
 )
-def test_statements_that_tell_of_the_table_know_it(spark, text, first):
+def test_describing_statements_know_the_table(spark, text, first):
     assert tuple(spark.sql(text).collect()[0]) == first
 
 
@@ -134,12 +137,12 @@ def test_statements_that_tell_of_the_table_know_it(spark, text, first):
         "create temporary function f() returns bigint return (select max(dfs.tmp.t.a) from dfs.tmp.t)",
     ],
 )
-def test_statements_of_spark_take_the_table(spark, text):
+def test_spark_statements_accept_the_table(spark, text):
     assert spark.sql(text).collect() == []
 
 
 @pytest.mark.parametrize("mode", ["", "extended", "formatted", "cost", "codegen"])
-def test_a_plan_is_explained(spark, mode):
+def test_explain_resolves_names(spark, mode):
     (answer,) = spark.sql(f"explain {mode} select * from dfs.tmp.t").collect()
     assert "parquet" in answer[0]
 
@@ -155,7 +158,7 @@ def test_a_plan_is_explained(spark, mode):
         ("create view pv as select * from dfs.tmp.t", "emporary"),
     ],
 )
-def test_what_no_temporary_view_takes_is_sparks_own_error(spark, text, error):
+def test_unsupported_use_of_a_view_is_an_error_of_spark(spark, text, error):
     with pytest.raises(PySparkException, match=error):
         spark.sql(text).collect()
 
@@ -191,7 +194,7 @@ def test_what_no_temporary_view_takes_is_sparks_own_error(spark, text, error):
         ("${statement}", "LODGE_VARIABLE_SUBSTITUTION", "Write the text out"),
     ],
 )
-def test_what_cannot_be_resolved_or_would_go_past_lodge_is_an_error_that_names_the_way_out(spark, text, error, says):
+def test_refused_text_names_an_alternative(spark, text, error, says):
     with pytest.raises((AnalysisException, ParseException), match=says) as raised:
         spark.sql(text).collect()
     assert raised.value.getCondition() == error
@@ -208,7 +211,7 @@ def test_what_cannot_be_resolved_or_would_go_past_lodge_is_an_error_that_names_t
         ("execute immediate 'drop view t'", "LODGE_EXECUTE_IMMEDIATE"),
     ],
 )
-def test_a_statement_in_the_place_of_a_query_does_not_run(spark, text, error):
+def test_statement_in_place_of_a_query_does_not_run(spark, text, error):
     for attempt in (lambda: plan(spark, text).schema, plan(spark, text).collect, plan(spark, text).limit(1).collect):
         with pytest.raises(AnalysisException) as raised:
             attempt()
@@ -231,7 +234,7 @@ def test_ordinary_statements_run_beside_temporary_tables(spark):
     assert rows(plan(spark, "select update, created from values (1, 2) as x(update, created)")) == [(1, 2)]
 
 
-def test_a_schema_of_sparks_means_that_schema(spark):
+def test_schema_of_spark_is_not_a_workspace(spark):
     assert "t" not in [table.name for table in spark.catalog.listTables("default") if not table.isTemporary]
     for name in ("default.t", "spark_catalog.default.t"):
         with pytest.raises(AnalysisException, match="cannot be found"):
@@ -263,7 +266,7 @@ def test_data_frames_resolve_tables_columns_and_expressions(spark):
     assert raised.value.getCondition() == "LODGE_FILE_IN_EXPRESSION"
 
 
-def test_every_question_about_a_plan_resolves_its_names(spark, capsys):
+def test_analysis_requests_resolve_names(spark, capsys):
     frame, plain = spark.table(T), spark.table("t")
     assert (frame.schema.names, frame.isStreaming, frame.isLocal()) == (["a", "b"], False, False)
     assert frame.inputFiles() == plain.inputFiles() != []
@@ -276,7 +279,7 @@ def test_every_question_about_a_plan_resolves_its_names(spark, capsys):
     assert not frame.unpersist().storageLevel.useMemory
 
 
-def test_the_catalog_knows_the_table_by_its_workspace(spark):
+def test_catalog_knows_the_table_by_its_workspace(spark):
     catalog = spark.catalog
     warnings.simplefilter("ignore", FutureWarning)  # the name of the database apart is deprecated
     assert catalog.getTable(T) == catalog.getTable("t")
@@ -304,7 +307,7 @@ def test_the_catalog_knows_the_table_by_its_workspace(spark):
             call(T)
 
 
-def test_the_catalog_knows_files_only_by_their_existence(spark):
+def test_catalog_knows_only_that_files_exist(spark):
     assert spark.catalog.tableExists("dfs.`amount.csv`")
     assert not spark.catalog.tableExists("dfs.`nope.csv`")
     with pytest.raises(AnalysisException, match=r"Use the DataFrame: spark.table"):
@@ -315,7 +318,7 @@ def test_the_catalog_knows_files_only_by_their_existence(spark):
         spark.catalog.listTables("dfs.x")
 
 
-def test_a_stream_joins_with_the_table_but_none_reads_or_writes_it(spark, tmp_path):
+def test_stream_joins_with_the_table_but_cannot_read_or_write_it(spark, tmp_path):
     stream = spark.readStream.format("rate").load()
     assert stream.join(spark.table(T), expr("value = dfs.tmp.t.a")).isStreaming
     for name in (T, "t"):
@@ -331,7 +334,7 @@ def test_a_stream_joins_with_the_table_but_none_reads_or_writes_it(spark, tmp_pa
         spark.read.changes(T).collect()
 
 
-def test_with_case_sensitive_names_only_the_exact_letter_case_is_the_table(connect):
+def test_case_sensitive_session_needs_the_exact_name(connect):
     spark = connect()
     spark.conf.set("spark.sql.caseSensitive", "true")
     spark.sql("create temporary table Ab as select 1 a").collect()
@@ -344,7 +347,7 @@ def test_with_case_sensitive_names_only_the_exact_letter_case_is_the_table(conne
         spark.sql("begin drop view Ab; end").collect()
 
 
-def test_double_quotes_hold_names_where_the_session_says_so(connect):
+def test_double_quoted_identifiers_are_names(connect):
     spark = connect()
     spark.sql("create temporary table t as select 1 a").collect()
     with pytest.raises(ParseException):
@@ -361,7 +364,33 @@ def test_double_quotes_hold_names_where_the_session_says_so(connect):
         spark.sql('begin drop view "t"; end').collect()
 
 
-def test_a_session_without_tables_runs_what_spark_runs(connect):
+def test_escaped_string_literals_have_no_escapes(connect):
+    spark = connect()
+    spark.sql("create temporary table t as select 1 a").collect()
+    assert rows(spark.sql("execute immediate 'select a, \\'x\\' from dfs.tmp.t'")) == [(1, "x")]
+    spark.conf.set("spark.sql.parser.escapedStringLiterals", "true")
+    for text in (
+        "select * from identifier('dfs.tmp.t')",
+        "execute immediate 'select * from dfs.tmp.t'",
+        "execute immediate \"select a from identifier('dfs.tmp.t') where 'x' = 'x'\"",
+        "select * from identifier('dfs').tmp.identifier('\\u0074')",
+    ):
+        assert rows(spark.sql(text)) == [(1,)], text
+    for text, condition in (
+        ("select * from identifier('\\u0064fs.tmp.t')", "PARSE_SYNTAX_ERROR"),
+        ("execute immediate 'dr\\u006fp view t'", "PARSE_SYNTAX_ERROR"),
+        ("execute immediate 'drop view t'", "LODGE_EXECUTE_IMMEDIATE"),
+        ("execute immediate 'select \"x\" from dfs.tmp.t where \\'a\\' = a'", "PARSE_SYNTAX_ERROR"),
+        ("create temporary view v using lodge options (path 'dfs.`amount.csv`')", "LODGE_SCAN_OPTIONS"),
+    ):
+        with pytest.raises(PySparkException) as raised:
+            spark.sql(text).collect()
+        assert raised.value.getCondition() == condition, text
+    spark.sql("create temporary table s using csv options (sep '\t') as select 1 a, 2 b").collect()
+    assert rows(spark.table("dfs.tmp.s")) == [(1, 2)]
+
+
+def test_session_without_tables_runs_all_that_spark_runs(connect):
     spark = connect()
     assert rows(spark.sql("execute immediate upper('select 1')")) == [(1,)]
     assert rows(spark.sql("begin create temporary view w as select 5 a; drop view w; select 6; end")) == [(6,)]
@@ -373,13 +402,13 @@ def test_a_session_without_tables_runs_what_spark_runs(connect):
 
 
 @pytest.mark.parametrize("text", [T, "DFS.TMP.T", "t"])
-def test_large_requests_resolve_like_small_ones(spark, text):
+def test_large_requests_resolve(spark, text):
     padding = " " * 2_000_000
     assert rows(spark.sql(f"select *{padding}from {text}")) == ALL
     assert plan(spark, f"select *{padding}from {text}").schema.names == ["a", "b"]
 
 
-def test_large_requests_hide_nothing(spark):
+def test_large_requests_hide_no_statement(spark):
     padding = " " * 2_000_000
     with pytest.raises(AnalysisException, match="LODGE_STATEMENT_IN_SCRIPT"):
         spark.sql(f"BEGIN{padding}DROP VIEW t; END").collect()
@@ -388,28 +417,28 @@ def test_large_requests_hide_nothing(spark):
     assert rows(spark.table("t")) == ALL
 
 
-def chained(frame, length=80):
-    """A plan that is nested deeper than a decoder follows."""
+def chain(frame, length=80):
+    """Return a plan that is nested deeper than the decoder allows."""
     for _ in range(length):
         frame = frame.limit(9)
     return frame
 
 
-def test_deep_plans_resolve_like_others(spark):
-    deep = chained(spark.table(T)).filter("exists (select 1 from dfs.tmp.t x where x.a = dfs.tmp.t.a)")
+def test_deep_plans_resolve(spark):
+    deep = chain(spark.table(T)).filter("exists (select 1 from dfs.tmp.t x where x.a = dfs.tmp.t.a)")
     assert rows(deep.select("dfs.tmp.t.a", "b")) == ALL
     assert deep.columns == ["a", "b"]
-    assert rows(chained(spark.table("t")).join(chained(spark.table(T), 60), "a").select("a")) == [(0,), (1,), (2,)]
-    assert chained(spark.table("dfs.`amount.csv`")).count() == 4
+    assert rows(chain(spark.table("t")).join(chain(spark.table(T), 60), "a").select("a")) == [(0,), (1,), (2,)]
+    assert chain(spark.table("dfs.`amount.csv`")).count() == 4
     deep.createOrReplaceTempView("deep_view")
     assert spark.table("deep_view").count() == 3
     for length in (47, 48, 49):
-        assert chained(spark.table(T), length).count() == 3
+        assert chain(spark.table(T), length).count() == 3
     for attempt in (
-        lambda: chained(spark.range(9)).createOrReplaceTempView("t"),
-        lambda: chained(spark.table("t")).createOrReplaceGlobalTempView("g"),
-        lambda: chained(spark.range(9)).write.insertInto(T),
-        lambda: chained(plan(spark, "drop view t")).count(),
+        lambda: chain(spark.range(9)).createOrReplaceTempView("t"),
+        lambda: chain(spark.table("t")).createOrReplaceGlobalTempView("g"),
+        lambda: chain(spark.range(9)).write.insertInto(T),
+        lambda: chain(plan(spark, "drop view t")).count(),
     ):
         with pytest.raises(AnalysisException, match=r"LODGE_PLAN_TOO_DEEP|LODGE_STATEMENT_IN_PLAN"):
             attempt()
@@ -426,7 +455,7 @@ def compressing(connect):
     return spark
 
 
-def test_compressed_plans_resolve_like_others(compressing):
+def test_compressed_plans_resolve(compressing):
     comment = f"/* {'x' * 1000} */"
     assert rows(compressing.sql(f"select * from {T} {comment}")) == ALL
     assert plan(compressing, f"select * from {T} {comment}").schema.names == ["a", "b"]

@@ -1,4 +1,4 @@
-"""Names in plans: where they are found, and what stays untouched."""
+"""Names in plans: where they are found, and which bytes stay the same."""
 
 import pytest
 import zstandard
@@ -25,14 +25,14 @@ def workspaces(tmp_path):
 
 
 @pytest.fixture
-def resolved(workspaces):
-    """Resolves a message in a session with the table ``t``. Returns: whether it was changed."""
+def resolve(workspaces):
+    """Resolve a message in a session with the table ``t``; return if it changed."""
 
-    def resolve(message, *tables, **settings):
+    def resolve_message(message, *tables, **settings):
         known = [TemporaryTable(name, TableUuid(name), TableState.READY, "parquet") for name in tables or ("t",)]
         return PlanResolver(workspaces, known, SessionSettings(**settings)).resolve(message)
 
-    return resolve
+    return resolve_message
 
 
 def root(text):
@@ -51,19 +51,19 @@ def request(plan):
     return base_pb2.ExecutePlanRequest(session_id="s", operation_id="o", plan=plan, tags=["x"])
 
 
-def compressed(operation, kind):
+def compress(operation, kind):
     data = zstandard.compress(operation.SerializeToString())
     return base_pb2.Plan(compressed_operation=Operation(data=data, op_type=kind, compression_codec=1))
 
 
 @pytest.mark.parametrize("kind", ["root", "command"])
-async def test_a_compressed_plan_is_read_and_compressed_again(resolved, kind):
+async def test_compressed_plan_is_compressed_again(resolve, kind):
     plain = root("select * from dfs.tmp.t") if kind == "root" else command("select * from dfs.tmp.t")
     kinds = {"root": Operation.OP_TYPE_RELATION, "command": Operation.OP_TYPE_COMMAND}
-    data = request(compressed(getattr(plain, kind), kinds[kind])).SerializeToString()
+    data = request(compress(getattr(plain, kind), kinds[kind])).SerializeToString()
     plan = await decode_plan(data)
     assert plan == plain
-    assert resolved(plan)
+    assert resolve(plan)
     changed = base_pb2.ExecutePlanRequest.FromString(replace_plan(data, plan))
     assert changed.plan.compressed_operation.op_type == kinds[kind]
     assert await decode_plan(changed.SerializeToString()) == plan
@@ -71,13 +71,13 @@ async def test_a_compressed_plan_is_read_and_compressed_again(resolved, kind):
     assert changed == decode_without_plan(data) == decode_without_plan(changed.SerializeToString())
 
 
-def test_compressed_plans_in_any_question_are_resolved(resolved):
-    plan = compressed(root("select * from dfs.tmp.t").root, Operation.OP_TYPE_RELATION)
-    untouched = compressed(root("select 1").root, Operation.OP_TYPE_RELATION)
+def test_compressed_plans_of_an_analysis_are_resolved(resolve):
+    plan = compress(root("select * from dfs.tmp.t").root, Operation.OP_TYPE_RELATION)
+    untouched = compress(root("select 1").root, Operation.OP_TYPE_RELATION)
     asked = base_pb2.AnalyzePlanRequest(session_id="s")
     asked.same_semantics.target_plan.CopyFrom(plan)
     asked.same_semantics.other_plan.CopyFrom(untouched)
-    assert resolved(asked)
+    assert resolve(asked)
     assert asked.same_semantics.other_plan == untouched
     data = zstandard.decompress(asked.same_semantics.target_plan.compressed_operation.data)
     assert relations_pb2.Relation.FromString(data).sql.query == "select * from system.session.`t`"
@@ -86,33 +86,33 @@ def test_compressed_plans_in_any_question_are_resolved(resolved):
 @pytest.mark.parametrize(
     "data", [b"no frame", zstandard.compress(b"x") * 2, zstandard.compress(b"x" * 100)[:10], b"\x28\xb5\x2f\xfd" * 9]
 )
-async def test_what_cannot_be_decompressed_whole_is_refused(data):
+async def test_malformed_compression_is_refused(data):
     plan = base_pb2.Plan(compressed_operation=Operation(data=data, op_type=Operation.OP_TYPE_COMMAND))
     with pytest.raises(GatewayError, match="cannot be decompressed"):
         await decode_plan(request(plan).SerializeToString())
 
 
-async def test_a_frame_that_claims_to_be_huge_is_refused_before_memory_is_taken():
+async def test_huge_frame_is_refused_before_decompression():
     header = b"\x28\xb5\x2f\xfd\xe0" + (1 << 45).to_bytes(8, "little")
     plan = base_pb2.Plan(compressed_operation=Operation(data=header, op_type=Operation.OP_TYPE_COMMAND))
     with pytest.raises(GatewayError, match="is larger than"):
         await decode_plan(request(plan).SerializeToString())
 
 
-def test_the_text_of_an_older_client_is_resolved(resolved):
+def test_text_of_an_old_client_is_resolved(resolve):
     plan = base_pb2.Plan()
     plan.command.sql_command.sql = "select * from dfs.tmp.t where a = ?"
     plan.command.sql_command.pos_args.add().integer = 1
-    assert resolved(plan)
+    assert resolve(plan)
     assert plan.command.sql_command.input.sql.query == "select * from system.session.`t` where a = ?"
     assert plan.command.sql_command.input.sql.pos_args[0].integer == 1
 
 
-def test_a_parameter_that_held_a_name_is_taken_away(resolved):
+def test_parameter_with_a_name_is_removed(resolve):
     plan = command("select ? from identifier(?) where a = ?")
     for value in ("x", "dfs.tmp.t", "z"):
         plan.command.sql_command.input.sql.pos_arguments.add().literal.string = value
-    assert resolved(plan)
+    assert resolve(plan)
     sql = plan.command.sql_command.input.sql
     assert sql.query.split() == ["select", "?", "from", "system.session.`t`", "where", "a", "=", "?"]
     assert [each.literal.string for each in sql.pos_arguments] == ["x", "z"]
@@ -133,9 +133,9 @@ def test_a_parameter_that_held_a_name_is_taken_away(resolved):
         ("analyze table dfs.tmp.t compute statistics", "analyze table `t`       compute statistics"),
     ],
 )
-def test_only_what_must_change_changes(resolved, text, expected):
+def test_only_names_change(resolve, text, expected):
     plan = command(text)
-    assert resolved(plan)
+    assert resolve(plan)
     assert plan.command.sql_command.input.sql.query == expected
 
 
@@ -152,10 +152,10 @@ def test_only_what_must_change_changes(resolved, text, expected):
         "select * from identifier(:x)",
     ],
 )
-def test_a_plan_without_such_names_is_not_changed(resolved, text):
+def test_plan_without_names_stays_the_same(resolve, text):
     for plan in (root(text), command(text)):
         before = plan.SerializeToString()
-        assert not resolved(plan)
+        assert not resolve(plan)
         assert plan.SerializeToString() == before
 
 
@@ -179,28 +179,28 @@ def test_a_plan_without_such_names_is_not_changed(resolved, text):
         ("begin select '${x}'; end", "LODGE_VARIABLE_SUBSTITUTION"),
     ],
 )
-def test_a_hidden_change_of_the_table_is_refused(resolved, text, error):
+def test_embedded_change_of_a_table_is_refused(resolve, text, error):
     with pytest.raises(GatewayError) as raised:
-        resolved(root(text))
+        resolve(root(text))
     assert raised.value.condition == error
 
 
 @pytest.mark.parametrize("text", ["drop view t", "execute immediate 'drop view t'", "begin drop view t; end"])
-def test_a_statement_about_anothers_name_is_not_refused(resolved, text):
-    assert not resolved(root(text), "u")
-    assert not resolved(root(text), "T", is_case_sensitive=True)
+def test_embedded_change_of_another_name_passes(resolve, text):
+    assert not resolve(root(text), "u")
+    assert not resolve(root(text), "T", is_case_sensitive=True)
     with pytest.raises(GatewayError):
-        resolved(root(text), "T")
+        resolve(root(text), "T")
 
 
-def test_a_table_that_is_not_ready_is_not_found(workspaces):
+def test_table_that_is_not_ready_is_not_found(workspaces):
     table = TemporaryTable("t", TableUuid("t"), TableState.CREATING, "parquet")
     with pytest.raises(GatewayError, match="still being created"):
         PlanResolver(workspaces, [table], SessionSettings()).resolve(root("table dfs.tmp.t"))
 
 
 @pytest.mark.parametrize("text", ["begin x", "BEGIN x", "x; EXECUTE IMMEDIATE y", "beg\u0131n x", "${x}"])
-def test_no_look_misses_what_runs_other_statements(text):
+def test_text_that_runs_statements_is_found(text):
     assert may_embed_statement(text, TextPlace.COMMAND)
     assert WordSearch(RUNNING_WORDS).matches_now(text.encode())
 
@@ -208,15 +208,15 @@ def test_no_look_misses_what_runs_other_statements(text):
 @pytest.mark.parametrize(
     "text", ["select beginning, immediately", "update t set a = 1", "drop view t", "select '\u0131'"]
 )
-def test_an_ordinary_command_is_not_looked_at_further(text):
+def test_ordinary_command_is_not_examined(text):
     assert not may_embed_statement(text, TextPlace.COMMAND)
 
 
 @pytest.mark.parametrize("text", ["drop view t", "ALTER view t", "\u0131n\u017fert into t", "x${"])
-def test_no_look_misses_what_changes_something(text):
+def test_text_that_changes_something_is_found(text):
     assert may_embed_statement(text, TextPlace.PLAN)
     assert WordSearch(CHANGING_WORDS).matches_now(text.encode())
 
 
-def test_a_word_inside_of_another_is_no_reason_to_look_further():
+def test_part_of_a_word_is_not_examined():
     assert not may_embed_statement("select created_at, updated, dropped from x", TextPlace.PLAN)

@@ -1,4 +1,4 @@
-"""The cheap look at the bytes of a request."""
+"""The search for words in the bytes of a request."""
 
 import pytest
 
@@ -8,16 +8,16 @@ PIECE = 256 * 1024
 
 
 @pytest.mark.parametrize("text", ["dfs.tmp", "DFS", "x Drop y"])
-def test_a_word_is_found_in_any_letter_case(text):
+def test_word_is_found_in_any_letter_case(text):
     assert WordSearch(["dfs", "drop"]).matches_now(text.encode())
 
 
-def test_what_is_not_there_is_not_found():
+def test_absent_word_is_not_found():
     assert not WordSearch(["dfs", "drop"]).matches_now(b"df s dro" * 100_000)
 
 
 @pytest.mark.parametrize("offset", [*range(PIECE - 8, PIECE + 3), 2 * PIECE - 3, 3 * PIECE - 4])
-def test_a_word_is_found_where_pieces_meet_and_at_the_end(offset):
+def test_word_is_found_between_pieces(offset):
     data = bytearray(3 * PIECE)
     data[offset : offset + 4] = b"Drop"
     assert WordSearch(["x", "drop"]).matches_now(bytes(data))
@@ -28,6 +28,6 @@ class OnlyInPieces(bytes):
         pytest.fail("the interpreter is held for as long as this takes for the whole request")
 
 
-async def test_a_large_request_is_looked_at_in_pieces():
+async def test_large_request_is_searched_in_pieces():
     assert await WordSearch(["dfs", "drop"]).matches(OnlyInPieces(3 * PIECE * b"x" + b"DROP"))
     assert not await WordSearch(["dfs", "drop"]).matches(OnlyInPieces(10 * PIECE))

@@ -1,4 +1,4 @@
-"""What a text would create, replace, change or remove, wherever in it that stands."""
+"""The clauses of a text that change a table or view by name."""
 
 import pytest
 
@@ -64,14 +64,14 @@ CLAUSES = [
         "a ) ' {}' ) ( {}",
     ],
 )
-def test_a_change_is_found_wherever_it_stands(clause: str, kind: str, name: str | None, around: str) -> None:
-    """Changes, guarantee 1."""
+def test_clause_is_found_at_any_place(clause: str, kind: str, name: str | None, around: str) -> None:
+    """Guarantee 1."""
     sql = around.replace("' {}'", "").format(clause)
     assert find(sql) == [(kind, name)]
 
 
 @pytest.mark.parametrize(("clause", "kind", "name"), CLAUSES)
-def test_a_change_is_found_however_it_is_written(clause: str, kind: str, name: str | None) -> None:
+def test_clause_is_found_with_comments_and_in_any_letter_case(clause: str, kind: str, name: str | None) -> None:
     written = clause.upper().replace("T", "t").replace(" ", " /* ' */ -- ` \n")
     assert [seen for seen, _ in find(written)] == [kind]
 
@@ -95,8 +95,8 @@ def test_a_change_is_found_however_it_is_written(clause: str, kind: str, name: s
         "",
     ],
 )
-def test_what_changes_nothing_by_name_is_none(sql: str) -> None:
-    """Changes, guarantee 2."""
+def test_text_without_named_change_has_no_clause(sql: str) -> None:
+    """Guarantee 2."""
     assert find(sql) == []
 
 
@@ -109,15 +109,15 @@ def test_what_changes_nothing_by_name_is_none(sql: str) -> None:
         ("insert into table select 1", [("INSERT", "select"), ("INSERT", "table")]),
     ],
 )
-def test_what_may_change_something_is_listed_though_it_may_not(sql: str, listed: list[tuple[str, str]]) -> None:
+def test_possible_change_is_found(sql: str, listed: list[tuple[str, str]]) -> None:
     assert find(sql) == listed
 
 
-def test_both_names_of_what_is_renamed_are_find() -> None:
+def test_rename_has_both_names() -> None:
     assert find("alter view t rename to u") == [("ALTER VIEW", "t"), ("ALTER VIEW", "u")]
 
 
-def test_all_are_found_in_order() -> None:
+def test_clauses_are_found_in_order() -> None:
     sql = "from q insert into a select * insert into b select *; drop table identifier('c'); drop view"
     assert find(sql) == [("INSERT", "a"), ("INSERT", "b"), ("DROP TABLE", ""), ("DROP VIEW", None)]
     name = find_change_clauses(sql)[2].name
@@ -125,7 +125,7 @@ def test_all_are_found_in_order() -> None:
     assert evaluate_identifier_clause(sql, name, NO_PARAMETERS) == ("c",)
 
 
-def test_double_quotes_hold_a_name_where_the_session_says_so() -> None:
+def test_double_quotes_follow_the_dialect() -> None:
     sql = 'drop table "t"; execute immediate "x"'
     assert find(sql, double_quoted_identifiers=True) == [("DROP TABLE", "t")]
     assert find(sql) == [("DROP TABLE", None)]

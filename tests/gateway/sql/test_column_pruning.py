@@ -1,4 +1,4 @@
-"""What a statement does not mention, it does not need; what may mean any column is found to do so."""
+"""Column pruning: a scan leaves out columns that its statement does not mention."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def names(sql):
         (f"select from_json(a, 'b int') from {SCAN}", {"a", "b"}),
     ],
 )
-def test_the_columns_that_are_named_are_found(sql, wanted):
+def test_mentioned_columns_are_found(sql, wanted):
     assert wanted <= names(sql)
     assert not names(sql) & ({"a", "b", "c", "d", "k", "columns"} - wanted)
 
@@ -62,5 +62,5 @@ def test_the_columns_that_are_named_are_found(sql, wanted):
         f"select q from {SCAN} unpivot (v for n in (a, b))",
     ],
 )
-def test_what_may_mean_any_column_reads_all(sql):
+def test_statement_that_may_need_any_column_reads_all(sql):
     assert names(sql) is None

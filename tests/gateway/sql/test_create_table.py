@@ -1,4 +1,4 @@
-"""``CREATE TEMPORARY TABLE``, ``EXPLAIN`` of it, and ``CREATE TABLE`` of names that may be in a workspace."""
+"""``CREATE TEMPORARY TABLE``, its ``EXPLAIN``, and ``CREATE TABLE`` by workspace."""
 
 import pytest
 from hypothesis import given
@@ -9,19 +9,19 @@ from gateway.sql.statement_parser import extract_query, parse_statement
 from gateway.sql.statements import CreateTable, CreateTemporaryTable, Explain, Span
 
 
-def created(sql: str, **settings: bool) -> CreateTemporaryTable:
+def parse_temporary(sql: str, **settings: bool) -> CreateTemporaryTable:
     statement = parse_statement(sql, **settings)
     assert isinstance(statement, CreateTemporaryTable), sql
     return statement
 
 
-def created_permanent(sql: str) -> CreateTable:
+def parse_permanent(sql: str) -> CreateTable:
     statement = parse_statement(sql)
     assert isinstance(statement, CreateTable), sql
     return statement
 
 
-def text_of(sql: str, span: Span | None) -> str | None:
+def extract(sql: str, span: Span | None) -> str | None:
     return None if span is None else sql[slice(*span)].strip()
 
 
@@ -66,18 +66,21 @@ def text_of(sql: str, span: Span | None) -> str | None:
         ),
     ],
 )
-def test_a_table_of_a_query_is_recognised(sql: str, expected: tuple[object, ...], query: str) -> None:
-    """Seed 001, 5.1.1. Expected are name, columns, storage format and partition columns."""
-    statement = created(sql)
+def test_table_from_query(sql: str, expected: tuple[object, ...], query: str) -> None:
+    """[temporary-tables §5.1.1]
+
+    Expected are name, columns, storage format and partition columns.
+    """
+    statement = parse_temporary(sql)
     fields = (statement.name.parts, statement.columns, statement.storage_format, statement.partition_columns)
     assert fields == expected
     assert not statement.if_not_exists
-    assert text_of(sql, statement.query_span) == query
+    assert extract(sql, statement.query_span) == query
     assert (statement.definition_span, statement.like) == (None, None)
 
 
-def test_if_not_exists_is_told() -> None:
-    statement = created("create temp table if not exists t as select 1")
+def test_if_not_exists() -> None:
+    statement = parse_temporary("create temp table if not exists t as select 1")
     assert statement.if_not_exists
     assert statement.name.parts == ("t",)
 
@@ -94,11 +97,11 @@ def test_if_not_exists_is_told() -> None:
         ("options (path 'x')", {"path": "x"}),
     ],
 )
-def test_options_are_read_in_any_order_of_clauses(clauses: str, options: dict[str, str]) -> None:
+def test_options_in_any_order_of_clauses(clauses: str, options: dict[str, str]) -> None:
     sql = f"create temp table t {clauses} as select 1"
-    statement = created(sql)
+    statement = parse_temporary(sql)
     assert statement.options == options
-    assert text_of(sql, statement.query_span) == "select 1"
+    assert extract(sql, statement.query_span) == "select 1"
 
 
 @pytest.mark.parametrize(
@@ -121,21 +124,21 @@ def test_options_are_read_in_any_order_of_clauses(clauses: str, options: dict[st
         ("create temp table select (as int)", "as int", None),
     ],
 )
-def test_a_table_of_columns_with_types_is_recognised(sql: str, definition: str, storage_format: str | None) -> None:
-    statement = created(sql)
-    assert text_of(sql, statement.definition_span) == definition
+def test_table_from_columns_with_types(sql: str, definition: str, storage_format: str | None) -> None:
+    statement = parse_temporary(sql)
+    assert extract(sql, statement.definition_span) == definition
     assert statement.storage_format == storage_format
     assert (statement.columns, statement.query_span, statement.like) == (None, None, None)
 
 
-def test_a_table_of_columns_with_types_has_clauses_too() -> None:
-    statement = created("create temp table t (a int, b int) options (k 'v') partitioned by (b) using json")
+def test_table_from_columns_with_types_has_clauses() -> None:
+    statement = parse_temporary("create temp table t (a int, b int) options (k 'v') partitioned by (b) using json")
     assert (statement.options, statement.partition_columns) == ({"k": "v"}, ("b",))
 
 
-def test_a_table_like_another_is_recognised() -> None:
+def test_table_like_another() -> None:
     sql = "create temporary table t like a.`b c` using json;"
-    statement = created(sql)
+    statement = parse_temporary(sql)
     assert statement.like is not None
     assert statement.like.parts == ("a", "b c")
     assert sql[statement.like.start : statement.like.end] == "a.`b c`"
@@ -160,8 +163,8 @@ def test_a_table_like_another_is_recognised() -> None:
         "create temporary table t (a int) using csv location 'x'",
     ],
 )
-def test_a_temporary_table_without_a_query_may_be_sparks_own(sql: str) -> None:
-    """Create table, guarantee 1."""
+def test_temporary_table_of_another_source_is_for_spark(sql: str) -> None:
+    """Guarantee 1."""
     assert parse_statement(sql) is None
 
 
@@ -214,7 +217,7 @@ def test_a_temporary_table_without_a_query_may_be_sparks_own(sql: str) -> None:
         ("explain create temp table t comment 'x' as select 1", "COMMENT is not supported", 1, 28),
     ],
 )
-def test_a_malformed_clause_is_named_with_its_place(sql: str, expected: str, line: int, column: int) -> None:
+def test_malformed_clause_is_reported_with_its_position(sql: str, expected: str, line: int, column: int) -> None:
     """The place as Spark tells it: line from 1, column from 0."""
     with pytest.raises(StatementError) as raised:
         parse_statement(sql)
@@ -224,7 +227,7 @@ def test_a_malformed_clause_is_named_with_its_place(sql: str, expected: str, lin
 
 
 @pytest.mark.parametrize("mode", ["", "LOGICAL ", "formatted ", "extended /* c */", "CodeGen ", "cost "])
-def test_what_explains_a_table_of_a_query_explains_the_query(mode: str) -> None:
+def test_explain_of_table_explains_the_query(mode: str) -> None:
     begin, clause = f"explain {mode}", "create temp table t (a) using csv as"
     sql = f"{begin}{clause} select 1;"
     statement = parse_statement(sql)
@@ -257,15 +260,15 @@ def test_what_explains_a_table_of_a_query_explains_the_query(mode: str) -> None:
         ("create table a.t as with q as (select 1) insert into x select 1", None, True),
     ],
 )
-def test_a_table_with_a_namespace_is_recognised(sql: str, query: str | None, has_other_clauses: bool) -> None:
-    statement = created_permanent(sql)
+def test_permanent_table_with_namespace(sql: str, query: str | None, has_other_clauses: bool) -> None:
+    statement = parse_permanent(sql)
     assert statement.name.parts == ("a", "t")
-    assert text_of(sql, statement.query_span) == query
+    assert extract(sql, statement.query_span) == query
     assert statement.has_other_clauses == has_other_clauses
 
 
-def test_the_clauses_of_a_table_with_a_namespace_are_told() -> None:
-    statement = created_permanent(
+def test_permanent_table_has_clauses() -> None:
+    statement = parse_permanent(
         "create table if not exists a.b.t (x, y) using csv partitioned by (x) options (k 'v') as select 1"
     )
     assert statement.if_not_exists
@@ -278,7 +281,7 @@ def test_the_clauses_of_a_table_with_a_namespace_are_told() -> None:
     "sql",
     ["create table t as select 1", "create or replace table t as select 1", "create table t (a int)", "replace t"],
 )
-def test_a_table_without_a_namespace_is_sparks_own(sql: str) -> None:
+def test_permanent_table_without_namespace_is_for_spark(sql: str) -> None:
     assert parse_statement(sql) is None
 
 
@@ -287,7 +290,7 @@ BLANKS = st.sampled_from([" ", "\n", "\t", " /* x */ ", " -- as\n", "/* a /* b *
 
 
 @st.composite
-def cased(draw: st.DrawFn, word: str) -> str:
+def draw_letter_case(draw: st.DrawFn, word: str) -> str:
     return "".join(draw(st.sampled_from([char.lower(), char.upper()])) for char in word)
 
 
@@ -307,17 +310,19 @@ def create_statements(draw: st.DrawFn) -> tuple[str, dict[str, object]]:
     options = draw(st.dictionaries(st.sampled_from(["a", "b", "c.d"]), st.sampled_from(["as", "1", ";)"]), max_size=2))
     exists = draw(st.booleans())
     words = ["create", draw(st.sampled_from(["temp", "temporary"])), "table", *(["if", "not", "exists"] * exists)]
-    pieces = [draw(cased(word)) for word in words] + [name]
+    pieces = [draw(draw_letter_case(word)) for word in words] + [name]
     if columns is not None:
         pieces.append("(" + ",".join(text for _, text in columns) + ")")
     clauses = []
     if storage_format is not None:
-        clauses.append([draw(cased("using")), storage_format])
+        clauses.append([draw(draw_letter_case("using")), storage_format])
     if options:
-        clauses.append([draw(cased("options")), "(" + ", ".join(f"{k} '{v}'" for k, v in options.items()) + ")"])
+        clauses.append(
+            [draw(draw_letter_case("options")), "(" + ", ".join(f"{k} '{v}'" for k, v in options.items()) + ")"]
+        )
     for clause in draw(st.permutations(clauses)):
         pieces += clause
-    pieces += [draw(cased("as")), "select 1 as x"]
+    pieces += [draw(draw_letter_case("as")), "select 1 as x"]
     end = draw(st.sampled_from(["", ";", " ; ; ", "-- as\n"]))
     sql = "".join(draw(BLANKS) + piece for piece in pieces)
     expected: dict[str, object] = {
@@ -331,9 +336,9 @@ def create_statements(draw: st.DrawFn) -> tuple[str, dict[str, object]]:
 
 
 @given(create_statements())
-def test_whatever_was_written_is_recognised(case: tuple[str, dict[str, object]]) -> None:
+def test_every_written_statement_is_parsed(case: tuple[str, dict[str, object]]) -> None:
     sql, expected = case
-    statement = created(sql)
+    statement = parse_temporary(sql)
     seen = {field: getattr(statement, field) for field in expected} | {"name": statement.name.parts}
     assert seen == expected
     alone = extract_query(sql, statement)

@@ -18,7 +18,7 @@ from gateway.sql.statements import CacheTableAs, CreateView
         ("create or replace global temporary view v as select 1", True, True, True, False),
     ],
 )
-def test_what_a_view_is_is_told(
+def test_view_has_kind_and_flags(
     sql: str, is_temporary: bool, is_global: bool, or_replace: bool, if_not_exists: bool
 ) -> None:
     statement = parse_statement(sql)
@@ -44,7 +44,7 @@ def test_what_a_view_is_is_told(
 @pytest.mark.parametrize(
     "query", ["select 1 as x", "(select 1)", "values (1)", "with q as (select 1) table q", "from x"]
 )
-def test_the_query_of_a_view_begins_after_the_first_as_of_its_own(clauses: str, query: str) -> None:
+def test_query_of_view_begins_after_its_own_as(clauses: str, query: str) -> None:
     sql = f"create temp view as {clauses}as {query}"
     statement = parse_statement(f"{sql} ;")
     assert isinstance(statement, CreateView)
@@ -66,14 +66,14 @@ def test_the_query_of_a_view_begins_after_the_first_as_of_its_own(clauses: str, 
         "create temp view v",
     ],
 )
-def test_a_view_may_have_no_query(sql: str) -> None:
+def test_view_without_query(sql: str) -> None:
     statement = parse_statement(sql)
     assert isinstance(statement, CreateView)
     assert statement.query_span is None
 
 
 @pytest.mark.parametrize("sql", ["create view 'v' as select 1", "create global view v as select 1", "create view"])
-def test_what_is_no_view_is_sparks_own(sql: str) -> None:
+def test_malformed_view_is_for_spark(sql: str) -> None:
     assert parse_statement(sql) is None
 
 
@@ -86,7 +86,7 @@ def test_what_is_no_view_is_sparks_own(sql: str) -> None:
         ("cache table v (select 1)", "(select 1)"),
     ],
 )
-def test_caching_a_query_makes_a_view(sql: str, query: str) -> None:
+def test_cache_table_of_query(sql: str, query: str) -> None:
     statement = parse_statement(sql)
     assert isinstance(statement, CacheTableAs)
     assert statement.name.parts == ("v",)

@@ -28,8 +28,8 @@ from gateway.sql.statements import (
         ("drop view if exists session.t", DropView, ("session", "t"), True),
     ],
 )
-def test_drop_is_recognised(sql: str, kind: type, name: tuple[str, ...], if_exists: bool) -> None:
-    """Seed 001, 5.1.8."""
+def test_drop(sql: str, kind: type, name: tuple[str, ...], if_exists: bool) -> None:
+    """[temporary-tables §5.1.8]"""
     statement = parse_statement(sql)
     assert isinstance(statement, DropTable | DropView)
     assert isinstance(statement, kind)
@@ -37,7 +37,7 @@ def test_drop_is_recognised(sql: str, kind: type, name: tuple[str, ...], if_exis
 
 
 @pytest.mark.parametrize("sql", ["drop\n temporary table t", "DROP\n TEMP TABLE IF EXISTS t"])
-def test_drop_takes_no_word_temporary(sql: str) -> None:
+def test_drop_temporary_table_is_an_error(sql: str) -> None:
     with pytest.raises(StatementError, match=r"Syntax error at or near '(?i:temp)") as raised:
         parse_statement(sql)
     assert raised.value.position == Position(2, 1)
@@ -52,7 +52,7 @@ def test_drop_takes_no_word_temporary(sql: str) -> None:
         ("truncate table a.t, u", "other words"),
     ],
 )
-def test_truncate_is_recognised(sql: str, unsupported: str | None) -> None:
+def test_truncate(sql: str, unsupported: str | None) -> None:
     statement = parse_statement(sql)
     assert isinstance(statement, TruncateTable)
     assert (statement.name.parts, statement.unsupported) == (("a", "t"), unsupported)
@@ -80,13 +80,13 @@ def test_truncate_is_recognised(sql: str, unsupported: str | None) -> None:
         ("alter view t 'x' to", "VIEW", ""),
     ],
 )
-def test_alter_is_recognised(sql: str, kind: str, action: str) -> None:
+def test_alter(sql: str, kind: str, action: str) -> None:
     statement = parse_statement(sql)
     assert isinstance(statement, AlterRelation)
     assert (statement.kind, statement.name.parts, statement.action) == (RelationKind(kind), ("t",), action)
 
 
-def test_the_new_name_of_what_is_renamed_is_told() -> None:
+def test_rename_has_the_new_name() -> None:
     renamed, altered = parse_statement("alter view t rename to a.b"), parse_statement("alter view t as select 1")
     assert isinstance(renamed, AlterRelation)
     assert isinstance(altered, AlterRelation)
@@ -106,14 +106,14 @@ def test_the_new_name_of_what_is_renamed_is_told() -> None:
         ("delete from from", "DELETE FROM", ("from",)),
     ],
 )
-def test_a_change_of_rows_is_recognised(sql: str, kind: str, name: tuple[str, ...]) -> None:
+def test_merge_update_and_delete(sql: str, kind: str, name: tuple[str, ...]) -> None:
     statement = parse_statement(sql)
     assert isinstance(statement, MergeOrUpdate)
     assert (statement.kind, statement.name.parts) == (ModificationKind(kind), name)
 
 
 @given(st.lists(st.text("aB_é`. '\"\n", min_size=1, max_size=6), min_size=1, max_size=3), st.booleans())
-def test_whatever_is_dropped_is_recognised(parts: list[str], if_exists: bool) -> None:
+def test_every_quoted_name_can_be_dropped(parts: list[str], if_exists: bool) -> None:
     name = ".".join("`" + part.replace("`", "``") + "`" for part in parts)
     sql = f"drop table {'if exists ' * if_exists}{name};"
     statement = parse_statement(sql)

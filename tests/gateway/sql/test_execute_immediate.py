@@ -1,4 +1,4 @@
-"""The texts of ``EXECUTE IMMEDIATE``."""
+"""The inner texts of ``EXECUTE IMMEDIATE``."""
 
 import pytest
 
@@ -9,8 +9,8 @@ from gateway.sql.parameters import Parameters
 PARAMETERS = Parameters({"q": "select 2"}, ["select 3"])
 
 
-def seen(sql):
-    """Each one's expression, text and parameters."""
+def describe(sql):
+    """Return the expression, text and parameters of each ``EXECUTE IMMEDIATE``."""
     found = find_execute_immediate(tokenize(sql), PARAMETERS)
     return [(sql[one.start : one.end], one.text, one.parameters.named, one.parameters.positional) for one in found]
 
@@ -37,5 +37,5 @@ def seen(sql):
         ("execute immediate", [("", None, {}, ())]),
     ],
 )
-def test_the_text_is_known_if_it_is_made_of_literals_and_parameters(sql, expected):
-    assert seen(sql) == expected
+def test_text_of_literals_and_parameters_is_known(sql, expected):
+    assert describe(sql) == expected

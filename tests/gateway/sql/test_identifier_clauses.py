@@ -1,4 +1,4 @@
-"""Names in ``IDENTIFIER(…)``: which are known, and what is told of the others."""
+"""Names in ``IDENTIFIER(…)``, known and unknown."""
 
 import pytest
 
@@ -29,7 +29,7 @@ PARAMETERS = Parameters({"n": "dfs.tmp.t", "part": "t"}, ["x", None, "a.b"])
         ("identifier(x).t", ()),
     ],
 )
-def test_the_name_of_a_clause_is_known_or_it_is_not(clause, parts):
+def test_name_of_literals_and_parameters_is_known(clause, parts):
     sql = f"drop table {clause}"
     statement = parse_statement(sql)
     assert isinstance(statement, DropTable)
@@ -39,7 +39,7 @@ def test_the_name_of_a_clause_is_known_or_it_is_not(clause, parts):
         assert statement.name.parts == parts
 
 
-def test_a_question_mark_is_the_parameter_at_its_place():
+def test_question_mark_is_a_positional_parameter():
     sql = "select ?, ?, * from identifier(?)"
     start = sql.index("identifier")
     clause = IdentifierClause(start, len(sql), len(sql) - 2, len(sql) - 1)
@@ -47,14 +47,14 @@ def test_a_question_mark_is_the_parameter_at_its_place():
     assert evaluate_identifier_clause(sql, clause, Parameters({}, ["x"])) == ()
 
 
-def test_with_double_quoted_identifiers_a_double_quoted_text_is_no_string():
+def test_double_quotes_follow_the_dialect():
     sql = 'drop table identifier("t")'
     clause = IdentifierClause(11, len(sql), 22, len(sql) - 1)
     assert evaluate_identifier_clause(sql, clause, PARAMETERS) == ("t",)
     assert evaluate_identifier_clause(sql, clause, PARAMETERS, Dialect(double_quoted_identifiers=True)) == ()
 
 
-def test_the_known_pieces_of_an_unknown_name_are_told():
+def test_unknown_name_has_its_known_strings():
     sql = "select 1 from identifier(concat('dfs.', lower(:n), x)) join identifier('a')"
     known, computed = resolve_identifier_clauses(tokenize(sql), PARAMETERS)
     assert [name.strings for name in computed] == [("dfs.", "dfs.tmp.t")]
@@ -62,13 +62,13 @@ def test_the_known_pieces_of_an_unknown_name_are_told():
     assert known[-1].value == "a"
 
 
-def test_a_clause_without_an_end_is_left_alone():
+def test_unfinished_clause_stays():
     found = tokenize("select identifier('a' from identifier(")
     assert resolve_identifier_clauses(found, PARAMETERS) == (found, [])
 
 
 @pytest.mark.parametrize("value", ["a b", "dfs.", "", "1"])
-def test_a_text_that_is_no_name_is_left_to_spark_where_it_stands(value: str) -> None:
+def test_clause_without_valid_name_stays(value: str) -> None:
     found = tokenize(f"select * from identifier('{value}')")
     known, computed = resolve_identifier_clauses(found, Parameters())
     assert list(known) == found

@@ -1,4 +1,4 @@
-"""``INSERT``, with a query that can be told apart from it."""
+"""``INSERT`` and its query."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from gateway.sql.statement_parser import extract_query, parse_statement
 from gateway.sql.statements import Insert
 
 
-def inserted(sql: str) -> Insert:
+def parse(sql: str) -> Insert:
     statement = parse_statement(sql)
     assert isinstance(statement, Insert), sql
     return statement
@@ -42,9 +42,9 @@ def inserted(sql: str) -> Insert:
         ("with identifier('q') (select 1) insert into t table q", "insert into t ", "t", None),
     ],
 )
-def test_the_clause_is_told_from_the_query(sql: str, clause: str, name: str, columns: tuple[str, ...] | None) -> None:
-    """Insert, guarantee 1; each is as Spark 4.3 parses it."""
-    statement = inserted(f"{sql} ; -- c")
+def test_clause_and_query_are_separated(sql: str, clause: str, name: str, columns: tuple[str, ...] | None) -> None:
+    """Guarantee 1, for statements that Spark 4.3 parses in the same way."""
+    statement = parse(f"{sql} ; -- c")
     assert sql[slice(*statement.clause_span)] == clause
     assert ".".join(statement.name.parts) == name
     assert (statement.columns, statement.by_name, statement.unsupported) == (columns, False, None)
@@ -53,8 +53,8 @@ def test_the_clause_is_told_from_the_query(sql: str, clause: str, name: str, col
     assert extract_query(sql, statement) == sql.replace(clause, " " * len(clause))
 
 
-def test_columns_may_be_matched_by_name() -> None:
-    statement = inserted("insert into t by name select 1 a")
+def test_by_name() -> None:
+    statement = parse("insert into t by name select 1 a")
     assert statement.by_name
     assert statement.unsupported is None
 
@@ -82,15 +82,15 @@ def test_columns_may_be_matched_by_name() -> None:
         ("with q as (select 1) from q insert overwrite t select *", "FROM ... INSERT"),
     ],
 )
-def test_a_clause_that_only_sparks_tables_know_is_told(sql: str, unsupported: str) -> None:
-    statement = inserted(sql)
+def test_unsupported_clause_is_named(sql: str, unsupported: str) -> None:
+    statement = parse(sql)
     assert statement.name.parts == ("t",)
     assert statement.unsupported == unsupported
 
 
-def test_all_tables_of_several_inserts_are_told() -> None:
+def test_multiple_inserts_have_all_names() -> None:
     sql = "from (select 1) x insert into a select * insert overwrite table b.c select * where y insert into d select *"
-    statement = inserted(sql)
+    statement = parse(sql)
     assert [statement.name.parts, *(name.parts for name in statement.other_names)] == [("a",), ("b", "c"), ("d",)]
     assert sql[slice(*statement.clause_span)] == "insert into a"
 
@@ -110,8 +110,8 @@ def test_all_tables_of_several_inserts_are_told() -> None:
         "with q as (select 1",
     ],
 )
-def test_what_inserts_into_no_table_is_sparks_own(sql: str) -> None:
-    """Insert, guarantee 2."""
+def test_insert_without_table_is_for_spark(sql: str) -> None:
+    """Guarantee 2."""
     assert parse_statement(sql) is None
 
 
@@ -121,8 +121,8 @@ def test_what_inserts_into_no_table_is_sparks_own(sql: str) -> None:
         max_size=12,
     )
 )
-def test_the_end_is_after_the_last_token(pieces: list[str]) -> None:
-    """But for what has no end of its own."""
+def test_end_is_after_the_last_token(pieces: list[str]) -> None:
+    """An unfinished string, name or comment has no end."""
     sql = "insert into t select " + "".join(pieces)
     found = [token for token in tokenize(sql) if not token.is_symbol(";")]
-    assert inserted(sql).end == found[-1].end or found[-1].kind is TokenKind.UNKNOWN
+    assert parse(sql).end == found[-1].end or found[-1].kind is TokenKind.UNKNOWN

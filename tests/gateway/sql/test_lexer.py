@@ -1,6 +1,6 @@
-"""Tokens of Spark SQL."""
+"""The tokens of Spark SQL."""
 
-import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -52,30 +52,30 @@ def describe(sql: str, **dialect: bool) -> list[tuple[TokenKind, str]]:
         ("", []),
     ],
 )
-def test_a_text_becomes_the_tokens_that_spark_sees(sql: str, expected: list[tuple[TokenKind, str]]) -> None:
+def test_tokens_are_those_of_spark(sql: str, expected: list[tuple[TokenKind, str]]) -> None:
     """Spark: SqlBaseLexer.g4."""
     assert describe(sql) == expected
 
 
-def test_double_quotes_hold_a_name_where_the_session_says_so() -> None:
+def test_double_quotes_follow_the_dialect() -> None:
     assert describe('"a b" "c""d"', double_quoted_identifiers=True) == [(Q, "a b"), (Q, 'c"d')]
 
 
-def test_a_keyword_is_bare() -> None:
+def test_only_bare_words_are_keywords() -> None:
     assert [token.keyword for token in tokenize("Select `select` 'select'")] == ["SELECT", "", ""]
 
 
-def test_an_empty_name_is_none() -> None:
+def test_empty_name_is_no_name() -> None:
     assert not tokenize("``")[0].is_name
 
 
-def test_blanks_keep_the_line_ends() -> None:
+def test_blanks_keep_line_ends() -> None:
     assert blank_out("ab\r\nc") == "  \r\n "
 
 
 @given(st.text("'\"`\\\n\r-/*+$ab1.e:r;() \u2029", max_size=60))
-def test_tokens_cover_all_but_blanks_and_comments(sql: str) -> None:
-    """Lexer, guarantee 1."""
+def test_only_blanks_and_comments_are_between_tokens(sql: str) -> None:
+    """Guarantee 1."""
     position = 0
     for token in tokenize(sql):
         assert skip_blank(sql, position) == token.start < token.end
@@ -107,17 +107,7 @@ ADVERSARIAL += ["r'", 'r"', "a://", "9", "x", " ", "`a``", "/*+", "\\"]
 
 @pytest.mark.parametrize("piece", ADVERSARIAL)
 @pytest.mark.parametrize("first", ["", "'", "`", "/*"])
-def test_the_time_is_linear_in_the_length(first: str, piece: str) -> None:
-    """Lexer, guarantee 2: eight times the text takes about eight times as long; if quadratic, it were 64 times."""
+def test_time_is_linear(first: str, piece: str, assert_linear_time: Callable[..., None]) -> None:
+    """Guarantee 2."""
     small, large = (first + piece * (size // len(piece)) for size in (12_500, 100_000))
-    for _ in range(3):
-        ratio = _seconds(large) / max(_seconds(small), 0.0005)
-        if ratio < 30:
-            return
-    pytest.fail(f"eight times the text took {ratio:.0f} times as long")
-
-
-def _seconds(sql: str) -> float:
-    began = time.perf_counter()
-    tokenize(sql)
-    return time.perf_counter() - began
+    assert_linear_time(tokenize, small, large)

@@ -1,7 +1,6 @@
 """References by workspace name in SQL text."""
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -98,7 +97,7 @@ T, C = "table dfs.tmp.t", "other dfs.tmp.t"
         ("select 1 from identifier('d' || 'fs.tmp.t')", ["table identifier('d' || 'fs.tmp.t')"]),
     ],
 )
-def test_references_are_found_with_their_role(sql: str, expected: list[str]) -> None:
+def test_references_are_tables_or_columns(sql: str, expected: list[str]) -> None:
     assert describe(sql) == expected
 
 
@@ -119,8 +118,8 @@ def test_references_are_found_with_their_role(sql: str, expected: list[str]) -> 
         "select identifier('dfs.tmp.f')(1)",
     ],
 )
-def test_what_only_looks_like_a_reference_is_none(sql: str) -> None:
-    """References, guarantee 1."""
+def test_text_that_resembles_a_reference_is_ignored(sql: str) -> None:
+    """Guarantee 1."""
     assert describe(sql) == []
 
 
@@ -144,8 +143,8 @@ def test_what_only_looks_like_a_reference_is_none(sql: str) -> None:
         "begin declare dfs int; select dfs.tmp.x from dfs.tmp.t; end",
     ],
 )
-def test_a_name_the_statement_defines_hides_the_workspace_from_columns(sql: str) -> None:
-    """References, guarantee 2."""
+def test_defined_name_hides_the_workspace_from_columns(sql: str) -> None:
+    """Guarantee 2."""
     assert describe(sql) == [T]
 
 
@@ -163,28 +162,17 @@ def test_a_name_the_statement_defines_hides_the_workspace_from_columns(sql: str)
         "from identifier('dfs.t') ",
     ],
 )
-def test_the_time_is_linear_in_the_length(piece: str) -> None:
-    """Eight times the text takes about eight times as long; if quadratic, it were 64 times."""
+def test_time_is_linear(piece: str, assert_linear_time: Callable[..., None]) -> None:
     small, large = (piece * (size // len(piece)) for size in (12_500, 100_000))
-    for _ in range(3):
-        ratio = _seconds(large) / max(_seconds(small), 0.0005)
-        if ratio < 30:
-            return
-    pytest.fail(f"eight times the text took {ratio:.0f} times as long")
+    assert_linear_time(find, small, large)
 
 
-def _seconds(sql: str) -> float:
-    began = time.perf_counter()
-    find(sql)
-    return time.perf_counter() - began
-
-
-def test_a_reference_tells_its_parts() -> None:
+def test_reference_has_parts() -> None:
     (reference,) = find("from dfs.`a``b`.c")
     assert (reference.workspace_parts, reference.parts) == (1, ("dfs", "a`b", "c"))
 
 
-def test_double_quotes_hold_a_part_where_the_session_says_so() -> None:
+def test_double_quotes_follow_the_dialect() -> None:
     sql = 'select 1 from dfs."a.csv"'
     assert describe(sql, double_quoted_identifiers=True) == ['table dfs."a.csv"']
     assert describe(sql) == []
@@ -207,12 +195,12 @@ def test_double_quotes_hold_a_part_where_the_session_says_so() -> None:
         ("select dfs.tmp.t.a from dfs.tmp.t join range(3) t", True),
     ],
 )
-def test_a_column_that_may_be_of_something_else_by_that_name_is_ambiguous(sql: str, is_ambiguous: bool) -> None:
+def test_column_of_a_shared_name_is_ambiguous(sql: str, is_ambiguous: bool) -> None:
     columns = [r for r in find(sql) if not r.is_table]
     assert [column.is_ambiguous for column in columns] == [is_ambiguous]
 
 
-def test_a_parameter_holds_a_name() -> None:
+def test_parameter_contains_a_name() -> None:
     sql = "select ? from identifier(:n) join identifier(?)"
     parameters = Parameters({"n": "dfs.tmp.a"}, [None, "dfs.tmp.b"])
     found = find(sql, parameters)
@@ -231,11 +219,11 @@ def test_a_parameter_holds_a_name() -> None:
         ([(0, 8, "")], " " * 8),
     ],
 )
-def test_spans_are_replaced_and_filled_up(spans: list[tuple[int, int, str]], expected: str) -> None:
+def test_replaced_spans_keep_their_length(spans: list[tuple[int, int, str]], expected: str) -> None:
     assert replace_spans("ab cd ef", spans) == expected
 
 
-def test_a_line_end_inside_a_replaced_span_stays() -> None:
+def test_replaced_spans_keep_line_ends() -> None:
     assert replace_spans("from dfs.\ntmp.t x", [(5, 15, "t")]) == "from t   \n      x"
 
 
@@ -247,7 +235,7 @@ FRAMES = [("select * from ", True), ("select 1 from a, ", True), ("select ", Fal
 
 @st.composite
 def chains(draw: st.DrawFn) -> tuple[tuple[str, ...], str]:
-    """Parts of a name in workspace ``dfs.tmp`` or ``dfs``, and a way to write it."""
+    """Draw the parts of a name in a workspace, and a way to write it."""
     head = [draw(st.sampled_from([part, part.upper()])) for part in draw(st.sampled_from(WORKSPACES))]
     tail = draw(st.lists(BARE.map(lambda t: (t, t)) | ANY.map(lambda t: (t, _quoted(t))), min_size=1, max_size=3))
     written = [draw(st.sampled_from([part, _quoted(part)])) for part in head] + [text for _, text in tail]
@@ -261,7 +249,9 @@ def _quoted(part: str) -> str:
 
 
 @given(chains(), st.sampled_from(FRAMES), st.sampled_from(["", " x", ", 1", "\n;", " /* dfs.tmp.t */"]))
-def test_whatever_was_written_is_found(chain: tuple[tuple[str, ...], str], frame: tuple[str, bool], after: str) -> None:
+def test_every_written_reference_is_found(
+    chain: tuple[tuple[str, ...], str], frame: tuple[str, bool], after: str
+) -> None:
     (parts, text), (before, is_table) = chain, frame
     sql = before + text + after
     found = [r for r in find(sql) if r.start == len(before)]

@@ -1,4 +1,4 @@
-"""Statements that tell which tables there are."""
+"""Statements that list tables."""
 
 import pytest
 
@@ -21,9 +21,7 @@ from gateway.sql.statements import ShowCreateTable, ShowTables, ShowTemporaryTab
     ],
 )
 @pytest.mark.parametrize("word", ["temporary", "TEMP"])
-def test_show_temporary_tables_is_recognised(
-    word: str, clauses: str, namespace: tuple[str, ...] | None, pattern: str | None
-) -> None:
+def test_show_temporary_tables(word: str, clauses: str, namespace: tuple[str, ...] | None, pattern: str | None) -> None:
     statement = parse_statement(f"show {word} tables {clauses}")
     assert isinstance(statement, ShowTemporaryTables)
     assert (None if statement.namespace is None else statement.namespace.parts) == namespace
@@ -40,7 +38,7 @@ def test_show_temporary_tables_is_recognised(
         ("'a' in b", 26, "in"),
     ],
 )
-def test_a_malformed_show_temporary_tables_is_named(clauses: str, column: int, expected: str) -> None:
+def test_malformed_show_temporary_tables_is_an_error(clauses: str, column: int, expected: str) -> None:
     with pytest.raises(StatementError, match="in SHOW TEMPORARY TABLES") as raised:
         parse_statement(f"show temporary tables {clauses}")
     assert expected in raised.value.message
@@ -56,15 +54,13 @@ def test_a_malformed_show_temporary_tables_is_named(clauses: str, column: int, e
         ("in identifier('a.b') like 'x'", (), "x"),
     ],
 )
-def test_show_tables_of_a_long_namespace_is_recognised(
-    clauses: str, namespace: tuple[str, ...], pattern: str | None
-) -> None:
+def test_show_tables_of_a_namespace(clauses: str, namespace: tuple[str, ...], pattern: str | None) -> None:
     statement = parse_statement(f"show tables {clauses}")
     assert isinstance(statement, ShowTables)
     assert (statement.namespace.parts, statement.pattern) == (namespace, pattern)
 
 
-def test_show_create_table_is_recognised() -> None:
+def test_show_create_table() -> None:
     plain, as_serde = parse_statement("show create table a.t"), parse_statement("show create table a.t as serde;")
     assert isinstance(plain, ShowCreateTable)
     assert isinstance(as_serde, ShowCreateTable)

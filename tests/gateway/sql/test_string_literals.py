@@ -1,4 +1,4 @@
-"""String literals, as Spark reads them with each setting of ``escapedStringLiterals``."""
+"""String literals as Spark reads them, with and without ``escapedStringLiterals``."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ ESCAPED = Dialect(escaped_string_literals=True)
         (r"'\UFFFFFFFF'", None, r"\UFFFFFFFF"),
     ],
 )
-def test_literals_of_all_kinds_are_read(literal: str, value: str | None, escaped: str) -> None:
+def test_read_string(literal: str, value: str | None, escaped: str) -> None:
     assert read_string(literal) == value
     assert read_string(literal, ESCAPED) == escaped
 
@@ -44,18 +44,18 @@ def test_adjacent_literals_are_one_string() -> None:
         ("'x' \"y\"", r"""'\'x\' "y"'""", None),
     ],
 )
-def test_a_text_is_written_as_a_literal(text: str, literal: str, escaped: str | None) -> None:
+def test_write_string(text: str, literal: str, escaped: str | None) -> None:
     assert write_string(text) == literal
     assert write_string(text, ESCAPED) == escaped
 
 
-def test_double_quotes_are_no_string_in_a_session_that_reads_them_as_names() -> None:
+def test_write_string_without_double_quotes() -> None:
     assert write_string("it's", Dialect(double_quoted_identifiers=True, escaped_string_literals=True)) is None
     assert write_string("it's", Dialect(double_quoted_identifiers=True)) == 'r"it\'s"'
 
 
 @given(st.text("'\"\\ab\n$r", max_size=12), st.builds(Dialect, st.booleans(), st.booleans()))
-def test_spark_reads_what_is_written(text: str, dialect: Dialect) -> None:
+def test_written_strings_are_read_back(text: str, dialect: Dialect) -> None:
     literal = write_string(text, dialect)
     if literal is None:
         assert dialect != DEFAULT_DIALECT

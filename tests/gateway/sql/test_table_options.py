@@ -18,14 +18,14 @@ def parse(text):
         ("with (a = 'one ' 'two')", {"a": "one two"}),
     ],
 )
-def test_keys_and_values_are_read_as_spark_reads_them(text, values):
+def test_keys_and_values(text, values):
     options = parse(text)
     assert options.values == values
     assert text[options.end - 1] == ")"
 
 
 @pytest.mark.parametrize("text", ["", "with q as (select 1)", "where (a = 1)", "with"])
-def test_another_clause_is_none(text):
+def test_another_clause_has_no_options(text):
     assert parse(text) is None
 
 
@@ -40,19 +40,19 @@ def test_another_clause_is_none(text):
         (r"with (a='\UFFFFFFFF')", "an escape that stands for a character"),
     ],
 )
-def test_a_malformed_clause_names_what_was_found(text, found):
+def test_malformed_clause_is_reported(text, found):
     with pytest.raises(TableOptionsError, match="Expected") as raised:
         parse(text)
     assert found in str(raised.value)
 
 
-def test_values_may_follow_the_dialect_of_the_session():
+def test_values_follow_the_dialect():
     values = parse_property_list(
         tokenize(r"('\u0061' = '\t', b 'x' 'y')"), 0, Dialect(escaped_string_literals=True)
     ).values
     assert values == {"a": r"\t", "b": "xy"}
 
 
-def test_a_key_that_is_there_twice_is_refused():
+def test_duplicate_key_is_refused():
     with pytest.raises(TableOptionsError, match="each key only once"):
         parse("with (a = 1, a = 2)")

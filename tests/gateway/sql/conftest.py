@@ -1,0 +1,38 @@
+"""Measurements that the tests of SQL parsing share."""
+
+import contextlib
+import time
+from collections.abc import Callable
+
+import pytest
+
+from gateway.sql.statement_error import StatementError
+
+Function = Callable[[str], object]
+
+
+@pytest.fixture
+def measure_seconds() -> Callable[[Function, str], float]:
+    """Measure how long a function takes for a text, which may be malformed."""
+
+    def measure(function: Function, sql: str) -> float:
+        began = time.perf_counter()
+        with contextlib.suppress(StatementError):
+            function(sql)
+        return time.perf_counter() - began
+
+    return measure
+
+
+@pytest.fixture
+def assert_linear_time(measure_seconds: Callable[[Function, str], float]) -> Callable[[Function, str, str], None]:
+    """Assert that eight times the text takes about eight times as long. Quadratic time would be 64 times as long."""
+
+    def assert_linear(function: Function, small: str, large: str) -> None:
+        for _ in range(3):
+            ratio = measure_seconds(function, large) / max(measure_seconds(function, small), 0.0005)
+            if ratio < 30:
+                return
+        pytest.fail(f"eight times the text took {ratio:.0f} times as long")
+
+    return assert_linear

@@ -52,7 +52,7 @@ def resolve_identifier_clauses(
     ]
     if not starts:
         return tokens, ()
-    strings = StringEvaluator(tokens, parameters, dialect)
+    literals, strings = StringEvaluator(tokens, parameters), StringEvaluator(tokens, parameters, dialect)
     closing = match_brackets(tokens)
     replaced: list[Token] = []
     unknown: list[UnknownName] = []
@@ -62,7 +62,9 @@ def resolve_identifier_clauses(
         if first < position or last is None:
             continue
         argument = tokens[first + 2 : last]
-        value = strings.evaluate(argument)
+        neighbors = (*tokens[max(first - 1, 0) : first], *tokens[last + 1 : last + 2])
+        is_part = any(token.is_symbol(".") for token in neighbors)  # which Spark reads as a literal, not an expression
+        value = (literals if is_part else strings).evaluate(argument)
         parts = () if value is None else parse_name(value, dialect)
         start, end = tokens[first].start, tokens[last].end
         if not parts:

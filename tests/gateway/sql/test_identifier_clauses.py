@@ -54,6 +54,18 @@ def test_double_quotes_follow_the_dialect():
     assert evaluate_identifier_clause(sql, clause, PARAMETERS, Dialect(double_quoted_identifiers=True)) == ()
 
 
+def test_escapes_follow_the_dialect_unless_the_clause_is_a_part():
+    escaped = Dialect(escaped_string_literals=True)
+    for sql, expected in (
+        (r"select * from identifier('\u0074')", r"identifier('\u0074')"),
+        (r"select * from a.identifier('\u0074')", "a.t"),
+        (r"select * from identifier('\u0061').t", "a.t"),
+        ("select * from identifier('a.t')", "a.t"),
+    ):
+        known, _ = resolve_identifier_clauses(tokenize(sql, escaped), PARAMETERS, escaped)
+        assert "".join(token.value for token in known[3:]) == expected
+
+
 def test_unknown_name_has_its_known_strings():
     sql = "select 1 from identifier(concat('dfs.', lower(:n), x)) join identifier('a')"
     known, computed = resolve_identifier_clauses(tokenize(sql), PARAMETERS)

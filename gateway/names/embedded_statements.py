@@ -172,9 +172,9 @@ def _is_script(tokens: Sequence[Token]) -> bool:
 def _refused(clause: ChangeClause, place: TextPlace) -> GatewayError:
     parts = () if clause.name is None else clause.name.parts
     statement = f"{clause.kind.value} {'.'.join(parts)}".rstrip()
-    error_class, where = _REFUSALS[place]
+    condition, where = _REFUSALS[place]
     return GatewayError(
-        error_class,
+        condition,
         "0A000",
         f"[{statement}] cannot run {where}, because it concerns a temporary table or a workspace. Run it as a "
         "statement of its own, in one spark.sql(...) call.",

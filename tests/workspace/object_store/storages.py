@@ -14,7 +14,7 @@ from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
 from workspace.locations import SessionLocations
 from workspace.object_store.addresses import ObjectAddress
-from workspace.object_store.bucket import ObjectStore
+from workspace.object_store.bucket import Bucket
 from workspace.object_store.session_locations import ObjectSessionLocations
 from workspace.root_identities import RootIds
 
@@ -98,7 +98,7 @@ class Objects:
 
     def opened(self, root_ids: RootIds | None = None) -> ObjectSessionLocations:
         locations = ObjectSessionLocations(
-            self.address, root_ids, store=ObjectStore(self.address, read_seconds=5), relist_seconds=0
+            self.address, root_ids, bucket=Bucket(self.address, read_seconds=5), relist_seconds=0
         )
         locations.initialise()
         return locations

@@ -21,8 +21,10 @@ from tests.workspace.object_store.servers import BUCKET, Server, read_only
 from tests.workspace.object_store.storages import Objects, give_credentials
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.object_store.bucket import ATTEMPTS, ObjectStore, ObjectStoreError
-from workspace.object_store.session_locations import LISTING_SECONDS, ObjectSessionLocations
+from workspace.object_store.bucket import Bucket
+from workspace.object_store.contents_cache import LISTING_SECONDS
+from workspace.object_store.s3_client import ATTEMPTS, ObjectStoreError
+from workspace.object_store.session_locations import ObjectSessionLocations
 from workspace.records import SessionRecord, SessionUuid, TableUuid
 from workspace.root_identities import RootUnavailableError
 from workspace.session_end import end_session
@@ -40,7 +42,7 @@ class DiedError(BaseException):
     """The process ended here."""
 
 
-class StoreOfADyingProcess(ObjectStore):
+class StoreOfADyingProcess(Bucket):
     """Its process dies at its n-th request: before it is sent, or after it was carried out."""
 
     def __init__(self, storage: Objects, step: int, *, is_sent: bool) -> None:
@@ -49,32 +51,32 @@ class StoreOfADyingProcess(ObjectStore):
         self._step = step
         self._is_sent = is_sent
 
-    def _sent(self, *args: Any, **kwargs: Any) -> Any:
+    def _send_once(self, *args: Any, **kwargs: Any) -> Any:
         self.requests += 1
         if self.requests == self._step and not self._is_sent:
             raise DiedError
-        answer = super()._sent(*args, **kwargs)
+        answer = super()._send_once(*args, **kwargs)
         if self.requests == self._step:
             raise DiedError
         return answer
 
 
-class StoreWithABadNetwork(ObjectStore):
+class StoreWithABadNetwork(Bucket):
     """Every answer is lost the first time that it is asked for, though the server does what it is told."""
 
     def __init__(self, storage: Objects) -> None:
         super().__init__(storage.address)
         self._is_lost = False
 
-    def _sent(self, *args: Any, **kwargs: Any) -> Any:
-        answer = super()._sent(*args, **kwargs)
+    def _send_once(self, *args: Any, **kwargs: Any) -> Any:
+        answer = super()._send_once(*args, **kwargs)
         self._is_lost = not self._is_lost
         if self._is_lost:
             raise urllib3.exceptions.ProtocolError("the connection was closed")
         return answer
 
 
-class StoreWithoutConditionalWrites(ObjectStore):
+class StoreWithoutConditionalWrites(Bucket):
     """Its server takes every write; something happens after each look."""
 
     def __init__(self, storage: Objects, after_look: Callable[[], Any]) -> None:
@@ -105,7 +107,7 @@ class RootIdsOfOneReplica(InMemoryRootIds):
         return recorded
 
 
-class InTheMiddle(ObjectStore):
+class InTheMiddle(Bucket):
     """Something else happens after the n-th of some requests."""
 
     def __init__(self, storage: Objects, name: str, step: int, intruder: Callable[[], Any]) -> None:
@@ -143,8 +145,8 @@ def count(location: Path) -> int:
 
 def opened(raw: RawS3, **options: Any) -> ObjectSessionLocations:
     storage = Objects(raw, BUCKET)
-    store = ObjectStore(storage.address, read_seconds=READ_SECONDS)
-    locations = ObjectSessionLocations(storage.address, store=store, relist_seconds=0, **options)
+    store = Bucket(storage.address, read_seconds=READ_SECONDS)
+    locations = ObjectSessionLocations(storage.address, bucket=store, relist_seconds=0, **options)
     locations.initialise()
     return locations
 
@@ -164,7 +166,7 @@ def test_a_session_whose_end_dies_at_any_request_is_ended_by_the_next(
     records = FileSessionRecords(home.home)
     for step in itertools.count(1):
         store = StoreOfADyingProcess(storage, step, is_sent=is_sent)
-        dying = ObjectSessionLocations(storage.address, store=store)
+        dying = ObjectSessionLocations(storage.address, bucket=store)
         stored = records.create(a_record(session_uuid=SESSION))
         after = storage.opened()
         after.create(OTHER)
@@ -197,7 +199,7 @@ def test_a_location_that_was_set_aside_is_never_listed_again_wherever_its_purge_
         storage.write(f"{SESSION}/{TABLE}/part-0")
         locations.move_to_trash(SESSION)
         (entry,) = locations.trash()
-        dying = ObjectSessionLocations(storage.address, store=StoreOfADyingProcess(storage, step, is_sent=True))
+        dying = ObjectSessionLocations(storage.address, bucket=StoreOfADyingProcess(storage, step, is_sent=True))
         was_dead = False
         try:
             dying.purge(entry)
@@ -213,10 +215,10 @@ def test_a_location_that_was_set_aside_is_never_listed_again_wherever_its_purge_
 
 
 def test_answers_that_are_lost_change_nothing(storage: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workspace.object_store.bucket._LONGEST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("workspace.object_store.s3_client._LONGEST_PAUSE_SECONDS", 0.01)
     storage.opened()
     store = StoreWithABadNetwork(storage)
-    locations = ObjectSessionLocations(storage.address, store=store, relist_seconds=0)
+    locations = ObjectSessionLocations(storage.address, bucket=store, relist_seconds=0)
     locations.initialise()
     place = locations.create(SESSION)
     locations.create(OTHER)
@@ -257,7 +259,7 @@ def test_two_that_start_at_once_agree_on_one_id_without_conditional_writes(stora
     def start(after_look: Callable[[], Any], before: Callable[[], Any], after: Callable[[], Any]) -> None:
         store = StoreWithoutConditionalWrites(storage, after_look)
         root_ids = RootIdsOfOneReplica(shared, before, after)
-        ObjectSessionLocations(storage.address, root_ids, store=store).initialise()
+        ObjectSessionLocations(storage.address, root_ids, bucket=store).initialise()
 
     with ThreadPoolExecutor(2) as executor:
         early = executor.submit(start, after_look_of_early, before_early_records, early_recorded.set)
@@ -273,7 +275,7 @@ def test_a_first_start_that_dies_at_any_request_can_be_done_again(storage: Objec
         store = StoreOfADyingProcess(storage, step, is_sent=is_sent)
         was_dead = False
         try:
-            ObjectSessionLocations(storage.address, root_ids, store=store).initialise()
+            ObjectSessionLocations(storage.address, root_ids, bucket=store).initialise()
         except DiedError:
             was_dead = True
         assert storage.opened(root_ids).list() == set()
@@ -515,7 +517,7 @@ def test_a_table_that_goes_while_it_is_copied_is_not_taken_for_copied(
         if meanwhile == "both purged":
             purge_all(other)
 
-    copying = ObjectSessionLocations(storage.address, store=InTheMiddle(storage, "copy", step, intrude))
+    copying = ObjectSessionLocations(storage.address, bucket=InTheMiddle(storage, "copy", step, intrude))
     with pytest.raises(FileNotFoundError):
         copying.copy_table((SESSION, TABLE), (OTHER, TABLE))
 
@@ -541,7 +543,7 @@ def test_uploads_in_parts_are_given_up_with_their_location(storage: Objects) -> 
 def test_what_is_inside_of_a_location_is_asked_for_once_in_a_while(storage: Objects) -> None:
     seconds = [0.0]
     store = StoreOfADyingProcess(storage, -1, is_sent=True)
-    locations = ObjectSessionLocations(storage.address, store=store, relist_seconds=60, monotonic=lambda: seconds[0])
+    locations = ObjectSessionLocations(storage.address, bucket=store, relist_seconds=60, monotonic=lambda: seconds[0])
     locations.initialise()
     locations.create(SESSION)
 
@@ -563,7 +565,7 @@ def test_what_is_inside_of_a_location_is_asked_for_once_in_a_while(storage: Obje
     assert look()["tables"] == set()
 
 
-class StoreWithManyLocations(ObjectStore):
+class StoreWithManyLocations(Bucket):
     """One table in each; listing one of them does what it is told."""
 
     def __init__(self, storage: Objects, listing: Callable[[str], None], count: int = 100) -> None:
@@ -584,7 +586,7 @@ class StoreWithManyLocations(ObjectStore):
 def test_many_locations_are_listed_at_once(storage: Objects) -> None:
     others = threading.Barrier(4)
     store = StoreWithManyLocations(storage, lambda _: others.wait(30) and None)
-    locations = ObjectSessionLocations(storage.address, store=store)
+    locations = ObjectSessionLocations(storage.address, bucket=store)
     locations.initialise()
     (root,) = locations.roots()
     assert all(root.contents(SessionUuid(each)).tables == {TABLE} for each in store.sessions)
@@ -598,7 +600,7 @@ def test_of_more_locations_than_there_is_time_for_the_others_are_listed_next(sto
             seconds[0] += LISTING_SECONDS / 40
 
     store = StoreWithManyLocations(storage, listing)
-    locations = ObjectSessionLocations(storage.address, store=store, monotonic=lambda: seconds[0], relist_seconds=1e6)
+    locations = ObjectSessionLocations(storage.address, bucket=store, monotonic=lambda: seconds[0], relist_seconds=1e6)
     locations.initialise()
 
     def listed() -> int:
@@ -620,7 +622,7 @@ def test_a_location_that_cannot_be_listed_keeps_no_other_from_it_and_is_tried_ag
             raise ObjectStoreError("the server is busy")
 
     store = StoreWithManyLocations(storage, listing)
-    locations = ObjectSessionLocations(storage.address, store=store)
+    locations = ObjectSessionLocations(storage.address, bucket=store)
     locations.initialise()
     found = TableDirectories(locations).look(locations.list(), 0.0)
     assert sorted(len(known.tables) for known in found.values()) == [0] + 99 * [1]
@@ -641,7 +643,7 @@ def test_locations_that_cannot_be_listed_and_take_all_the_time_leave_the_others_
 
     store = StoreWithManyLocations(storage, listing, 300)
     bad |= set(store.sessions[20:])
-    locations = ObjectSessionLocations(storage.address, store=store, monotonic=lambda: seconds[0], relist_seconds=1e6)
+    locations = ObjectSessionLocations(storage.address, bucket=store, monotonic=lambda: seconds[0], relist_seconds=1e6)
     locations.initialise()
 
     def listed() -> set[str]:
@@ -658,7 +660,7 @@ def test_locations_that_cannot_be_listed_and_take_all_the_time_leave_the_others_
 
 
 def test_the_store_error_is_an_os_error_with_the_servers_code(storage: Objects) -> None:
-    missing = ObjectStore(Objects(storage.raw, "nobody-has-this").address)
+    missing = Bucket(Objects(storage.raw, "nobody-has-this").address)
     with pytest.raises(ObjectStoreError, match="Create the bucket") as failed:
         missing.get("key")
     assert failed.value.code == "NoSuchBucket"

@@ -9,7 +9,7 @@ import pytest
 from tests.workspace.object_store.servers import BUCKET, Server, over_files, with_exact_keys
 from tests.workspace.object_store.storages import Objects, give_credentials
 from workspace.locations import Owner, OwnerError
-from workspace.object_store.bucket import ObjectStore
+from workspace.object_store.bucket import Bucket
 from workspace.records import SessionUuid, TableUuid
 from workspace.root_identities import RootError
 
@@ -138,7 +138,7 @@ def test_there_are_no_owners_and_no_other_roots(storage: Objects, tmp_path: Path
 
 
 def test_a_store_takes_many_pages(storage: Objects) -> None:
-    store = ObjectStore(storage.address)
+    store = Bucket(storage.address)
     for n in range(1050):
         storage.raw.put(storage.bucket, f"{storage.prefix}/many/{n:04}/x")
     pages = list(store.pages(f"{storage.prefix}/many/"))

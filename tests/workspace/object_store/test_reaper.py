@@ -8,7 +8,7 @@ from tests.reaper.conftest import GRACE_SECONDS, LEASE_SECONDS, TABLE, World
 from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from tests.workspace.object_store.servers import BUCKET, Server
 from tests.workspace.object_store.storages import Objects
-from workspace.object_store.bucket import ObjectStore
+from workspace.object_store.bucket import Bucket
 from workspace.object_store.session_locations import ObjectSessionLocations
 from workspace.records import SessionUuid, StoredRecord
 
@@ -22,8 +22,8 @@ class WorldInAnObjectStore(World):
     def __init__(self, directory: Path, storage: Objects) -> None:
         self.storage = storage
         super().__init__(directory)
-        store = ObjectStore(storage.address, read_seconds=1)
-        in_store = ObjectSessionLocations(storage.address, InMemoryRootIds(), store=store, relist_seconds=0)
+        store = Bucket(storage.address, read_seconds=1)
+        in_store = ObjectSessionLocations(storage.address, InMemoryRootIds(), bucket=store, relist_seconds=0)
         in_store.initialise()
         self.locations = in_store  # type: ignore[assignment]
         self.reaper = self.new_reaper(locations=in_store)

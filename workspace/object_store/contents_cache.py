@@ -1,0 +1,150 @@
+"""A cache of the contents of session locations in an object store.
+
+Each listing is a request that costs money, so the contents of a location are listed again only every few minutes.
+
+Not guaranteed: that the contents are recent. They may be as old as ``relist_seconds``. If there are more locations than
+can be listed in ``LISTING_SECONDS``, they may be older, or missing at first.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping, MutableMapping, Set
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from workspace.identifiers import check_uuid, is_uuid
+from workspace.locations import LocationContents
+from workspace.object_store.bucket import Bucket
+from workspace.object_store.keys import Keys, Target
+from workspace.records import SessionUuid, TableUuid
+
+RELIST_SECONDS = 300.0
+LISTING_SECONDS = 20.0
+_LISTINGS = 16
+_MAX_DIRECTORIES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The last listing of a location: its contents, None if there was no location, or why it failed."""
+
+    result: LocationContents | OSError | None
+    at_seconds: float
+
+
+class ContentsCache:
+    """The last known contents of session locations; safe to share between threads.
+
+    Args:
+        bucket: The bucket.
+        keys: The keys of the workspace.
+        relist_seconds: The age at which a listing is repeated.
+        monotonic: A clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        keys: Keys,
+        *,
+        relist_seconds: float = RELIST_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._bucket = bucket
+        self._keys = keys
+        self._relist_seconds = relist_seconds
+        self._monotonic = monotonic
+        self._listings: MutableMapping[SessionUuid, _Listing] = {}
+        self._lock = threading.Lock()
+
+    def refresh(self, sessions: Set[SessionUuid]) -> Mapping[SessionUuid, LocationContents | OSError | None]:
+        """Return what is known of locations, after listing those that are unknown, failed or too old.
+
+        Lists as many locations as ``LISTING_SECONDS`` allows. Locations that were never listed come first, then those
+        whose last attempt is oldest, whether it failed or not. So each location has its turn, however many fail.
+        """
+        begun_seconds = self._monotonic()
+        with self._lock:
+            known = {each: listing for each, listing in self._listings.items() if each in sessions}
+            self._listings = dict(known)
+
+        def relist(session_uuid: SessionUuid) -> None:
+            now_seconds = self._monotonic()
+            if now_seconds - begun_seconds >= LISTING_SECONDS:
+                return
+            result: LocationContents | OSError | None
+            try:
+                result = self._list(session_uuid)
+            except OSError as error:
+                result = error
+            with self._lock:
+                self._listings[session_uuid] = _Listing(result, now_seconds)
+
+        oldest_seconds = begun_seconds - self._relist_seconds
+        fresh = {
+            each
+            for each, listing in known.items()
+            if not isinstance(listing.result, OSError) and listing.at_seconds > oldest_seconds
+        }
+        due = sorted(sessions - fresh, key=lambda each: known[each].at_seconds if each in known else -math.inf)
+        with ThreadPoolExecutor(_LISTINGS, thread_name_prefix="listings") as executor:
+            for _ in executor.map(relist, due):
+                pass
+        with self._lock:
+            return {each: self._listings[each].result for each in sessions if each in self._listings}
+
+    def forget(self, session_uuid: SessionUuid) -> None:
+        """Forget the listing of a location that has changed."""
+        with self._lock:
+            self._listings.pop(session_uuid, None)
+
+    def _list(self, session_uuid: SessionUuid) -> LocationContents | None:
+        tables, foreign, exists = set[TableUuid](), set[str](), False
+        for name in self._bucket.names(self._keys.prefix(Target(session_uuid))):
+            exists = True
+            directory = name.removesuffix("/")
+            if not name.endswith("/") or len(tables) + len(foreign) >= _MAX_DIRECTORIES:
+                continue
+            if is_uuid(directory):
+                tables.add(TableUuid(directory))
+            else:
+                foreign.add(directory)
+        return LocationContents(frozenset(tables), len(foreign)) if exists else None
+
+
+class ObjectRoot:
+    """The contents of session locations, without what was in the trash when this object was created.
+
+    Args:
+        trash: The targets in the trash.
+        known: What is known of each location: its contents, None if it does not exist, or why it could not be listed.
+    """
+
+    def __init__(self, trash: Set[Target], known: Mapping[SessionUuid, LocationContents | OSError | None]) -> None:
+        self._trash = trash
+        self._known = known
+
+    def stamp(self, session_uuid: SessionUuid) -> Hashable:
+        """Return the contents of a location as its stamp, because an object store has no other sign of a change."""
+        found = self._find(session_uuid)
+        return str(found) if isinstance(found, OSError) else found
+
+    def contents(self, session_uuid: SessionUuid) -> LocationContents:
+        """Return the directories in a location; none if there is no location.
+
+        Raises:
+            OSError: If the location could not be listed.
+        """
+        found = self._find(session_uuid)
+        if isinstance(found, OSError):
+            raise found
+        return found or LocationContents(frozenset(), 0)
+
+    def _find(self, session_uuid: SessionUuid) -> LocationContents | OSError | None:
+        check_uuid(session_uuid)
+        found = self._known.get(session_uuid)
+        if found is None or isinstance(found, OSError):
+            return found
+        removed = {table for table in found.tables if Target(session_uuid, table) in self._trash}
+        return LocationContents(frozenset(found.tables - removed), found.foreign_count)

@@ -196,10 +196,10 @@ class Roots:
         return self._home.roots / hashlib.sha256(os.fsencode(root)).hexdigest()[:40]
 
     def _unavailable(self, root: Path, reason: str) -> RootUnavailableError:
-        way_out = f"; or, if it is gone for good, remove [{self._entry(root)}]" if root != self._home.root else ""
+        remedy = f"; or, if it is gone for good, remove [{self._entry(root)}]" if root != self._home.root else ""
         return RootUnavailableError(
             f"The root [{root}], which may contain session locations, cannot be used: {reason}. Bring its storage back"
-            f"{way_out}."
+            f"{remedy}."
         )
 
     @staticmethod

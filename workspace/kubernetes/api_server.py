@@ -1,18 +1,18 @@
-"""Asking the API server, and what becomes of an answer that does not come or does not please.
+"""Requests to the Kubernetes API server, with retries and classified failures.
 
-Why it exists: the server may be away, throttle, forbid, or lose an answer, at any request. What may be tried again, and
-which failure means what, is decided here once for session records, leases and root ids.
+At any request, the server may be away, throttle, deny access, or lose an answer. This module decides once, for session
+records, leases and root ids, what is retried and what each failure means.
 
 Guarantees:
 
-1. What comes back is the server's answer, or a :class:`ApiStatusError` that it made for the object asked for, or
-   RecordsUnavailableError. So "not found" is only what the server says of the object itself: never a definition that is
-   not installed, nor the answer of something in between.
-2. A request that got neither is repeated with back-off for a bounded time, and not before the time that a throttling
-   server names. That goes for missing rights as well: a server that has just started does not know them yet. So a
-   request must be one that may take effect twice without harm; a refusal says whether an earlier answer was lost.
+1. The result is the answer of the server, an :class:`ApiStatusError` that the server made for the requested object, or
+   RecordsUnavailableError. So "not found" always concerns the object itself: never a definition that is not installed,
+   and never the answer of a proxy.
+2. A request with any other outcome is retried with back-off for a bounded time, and not before the time that a
+   throttling server names. This includes missing rights, which a server that has just started does not know yet. So a
+   request must be safe to repeat. An ApiStatusError says whether an earlier answer was lost.
 
-Sources: Kubernetes API concepts, "Error codes"; API Priority and Fairness.
+Source: [kubernetes-api "Error codes"], API Priority and Fairness.
 """
 
 import http
@@ -33,10 +33,13 @@ from workspace.records import RecordsUnavailableError
 JsonObject = Mapping[str, Any]
 
 _REFUSALS = frozenset({404, 409, 410, 413, 422})
-_LOOK_AFTER_SERVER = "It may be tried again; look after the API server."
-_NO_API_SERVER = "no API server answers there"
+CHECK_API_SERVER = "Check the API server."
+"""What to do when the API server does not work."""
+
+_RETRY = "Try again, or check the API server."
+_NO_API_SERVER = "this address is not an API server"
 _CORRECT_ADDRESS = "Correct its address."
-_WAYS_OUT = {
+_REMEDIES = {
     0: "Check its address and certificate authority.",
     400: "Check that the definition connectsessions.sparklodge.io is the one of this release.",
     401: "Renew the pod's token, or the credentials of the kubeconfig.",
@@ -45,7 +48,7 @@ _WAYS_OUT = {
 }
 _TOO_LARGE = ("request is too large", "message larger than max")
 _LONGEST_WAIT_SECONDS = 5.0
-_LONGEST_MESSAGE = 200
+_MAX_MESSAGE = 200
 _BACK_OFF = tenacity.wait_random_exponential(multiplier=0.05, max=1.0)
 PAGE_OBJECTS = 500
 _LIST_ATTEMPTS = 5
@@ -53,10 +56,10 @@ _LIST_ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long a request may take.
+    """The time limits of requests.
 
     Attributes:
-        timeout_seconds: For connecting, and for each wait for data, of one attempt.
+        timeout_seconds: The timeouts of one attempt: for the connection, and for each wait for data.
         repeat_seconds: How long after the first attempt another one may begin.
     """
 
@@ -65,11 +68,12 @@ class RetryPolicy:
 
 
 class ApiStatusError(Exception):
-    """The server will not do this to the object.
+    """The server refused the request for the object.
 
     Attributes:
-        status: 404, 409, 410, 413 or 422.
-        was_lost: Whether the answer to an earlier attempt was lost, which may have taken effect.
+        status: The HTTP status: 404, 409, 410, 413 or 422.
+        message: The reason, from the server.
+        was_lost: Whether the answer to an earlier attempt was lost, so that the attempt may have taken effect.
     """
 
     def __init__(self, status: int, message: str, *, was_lost: bool = False) -> None:
@@ -80,35 +84,39 @@ class ApiStatusError(Exception):
 
 
 class ApiServer:
-    """The API server behind a connection.
+    """The API server of a connection.
 
     Args:
-        connection: To it.
-        what: What is asked for here, for messages, such as "session records".
-        resource: Its name in the API, such as ``connectsessions``.
-        patience: How long a request may take.
+        connection: The connection.
+        description: What the requests concern, for messages, such as "session records".
+        resource: The name of the resource in the API, such as ``connectsessions``.
+        retry_policy: The time limits of requests.
     """
 
-    def __init__(self, connection: Connection, what: str, resource: str, patience: RetryPolicy | None = None) -> None:
+    def __init__(
+        self, connection: Connection, description: str, resource: str, retry_policy: RetryPolicy | None = None
+    ) -> None:
         self._connection = connection
-        self._what = what
+        self._description = description
         self._resource = resource
-        self._patience = patience or RetryPolicy()
+        self._retry_policy = retry_policy or RetryPolicy()
 
     def request(self, request: Callable[..., Any]) -> JsonObject:
-        """Makes a request.
+        """Send a request, and retry failures without an answer.
 
         Args:
-            request: A function of the Kubernetes client, with all it needs.
+            request: A function of the Kubernetes client, with its arguments.
 
-        Raises: ApiStatusError, RecordsUnavailableError
+        Raises:
+            ApiStatusError: If the server refuses the request for the object.
+            RecordsUnavailableError: If the server cannot answer now.
         """
         was_lost = False
 
         def attempt() -> JsonObject:
             nonlocal was_lost
             try:
-                return self._asked_once(request)
+                return self._request_once(request)
             except _UnansweredError as error:
                 was_lost = was_lost or error.may_have_acted
                 raise
@@ -116,37 +124,42 @@ class ApiServer:
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(_UnansweredError),
             wait=_wait_seconds,
-            stop=tenacity.stop_after_delay(self._patience.repeat_seconds),
+            stop=tenacity.stop_after_delay(self._retry_policy.repeat_seconds),
             reraise=True,
         )
         try:
             return retrying(attempt)
         except _UnansweredError as error:
-            raise self.unavailable(error.reason, error.way_out) from error
+            raise self.unavailable(error.reason, error.remedy) from error
         except ApiStatusError as error:
             raise ApiStatusError(error.status, error.message, was_lost=was_lost) from error
 
     def list_all(self, request: Callable[..., Any]) -> tuple[list[JsonObject], str]:
-        """Lists objects page by page, as they were at one point in time that is not before the call.
+        """Return all objects of a list, as they were at one point in time after the call began.
 
         Args:
-            request: A listing function of the Kubernetes client, with all it needs but the page.
+            request: A list function of the Kubernetes client, with its arguments except the page.
 
-        Returns: The objects, and the resource version of the list.
+        Returns:
+            The objects, and the resource version of the list.
 
-        Raises: RecordsUnavailableError
+        Raises:
+            RecordsUnavailableError: If the server cannot answer now.
         """
         for _ in range(_LIST_ATTEMPTS):
             try:
                 return self._list(request)
             except ApiStatusError as error:
                 if error.status != http.HTTPStatus.GONE:
-                    raise self.unavailable(error.message, "Look after the API server.") from error
-        raise self.unavailable("the list grew too old while it was read", "It may be tried again.")
+                    raise self.unavailable(error.message, CHECK_API_SERVER) from error
+        raise self.unavailable("the list expired while it was read", "Try again.")
 
-    def unavailable(self, reason: str, way_out: str) -> RecordsUnavailableError:
+    def unavailable(self, reason: str, remedy: str) -> RecordsUnavailableError:
+        """Return the error for a server that cannot answer; its message says why and what to do."""
         server = self._connection.server
-        return RecordsUnavailableError(None, f"The {self._what} at [{server}] cannot be used now: {reason}. {way_out}")
+        return RecordsUnavailableError(
+            None, f"The {self._description} at [{server}] cannot be used now: {reason}. {remedy}"
+        )
 
     def _list(self, request: Callable[..., Any]) -> tuple[list[JsonObject], str]:
         found: list[JsonObject] = []
@@ -161,10 +174,15 @@ class ApiServer:
                 return found, version
             more = {"_continue": page["metadata"]["continue"]}
 
-    def _asked_once(self, request: Callable[..., Any]) -> JsonObject:
-        """Raises: ApiStatusError, _UnansweredError."""
+    def _request_once(self, request: Callable[..., Any]) -> JsonObject:
+        """Send one request.
+
+        Raises:
+            ApiStatusError: If the server refuses the request for the object.
+            _UnansweredError: If there is no such answer; the request may be retried.
+        """
         try:
-            response = request(_preload_content=False, _request_timeout=self._patience.timeout_seconds)
+            response = request(_preload_content=False, _request_timeout=self._retry_policy.timeout_seconds)
             answer = json.loads(response.data)
         except ApiException as error:
             raise self._failure(error) from error
@@ -173,7 +191,7 @@ class ApiServer:
         except urllib3.exceptions.HTTPError as error:
             raise _UnansweredError(f"{type(error).__name__}: {error}") from error
         except (ConfigException, OSError) as error:
-            raise _UnansweredError(str(error), "Look after the pod's token, or the kubeconfig.") from error
+            raise _UnansweredError(str(error), "Check the token of the pod, or the kubeconfig.") from error
         except ValueError as error:
             raise _UnansweredError(f"{_NO_API_SERVER} ({error})", _CORRECT_ADDRESS) from error
         if not _is_answer(answer):
@@ -181,61 +199,63 @@ class ApiServer:
         return answer
 
     def _failure(self, error: ApiException) -> Exception:
-        said = _Said.by(error)
+        failure = _Failure.from_exception(error)
         status = error.status or 0
-        if any(phrase in said.text for phrase in _TOO_LARGE):
-            return ApiStatusError(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, said.text)
-        if status in _REFUSALS and (status != http.HTTPStatus.NOT_FOUND or said.resource == self._resource):
-            return ApiStatusError(status, said.text)
+        if any(phrase in failure.text for phrase in _TOO_LARGE):
+            return ApiStatusError(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, failure.text)
+        if status in _REFUSALS and (status != http.HTTPStatus.NOT_FOUND or failure.resource == self._resource):
+            return ApiStatusError(status, failure.text)
         return _UnansweredError(
-            said.text,
-            _WAYS_OUT.get(status, _LOOK_AFTER_SERVER),
+            failure.text,
+            _REMEDIES.get(status, _RETRY),
             may_have_acted=not http.HTTPStatus.BAD_REQUEST <= status < http.HTTPStatus.INTERNAL_SERVER_ERROR,
-            wait_seconds=said.wait_seconds,
+            wait_seconds=failure.wait_seconds,
         )
 
 
 def is_object(content: object) -> TypeGuard[JsonObject]:
-    """Whether it can be an object of the Kubernetes API, of whatever kind."""
+    """Return whether a JSON value can be an object of the Kubernetes API."""
     metadata = content.get("metadata") if isinstance(content, dict) else None
     return isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
 
 
 def _is_answer(content: object) -> TypeGuard[JsonObject]:
-    """Whether it can be what the API server answers: an object, a list of them, or a status."""
+    """Return whether a JSON value can be an answer of the API server: an object, a list, or a status."""
     return (
         isinstance(content, dict) and isinstance(content.get("kind"), str) and isinstance(content.get("metadata"), dict)
     )
 
 
 class _UnansweredError(Exception):
+    """A request without an answer about the object; a transient error."""
+
     def __init__(
         self,
         reason: str,
-        way_out: str = _LOOK_AFTER_SERVER,
+        remedy: str = _RETRY,
         *,
         may_have_acted: bool = True,
         wait_seconds: float = 0.0,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.way_out = way_out
+        self.remedy = remedy
         self.may_have_acted = may_have_acted
         self.wait_seconds = wait_seconds
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What stands in an answer that is an error."""
+class _Failure:
+    """The contents of an answer that is an error."""
 
     text: str
     resource: str | None
     wait_seconds: float
 
     @classmethod
-    def by(cls, error: ApiException) -> "_Said":
+    def from_exception(cls, error: ApiException) -> "_Failure":
         status = _status_object(error.body)
-        message = status.get("message") or (error.body or "")[:_LONGEST_MESSAGE]
+        message = status.get("message") or (error.body or "")[:_MAX_MESSAGE]
         details = status.get("details") or {}
         wait = (error.headers or {}).get("Retry-After", "")
         return cls(
@@ -255,5 +275,5 @@ def _status_object(body: str | None) -> JsonObject:
 
 def _wait_seconds(state: tenacity.RetryCallState) -> float:
     error = state.outcome and state.outcome.exception()
-    asked_for = error.wait_seconds if isinstance(error, _UnansweredError) else 0.0
-    return asked_for + _BACK_OFF(state)
+    requested = error.wait_seconds if isinstance(error, _UnansweredError) else 0.0
+    return requested + _BACK_OFF(state)

@@ -1,10 +1,11 @@
-"""The requests about the ConnectSession objects of one Lodge, each made in one place.
+"""The requests for the ConnectSession objects of one Lodge.
 
-Which objects are this Lodge's is decided by fields that cannot change, never by labels, which anybody may edit.
+Immutable fields decide which objects belong to this Lodge, never labels, which anybody may edit.
 """
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from kubernetes.client import CustomObjectsApi
@@ -16,23 +17,25 @@ from workspace.kubernetes.object_watch import ObjectsEvent, watch_objects
 from workspace.kubernetes.patches import CONTENT_TYPE, Patch
 from workspace.records import RecordName, RecordsUnavailableError
 
-_WHAT = "session records"
+_DESCRIPTION = "session records"
 
 
 class ConnectSessionApi:
-    """Every method raises what :meth:`workspace.kubernetes.api_server.Server.ask` raises.
+    """The ConnectSession objects of one Lodge.
+
+    Every method raises what :meth:`workspace.kubernetes.api_server.ApiServer.request` raises.
 
     Args:
-        connection: To the API server.
-        patience: How long a request may take.
+        connection: The connection to the API server.
+        retry_policy: The time limits of requests.
     """
 
-    def __init__(self, connection: Connection, patience: RetryPolicy | None) -> None:
+    def __init__(self, connection: Connection, retry_policy: RetryPolicy | None) -> None:
         self._instance = connection.instance
-        self._server = ApiServer(connection, _WHAT, PLURAL, patience)
-        self._watch_server = ApiServer(connection, _WHAT, PLURAL, RetryPolicy(repeat_seconds=0.0))
+        self._server = ApiServer(connection, _DESCRIPTION, PLURAL, retry_policy)
+        self._watch_server = ApiServer(connection, _DESCRIPTION, PLURAL, RetryPolicy(repeat_seconds=0.0))
         self._api = CustomObjectsApi(connection.api_client)
-        self._place: Mapping[str, Any] = {
+        self._resource: Mapping[str, Any] = {
             "group": GROUP,
             "version": API_VERSION,
             "namespace": connection.namespace,
@@ -40,48 +43,50 @@ class ConnectSessionApi:
         }
 
     def create(self, body: JsonObject) -> JsonObject:
-        return self._ask(self._api.create_namespaced_custom_object, body=body, field_validation="Strict")
+        """Create an object."""
+        return self._request(self._api.create_namespaced_custom_object, body=body, field_validation="Strict")
 
     def read(self, name: RecordName) -> JsonObject:
-        return self._ask(self._api.get_namespaced_custom_object, name=object_name(self._instance, name))
+        """Return the object of a record."""
+        return self._request(self._api.get_namespaced_custom_object, name=object_name(self._instance, name))
 
     def patch(self, name: RecordName, patch: Patch) -> JsonObject:
+        """Apply a patch to the object of a record."""
         return self._patch(self._api.patch_namespaced_custom_object, name, patch)
 
     def patch_status(self, name: RecordName, patch: Patch) -> JsonObject:
-        """Changes the status and nothing else, whatever the patch says."""
+        """Apply a patch to the status of the object of a record; the API server ignores its other parts."""
         return self._patch(self._api.patch_namespaced_custom_object_status, name, patch)
 
     def delete(self, name: RecordName, found: JsonObject) -> JsonObject:
-        """Returns: The object while it has finalizers."""
+        """Delete an object in the state in which it was read, and return it if finalizers keep it."""
         state = {key: found["metadata"][key] for key in ("uid", "resourceVersion")}
-        return self._ask(
+        return self._request(
             self._api.delete_namespaced_custom_object,
             name=object_name(self._instance, name),
             body={"preconditions": state, "propagationPolicy": "Background"},
         )
 
     def list(self, *fields: str) -> Sequence[JsonObject]:
-        """The objects of which all these hold, such as ``spec.phase=Active``."""
+        """Return the objects that match all field selectors, such as ``spec.phase=Active``."""
         found, _ = self._server.list_all(self._listing(*fields))
         return found
 
     def watch(self, stop: threading.Event) -> Iterator[ObjectsEvent]:
+        """Yield the changes of the objects until ``stop`` is set."""
         return watch_objects(self._watch_server, self._listing(), stop)
 
-    def unavailable(self, reason: str, way_out: str) -> RecordsUnavailableError:
-        return self._server.unavailable(reason, way_out)
+    def unavailable(self, reason: str, remedy: str) -> RecordsUnavailableError:
+        """Return the error for session records that cannot be used; its message says why and what to do."""
+        return self._server.unavailable(reason, remedy)
 
     def _listing(self, *fields: str) -> Callable[..., Any]:
         selector = ",".join([f"spec.instance={self._instance}", *fields])
 
-        def listing(**page: Any) -> Any:
-            return self._api.list_namespaced_custom_object(**self._place, field_selector=selector, **page)
-
-        return listing
+        return partial(self._api.list_namespaced_custom_object, **self._resource, field_selector=selector)
 
     def _patch(self, request: Callable[..., Any], name: RecordName, patch: Patch) -> JsonObject:
-        return self._ask(
+        return self._request(
             request,
             name=object_name(self._instance, name),
             body=patch,
@@ -89,8 +94,5 @@ class ConnectSessionApi:
             _content_type=CONTENT_TYPE,
         )
 
-    def _ask(self, request: Callable[..., Any], **arguments: Any) -> JsonObject:
-        def asked(**patience: Any) -> Any:
-            return request(**self._place, **arguments, **patience)
-
-        return self._server.request(asked)
+    def _request(self, request: Callable[..., Any], **arguments: Any) -> JsonObject:
+        return self._server.request(partial(request, **self._resource, **arguments))

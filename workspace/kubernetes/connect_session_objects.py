@@ -1,16 +1,16 @@
-"""Session records as ConnectSession objects.
+"""Conversion between session records and ConnectSession objects.
 
-Why it exists: what people see with ``kubectl get connectsessions`` and what Lodge decides by must be the same thing.
-So the record is the object's ``spec``, in the words of Kubernetes, and what the columns show is stored with it.
+What ``kubectl get connectsessions`` shows and what Lodge decides by must be the same. So the record is the ``spec`` of
+the object, with field names in the style of Kubernetes, and the values of the printer columns are stored with it.
 
 Guarantees:
 
-1. What :func:`spec_of` returns, :func:`stored_record` takes from the object and makes the same record of it; a record
-   that the API cannot hold raises ValueError.
-2. A version names one state of the ``spec``: it stays when only the ``status`` or the metadata change.
-3. An object that is no record of this Lodge, or not by the name that its own identity has, raises ValueError.
+1. :func:`stored_record` converts the result of :func:`spec_of` back to an equal record. A record that the API cannot
+   hold raises ValueError.
+2. A version names one state of the ``spec``. It stays the same when only the ``status`` or the metadata change.
+3. An object that is no record of this Lodge, or has another name than its own identity, raises ValueError.
 
-The shape is in ``helm/lodge/crds/connectsessions.yaml``.
+The schema is in ``helm/lodge/crds/connectsessions.yaml``.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,17 +39,29 @@ _OWN_KEYS = frozenset({"format", "instance", "revision", "summary"})
 
 
 def object_name(instance: str, name: RecordName) -> str:
-    """Raises: ValueError if it is no name of a session record."""
+    """Return the name of the object of a record.
+
+    Raises:
+        ValueError: If it is not the name of a session record.
+    """
     return f"{instance}-{check_record_name(name)}"
 
 
 def record_name_of(found: JsonObject, instance: str) -> RecordName:
-    """The name of the record that the object is, or was. Raises: ValueError if it is not of this Lodge."""
+    """Return the name of the record of an object.
+
+    Raises:
+        ValueError: If the object does not belong to this Lodge.
+    """
     return check_record_name(RecordName(str(found["metadata"]["name"]).removeprefix(f"{instance}-")))
 
 
 def new_object(record: SessionRecord, instance: str, revision: str) -> JsonObject:
-    """Raises: ValueError if the API cannot hold the record."""
+    """Return a new object for a record.
+
+    Raises:
+        ValueError: If the API cannot hold the record.
+    """
     return {
         "apiVersion": f"{GROUP}/{API_VERSION}",
         "kind": KIND,
@@ -63,7 +75,11 @@ def new_object(record: SessionRecord, instance: str, revision: str) -> JsonObjec
 
 
 def spec_of(record: SessionRecord, instance: str, revision: str) -> JsonObject:
-    """Raises: ValueError if the API cannot hold the record."""
+    """Return the ``spec`` of a record.
+
+    Raises:
+        ValueError: If the API cannot hold the record.
+    """
     document = to_document(record)
     summary = {
         "gateway": ",".join(sorted(record.holders)),
@@ -75,46 +91,53 @@ def spec_of(record: SessionRecord, instance: str, revision: str) -> JsonObject:
         "instance": instance,
         "revision": revision,
         "summary": summary,
-        **_spelled(document["record"], _camel),
+        **_rename_keys(document["record"], _camel),
     }
 
 
 def stored_record(found: JsonObject, instance: str) -> StoredRecord:
-    """Raises: ValueError saying what is wrong with the object."""
+    """Return the record in an object.
+
+    Raises:
+        ValueError: If the object is not a valid record; the message says why.
+    """
     try:
         metadata, spec = found["metadata"], found["spec"]
         parts = {key: value for key, value in spec.items() if key not in _OWN_KEYS}
-        record = from_document({"format": spec["format"], "record": _spelled(parts, _snake)})
+        record = from_document({"format": spec["format"], "record": _rename_keys(parts, _snake)})
     except (KeyError, AttributeError, TypeError) as error:
-        raise ValueError(f"it is no session record ({type(error).__name__}: {error})") from error
+        raise ValueError(f"it is not a session record ({type(error).__name__}: {error})") from error
     if metadata["name"] != object_name(instance, record.name):
         raise ValueError("it is the record of another session")
     return StoredRecord(record, version_of(found), is_deletion_requested(found))
 
 
 def version_of(found: JsonObject) -> Version:
+    """Return the version of the record in an object."""
     return Version(f"{found['metadata']['uid']}.{found['metadata']['generation']}")
 
 
 def revision_of(found: JsonObject) -> object:
+    """Return the random revision that Lodge's last change wrote."""
     return found["spec"].get("revision")
 
 
 def is_deletion_requested(found: JsonObject) -> bool:
+    """Return whether someone has asked the API server to delete an object."""
     return "deletionTimestamp" in found["metadata"]
 
 
 def is_gone(found: JsonObject) -> bool:
-    """Whether Lodge has deleted the record, and the object only stays for the sake of others' finalizers."""
+    """Return whether Lodge has deleted the record, so that only finalizers of others keep the object."""
     return is_deletion_requested(found) and FINALIZER not in found["metadata"].get("finalizers", ())
 
 
-def _spelled(value: Any, spell: Callable[[str], str]) -> Any:
-    """The same with the keys of all objects spelled anew."""
+def _rename_keys(value: Any, rename: Callable[[str], str]) -> Any:
+    """Return a JSON value with the keys of all objects renamed."""
     if isinstance(value, Mapping):
-        return {spell(key): _spelled(part, spell) for key, part in value.items()}
+        return {rename(key): _rename_keys(part, rename) for key, part in value.items()}
     if isinstance(value, list):
-        return [_spelled(part, spell) for part in value]
+        return [_rename_keys(part, rename) for part in value]
     if isinstance(value, int) and not -_LARGEST_INTEGER <= value < _LARGEST_INTEGER:
-        raise ValueError(f"A number that the Kubernetes API cannot hold: {value}")
+        raise ValueError(f"The Kubernetes API cannot hold the number {value}")
     return value

@@ -1,16 +1,16 @@
-"""The connection to a Kubernetes API server, and which Lodge in which namespace it speaks for.
+"""The connection to a Kubernetes API server, for one Lodge in one namespace.
 
-Why it exists: gateway and reaper run for months, and what lets them in does not: the kubelet replaces a pod's token
-within the hour, and certificates are renewed. Also a request that waits for ever would stop whoever made it. So all of
-Lodge speaks to the API server through the one client that is made here.
+Gateway and reaper run for months, but credentials do not last: the kubelet replaces the token of a pod within the hour,
+and certificates are renewed. Also, a request that waits for ever would stop its caller. So every request of Lodge to
+the API server goes through the client of this module.
 
 Guarantees:
 
-1. A request whose credentials the server no longer takes is made once more if the pod's token, or what the kubeconfig
-   names, has changed since; this does not depend on the clock.
-2. Every request has a limit for connecting and for each wait for data; see :data:`REQUEST_TIMEOUT_SECONDS`.
-3. No request is repeated in silence, save as guarantee 1 says, when the server has not acted on it. A request whose
-   answer was lost may have taken effect, and only who made it can tell what that means.
+1. If the server rejects the credentials of a request, and the token of the pod or the contents of the kubeconfig have
+   changed since, the request is repeated once. This does not depend on the clock.
+2. Every request has a timeout for the connection and for each wait for data; see :data:`REQUEST_TIMEOUT_SECONDS`.
+3. No request is repeated silently, except as guarantee 1 says, when the server has not acted on it. A request whose
+   answer was lost may have taken effect, and only its caller can tell what that means.
 
 The client may be shared between threads, but not with a process that was forked after its first request.
 """
@@ -30,7 +30,7 @@ from kubernetes.client.rest import RESTClientObject, RESTResponse
 from kubernetes.config import ConfigException, incluster_config, kube_config
 
 REQUEST_TIMEOUT_SECONDS = (3.0, 10.0)
-"""How long connecting may take, and how long each wait for data may take."""
+"""The timeouts for the connection, and for each wait for data."""
 
 _CONNECTIONS_KEPT = 32
 _UNAUTHORIZED = 401
@@ -38,16 +38,16 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
 class KubernetesConfigError(Exception):
-    """There is nothing usable that says how to reach a Kubernetes API server; the message says what to do."""
+    """There is no valid configuration of a Kubernetes API server; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where one Lodge keeps its objects.
+    """The API server, the namespace and the instance of one Lodge.
 
     Attributes:
-        api_client: For the generated APIs of the Kubernetes client.
-        namespace: Of all its objects.
+        api_client: The client for the generated APIs of the Kubernetes library.
+        namespace: The namespace of all objects.
         instance: The name of this Lodge in the namespace.
     """
 
@@ -57,32 +57,33 @@ class Connection:
 
     @property
     def server(self) -> str:
-        """The API server's address, for messages."""
+        """The address of the API server, for messages."""
         return str(self.api_client.configuration.host)
 
 
 def connect(kubeconfig: Path | None, namespace: str | None, instance: str) -> Connection:
-    """Reads how to reach the API server; does not speak to it yet.
+    """Read the configuration of the API server, without a request to it.
 
     Args:
-        kubeconfig: A file. None takes the pod's own service account; outside of Kubernetes, the files that
-            ``KUBECONFIG`` names, or ``~/.kube/config``.
-        namespace: None takes the pod's own; with a kubeconfig, that of its context, or ``default``.
+        kubeconfig: A kubeconfig file. None uses the service account of the pod; outside Kubernetes, the files in
+            ``KUBECONFIG``, or ``~/.kube/config``.
+        namespace: The namespace. None uses that of the pod; with a kubeconfig, that of its context, or ``default``.
         instance: The name of this Lodge in the namespace.
 
-    Raises: KubernetesConfigError
+    Raises:
+        KubernetesConfigError: If there is no valid configuration.
     """
     if kubeconfig is None and os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME):
-        load, own_namespace = _load_of_pod, _namespace_of_pod
+        load, own_namespace = _load_from_pod, _namespace_of_pod
     else:
         files = str(kubeconfig) if kubeconfig is not None else kube_config.KUBE_CONFIG_DEFAULT_LOCATION
-        load, own_namespace = lambda: _load_of_file(files), lambda: _namespace_of_file(files)
+        load, own_namespace = lambda: _load_from_file(files), lambda: _namespace_of_file(files)
     return Connection(_Client(load), namespace or own_namespace(), instance)
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A configuration, and what it lets in with; two that are equal in this let in alike."""
+    """A configuration with its credentials, which two configurations may share."""
 
     configuration: Configuration
     token: str | None
@@ -90,15 +91,16 @@ class _Loaded:
 
 
 class _Client(ApiClient):
-    """The library's client with the guarantees of this module.
+    """The client of the library, with the guarantees of this module.
 
-    The library reads a pod's token again by the wall clock, that of a kubeconfig never, and neither when it is refused.
+    The library reads the token of a pod again by the wall clock, that of a kubeconfig never, and neither when the
+    server rejects it.
     """
 
     def __init__(self, load: Callable[[], Configuration]) -> None:
         self._load = load
         self._loading = Lock()
-        self._loaded = _loaded(load())
+        self._loaded = _load_credentials(load())
         super().__init__(self._loaded.configuration)
         self.user_agent = "lodge"
 
@@ -115,22 +117,22 @@ class _Client(ApiClient):
         timeout = _request_timeout or REQUEST_TIMEOUT_SECONDS
         headers = dict(header_params or {})
         if "authorization" in headers:
-            headers["authorization"] = headers["authorization"].strip()  # token files may end with a line break
+            headers["authorization"] = headers["authorization"].strip()  # token files may end with a newline
         response = super().call_api(method, url, headers, body, post_params, timeout)
-        if response.status != _UNAUTHORIZED or not self._has_others(used):
+        if response.status != _UNAUTHORIZED or not self._reload(used):
             return response
         response.response.drain_conn()
         if self._loaded.token is not None:
             headers["authorization"] = self._loaded.token
         return super().call_api(method, url, headers, body, post_params, timeout)
 
-    def _has_others(self, used: _Loaded) -> bool:
-        """Whether there are other credentials now than those that were refused."""
+    def _reload(self, used: _Loaded) -> bool:
+        """Load the credentials again, and return whether they differ from the rejected ones."""
         with self._loading:
             if self._loaded is used:
                 try:
-                    loaded = _loaded(self._load())
-                except KubernetesConfigError:  # it is being written anew, perhaps
+                    loaded = _load_credentials(self._load())
+                except KubernetesConfigError:  # perhaps someone is writing it now
                     return False
                 if (loaded.token, loaded.certificate) == (used.token, used.certificate):
                     return False
@@ -140,7 +142,7 @@ class _Client(ApiClient):
             return True
 
 
-def _loaded(configuration: Configuration) -> _Loaded:
+def _load_credentials(configuration: Configuration) -> _Loaded:
     token = configuration.get_api_key_with_prefix("BearerToken")
     certificate = configuration.cert_file
     return _Loaded(
@@ -150,7 +152,7 @@ def _loaded(configuration: Configuration) -> _Loaded:
     )
 
 
-def _load_of_pod() -> Configuration:
+def _load_from_pod() -> Configuration:
     configuration = _new_configuration()
     try:
         incluster_config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]  # the library's
@@ -162,9 +164,9 @@ def _load_of_pod() -> Configuration:
     return configuration
 
 
-def _load_of_file(files: str) -> Configuration:
+def _load_from_file(files: str) -> Configuration:
     configuration = _new_configuration()
-    with _reading(files):
+    with _convert_errors(files):
         kube_config.load_kube_config(  # type: ignore[no-untyped-call]  # the library's
             files, client_configuration=configuration, persist_config=False
         )
@@ -186,13 +188,13 @@ def _namespace_of_pod() -> str:
 
 
 def _namespace_of_file(files: str) -> str:
-    with _reading(files):
+    with _convert_errors(files):
         _, current = kube_config.list_kube_config_contexts(files)  # type: ignore[no-untyped-call]  # the library's
         return str(current["context"].get("namespace") or "default")
 
 
 @contextmanager
-def _reading(files: str) -> Iterator[None]:
+def _convert_errors(files: str) -> Iterator[None]:
     try:
         yield
     except (ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""The labels of all objects of one Lodge, by which people and the chart find them."""
+"""The labels of all objects of one Lodge, for people and for the chart."""
 
 INSTANCE_LABEL = "app.kubernetes.io/instance"
 MANAGER_LABEL = "app.kubernetes.io/managed-by"
@@ -8,10 +8,11 @@ _MANAGER = "lodge"
 
 
 def labels_of(instance: str, component: str | None = None) -> dict[str, str]:
+    """Return the labels of the objects of an instance, or of one component of it."""
     labels = {INSTANCE_LABEL: instance, MANAGER_LABEL: _MANAGER}
     return labels if component is None else labels | {COMPONENT_LABEL: component}
 
 
 def selector_of(instance: str, component: str) -> str:
-    """Selects the objects of one component by their labels."""
+    """Return the label selector of the objects of one component."""
     return ",".join(f"{key}={value}" for key, value in labels_of(instance, component).items())

@@ -1,16 +1,19 @@
-"""Leases as objects of the Kubernetes API: one for each gateway replica, with the pod that it runs in.
+"""Leases as objects of the Kubernetes API, one for each gateway replica.
 
-Why it exists: an operator sees with ``kubectl get leases`` which gateways live, and a reaper that knows a gateway's pod
-and node hears of their end from the kubelet, before the lease lapses.
+``kubectl get leases`` shows an operator which gateways are alive. A lease names the pod and the node of its gateway, so
+the reaper can learn from the kubelet that they are gone before the lease expires.
 
-Guarantees beside those of :mod:`workspace.leases`:
+Guarantees in addition to those of :mod:`workspace.leases`:
 
-1. The renewal mark is random, so it differs after each renewal whatever clocks do, and no one else's change of the
+1. The renewal mark is random. So it differs after each renewal, independent of clocks, and no other change of the
    object looks like a renewal.
-2. A renewal is one request; one whose answer was lost may be made again without harm.
-3. Only leases of this Lodge's gateways are listed: never that of the reapers' leader election, nor another Lodge's.
+2. A renewal is one request. If its answer was lost, the request may be repeated.
+3. Only leases of this Lodge's gateways are listed: never the lease of the reapers' leader election, and no lease of
+   another Lodge.
 
-Times in the objects are for people. Source: coordination.k8s.io/v1.
+The times in the objects are for people.
+
+Source: [kubernetes-leases].
 """
 
 import secrets
@@ -25,7 +28,7 @@ from typing import Any
 from kubernetes.client import CoordinationV1Api
 
 from workspace.identifiers import check_replica_id, is_replica_id
-from workspace.kubernetes.api_server import ApiServer, ApiStatusError, JsonObject, RetryPolicy
+from workspace.kubernetes.api_server import CHECK_API_SERVER, ApiServer, ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import labels_of, selector_of
 from workspace.leases import RenewalMark
@@ -39,18 +42,18 @@ _POD_UID = "sparklodge.io/pod-uid"
 _NODE = "sparklodge.io/node"
 _OWNER = "lodge"
 _APPLY = "application/apply-patch+yaml"
-_PATIENCE = RetryPolicy(timeout_seconds=(2.0, 4.0), repeat_seconds=2.0)
+_RETRY_POLICY = RetryPolicy(timeout_seconds=(2.0, 4.0), repeat_seconds=2.0)
 _RESERVED = frozenset({"reaper"})
 
 
 @dataclass(frozen=True, slots=True)
 class PodIdentity:
-    """Where a gateway replica runs.
+    """The pod and the node of a gateway replica.
 
     Attributes:
-        name: Of its pod.
-        uid: Of its pod, which a successor of the same name does not have.
-        node: The name of the pod's node.
+        name: The name of the pod.
+        uid: The UID of the pod; a successor of the same name has another one.
+        node: The name of the node.
     """
 
     name: str
@@ -59,13 +62,13 @@ class PodIdentity:
 
 
 class KubernetesLeases:
-    """Implements :class:`workspace.leases.Leases`; safe to share between threads.
+    """The implementation of :class:`workspace.leases.Leases` for Kubernetes; safe to share between threads.
 
     Args:
-        connection: Where they are.
-        pod: The pod of the replica that renews; None if it runs elsewhere, or only looks.
-        lease_duration_seconds: As configured; for people who look at the leases.
-        patience: How long a request may take.
+        connection: The namespace and the instance.
+        pod: The pod of the replica that renews its lease; None outside Kubernetes, and for a caller that only reads.
+        lease_duration_seconds: The configured duration, which the objects show to people.
+        retry_policy: The time limits of requests.
     """
 
     def __init__(
@@ -73,18 +76,19 @@ class KubernetesLeases:
         connection: Connection,
         pod: PodIdentity | None = None,
         lease_duration_seconds: float = 15.0,
-        patience: RetryPolicy = _PATIENCE,
+        retry_policy: RetryPolicy = _RETRY_POLICY,
     ) -> None:
         self._namespace = connection.namespace
         self._instance = connection.instance
         self._pod = pod
         self._lease_duration_seconds = max(1, ceil(lease_duration_seconds))
-        self._server = ApiServer(connection, "gateways' leases", "leases", patience)
+        self._server = ApiServer(connection, "gateways' leases", "leases", retry_policy)
         self._api = CoordinationV1Api(connection.api_client)
         self._acquired: dict[ReplicaId, str] = {}
         self._pods: Mapping[ReplicaId, PodIdentity] = {}
 
     def renew(self, replica: ReplicaId) -> None:
+        """Create the lease of a replica, or change its renewal mark."""
         body = self._lease(replica)
         try:
             self._server.request(
@@ -99,9 +103,10 @@ class KubernetesLeases:
                 )
             )
         except ApiStatusError as error:
-            raise self._server.unavailable(error.message, "Look after the API server.") from error
+            raise self._server.unavailable(error.message, CHECK_API_SERVER) from error
 
     def list(self) -> Mapping[ReplicaId, RenewalMark]:
+        """Return the renewal marks of all leases."""
         found, _ = self._server.list_all(
             partial(
                 self._api.list_namespaced_lease, self._namespace, label_selector=selector_of(self._instance, COMPONENT)
@@ -112,22 +117,23 @@ class KubernetesLeases:
         return self.marks_of(found)
 
     def marks_of(self, found: Iterable[JsonObject]) -> Mapping[ReplicaId, RenewalMark]:
-        """What :meth:`list` tells, of objects that somebody else read."""
+        """Return the renewal marks in Lease objects that the caller read."""
         return {
             replica: RenewalMark(_annotations(lease).get(_MARK, ""))
             for replica, lease in self._by_replica(found).items()
         }
 
     def pods(self) -> Mapping[ReplicaId, PodIdentity]:
-        """The pods of the replicas that were last listed, as far as they run in one."""
+        """Return the pods of the replicas of the last list; a replica outside Kubernetes has none."""
         return self._pods
 
     def delete(self, replica: ReplicaId) -> None:
+        """Remove the lease of a replica. A missing lease is no error."""
         try:
             self._server.request(partial(self._api.delete_namespaced_lease, self._name(replica), self._namespace))
         except ApiStatusError as error:
             if error.status != HTTPStatus.NOT_FOUND:
-                raise self._server.unavailable(error.message, "Look after the API server.") from error
+                raise self._server.unavailable(error.message, CHECK_API_SERVER) from error
 
     def _lease(self, replica: ReplicaId) -> Any:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,20 +1,20 @@
-"""Watching objects of the Kubernetes API: what there is, then what changes, for as long as one likes.
+"""A watch of objects of the Kubernetes API that survives every failure.
 
-Why it exists: a watch ends all the time: the server ends it, restarts, forgets where the watcher was (``410 Gone``), or
-falls silent while the connection seems to live. The shared informer of the Kubernetes client waits for ever on a
-connection that fell silent, tries again without a pause, takes a list of custom objects for an empty one, and does not
-tell whether what it knows is current. Its ``Watch`` does the reading here.
+A watch ends often: the server ends it, restarts, forgets its position (``410 Gone``), or goes silent on a connection
+that looks alive. The shared informer of the Kubernetes client waits for ever on a silent connection, retries without a
+pause, takes a list of custom objects for an empty one, and does not say whether its state is current. Only its
+``Watch`` is used here, to read events.
 
 Guarantees:
 
-1. The first event is :class:`ObjectsListed`, or :class:`ObjectsUnreachable` and then that. Objects are listed anew
-   whenever a change may have been missed: only a watch that the server ended in order is taken up where it was.
+1. The first event is :class:`ObjectsListed`, or :class:`ObjectsUnreachable` and then that. Objects are listed again
+   whenever a change may have been missed. Only a watch that the server ended normally continues at its position.
 2. A silence of the server is noticed after :data:`SILENCE_SECONDS` at most.
-3. When watching is stopped, the watch ends at once, except while a list is being read.
-4. Between attempts that fail, and watches that end as soon as they begin, there are pauses that grow up to
+3. When the watch is stopped, it ends at once, except during a list.
+4. After failed attempts, and after watches that end immediately, there are pauses that grow up to
    :data:`LONGEST_PAUSE_SECONDS`.
 
-Source: Kubernetes API concepts, "Efficient detection of changes".
+Source: [kubernetes-api "Efficient detection of changes"].
 """
 
 import threading
@@ -35,7 +35,7 @@ from workspace.kubernetes.connection import REQUEST_TIMEOUT_SECONDS
 from workspace.records import RecordsUnavailableError
 
 WATCH_SECONDS = 20
-"""After so long the server ends a watch, and it is taken up again."""
+"""How long a watch lasts before the server ends it and the next one continues."""
 
 SILENCE_SECONDS = 25.0
 LONGEST_PAUSE_SECONDS = 5.0
@@ -44,33 +44,33 @@ _SHORT_SECONDS = 1.0
 _STOP_CHECK_SECONDS = 0.2
 _PAUSE = tenacity.wait_random_exponential(multiplier=0.1, max=LONGEST_PAUSE_SECONDS)
 _CHANGES = frozenset({"ADDED", "MODIFIED"})
-_TOLD = _CHANGES | {"DELETED"}
+_EVENT_TYPES = _CHANGES | {"DELETED"}
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectsListed:
-    """All objects there are. Whatever was told before counts no more."""
+    """The list of all objects. Replaces the previous state of the watcher."""
 
     objects: tuple[JsonObject, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectChanged:
-    """An object is new, or has changed."""
+    """An object was created or changed."""
 
     content: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectGone:
-    """An object was deleted; this is what it was last."""
+    """An object was deleted; ``content`` is its last state."""
 
     content: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectsUnreachable:
-    """The server does not answer; what was told may be old until the next :class:`ObjectsListed`."""
+    """The server does not answer. The state of a watcher may be stale until the next :class:`ObjectsListed`."""
 
     reason: str
 
@@ -79,12 +79,12 @@ ObjectsEvent = ObjectsListed | ObjectChanged | ObjectGone | ObjectsUnreachable
 
 
 def watch_objects(server: ApiServer, listing: Callable[..., Any], stop: threading.Event) -> Iterator[ObjectsEvent]:
-    """Tells of objects until it is stopped.
+    """Yield the changes of objects until ``stop`` is set.
 
     Args:
-        server: Lists them; should repeat nothing, since this does.
-        listing: A listing function of the Kubernetes client, with all it needs.
-        stop: Set to end it.
+        server: Lists the objects; it should not retry, because the watch does.
+        listing: A list function of the Kubernetes client, with its arguments.
+        stop: Ends the watch when it is set.
     """
     failures = 0
     while not stop.is_set():
@@ -102,22 +102,22 @@ def watch_objects(server: ApiServer, listing: Callable[..., Any], stop: threadin
 
 
 def _changes(listing: Callable[..., Any], resource_version: str, stop: threading.Event) -> Iterator[ObjectsEvent]:
-    """Ends when it is stopped, and when a change may have been missed."""
+    """Yield changes until the watch is stopped, or may have missed a change."""
     watch = Watch(return_type="object")  # type: ignore[no-untyped-call]  # the library's
     watch.resource_version = resource_version
-    with _stopped_by(stop, watch):
+    with _stop_with(stop, watch):
         lasted_seconds = float("inf")
         while not stop.is_set() and lasted_seconds >= _SHORT_SECONDS:
             begun_seconds = time.monotonic()
             try:
-                yield from _until_ended(watch, listing)
+                yield from _stream(watch, listing)
             except (urllib3.exceptions.HTTPError, ApiException, ConfigException, OSError, ValueError, LookupError):
-                return  # the list that follows tells what is wrong, if it lasts
+                return  # the list that follows reports a lasting problem
             lasted_seconds = time.monotonic() - begun_seconds
 
 
-def _until_ended(watch: Watch, listing: Callable[..., Any]) -> Iterator[ObjectsEvent]:
-    """One request; the watch remembers how far it came."""
+def _stream(watch: Watch, listing: Callable[..., Any]) -> Iterator[ObjectsEvent]:
+    """Yield the changes of one request; the watch remembers its position."""
     events = watch.stream(  # type: ignore[no-untyped-call]  # the library's
         listing,
         resource_version=watch.resource_version,
@@ -127,9 +127,9 @@ def _until_ended(watch: Watch, listing: Callable[..., Any]) -> Iterator[ObjectsE
     )
     for event in events:
         if event is None:
-            raise ValueError("what the server said was cut off")
-        if event["type"] in _TOLD and not is_object(event["object"]):
-            raise ValueError("what the server told of is no object")
+            raise ValueError("the answer of the server was cut off")
+        if event["type"] in _EVENT_TYPES and not is_object(event["object"]):
+            raise ValueError("the server sent an event without an object")
         if event["type"] in _CHANGES:
             yield ObjectChanged(event["object"])
         elif event["type"] == "DELETED":
@@ -137,8 +137,8 @@ def _until_ended(watch: Watch, listing: Callable[..., Any]) -> Iterator[ObjectsE
 
 
 @contextmanager
-def _stopped_by(stop: threading.Event, watch: Watch) -> Iterator[None]:
-    """Cuts the watch off when ``stop`` is set, which one that waits for data would not see."""
+def _stop_with(stop: threading.Event, watch: Watch) -> Iterator[None]:
+    """Stop the watch when ``stop`` is set, because a watch that waits for data would not notice."""
     has_ended = threading.Event()
 
     def cut() -> None:

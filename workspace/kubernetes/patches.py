@@ -1,7 +1,7 @@
-"""Changes of ConnectSession objects as patches that test what they change.
+"""JSON patches of ConnectSession objects that test what they change.
 
-Why it exists: a patch that names the state it is for is compare-and-swap in one request; the API server applies it as a
-whole or, if a test fails, not at all.
+A patch that names its expected state is compare-and-swap in one request. The API server applies the whole patch, or
+none of it if a test fails.
 
 Source: RFC 6902.
 """
@@ -18,16 +18,16 @@ CONTENT_TYPE = "application/json-patch+json"
 Patch = Sequence[Mapping[str, Any]]
 
 
-def at_version(version: Version, path: str, value: Any) -> Patch | None:
-    """Replaces a part of the object if it is still at the version; None if there can be no such version."""
+def replace_at_version(version: Version, path: str, value: Any) -> Patch | None:
+    """Return a patch that replaces a part of an object at a version; None if no object can have that version."""
     uid, _, generation = version.rpartition(".")
     if not uid or not (generation.isascii() and generation.isdigit()):
         return None
     return [*_tests(uid, int(generation)), {"op": "replace", "path": path, "value": value}]
 
 
-def removal_of_finalizer(found: JsonObject) -> Patch:
-    """Takes Lodge's finalizer off the object if its spec is as it was found."""
+def remove_finalizer(found: JsonObject) -> Patch:
+    """Return a patch that removes Lodge's finalizer if the spec has not changed since the object was read."""
     metadata = found["metadata"]
     path = f"/metadata/finalizers/{metadata['finalizers'].index(FINALIZER)}"
     return [

@@ -1,13 +1,13 @@
-"""The ids of roots and records in a ConfigMap, so that another file system in a root's place is found out.
+"""Ids of roots and of session records, in a ConfigMap.
 
-Why it exists: with session records on Kubernetes, an empty directory where the storage should be looks like a workspace
-in which every session location is gone. What a root's id must be is therefore kept where the records are. So is the id
-by which roots name these records: of two Lodges with one root, each would take the other's locations for orphans.
+With session records on Kubernetes, an empty directory in the place of the storage looks like a workspace whose session
+locations are all gone. So the id that a root must have is stored beside the records. So is the id by which roots name
+these records: if two Lodges used one root, each would take the other's locations for orphans.
 
 Guarantees:
 
-1. Of several who record an id for one root, or for the records, at the same time, one wins, and all are told its id.
-2. An id that was recorded stays, until somebody takes it out of the ConfigMap ``<instance>-roots`` by hand.
+1. If several processes record an id for the same root, or for the records, one wins, and all get its id.
+2. A recorded id stays until someone removes it from the ConfigMap ``<instance>-roots`` by hand.
 """
 
 import hashlib
@@ -17,59 +17,57 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-import tenacity
 from kubernetes.client import CoreV1Api
 
-from workspace.kubernetes.api_server import ApiServer, ApiStatusError, JsonObject, RetryPolicy
+from workspace.kubernetes.api_server import CHECK_API_SERVER, ApiServer, ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import labels_of
 from workspace.records import RecordsUnavailableError
+from workspace.retries import retry_on
 
-_ATTEMPTS = 20
 _RECORDS = "records"
 
 
+class _ContendedError(RecordsUnavailableError):
+    """Others changed the ConfigMap at the same time; a transient error."""
+
+
 class KubernetesRootIds:
-    """Implements :class:`workspace.root_identities.RootIds`; safe to share between threads.
+    """The implementation of :class:`workspace.root_identities.RootIds`; safe to share between threads.
 
     Args:
-        connection: Where the ConfigMap is, or will be.
-        patience: How long a request may take.
+        connection: The namespace and the instance of the ConfigMap.
+        retry_policy: The time limits of requests.
     """
 
-    def __init__(self, connection: Connection, patience: RetryPolicy | None = None) -> None:
+    def __init__(self, connection: Connection, retry_policy: RetryPolicy | None = None) -> None:
         self._namespace = connection.namespace
         self._instance = connection.instance
         self._name = f"{connection.instance}-roots"
         self._labels = labels_of(connection.instance)
-        self._server = ApiServer(connection, "ids of roots", "configmaps", patience)
+        self._server = ApiServer(connection, "ids of roots", "configmaps", retry_policy)
         self._api = CoreV1Api(connection.api_client)
 
     def records_id(self) -> str:
-        return self._kept(_RECORDS, f"kubernetes/{self._namespace}/{self._instance}/{secrets.token_hex(16)}")
+        """Return the id of these session records, and record it at the first call."""
+        return self._add(_RECORDS, f"kubernetes/{self._namespace}/{self._instance}/{secrets.token_hex(16)}")
 
     def expected(self, root: str) -> str | None:
+        """Return the recorded id of a root; None if there is none."""
         entry = _entry(self._read(), _key(root))
         return None if entry is None else self._id_in(entry, root)
 
     def record(self, root: str, root_id: str) -> str:
-        return self._id_in(self._kept(_key(root), json.dumps({"root": root, "id": root_id})), root)
+        """Record the id of a root unless there is one, and return the recorded one."""
+        return self._id_in(self._add(_key(root), json.dumps({"root": root, "id": root_id})), root)
 
-    def _kept(self, key: str, entry: str) -> str:
-        """Keeps an entry, unless there is one. Returns: The one that is kept now."""
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_ContendedError),
-            wait=tenacity.wait_random_exponential(multiplier=0.01, max=0.5),
-            stop=tenacity.stop_after_attempt(_ATTEMPTS),
-            reraise=True,
-        )
-        return retrying(self._keep, key, entry)
-
-    def _keep(self, key: str, entry: str) -> str:
+    @retry_on(_ContendedError, attempts=20, first_pause_seconds=0.01, longest_pause_seconds=0.5)
+    def _add(self, key: str, entry: str) -> str:
+        """Add an entry unless it exists, and return the current one."""
         found = self._read()
-        kept = _entry(found, key)
-        if kept is not None:
-            return kept
+        existing = _entry(found, key)
+        if existing is not None:
+            return existing
         try:
             if found is None:
                 body: Any = {"metadata": {"name": self._name, "labels": self._labels}, "data": {key: entry}}
@@ -81,8 +79,8 @@ class KubernetesRootIds:
                 )
         except ApiStatusError as error:
             if error.status not in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
-                raise self._server.unavailable(error.message, "Look after the API server.") from error
-            raise _ContendedError(None, f"Others write to the ConfigMap {self._name} all the time.") from error
+                raise self._server.unavailable(error.message, CHECK_API_SERVER) from error
+            raise _ContendedError(None, f"Others keep changing the ConfigMap {self._name}. Try again.") from error
         return entry
 
     def _read(self) -> JsonObject | None:
@@ -90,7 +88,7 @@ class KubernetesRootIds:
             return self._server.request(partial(self._api.read_namespaced_config_map, self._name, self._namespace))
         except ApiStatusError as error:
             if error.status != HTTPStatus.NOT_FOUND:
-                raise self._server.unavailable(error.message, "Look after the API server.") from error
+                raise self._server.unavailable(error.message, CHECK_API_SERVER) from error
             return None
 
     def _id_in(self, entry: str, root: str) -> str:
@@ -99,12 +97,8 @@ class KubernetesRootIds:
         except (ValueError, TypeError, KeyError) as error:
             raise self._server.unavailable(
                 f"the entry {_key(root)} of the ConfigMap {self._name} is damaged",
-                f"Restore it, or take it out if [{root}] is the true storage.",
+                f"Restore it, or remove it if [{root}] is the right storage.",
             ) from error
-
-
-class _ContendedError(RecordsUnavailableError):
-    pass
 
 
 def _entry(found: JsonObject | None, key: str) -> str | None:

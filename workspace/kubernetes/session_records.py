@@ -1,34 +1,31 @@
-"""Session records as objects of the Kubernetes API.
+"""Session records as ConnectSession objects of the Kubernetes API.
 
-Why it exists: on Kubernetes the truth about sessions belongs where operators look for it. An object is changed by one
-request that names the state that it must be in, so no lock is needed.
+On Kubernetes, the truth about sessions belongs where operators look for it. One request changes an object, and names
+the state that it expects, so no lock is needed.
 
-Guarantees beside those of :mod:`workspace.records`:
+Guarantees in addition to those of :mod:`workspace.records`:
 
-1. A status that is written, or any other change of metadata, makes no version old. A request for deletion does.
-2. ``list``, ``read`` and ``find`` see everything that was acknowledged before they were called.
-3. A change whose answer was lost is recognised as one's own by the random revision that it wrote. Where that cannot
-   tell, RecordsUnavailableError is raised.
-4. An object that is damaged, or of an unknown format, makes reading fail with RecordsUnavailableError that names it,
-   also in ``list``.
-5. Of a deleted record the finalizer goes last. An object that stays after that, for the sake of others' finalizers, is
-   no record any more.
+1. Writing a status, or any other change of metadata, does not change the version of a record. A request for deletion
+   does.
+2. ``list``, ``read`` and ``find`` see everything that was acknowledged before the call.
+3. Every change writes a random revision. If the answer to a change was lost, the revision shows whether the change took
+   effect. If that cannot be decided, RecordsUnavailableError is raised.
+4. An object that is damaged or has an unknown format makes every reading operation fail with RecordsUnavailableError,
+   also ``list``. The message names the object.
+5. Deleting a record removes its finalizer last. An object that other finalizers keep after that is no record any more.
 
-Sources: Kubernetes API concepts ("Resource versions", "Finalizers").
+Source: [kubernetes-api "Resource versions"], [kubernetes-api "Finalizers"].
 """
 
 import json
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
-from typing import TypeVar
-
-import tenacity
 
 from workspace.identifiers import is_uuid
 from workspace.kubernetes import patches
-from workspace.kubernetes.api_server import ApiStatusError, JsonObject, RetryPolicy
+from workspace.kubernetes.api_server import CHECK_API_SERVER, ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connect_session_api import ConnectSessionApi
 from workspace.kubernetes.connect_session_objects import (
     KIND,
@@ -60,30 +57,36 @@ from workspace.records import (
     StoredRecord,
     Version,
 )
+from workspace.retries import retry_on
 
 LARGEST_SPEC_BYTES = 1_400_000
-"""What etcd takes in one request, 1.5 MiB, less room for metadata and for another spelling of the same JSON."""
+"""The limit of etcd for one request, 1.5 MiB, less room for metadata and for other spellings of the same JSON."""
 
-_Outcome = TypeVar("_Outcome")
-
-_ATTEMPTS = 20
 _CHECK_DEFINITION = "Check that the definition connectsessions.sparklodge.io is the one of this release."
 _PAUSE_AFTER_DAMAGE_SECONDS = 5.0
 
 
+class _ContendedError(RecordsUnavailableError):
+    """Others changed the object but not the record; a transient error."""
+
+
+_retry_contended = retry_on(_ContendedError, attempts=20, first_pause_seconds=0.005, longest_pause_seconds=0.2)
+
+
 class KubernetesSessionRecords:
-    """Implements :class:`workspace.records.SessionRecords`; safe to share between threads.
+    """The implementation of :class:`workspace.records.SessionRecords` for Kubernetes; safe to share between threads.
 
     Args:
-        connection: Where they are.
-        patience: How long a request may take.
+        connection: The namespace and the instance.
+        retry_policy: The time limits of requests.
     """
 
-    def __init__(self, connection: Connection, patience: RetryPolicy | None = None) -> None:
+    def __init__(self, connection: Connection, retry_policy: RetryPolicy | None = None) -> None:
         self._instance = connection.instance
-        self._api = ConnectSessionApi(connection, patience)
+        self._api = ConnectSessionApi(connection, retry_policy)
 
     def create(self, record: SessionRecord) -> StoredRecord:
+        """Store a new record."""
         revision = secrets.token_hex(8)
         body = new_object(record, self._instance, revision)
         _check_size(record, body["spec"])
@@ -91,48 +94,55 @@ class KubernetesSessionRecords:
             return self._stored(self._api.create(body))
         except ApiStatusError as error:
             if error.status != HTTPStatus.CONFLICT:
-                raise self._not_taken(record, error) from error
-            return self._created_before(record.name, revision, error)
+                raise self._refused(record, error) from error
+            return self._find_created(record.name, revision, error)
 
     def read(self, name: RecordName) -> StoredRecord:
+        """Return the current state of a record."""
         return self._stored(self._live(name))
 
     def list(self) -> Sequence[StoredRecord]:
+        """Return all records."""
         return self._records(self._api.list())
 
     def find(self, session_uuid: SessionUuid) -> StoredRecord | None:
+        """Return the record that names a session location; None if there is none."""
         if not is_uuid(session_uuid):
             return None
         return next(iter(self._records(self._api.list(f"spec.sessionUuid={session_uuid}"))), None)
 
     def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
+        """Yield changes until ``stop`` is set; a damaged object makes the records unreachable."""
         while not stop.is_set():
             for event in self._api.watch(stop):
                 try:
-                    news = self._of_records(event)
+                    records_event = self._convert(event)
                 except RecordsUnavailableError as error:
                     yield RecordsUnreachable(str(error))
                     break
-                if news is not None:
-                    yield news
+                if records_event is not None:
+                    yield records_event
             stop.wait(_PAUSE_AFTER_DAMAGE_SECONDS)
 
     def replace(self, record: SessionRecord, version: Version) -> StoredRecord:
+        """Replace a record that is still at a version."""
         revision = secrets.token_hex(8)
         spec = spec_of(record, self._instance, revision)
         _check_size(record, spec)
         try:
-            return self._stored(self._changed_once(record.name, version, revision, "/spec", spec))
+            return self._stored(self._change(record.name, version, revision, "/spec", spec))
         except ApiStatusError as error:
-            raise self._not_taken(record, error) from error
+            raise self._refused(record, error) from error
 
     def delete(self, name: RecordName, version: Version) -> None:
+        """Delete a record that is still at a version."""
         revision = secrets.token_hex(8)
         try:
-            mine = self._changed_once(name, version, revision, "/spec/revision", revision)
+            mine = self._change(name, version, revision, "/spec/revision", revision)
         except ApiStatusError as error:
             raise self._api.unavailable(error.message, _CHECK_DEFINITION) from error
 
+        @_retry_contended
         def attempt() -> None:
             nonlocal mine
             try:
@@ -141,19 +151,26 @@ class KubernetesSessionRecords:
                 mine = self._still_mine(name, revision, error)
                 raise _contended(name) from error
 
-        _while_contended(attempt)
+        attempt()
 
     def _remove(self, name: RecordName, found: JsonObject) -> None:
-        """Raises: ApiStatusError if the object is not as it was found."""
+        """Delete an object and remove its finalizer.
+
+        Raises:
+            ApiStatusError: If the object has changed since it was read.
+        """
         if not is_deletion_requested(found):
             found = self._api.delete(name, found)
-        if found["kind"] == KIND and not is_gone(found):  # otherwise somebody had taken the finalizer off
-            self._api.patch(name, patches.removal_of_finalizer(found))
+        if found["kind"] == KIND and not is_gone(found):  # otherwise someone else removed the finalizer
+            self._api.patch(name, patches.remove_finalizer(found))
 
     def _still_mine(self, name: RecordName, revision: str, error: ApiStatusError) -> JsonObject:
-        """The object as it is now, if no one changed the record since it got the revision.
+        """Return the current object if nobody has changed the record since it got the revision.
 
-        Raises: RecordConflictError, RecordNotFoundError, RecordsUnavailableError
+        Raises:
+            RecordConflictError: If the record has changed.
+            RecordNotFoundError: If the record is gone.
+            RecordsUnavailableError: If that cannot be decided now.
         """
         if error.status == HTTPStatus.NOT_FOUND:
             raise (self._unclear(name) if error.was_lost else _not_found(name)) from error
@@ -162,16 +179,19 @@ class KubernetesSessionRecords:
             raise _changed(name) from error
         return found
 
-    def _changed_once(self, name: RecordName, version: Version, revision: str, path: str, value: object) -> JsonObject:
-        """Makes a change of a version that writes a revision. Returns: The object with it.
+    def _change(self, name: RecordName, version: Version, revision: str, path: str, value: object) -> JsonObject:
+        """Change an object at a version, including its revision, and return the changed object.
 
-        Raises: RecordError; ApiStatusError if the object is at that version and the change is not taken.
+        Raises:
+            RecordError: If the record has changed or is gone, or that cannot be decided now.
+            ApiStatusError: If the object is at that version and the server refuses the change.
         """
-        patch = patches.at_version(version, path, value)
+        patch = patches.replace_at_version(version, path, value)
         if patch is None:
             self._live(name)
             raise _changed(name)
 
+        @_retry_contended
         def attempt() -> JsonObject:
             try:
                 return self._api.patch(name, patch)
@@ -187,35 +207,36 @@ class KubernetesSessionRecords:
                     raise _contended(name) from error
                 raise
 
-        return _while_contended(attempt)
+        return attempt()
 
-    def _created_before(self, name: RecordName, revision: str, error: ApiStatusError) -> StoredRecord:
-        """The record, if an earlier attempt created it.
+    def _find_created(self, name: RecordName, revision: str, error: ApiStatusError) -> StoredRecord:
+        """Return the record if an earlier attempt created it.
 
-        Raises: RecordExistsError, RecordsUnavailableError
+        Raises:
+            RecordExistsError: If another process created it.
+            RecordsUnavailableError: If that cannot be decided now.
         """
-        exists = RecordExistsError(name, f"There is a session record {name} already.")
+        exists = RecordExistsError(name, f"The session record {name} exists already.")
         try:
             found = self._read(name)
         except RecordNotFoundError:
             raise (self._unclear(name) if error.was_lost else exists) from error
         if is_gone(found):
             others = ", ".join(found["metadata"].get("finalizers", ()))
-            raise self._api.unavailable(
-                f"the deleted session record {name} is held by finalizers ({others})", "Take them off."
-            )
+            raise self._api.unavailable(f"finalizers ({others}) keep the deleted session record {name}", "Remove them.")
         if revision_of(found) != revision:
             raise exists from error
         return self._stored(found)
 
-    def _not_taken(self, record: SessionRecord, error: ApiStatusError) -> Exception:
+    def _refused(self, record: SessionRecord, error: ApiStatusError) -> Exception:
         if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            return _too_large(record, f"more than the API server takes ({error.message})")
+            return _too_large(record, f"more than the API server accepts ({error.message})")
         return self._api.unavailable(error.message, _CHECK_DEFINITION)
 
     def _unclear(self, name: RecordName) -> RecordsUnavailableError:
         return self._api.unavailable(
-            f"the answer to a change of session record {name} was lost", "It may have been made; read it again."
+            f"the answer to a change of session record {name} was lost",
+            "It may have taken effect; read it again.",
         )
 
     def _read(self, name: RecordName) -> JsonObject:
@@ -223,7 +244,7 @@ class KubernetesSessionRecords:
             return self._api.read(name)
         except ApiStatusError as error:
             if error.status != HTTPStatus.NOT_FOUND:
-                raise self._api.unavailable(error.message, "Look after the API server.") from error
+                raise self._api.unavailable(error.message, CHECK_API_SERVER) from error
             raise _not_found(name) from error
 
     def _live(self, name: RecordName) -> JsonObject:
@@ -241,11 +262,11 @@ class KubernetesSessionRecords:
         except ValueError as error:
             name = found.get("metadata", {}).get("name")
             raise self._api.unavailable(
-                f"the ConnectSession {name} is damaged: {error}", "Restore it, or delete it and take its finalizer off."
+                f"the ConnectSession {name} is damaged: {error}", "Restore it, or delete it and remove its finalizer."
             ) from error
 
-    def _of_records(self, event: ObjectsEvent) -> RecordsEvent | None:
-        """None if it tells nothing of records."""
+    def _convert(self, event: ObjectsEvent) -> RecordsEvent | None:
+        """Return the event for records; None if the object was never a record."""
         match event:
             case ObjectsListed(objects):
                 return RecordsListed(tuple(self._records(objects)))
@@ -257,35 +278,21 @@ class KubernetesSessionRecords:
                 return RecordsUnreachable(reason)
 
     def _gone(self, content: JsonObject) -> RecordGone | None:
-        """None if its name was no record's: then it was never told of."""
+        """Return the event for a record that is gone; None if the name of the object is not that of a record."""
         try:
             return RecordGone(record_name_of(content, self._instance))
         except ValueError:
             return None
 
 
-class _ContendedError(RecordsUnavailableError):
-    """The object was written to meanwhile, but not the record; the same may be tried again."""
-
-
 def _contended(name: RecordName) -> _ContendedError:
-    return _ContendedError(name, f"The session record {name} cannot be changed now: others write to it all the time.")
-
-
-def _while_contended(attempt: Callable[[], _Outcome]) -> _Outcome:
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(_ContendedError),
-        wait=tenacity.wait_random_exponential(multiplier=0.005, max=0.2),
-        stop=tenacity.stop_after_attempt(_ATTEMPTS),
-        reraise=True,
-    )
-    return retrying(attempt)
+    return _ContendedError(name, f"Others keep changing the object of session record {name}. Try again.")
 
 
 def _check_size(record: SessionRecord, spec: JsonObject) -> None:
     size_bytes = len(json.dumps(spec, ensure_ascii=False).encode())
     if size_bytes > LARGEST_SPEC_BYTES:
-        raise _too_large(record, f"{size_bytes} bytes, and Kubernetes takes {LARGEST_SPEC_BYTES}")
+        raise _too_large(record, f"{size_bytes} bytes, and Kubernetes accepts {LARGEST_SPEC_BYTES}")
 
 
 def _too_large(record: SessionRecord, what: str) -> RecordTooLargeError:
@@ -301,4 +308,4 @@ def _not_found(name: RecordName) -> RecordNotFoundError:
 
 
 def _changed(name: RecordName) -> RecordConflictError:
-    return RecordConflictError(name, f"The session record {name} was changed since it was read; read it again.")
+    return RecordConflictError(name, f"The session record {name} has changed since it was read; read it again.")

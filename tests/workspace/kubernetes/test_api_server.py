@@ -52,7 +52,7 @@ HASTE = RetryPolicy(timeout_seconds=(2.0, 4.0), repeat_seconds=0.0)
 def questions(connection: Connection, record: SessionRecord) -> list[Callable[[], object]]:
     """Everything that can be asked, for one that must not wait long for an answer."""
     records = KubernetesSessionRecords(connection, HASTE)
-    leases, root_ids = KubernetesLeases(connection, patience=HASTE), KubernetesRootIds(connection, HASTE)
+    leases, root_ids = KubernetesLeases(connection, retry_policy=HASTE), KubernetesRootIds(connection, HASTE)
     return [
         records.list,
         lambda: records.find(record.session_uuid),
@@ -146,7 +146,7 @@ def test_something_in_between_that_answers_with_no_list_of_objects_is_not_believ
         connection = connect(kubeconfig, None, "lodge")
         records = KubernetesSessionRecords(connection, HASTE)
         asked = [records.list, lambda: records.find(a_record().session_uuid), KubernetesLeases(connection).list]
-        assert_unavailable(asked, "no API server answers there")
+        assert_unavailable(asked, "not an API server")
         stop = threading.Event()
         first = next(iter(records.watch(stop)))
         assert isinstance(first, RecordsUnreachable)
@@ -244,7 +244,7 @@ def test_a_record_that_etcd_would_not_take_is_refused_before_and_the_old_one_sta
 ) -> None:
     stored = records.create(a_record())
     full = replace(stored.record, tables=_tables(10_000))
-    with pytest.raises(RecordTooLargeError, match=r"10000 temporary tables .* \d+ bytes, .* takes 1400000. Drop"):
+    with pytest.raises(RecordTooLargeError, match=r"10000 temporary tables .* \d+ bytes, .* accepts 1400000. Drop"):
         records.replace(full, stored.version)
     with pytest.raises(RecordTooLargeError):
         records.create(replace(full, client_session_id=ClientSessionId("other")))
@@ -255,7 +255,7 @@ def test_a_record_that_etcd_does_not_take_is_too_large_as_well(records: SessionR
     """The server spells some characters with six bytes."""
     stored = records.create(a_record())
     tables = tuple(replace(table, options=(("x", "<" * 2_000),)) for table in _tables(400))
-    with pytest.raises(RecordTooLargeError, match="more than the API server takes"):
+    with pytest.raises(RecordTooLargeError, match="more than the API server accepts"):
         records.replace(replace(stored.record, tables=tables), stored.version)
     assert records.read(stored.record.name) == stored
 
@@ -282,7 +282,7 @@ def _times_of_requests(connection: Connection) -> list[float]:
 
 @contextmanager
 def _throttled(cluster: Cluster, account: ServiceAccount) -> Iterator[None]:
-    """The API server takes one request of the account at a time, and is busy with one."""
+    """The API server accepts one request of the account at a time, and is busy with one."""
     levels = FlowcontrolApiserverV1Api(cluster.client)
     limited = {"nominalConcurrencyShares": 0, "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}
     subject = {"kind": "ServiceAccount", "serviceAccount": {"namespace": account.namespace, "name": account.name}}

@@ -87,7 +87,7 @@ def sessions(administrator: Connection) -> Sessions:
 
 @pytest.fixture
 def valid(a_record: Builder, instance: str) -> dict[str, Any]:
-    """An object with all its parts, that the API server takes."""
+    """An object with all its parts, that the API server accepts."""
     write = PendingWrite(TABLE, "operation", ReplicaId("a"))
     table = TemporaryTable("t", TABLE, TableState.READY, "parquet", parts=(TABLE,), writes=(write,))
     record = a_record(holders=frozenset({ReplicaId("a")}), tables=(table,), writes=(write,))
@@ -286,7 +286,7 @@ def test_an_object_that_others_hold_is_no_record_any_more(
     ):
         with pytest.raises(RecordNotFoundError):
             question()
-    with pytest.raises(Exception, match=r"held by finalizers \(example.org/audit\)"):
+    with pytest.raises(Exception, match=r"finalizers \(example.org/audit\) keep"):
         records.create(a_record())
     sessions.change(name, {"metadata": {"finalizers": None}})
     assert records.create(a_record())

@@ -88,7 +88,7 @@ def test_a_replacement_that_others_changed_since_is_not_told_to_have_failed(
         records.replace(replace(found.record, created_at="later"), found.version)
 
     proxy.lose_answer(change)
-    with pytest.raises(RecordsUnavailableError, match="may have been made"):
+    with pytest.raises(RecordsUnavailableError, match="may have taken effect"):
         lossy.replace(add_holder(stored.record, A), stored.version)
     assert records.read(stored.record.name).record == replace(add_holder(stored.record, A), created_at="later")
 
@@ -110,7 +110,7 @@ def test_a_deletion_goes_on_whichever_of_its_answers_was_lost(
 
     proxy.lose_answer(after=answers)
     is_clear = answers < 2  # the last one cannot tell whether this took the finalizer off, or somebody else
-    with nullcontext() if is_clear else pytest.raises(RecordsUnavailableError, match="may have been made"):
+    with nullcontext() if is_clear else pytest.raises(RecordsUnavailableError, match="may have taken effect"):
         lossy.delete(stored.record.name, stored.version)
     with pytest.raises(RecordNotFoundError):
         records.read(stored.record.name)

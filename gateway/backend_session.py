@@ -292,7 +292,9 @@ class BackendSession:
 
 
 def _refuse_user_defined(data_type: types_pb2.DataType) -> None:
-    """Refuse user-defined types: a client names their Python class, and a conversion would import that class.
+    """Refuse user-defined types.
+
+    The conversion of one would import the Python class that the client names.
 
     Raises:
         SparkError: A type, at any depth, is user-defined.

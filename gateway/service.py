@@ -116,7 +116,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 call = _Call(name, key, about.operation_id, session, backend)
                 if session is None:
                     return await handler(call, request, context)
-                with session.busy():
+                with session.track_request():
                     return await handler(call, request, context)
             except (GatewayError, aio.AioRpcError) as error:
                 await self._fail(error, context, failed)
@@ -143,7 +143,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 _bind_log(key)
                 session = await self._sessions.open(key)
                 backend = failed.backend = session.backend
-                with session.busy():
+                with session.track_request():
                     everything = _chain(first, requests)
                     if name == "AddArtifacts":
                         return await forward_upload(backend, method, everything, context)

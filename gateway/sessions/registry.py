@@ -219,7 +219,7 @@ class Sessions:
         """
         with session.log_context():
             async with self._lock(session.record_name):
-                with self._leaving(session, ends=True):
+                with self._stop_serving(session, ends=True):
                     await self._records.end(session, reason)
 
     async def release_and_end(self, session: Session, *, reason: str) -> None:
@@ -232,7 +232,7 @@ class Sessions:
         """
         with session.log_context():
             async with self._lock(session.record_name):
-                with self._leaving(session, ends=True):
+                with self._stop_serving(session, ends=True):
                     if await self._records.read(session) is None:
                         log.warning("session_lost", reason="it was ended elsewhere")
                         return
@@ -246,7 +246,7 @@ class Sessions:
         """
         for session in self.all():
             if session.is_idle(self._idle_timeout_seconds):
-                with session.log_context(), _failure_logged():
+                with session.log_context(), _log_failure():
                     await self._end_if_idle(session)
 
     async def leave_all(self, *, end: bool) -> None:
@@ -266,7 +266,7 @@ class Sessions:
                     if end:
                         await self.end(session, reason="gateway stopped")
                     else:
-                        with self._leaving(session):
+                        with self._stop_serving(session):
                             await self._records.leave(session.record_name, session)
                 except (GatewayError, RecordError) as error:
                     log.warning("session_left_to_reaper", location=session.uuid, reason=str(error))
@@ -283,7 +283,7 @@ class Sessions:
             GatewayError: The storage of leases cannot answer.
         """
         await self._lease.renew()
-        if (self._pending.all() or self._fenced()) and (self._settling is None or self._settling.done()):
+        if (self._pending.all() or self._list_fenced()) and (self._settling is None or self._settling.done()):
             self._settling = asyncio.create_task(self._settle())
 
     async def _settle(self) -> None:
@@ -291,17 +291,17 @@ class Sessions:
 
         The next renewal of the lease retries what fails.
         """
-        for session in self._fenced():
-            with session.log_context(), _failure_logged():
+        for session in self._list_fenced():
+            with session.log_context(), _log_failure():
                 async with self._lock(session.record_name):
                     await self._rejoin(session)
         for update in self._pending.all():
-            with _failure_logged():
+            with _log_failure():
                 async with self._lock(update.record):
                     await self._apply(update)
                     self._pending.discard(update)
 
-    def _fenced(self) -> Sequence[Session]:
+    def _list_fenced(self) -> Sequence[Session]:
         """Return the sessions that this replica has not joined again since a lapse."""
         return [session for session in self._served.values() if session.lease_epoch != self._lease.epoch]
 
@@ -331,7 +331,7 @@ class Sessions:
             return
         async with self._lock(session.record_name):
             if session.is_idle(self._idle_timeout_seconds) and self._served.get(session.key) is session:
-                with self._leaving(session, ends=True):
+                with self._stop_serving(session, ends=True):
                     await self._end_or_leave(session, "idle")
 
     async def _end_or_leave(self, session: Session, reason: str) -> None:
@@ -340,7 +340,7 @@ class Sessions:
             await release_session(session)
 
     @contextmanager
-    def _leaving(self, session: Session, *, ends: bool = False) -> Iterator[None]:
+    def _stop_serving(self, session: Session, *, ends: bool = False) -> Iterator[None]:
         """Stop serving a session.
 
         If the update of the record in the block fails, it is retried later.
@@ -402,8 +402,8 @@ def _record_name(key: SessionKey) -> RecordName:
 
 
 @contextmanager
-def _failure_logged() -> Iterator[None]:
-    """Log a failure in the block that a later attempt makes good."""
+def _log_failure() -> Iterator[None]:
+    """Log a failure in the block. A later attempt retries it."""
     try:
         yield
     except (GatewayError, RecordError) as error:

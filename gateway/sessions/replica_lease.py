@@ -65,11 +65,11 @@ class ReplicaLease:
         Raises:
             GatewayError: The storage of leases cannot answer.
         """
-        begun_seconds = time.monotonic()
+        started_seconds = time.monotonic()
         await self._storage.run_lease(self._storage.leases.renew, self._replica)
         if not self.is_valid():
             self.epoch += 1
-        self._lease.record_renewal(begun_seconds)
+        self._lease.record_renewal(started_seconds)
 
     async def delete(self) -> None:
         """Remove the lease when the replica stops.

@@ -36,7 +36,7 @@ class Session:
         self._requests = 0
 
     @contextmanager
-    def busy(self) -> Iterator[None]:
+    def track_request(self) -> Iterator[None]:
         """Count a request of the session as under way in the block."""
         self._requests += 1
         try:

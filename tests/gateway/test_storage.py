@@ -25,17 +25,17 @@ def test_lease_call_runs_while_all_other_threads_are_busy():
 
 
 def test_cancelled_call_has_ended_when_its_caller_continues():
-    begun, release, done = threading.Event(), threading.Event(), []
+    started, release, done = threading.Event(), threading.Event(), []
 
     def change():
-        begun.set()
+        started.set()
         release.wait(30)
         done.append(True)
 
     async def run():
         storage = Storage(None, None, None)
         call = asyncio.create_task(storage.run(change))
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(started.wait, 10)
         call.cancel()
         asyncio.get_running_loop().call_later(0.05, release.set)
         with pytest.raises(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""The transitions of a table's changes, in every order that several statements and replicas can take."""
+"""Changes of a table in every order that statements and replicas can take."""
 
 from dataclasses import replace
 

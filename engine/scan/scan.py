@@ -28,7 +28,7 @@ from engine.scan.reader_lifecycle import read_batches
 from engine.scan.row_filter import RowFilter
 from engine.schema import TupleSchema
 from engine.schema_tracker.initial_schema import FindImplicitColumn
-from engine.schema_tracker.tracker import ScanSchemaTracker, create_tracker
+from engine.schema_tracker.tracker import ScanSchemaTracker
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Scan:
 
 def _create_tracker(plan: ScanPlan, locations: Iterable[FileLocation], context: ErrorContext) -> ScanSchemaTracker:
     """Create a tracker that knows the implicit and partition columns."""
-    tracker = create_tracker(
+    tracker = ScanSchemaTracker(
         plan.projection,
         defined=plan.defined,
         provided=plan.provided,

@@ -50,17 +50,8 @@ from engine.schema_tracker.scan_schema import ScanSchema, find_missing
 _log = logging.getLogger(__name__)
 
 
-def create_tracker(
-    project_list: ProjectionList | Iterable[str],
-    *,
-    defined: TupleSchema | None = None,
-    provided: TupleSchema | None = None,
-    is_strict: bool = False,
-    allows_schema_change: bool = False,
-    find_implicit: FindImplicitColumn = no_implicit_columns,
-    context: ErrorContext = NOWHERE,
-) -> "ScanSchemaTracker":
-    """Create the tracker of one scan.
+class ScanSchemaTracker:
+    """The tracker of one scan.
 
     Args:
         project_list: The columns that the query selects, parsed or as elements.
@@ -68,7 +59,7 @@ def create_tracker(
             wildcard stands for. Types may be LATE.
         provided: The types that a user declares. With a defined schema it only says which columns were declared, so
             that text may become their type, and any type text.
-        is_strict: Whether no other columns than the provided ones exist.
+        is_strict: Whether no other columns than the provided ones exist. Without a provided schema it has no effect.
         allows_schema_change: Whether readers after the first may add columns under a wildcard.
         find_implicit: Finds implicit columns, such as :func:`engine.scan.implicit_columns.implicit_field`.
         context: The scan, for errors that concern no reader.
@@ -77,49 +68,30 @@ def create_tracker(
         ProjectionError: If the project list is malformed, or does not suit the schemas.
         SchemaConflictError: If an implicit column has another type in a schema.
     """
-    parsed = project_list if isinstance(project_list, ProjectionList) else ProjectionList.parse(project_list)
-    declared = provided or TupleSchema()
-    if defined is not None:
-        schema = from_defined_schema(parsed, defined, find_implicit=find_implicit, context=context)
-    else:
-        is_strict = is_strict and provided is not None
-        schema = from_project_list(parsed, declared, is_strict=is_strict, find_implicit=find_implicit, context=context)
-    return ScanSchemaTracker(
-        schema,
-        declared,
-        parsed,
-        is_defined=defined is not None,
-        allows_schema_change=allows_schema_change,
-        context=context,
-    )
-
-
-class ScanSchemaTracker:
-    """The tracker of one scan. :func:`create_tracker` makes it.
-
-    Args:
-        schema: The schema before the first reader.
-        declared: The provided schema. Empty without one.
-        project_list: The columns that the query selects.
-        is_defined: Whether ``schema`` is a defined schema.
-        allows_schema_change: Whether readers after the first may add columns under a wildcard.
-        context: The scan, for errors that concern no reader.
-    """
 
     def __init__(
         self,
-        schema: ScanSchema,
-        declared: TupleSchema,
-        project_list: ProjectionList,
+        project_list: ProjectionList | Iterable[str],
         *,
-        is_defined: bool,
-        allows_schema_change: bool,
-        context: ErrorContext,
+        defined: TupleSchema | None = None,
+        provided: TupleSchema | None = None,
+        is_strict: bool = False,
+        allows_schema_change: bool = False,
+        find_implicit: FindImplicitColumn = no_implicit_columns,
+        context: ErrorContext = NOWHERE,
     ) -> None:
-        self._schema = schema
+        parsed = project_list if isinstance(project_list, ProjectionList) else ProjectionList.parse(project_list)
+        declared = provided or TupleSchema()
+        if defined is not None:
+            self._schema = from_defined_schema(parsed, defined, find_implicit=find_implicit, context=context)
+        else:
+            is_strict = is_strict and provided is not None
+            self._schema = from_project_list(
+                parsed, declared, is_strict=is_strict, find_implicit=find_implicit, context=context
+            )
         self._declared = declared
-        self._project_list = project_list
-        self._is_defined = is_defined
+        self._project_list = parsed
+        self._is_defined = defined is not None
         self._allows_schema_change = allows_schema_change
         self._context = context
         self._version = 1

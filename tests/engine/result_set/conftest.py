@@ -29,6 +29,12 @@ _SETTERS: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 class ValueWriter:
     """Writes values one by one with the setters of their types. A value ``...`` is not written."""
 
+    def saved_row(self, loader: ResultSetLoader, row: dict[str, Any]) -> None:
+        """Start a row, write its values, and save it."""
+        loader.writer.start_row()
+        self.row(loader, row)
+        loader.writer.save_row()
+
     def row(self, loader: ResultSetLoader, row: dict[str, Any]) -> None:
         """Write the values of a row. The test starts and saves the row."""
         for name, value in row.items():

@@ -40,9 +40,7 @@ def test_missing_values_are_filled_by_mode(loaders: Any, write: Any, field: pa.F
     value = shown if shown is not None else ([1] if pa.types.is_list(field.type) else 1)
     loader = loaders.of(N, field)
     for row in [{"n": 0}, {"n": 1, "c": value}, {"n": 2}, {"n": 3}]:
-        loader.writer.start_row()
-        write.row(loader, row)
-        loader.writer.save_row()
+        write.saved_row(loader, row)
     assert loader.harvest().column("c").to_pylist() == [shown, value, shown, shown]
 
 
@@ -124,9 +122,7 @@ def test_columns_missing_in_appended_arrays_are_filled_by_mode(loaders: Any) -> 
 def test_missing_values_are_filled_when_batch_overflows(loaders: Any, write: Any) -> None:
     loader = loaders.of(pa.field("b", pa.string()), required(pa.int32(), "42"), vector_bytes=100)
     for row in [{"b": "x" * 40}, {"b": "x" * 40, "c": 1}, {"b": "x" * 40}]:
-        loader.writer.start_row()
-        write.row(loader, row)
-        loader.writer.save_row()
+        write.saved_row(loader, row)
     assert [batch.column("c").to_pylist() for batch in loaders.harvest_all(loader)] == [[42, 1], [42]]
 
 

@@ -244,9 +244,7 @@ def test_array_of_maps_written_again_is_replaced(loaders: Any) -> None:
 
 def test_omitted_members_in_array_of_maps_are_null(loaders: Any, write: Any) -> None:
     loader = loaders.of(pa.field("m", pa.list_(pa.struct([("x", pa.int8()), ("y", pa.string())]))))
-    loader.writer.start_row()
-    write.row(loader, {"m": [{"x": 1, "y": ...}, {"x": ..., "y": "b"}, {"x": ..., "y": ...}]})
-    loader.writer.save_row()
+    write.saved_row(loader, {"m": [{"x": 1, "y": ...}, {"x": ..., "y": "b"}, {"x": ..., "y": ...}]})
     assert loader.harvest().column(0).to_pylist() == [
         [{"x": 1, "y": None}, {"x": None, "y": "b"}, {"x": None, "y": None}]
     ]
@@ -256,7 +254,5 @@ def test_arrays_of_dicts_are_written_element_by_element(loaders: Any, write: Any
     loader = loaders.of(pa.field("l", pa.list_(pa.map_(pa.string(), pa.int8()))))
     rows = [[[("a", 1), ("b", None)], []], [], [[("a", 2)]]]
     for row in rows:
-        loader.writer.start_row()
-        write.row(loader, {"l": row})
-        loader.writer.save_row()
+        write.saved_row(loader, {"l": row})
     assert loader.harvest().column(0).to_pylist() == rows

@@ -32,6 +32,15 @@ def overflow_batches(loaders: Any) -> tuple[list[dict[str, Any]], list[dict[str,
     return first.to_pylist(), second.to_pylist()
 
 
+@pytest.fixture
+def nearly_full(loaders: Any) -> ResultSetLoader:
+    """A loader of one text column, which has no room for a third big value."""
+    loader: ResultSetLoader = loaders.of(pa.field("b", pa.string()), vector_bytes=VECTOR_BYTES)
+    for _ in range(2):
+        loader.writer.set_row(BIG)
+    return loader
+
+
 @pytest.mark.parametrize(("column", "first", "second"), [
     pytest.param("a", ["a0", "a1"], ["a2"], id="a_written_before_overflow"),
     pytest.param("b", [BIG, BIG], [BIG], id="b_causes_overflow"),
@@ -57,21 +66,18 @@ def test_case_h_column_added_in_overflow_row_is_null_in_next_batch(overflow_batc
     assert [row["h"] for row in overflow_batches[1]] == [None]
 
 
-def test_schema_version_grows_when_new_column_is_harvested(loaders: Any) -> None:
-    loader = loaders.of(pa.field("b", pa.string()), vector_bytes=VECTOR_BYTES)
-    for _ in range(2):
-        loader.writer.set_row(BIG)
-    loader.writer.start_row()
-    loader.writer.column("b").set_string(BIG)
-    loader.writer.add_column(pa.field("new", pa.int32()))
-    loader.writer.save_row()
-    assert loader.schema.names == ["b"]
-    loader.harvest()
-    assert loader.schema_version == 1
-    loader.start_batch()
-    assert loader.schema.names == ["b", "new"]
-    loader.harvest()
-    assert loader.schema_version == 2
+def test_schema_version_grows_when_new_column_is_harvested(nearly_full: ResultSetLoader) -> None:
+    nearly_full.writer.start_row()
+    nearly_full.writer.column("b").set_string(BIG)
+    nearly_full.writer.add_column(pa.field("new", pa.int32()))
+    nearly_full.writer.save_row()
+    assert nearly_full.schema.names == ["b"]
+    nearly_full.harvest()
+    assert nearly_full.schema_version == 1
+    nearly_full.start_batch()
+    assert nearly_full.schema.names == ["b", "new"]
+    nearly_full.harvest()
+    assert nearly_full.schema_version == 2
 
 
 def test_overflow_shows_only_as_full_batch(loaders: Any) -> None:
@@ -95,29 +101,23 @@ def test_batch_bytes_limits_all_vectors_together(loaders: Any) -> None:
     assert [batch.num_rows for batch in loaders.harvest_all(loader)] == [2, 1]
 
 
-def test_abandoned_overflow_row_leaves_room(loaders: Any) -> None:
-    loader = loaders.of(pa.field("b", pa.string()), vector_bytes=VECTOR_BYTES)
-    for _ in range(2):
-        loader.writer.set_row(BIG)
-    loader.writer.start_row()
-    loader.writer.column("b").set_string(BIG)
-    loader.writer.start_row()
-    loader.writer.column("b").set_string("small")
-    loader.writer.save_row()
-    assert not loader.is_full
-    assert loader.harvest().column(0).to_pylist() == [BIG, BIG, "small"]
+def test_abandoned_overflow_row_leaves_room(nearly_full: ResultSetLoader) -> None:
+    nearly_full.writer.start_row()
+    nearly_full.writer.column("b").set_string(BIG)
+    nearly_full.writer.start_row()
+    nearly_full.writer.column("b").set_string("small")
+    nearly_full.writer.save_row()
+    assert not nearly_full.is_full
+    assert nearly_full.harvest().column(0).to_pylist() == [BIG, BIG, "small"]
 
 
-def test_unsaved_overflow_row_is_in_no_batch(loaders: Any) -> None:
-    loader = loaders.of(pa.field("b", pa.string()), vector_bytes=VECTOR_BYTES)
-    for _ in range(2):
-        loader.writer.set_row(BIG)
-    loader.writer.start_row()
-    loader.writer.column("b").set_string(BIG)
-    assert loader.harvest().num_rows == 2
-    assert not loader.has_look_ahead
-    loader.start_batch()
-    assert loader.row_count == 0
+def test_unsaved_overflow_row_is_in_no_batch(nearly_full: ResultSetLoader) -> None:
+    nearly_full.writer.start_row()
+    nearly_full.writer.column("b").set_string(BIG)
+    assert nearly_full.harvest().num_rows == 2
+    assert not nearly_full.has_look_ahead
+    nearly_full.start_batch()
+    assert nearly_full.row_count == 0
 
 
 def test_rewriting_a_large_value_takes_no_space(loaders: Any) -> None:
@@ -206,9 +206,7 @@ def test_array_that_overflows_moves_whole(loaders: Any, write: Any) -> None:
     loader = loaders.of(pa.field("t", pa.list_(pa.string())), vector_bytes=VECTOR_BYTES)
     rows = [["x" * 30, "y" * 30], ["p" * 20, "q" * 30, "r"]]
     for row in rows:
-        loader.writer.start_row()
-        write.row(loader, {"t": row})
-        loader.writer.save_row()
+        write.saved_row(loader, {"t": row})
     assert [batch.column(0).to_pylist() for batch in loaders.harvest_all(loader)] == [rows[:1], rows[1:]]
 
 
@@ -217,9 +215,7 @@ def test_arrays_omitted_before_overflow_stay_empty(loaders: Any, write: Any) -> 
         pa.field("n", pa.list_(pa.int32()), nullable=False), pa.field("b", pa.string()), vector_bytes=VECTOR_BYTES
     )
     for row in [{"n": [1], "b": BIG}, {"b": BIG}, {"b": BIG}]:
-        loader.writer.start_row()
-        write.row(loader, row)
-        loader.writer.save_row()
+        write.saved_row(loader, row)
     loader.harvest()
     loader.start_batch()
     loader.writer.set_row([2, 3], "x")
@@ -240,9 +236,7 @@ def test_arrays_of_maps_of_arrays_continue_after_overflow(loaders: Any, write: A
         if loader.is_full:
             shown.append(loader.harvest().column(0).to_pylist())
             loader.start_batch()
-        loader.writer.start_row()
-        write.row(loader, {"m": row})
-        loader.writer.save_row()
+        write.saved_row(loader, {"m": row})
     shown += [batch.column(0).to_pylist() for batch in loaders.harvest_all(loader)]
     assert shown == [rows[:2], rows[2:]]
 

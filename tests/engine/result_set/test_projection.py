@@ -15,7 +15,7 @@ from engine.projection.list_filter import ListFilter
 from engine.projection.project_list import ProjectionList
 from engine.result_set.loader import ResultSetLoader
 from engine.schema import TupleSchema
-from engine.schema_tracker.tracker import create_tracker
+from engine.schema_tracker.tracker import ScanSchemaTracker
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ def test_query_for_unknown_members_gets_empty_map() -> None:
 @pytest.mark.parametrize("is_strict", [False, True])
 def test_only_strict_schema_leaves_out_other_columns(is_strict: bool) -> None:
     provided = TupleSchema([N, pa.field("m", pa.struct([S]))])
-    tracker = create_tracker(["*"], provided=provided, is_strict=is_strict)
+    tracker = ScanSchemaTracker(["*"], provided=provided, is_strict=is_strict)
     loader = make_loader(tracker.projection_filter(ErrorContext("dfs", "1.json")), N)
     loader.append(pa.table({"n": pa.array([1], pa.int32()), "m": [{"s": "x", "o": 2}], "z": [3]}))
     strict = {"n": 1, "m": {"s": "x"}}

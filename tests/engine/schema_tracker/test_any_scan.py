@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from engine.errors import SchemaConflictError
 from engine.schema import TupleSchema, fold_case
-from engine.schema_tracker.tracker import create_tracker
+from engine.schema_tracker.tracker import ScanSchemaTracker
 
 LEAVES = st.sampled_from([pa.int32(), pa.int64(), pa.string(), pa.null(), pa.list_(pa.int32())])
 MAPS = st.dictionaries(st.sampled_from("xyz"), LEAVES, min_size=1).map(lambda members: pa.struct(list(members.items())))
@@ -29,7 +29,7 @@ def is_kept(before, after):
 def test_columns_stay_and_each_change_is_a_version(read, schema, elements, provided, scan):
     readers, (is_strict, may_change) = scan
     types = schema(**provided)
-    tracker = create_tracker(elements, provided=types, is_strict=is_strict, allows_schema_change=may_change)
+    tracker = ScanSchemaTracker(elements, provided=types, is_strict=is_strict, allows_schema_change=may_change)
     for columns in readers:
         before, version, was_resolved = tracker.output_schema(), tracker.schema_version(), tracker.is_resolved()
         unique = {fold_case(name): (name, type_) for name, type_ in columns.items()}

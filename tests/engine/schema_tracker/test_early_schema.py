@@ -6,7 +6,7 @@ import pytest
 from engine.context import ErrorContext
 from engine.errors import ProjectionError, SchemaConflictError
 from engine.schema import TupleSchema
-from engine.schema_tracker.tracker import create_tracker
+from engine.schema_tracker.tracker import ScanSchemaTracker
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
 FILE = ErrorContext("dfs", "1.parquet")
@@ -14,14 +14,14 @@ SUBSET, EQUAL, SUPERSET = {"a": INT}, {"b": TEXT, "a": INT}, {"c": INT, "b": TEX
 
 
 def test_early_schema_expands_wildcard_before_first_batch(schema):
-    tracker = create_tracker(["*"])
+    tracker = ScanSchemaTracker(["*"])
     tracker.apply_early_reader_schema(schema(b=INT, a=TEXT), FILE)
     assert tracker.is_resolved()
     assert tracker.output_schema() == schema(b=INT, a=TEXT)
 
 
 def test_early_schema_resolves_explicit_list(schema):
-    tracker = create_tracker(["A", "x"])
+    tracker = ScanSchemaTracker(["A", "x"])
     tracker.apply_early_reader_schema(schema(b=INT, a=TEXT), FILE)
     assert not tracker.is_resolved()
     assert tracker.missing_columns(schema(A=TEXT)).names == ["x"]
@@ -40,7 +40,7 @@ def test_early_schema_resolves_explicit_list(schema):
     ],
 )
 def test_early_schema_with_provided_schema_and_wildcard(schema, early, is_strict, expected):
-    tracker = create_tracker(["*"], provided=schema(a=LONG, b=TEXT), is_strict=is_strict)
+    tracker = ScanSchemaTracker(["*"], provided=schema(a=LONG, b=TEXT), is_strict=is_strict)
     tracker.apply_early_reader_schema(schema(**early), FILE)
     assert tracker.output_schema().names == expected
     assert tracker.output_schema().find("a").type == LONG
@@ -50,7 +50,7 @@ def test_early_schema_with_provided_schema_and_wildcard(schema, early, is_strict
 @pytest.mark.parametrize("early", [SUBSET, EQUAL, SUPERSET])
 @pytest.mark.parametrize("is_strict", [False, True])
 def test_early_schema_with_provided_schema_and_explicit_list(schema, early, is_strict):
-    tracker = create_tracker(["b", "a"], provided=schema(a=LONG, b=TEXT), is_strict=is_strict)
+    tracker = ScanSchemaTracker(["b", "a"], provided=schema(a=LONG, b=TEXT), is_strict=is_strict)
     tracker.apply_early_reader_schema(schema(**early), FILE)
     assert tracker.output_schema() == schema(b=TEXT, a=LONG)
 
@@ -68,9 +68,9 @@ def test_early_schema_with_provided_schema_and_explicit_list(schema, early, is_s
 def test_early_schema_conflict_names_column_file_and_types(early, given):
     promised = TupleSchema([pa.field("a", LONG, nullable=False)])
     if given == "defined":
-        tracker = create_tracker(["a"], defined=promised)
+        tracker = ScanSchemaTracker(["a"], defined=promised)
     else:
-        tracker = create_tracker(["a"], provided=promised, is_strict=given == "strict")
+        tracker = ScanSchemaTracker(["a"], provided=promised, is_strict=given == "strict")
     with pytest.raises(SchemaConflictError) as raised:
         tracker.apply_early_reader_schema(TupleSchema([early]), FILE)
     assert str(raised.value).startswith(f"'1.parquet' in workspace 'dfs': column 'a' is {early.type}")
@@ -79,17 +79,17 @@ def test_early_schema_conflict_names_column_file_and_types(early, given):
 
 def test_early_schema_unsuitable_for_project_list_is_refused(schema):
     with pytest.raises(ProjectionError, match=r"'1.parquet'.*a\[1\]"):
-        create_tracker(["a[1]"]).apply_early_reader_schema(schema(a=INT), FILE)
+        ScanSchemaTracker(["a[1]"]).apply_early_reader_schema(schema(a=INT), FILE)
 
 
 def test_later_early_schema_follows_the_first(schema):
-    tracker = create_tracker(["*"])
+    tracker = ScanSchemaTracker(["*"])
     tracker.apply_early_reader_schema(schema(a=LONG, b=TEXT), FILE)
     tracker.apply_early_reader_schema(schema(b=TEXT, a=INT, c=INT), FILE)
     assert tracker.output_schema() == schema(a=LONG, b=TEXT)
 
 
 def test_early_schema_without_file_has_context_of_scan(schema):
-    tracker = create_tracker(["a"], defined=schema(a=INT), context=ErrorContext("dfs"))
+    tracker = ScanSchemaTracker(["a"], defined=schema(a=INT), context=ErrorContext("dfs"))
     with pytest.raises(SchemaConflictError, match=r"^workspace 'dfs': "):
         tracker.apply_early_reader_schema(schema(a=TEXT))

@@ -7,14 +7,14 @@ from engine.context import ErrorContext
 from engine.errors import ProjectionError, SchemaConflictError
 from engine.projection.project_list import ProjectionList, ProjectionType
 from engine.schema import TupleSchema
-from engine.schema_tracker.tracker import create_tracker
+from engine.schema_tracker.tracker import ScanSchemaTracker
 
 INT, LONG, DOUBLE, TEXT, LATE = pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.null()
 FILE = ErrorContext("dfs", "2.json")
 
 
 def test_columns_are_late_before_first_reader(schema):
-    tracker = create_tracker(["b", "A"])
+    tracker = ScanSchemaTracker(["b", "A"])
     assert tracker.projection_type() is ProjectionType.SOME
     assert tracker.output_schema() == schema(b=LATE, A=LATE)
     assert tracker.reader_input_schema() == schema(b=LATE, A=LATE)
@@ -22,7 +22,7 @@ def test_columns_are_late_before_first_reader(schema):
 
 
 def test_columns_match_by_name_in_order_of_project_list(schema, read):
-    tracker = create_tracker(["c", "A"])
+    tracker = ScanSchemaTracker(["c", "A"])
     batch = read(tracker, {"a": INT, "b": LONG, "C": DOUBLE})
     assert batch == schema(A=INT, c=DOUBLE)
     assert tracker.output_schema() == schema(c=DOUBLE, A=INT)
@@ -30,11 +30,11 @@ def test_columns_match_by_name_in_order_of_project_list(schema, read):
 
 
 def test_parsed_project_list_is_accepted(schema):
-    assert create_tracker(ProjectionList.parse(["a"])).output_schema() == schema(a=LATE)
+    assert ScanSchemaTracker(ProjectionList.parse(["a"])).output_schema() == schema(a=LATE)
 
 
 def test_column_of_no_reader_is_missing_until_resolved(schema):
-    tracker = create_tracker(["a", "x"])
+    tracker = ScanSchemaTracker(["a", "x"])
     tracker.apply_reader_schema(schema(a=INT), FILE)
     assert tracker.missing_columns(schema(a=INT)) == schema(x=LATE)
     assert not tracker.is_resolved()
@@ -44,13 +44,13 @@ def test_column_of_no_reader_is_missing_until_resolved(schema):
 
 
 def test_missing_column_keeps_type_of_earlier_reader(schema, read):
-    tracker = create_tracker(["a", "b"])
+    tracker = ScanSchemaTracker(["a", "b"])
     read(tracker, {"a": INT, "b": pa.field("b", DOUBLE, nullable=False)})
     assert tracker.missing_columns(schema(a=INT)) == schema(b=pa.field("b", DOUBLE, nullable=False))
 
 
 def test_column_of_nulls_counts_as_missing(schema):
-    tracker = create_tracker(["a"])
+    tracker = ScanSchemaTracker(["a"])
     tracker.apply_reader_schema(schema(a=LATE), FILE)
     assert tracker.missing_columns(schema(a=LATE)) == schema(a=LATE)
     tracker.apply_reader_schema(schema(a=INT), FILE)
@@ -58,7 +58,7 @@ def test_column_of_nulls_counts_as_missing(schema):
 
 
 def test_array_of_nulls_is_resolved_by_later_reader(schema, read):
-    tracker = create_tracker(["a"])
+    tracker = ScanSchemaTracker(["a"])
     tracker.apply_reader_schema(schema(a=pa.list_(LATE)), FILE)
     assert tracker.missing_columns(schema(a=pa.list_(LATE))) == TupleSchema()
     assert not tracker.is_resolved()
@@ -67,21 +67,21 @@ def test_array_of_nulls_is_resolved_by_later_reader(schema, read):
 
 
 def test_dict_of_nulls_is_resolved_by_later_reader(schema, read):
-    tracker = create_tracker(["a"])
+    tracker = ScanSchemaTracker(["a"])
     tracker.apply_reader_schema(schema(a=pa.map_(TEXT, LATE)), FILE)
     assert read(tracker, {"a": pa.map_(TEXT, INT)}) == schema(a=pa.map_(TEXT, INT))
     assert tracker.output_schema() == schema(a=pa.map_(TEXT, INT))
 
 
 def test_wrong_guess_of_type_is_a_conflict(schema, read):
-    tracker = create_tracker(["a", "x"])
+    tracker = ScanSchemaTracker(["a", "x"])
     read(tracker, {"a": INT})
     with pytest.raises(SchemaConflictError, match=r"'2.json' in workspace 'dfs': column 'x' is int64 here, but string"):
         tracker.projection_filter(FILE).project(pa.field("x", LONG))
 
 
 def test_later_reader_may_have_narrower_type(schema, read):
-    tracker = create_tracker(["a"])
+    tracker = ScanSchemaTracker(["a"])
     read(tracker, {"a": LONG})
     assert read(tracker, {"A": INT}) == schema(a=LONG)
     assert read(tracker, {"a": LATE}) == schema(a=LONG)
@@ -101,7 +101,7 @@ def test_later_reader_may_have_narrower_type(schema, read):
     ],
 )
 def test_later_reader_with_wider_type_or_mode_conflicts(read, first, later):
-    tracker = create_tracker(["a"])
+    tracker = ScanSchemaTracker(["a"])
     read(tracker, {"a": first})
     for check in (
         tracker.projection_filter(FILE).project,
@@ -116,14 +116,14 @@ def test_later_reader_with_wider_type_or_mode_conflicts(read, first, later):
 
 
 def test_conflict_of_modes_shows_them(read):
-    tracker = create_tracker(["a"])
+    tracker = ScanSchemaTracker(["a"])
     read(tracker, {"a": pa.field("a", LONG, nullable=False)})
     with pytest.raises(SchemaConflictError, match="is int64 here, but int64 not null"):
         tracker.projection_filter(FILE).project(pa.field("a", LONG))
 
 
 def test_unchanged_schema_keeps_its_version(read):
-    tracker = create_tracker(["a", "b"])
+    tracker = ScanSchemaTracker(["a", "b"])
     first = tracker.schema_version()
     read(tracker, {"a": INT, "b": INT})
     resolved = tracker.schema_version()
@@ -134,45 +134,45 @@ def test_unchanged_schema_keeps_its_version(read):
 
 
 def test_resolved_explicit_schema_is_final(schema, read):
-    tracker = create_tracker(["a"], allows_schema_change=True)
+    tracker = ScanSchemaTracker(["a"], allows_schema_change=True)
     read(tracker, {"a": INT})
     read(tracker, {"a": INT, "b": INT})
     assert tracker.output_schema() == schema(a=INT)
 
 
 def test_unwanted_column_of_reader_is_refused(schema):
-    tracker = create_tracker(["a"])
+    tracker = ScanSchemaTracker(["a"])
     with pytest.raises(ProjectionError, match=r"'2.json'.*'b'"):
         tracker.apply_reader_schema(schema(b=INT), FILE)
 
 
 def test_unwanted_missing_column_is_refused(schema):
     with pytest.raises(ProjectionError, match="'b'"):
-        create_tracker(["a"]).resolve_missing_cols(schema(b=INT))
+        ScanSchemaTracker(["a"]).resolve_missing_cols(schema(b=INT))
 
 
 def test_missing_column_cannot_change_its_type(schema, read):
-    tracker = create_tracker(["a"])
+    tracker = ScanSchemaTracker(["a"])
     read(tracker, {"a": INT})
     with pytest.raises(SchemaConflictError, match="'a' is string"):
         tracker.resolve_missing_cols(schema(a=TEXT))
 
 
 def test_column_projection_tells_what_is_wanted():
-    tracker = create_tracker(["m.a", "columns[3]"])
+    tracker = ScanSchemaTracker(["m.a", "columns[3]"])
     assert tracker.column_projection("M").member("a") is not None
     assert tracker.column_projection("Columns").indexes == (3,)
     assert tracker.column_projection("x") is None
 
 
 def test_columns_array_is_selected_by_index():
-    assert create_tracker(["columns[3]", "columns[1]"]).select_columns_array().indexes == (1, 3)
+    assert ScanSchemaTracker(["columns[3]", "columns[1]"]).select_columns_array().indexes == (1, 3)
     with pytest.raises(ProjectionError, match="'a'"):
-        create_tracker(["columns", "a"]).select_columns_array()
+        ScanSchemaTracker(["columns", "a"]).select_columns_array()
 
 
 def test_empty_project_list_only_counts_rows(schema, read):
-    tracker = create_tracker([])
+    tracker = ScanSchemaTracker([])
     assert tracker.projection_type() is ProjectionType.NONE
     assert tracker.projection_filter(FILE).is_empty
     assert tracker.is_resolved()
@@ -182,7 +182,7 @@ def test_empty_project_list_only_counts_rows(schema, read):
 
 def test_errors_before_first_reader_name_the_scan():
     context = ErrorContext("dfs")
-    tracker = create_tracker(["a"], context=context)
+    tracker = ScanSchemaTracker(["a"], context=context)
     assert tracker.error_context() == context
     with pytest.raises(ProjectionError, match=r"^workspace 'dfs': column 'dir0'"):
         tracker.expand_implicit_col(pa.field("dir0", TEXT))

@@ -10,14 +10,14 @@ from engine.errors import ProjectionError, SchemaConflictError
 from engine.projection.project_list import ProjectionType
 from engine.scan.implicit_columns import implicit_field
 from engine.schema import TupleSchema
-from engine.schema_tracker.tracker import create_tracker
+from engine.schema_tracker.tracker import ScanSchemaTracker
 
 INT, TEXT = pa.int32(), pa.string()
 FILE = ErrorContext("dfs", "1.json")
 
 
 def tracker_of(*elements, **options):
-    return create_tracker(elements, find_implicit=implicit_field, **options)
+    return ScanSchemaTracker(elements, find_implicit=implicit_field, **options)
 
 
 def partitions(count):
@@ -40,7 +40,7 @@ def test_list_of_implicit_columns_counts_rows():
 
 
 def test_scan_without_implicit_columns_takes_names_as_columns():
-    assert create_tracker(["filename"]).reader_input_schema().names == ["filename"]
+    assert ScanSchemaTracker(["filename"]).reader_input_schema().names == ["filename"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from engine.context import ErrorContext
 from engine.errors import ProjectionError, SchemaConflictError
 from engine.schema import TupleSchema
-from engine.schema_tracker.tracker import create_tracker
+from engine.schema_tracker.tracker import ScanSchemaTracker
 
 INT, LONG, TEXT, LATE = pa.int32(), pa.int64(), pa.string(), pa.null()
 FILE = ErrorContext("dfs", "1.json")
@@ -30,7 +30,7 @@ def tracker_in(form, elements, schema):
         "strict": {"provided": schema, "is_strict": True},
         "defined": {"defined": schema},
     }
-    return create_tracker(elements, **options[form])
+    return ScanSchemaTracker(elements, **options[form])
 
 
 def check_refused(form, elements, type_):
@@ -152,21 +152,21 @@ def test_member_outside_strict_schema_is_never_read(schema, read):
 
 
 def test_members_of_earlier_reader_are_missing_with_their_type(schema, read):
-    tracker = create_tracker(["m"])
+    tracker = ScanSchemaTracker(["m"])
     read(tracker, {"m": struct(a=INT, n=struct(x=INT, y=TEXT))})
     batch = read(tracker, {"m": struct(n=struct(x=INT))})
     assert tracker.missing_columns(batch) == schema(m=struct(a=INT, n=struct(y=TEXT)))
 
 
 def test_wrong_guess_of_member_type_is_a_conflict(read):
-    tracker = create_tracker(["m.x"])
+    tracker = ScanSchemaTracker(["m.x"])
     read(tracker, {"m": struct(a=INT)})
     with pytest.raises(SchemaConflictError, match=r"column 'm.x' is int64 here, but string"):
         tracker.projection_filter(FILE).project(pa.field("m", struct(x=LONG)))
 
 
 def test_map_of_no_reader_is_missing_and_wrong_guess_conflicts(schema, read):
-    tracker = create_tracker(["m.x"])
+    tracker = ScanSchemaTracker(["m.x"])
     assert tracker.missing_columns(TupleSchema()) == schema(m=LATE)
     read(tracker, {})
     with pytest.raises(SchemaConflictError, match=r"column 'm' is struct.* but string"):
@@ -199,7 +199,7 @@ def test_late_map_is_limited_to_named_members(schema, read):
 
 
 def test_members_of_two_maps_may_have_the_same_name(schema, read):
-    tracker = create_tracker(["m.a", "n.a"])
+    tracker = ScanSchemaTracker(["m.a", "n.a"])
     read(tracker, {"m": struct(a=INT), "n": struct(a=TEXT)})
     assert tracker.output_schema() == schema(m=struct(a=INT), n=struct(a=TEXT))
 
@@ -215,7 +215,7 @@ def test_map_projects_like_its_members_one_by_one(read, first, later, elements, 
         one_by_one = [projected.members.project(member).field for member in type_]
         assert list(projected.field.type) == [member for member in one_by_one if member is not None]
 
-    tracker = create_tracker(elements, allows_schema_change=allows_schema_change)
+    tracker = ScanSchemaTracker(elements, allows_schema_change=allows_schema_change)
     for names in (first, later):
         type_ = pa.struct([(name, TEXT) for name in names])
         asked(tracker.projection_filter(FILE), type_)

@@ -10,7 +10,7 @@ from engine.errors import SchemaConflictError
 from engine.projection.project_list import ProjectionType
 from engine.schema import TupleSchema
 from engine.schema_tracker.provided import HIDDEN_KEY
-from engine.schema_tracker.tracker import create_tracker
+from engine.schema_tracker.tracker import ScanSchemaTracker
 
 INT, LONG, TEXT, LATE = pa.int32(), pa.int64(), pa.string(), pa.null()
 FILE = ErrorContext("dfs", "2.json")
@@ -25,7 +25,7 @@ def warnings(caplog):
 
 
 def test_no_columns_before_first_reader():
-    tracker = create_tracker(["*"])
+    tracker = ScanSchemaTracker(["*"])
     assert tracker.projection_type() is ProjectionType.ALL
     assert tracker.reader_input_schema() == TupleSchema()
     assert not tracker.is_resolved()
@@ -33,40 +33,40 @@ def test_no_columns_before_first_reader():
 
 
 def test_first_reader_decides_columns(schema, read):
-    tracker = create_tracker(["*"])
+    tracker = ScanSchemaTracker(["*"])
     read(tracker, {"b": INT, "A": TEXT})
     assert tracker.output_schema() == schema(b=INT, A=TEXT)
     assert tracker.is_resolved()
 
 
 def test_order_of_first_reader_is_kept(schema, read):
-    tracker = create_tracker(["*"])
+    tracker = ScanSchemaTracker(["*"])
     read(tracker, {"a": INT, "b": TEXT})
     read(tracker, {"B": TEXT, "A": INT})
     assert tracker.output_schema() == schema(a=INT, b=TEXT)
 
 
 def test_column_missing_in_later_reader_keeps_its_type(schema, read):
-    tracker = create_tracker(["*"])
+    tracker = ScanSchemaTracker(["*"])
     read(tracker, {"a": INT, "b": TEXT, "c": INT})
     assert tracker.missing_columns(schema(B=TEXT)) == schema(a=INT, c=INT)
 
 
 @pytest.mark.parametrize("elements", [["*", "b"], ["b", "*"], ["*", "B", "b"]])
 def test_column_beside_wildcard_has_place_of_reader(schema, read, elements):
-    tracker = create_tracker(elements)
+    tracker = ScanSchemaTracker(elements)
     read(tracker, {"a": INT, "b": TEXT, "c": INT})
     assert [name.casefold() for name in tracker.output_schema().names] == ["a", "b", "c"]
 
 
 def test_column_beside_wildcard_that_reader_lacks_is_last(schema, read):
-    tracker = create_tracker(["x", "*"])
+    tracker = ScanSchemaTracker(["x", "*"])
     read(tracker, {"a": INT, "b": TEXT})
     assert tracker.output_schema() == schema(a=INT, b=TEXT, x=TEXT)
 
 
 def test_reader_without_columns_does_not_expand_wildcard(schema, read):
-    tracker = create_tracker(["*"])
+    tracker = ScanSchemaTracker(["*"])
     read(tracker, {})
     assert not tracker.is_resolved()
     read(tracker, {"a": INT})
@@ -74,7 +74,7 @@ def test_reader_without_columns_does_not_expand_wildcard(schema, read):
 
 
 def test_columns_after_commit_point_are_left_out_with_one_warning(schema, read, caplog):
-    tracker = create_tracker(["*"])
+    tracker = ScanSchemaTracker(["*"])
     read(tracker, {"a": INT})
     version = tracker.schema_version()
     for file in ("2.json", "3.json"):
@@ -87,7 +87,7 @@ def test_columns_after_commit_point_are_left_out_with_one_warning(schema, read, 
 
 
 def test_projection_is_not_all_after_commit_point(read):
-    tracker = create_tracker(["*"])
+    tracker = ScanSchemaTracker(["*"])
     read(tracker, {"a": INT})
     assert tracker.projection_type() is ProjectionType.SOME
     assert tracker.column_projection("a") is not None
@@ -95,7 +95,7 @@ def test_projection_is_not_all_after_commit_point(read):
 
 
 def test_commit_point_applies_within_one_file(schema, read, caplog):
-    tracker = create_tracker(["*"])
+    tracker = ScanSchemaTracker(["*"])
     projection = tracker.projection_filter(FILE)
     members = projection.project(pa.field("m", struct(x=INT))).members
     read(tracker, {"m": struct(x=INT)}, projection=projection)
@@ -106,7 +106,7 @@ def test_commit_point_applies_within_one_file(schema, read, caplog):
 
 
 def test_column_of_overflow_row_after_commit_point_is_left_out(schema, caplog):
-    tracker = create_tracker(["*"])
+    tracker = ScanSchemaTracker(["*"])
     projection = tracker.projection_filter(FILE)
     for name in ("a", "late"):
         assert projection.project(pa.field(name, INT)).field is not None
@@ -117,7 +117,7 @@ def test_column_of_overflow_row_after_commit_point_is_left_out(schema, caplog):
 
 
 def test_schema_change_adds_columns_at_the_end(schema, read, caplog):
-    tracker = create_tracker(["*"], allows_schema_change=True)
+    tracker = ScanSchemaTracker(["*"], allows_schema_change=True)
     read(tracker, {"b": INT})
     version = tracker.schema_version()
     read(tracker, {"a": TEXT, "b": INT})
@@ -128,14 +128,14 @@ def test_schema_change_adds_columns_at_the_end(schema, read, caplog):
 
 
 def test_schema_change_does_not_allow_other_types(read):
-    tracker = create_tracker(["*"], allows_schema_change=True)
+    tracker = ScanSchemaTracker(["*"], allows_schema_change=True)
     read(tracker, {"a": INT})
     with pytest.raises(SchemaConflictError):
         read(tracker, {"a": TEXT})
 
 
 def test_schema_change_adds_members_of_maps(schema, read):
-    tracker = create_tracker(["*"], allows_schema_change=True)
+    tracker = ScanSchemaTracker(["*"], allows_schema_change=True)
     read(tracker, {"m": pa.list_(struct(x=INT))})
     version = tracker.schema_version()
     read(tracker, {"m": pa.list_(struct(y=TEXT, X=INT))})
@@ -144,7 +144,7 @@ def test_schema_change_adds_members_of_maps(schema, read):
 
 
 def test_new_members_after_commit_point_are_left_out_with_one_warning(schema, read, caplog):
-    tracker = create_tracker(["*"])
+    tracker = ScanSchemaTracker(["*"])
     read(tracker, {"m": struct(x=INT)})
     for _ in range(2):
         assert read(tracker, {"m": struct(x=INT, y=TEXT)}) == schema(m=struct(x=INT))
@@ -155,11 +155,11 @@ def test_new_members_after_commit_point_are_left_out_with_one_warning(schema, re
 
 def test_hidden_columns_of_reader_must_be_named(schema, read):
     hidden = pa.field("h", INT, metadata={HIDDEN_KEY: b""})
-    by_wildcard, by_name = create_tracker(["*"]), create_tracker(["*", "h"])
+    by_wildcard, by_name = ScanSchemaTracker(["*"]), ScanSchemaTracker(["*", "h"])
     assert read(by_wildcard, {"a": INT, "h": hidden}) == schema(a=INT)
     assert read(by_name, {"a": INT, "h": hidden}) == schema(a=INT, h=INT)
 
 
 def test_wildcard_selects_all_of_columns_array():
-    selection = create_tracker(["*"]).select_columns_array()
+    selection = ScanSchemaTracker(["*"]).select_columns_array()
     assert selection.is_projected and selection.indexes is None

@@ -53,10 +53,11 @@ class ErrorReport:
     def of(cls, error: BaseException) -> "ErrorReport":
         """Return the report of what a scan raised."""
         known = error if isinstance(error, EngineError) else _UNFORESEEN
-        parameters = {name: _short(value, _MAX_VALUE_CHARACTERS) for name, value in known.parameters.items()}
+        parameters = {name: _cut(value, _MAX_VALUE_CHARACTERS) for name, value in known.parameters.items()}
         while len(json.dumps(parameters)) > _MAX_JSON_CHARACTERS:
             parameters.popitem()
-        return cls(known.condition, known.sql_state, _short(str(known), _MAX_TEXT_CHARACTERS), parameters)
+        text = _cut(" ".join(str(known).splitlines()), _MAX_TEXT_CHARACTERS)
+        return cls(known.condition, known.sql_state, text, parameters)
 
     def __str__(self) -> str:
         return f"[{self.condition}] {self.text} SQLSTATE: {self.sql_state} {json.dumps(dict(self.parameters))}"
@@ -122,9 +123,13 @@ def _parameters(encoded: str) -> Mapping[str, str] | None:
         return None
     if not isinstance(decoded, dict):
         return None
-    return {name: value for name, value in decoded.items() if isinstance(value, str)}
+    return {_encodable(name): _encodable(value) for name, value in decoded.items() if isinstance(value, str)}
 
 
-def _short(text: str, most: int) -> str:
-    line = " ".join(text.splitlines())
-    return line if len(line) <= most else f"{line[: most - 3]}..."
+def _encodable(text: str) -> str:
+    """Return the text without surrogates, which JSON can express and UTF-8 cannot."""
+    return text.encode(errors="replace").decode()
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else f"{text[: characters - 3]}..."

@@ -16,6 +16,7 @@ Source: [spark-error-conditions], [spark-connect-client].
 """
 
 import os
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -30,6 +31,7 @@ SPARK_SQL_EXCEPTION = "org.apache.spark.SparkSQLException"
 SESSION_CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 MAX_USER_ID_BYTES = 1024
 
+_SYNTAX_ERROR = re.compile(r"Syntax error at or near (.+?): (.+)", re.DOTALL)
 _NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -136,7 +138,9 @@ class ParseError(SparkError):
     spark_class = PARSE_EXCEPTION
 
     def __init__(self, text: str) -> None:
-        super().__init__("PARSE_SYNTAX_ERROR", text, error="this statement", hint=f": {text.rstrip('.')}")
+        near = _SYNTAX_ERROR.match(text)
+        error, problem = near.groups() if near else ("this statement", text)
+        super().__init__("PARSE_SYNTAX_ERROR", text, error=error, hint=f": {problem}")
 
 
 class CanceledError(SparkError):

@@ -42,8 +42,11 @@ class ReaderPluginError(EngineError):
         entry_point: The name of the entry point.
     """
 
+    condition = "LODGE_READER_PLUGIN"
+
     def __init__(self, entry_point: str, problem: str) -> None:
-        super().__init__(f"The reader of entry point {entry_point!r} of group {READER_GROUP!r} {problem}.")
+        text = f"The reader of entry point {entry_point!r} of group {READER_GROUP!r} {problem}."
+        super().__init__(text, {"reader": entry_point})
         self.entry_point = entry_point
 
 

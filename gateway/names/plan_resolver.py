@@ -211,7 +211,7 @@ class _PlanResolution:
             return self._resolve_scan_again(relation, options)
         paths = [*source.paths, *filter(None, [options.pop("path", "")])]
         if relation.read.is_streaming or len(paths) != 1:
-            raise GatewayError("LODGE_SCAN_OPTIONS", "0A000", ONE_PATH)
+            raise GatewayError("LODGE_SCAN_OPTIONS", "22023", ONE_PATH)
         workspace, rest = self._lookup.parse_path(paths[0])
         _replace_relation(relation, self._lookup.build_scan(workspace, rest, options=options))
         return True
@@ -220,7 +220,7 @@ class _PlanResolution:
         workspace = self._lookup.workspaces.by_name.get(options["workspace"])
         path = options.get("path")
         if workspace is None or path is None:
-            raise GatewayError("LODGE_SCAN_OPTIONS", "0A000", ONE_PATH)
+            raise GatewayError("LODGE_SCAN_OPTIONS", "22023", ONE_PATH)
         own = {key: value for key, value in options.items() if key not in SOURCE_OPTIONS}
         try:
             mentioned = ScanSource.mentioned_in(options)

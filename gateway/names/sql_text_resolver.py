@@ -193,7 +193,7 @@ class SqlTextResolver:
         if key in scans and scans[key].options != options:
             raise GatewayError(
                 "LODGE_SCAN_OPTIONS",
-                "0A000",
+                "22023",
                 f"The statement reads [{'.'.join(key)}] twice with different options. Use the same options for both.",
             )
         if key not in scans:
@@ -212,7 +212,7 @@ class SqlTextResolver:
         if clauses and self._dialect.escaped_string_literals:
             raise GatewayError(
                 "LODGE_SCAN_OPTIONS",
-                "0A000",
+                "22023",
                 f"USING {FORMAT} OPTIONS is not supported while spark.sql.parser.escapedStringLiterals is true. Set it "
                 "to false for this statement.",
             )
@@ -222,13 +222,13 @@ class SqlTextResolver:
         options = dict(values)
         paths = [options.pop(key) for key in list(options) if key.lower() == "path"]
         if len(paths) != 1:
-            raise GatewayError("LODGE_SCAN_OPTIONS", "0A000", ONE_PATH)
+            raise GatewayError("LODGE_SCAN_OPTIONS", "22023", ONE_PATH)
         workspace, rest = self._lookup.parse_path(paths[0])
         source = self._lookup.build_scan(workspace, rest, options=options).read.data_source
         if "schema" in map(str.lower, options):
             raise GatewayError(
                 "LODGE_SCAN_OPTIONS",
-                "0A000",
+                "22023",
                 "Option [schema] works in queries only. Put the columns after the name of the view.",
             )
         return write_options(source.options)

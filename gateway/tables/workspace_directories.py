@@ -78,7 +78,7 @@ def check_table_name(workspace: Workspace, name: str) -> None:
     """
     if not _is_table_name(name):
         raise GatewayError(
-            "LODGE_PATH_REFUSED",
+            "LODGE_TABLE_NAME",
             "42602",
             f"[{name}] cannot be the name of a table in workspace [{workspace.name}]. Use a name that contains none of "
             f"/ * ? [ ] {{ }} \\, does not begin with [.] or [_], and has at most {_MAX_NAME_BYTES} bytes.",

@@ -78,6 +78,8 @@ def test_report_may_be_cut_off_anywhere():
 def test_any_text_can_be_searched(text):
     find_report(text)
     find_report(PREFIX + "[LODGE_X] " + text)
+    report = find_report(PREFIX + '[LODGE_X] x SQLSTATE: 22000 {"a": "\\ud800"}')
+    report.parameters["a"].encode()
 
 
 def test_every_error_has_a_condition_of_its_package():

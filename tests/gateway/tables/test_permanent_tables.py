@@ -85,7 +85,7 @@ def test_a_creation_that_fails_leaves_nothing(writer):
 
 @pytest.mark.parametrize("name", ["..", ".hidden", "_hidden", "a/b", "b45c25f6-ae64-4be0-bdd2-a6e50d1d191d", "n" * 256])
 def test_a_name_that_leads_elsewhere_or_hides_is_refused(writer, name):
-    writer.refuses(f"create table dfs.`{name}` as select 1 a", "LODGE_PATH_REFUSED", "42602")
+    writer.refuses(f"create table dfs.`{name}` as select 1 a", "LODGE_TABLE_NAME", "42602")
 
 
 def test_drop_removes_only_what_create_table_made(writer):

@@ -1,0 +1,97 @@
+"""The reference of errors, the code and Spark agree about every condition."""
+
+import ast
+import functools
+import json
+import re
+import zipfile
+from pathlib import Path
+
+import pyspark
+import pytest
+
+import engine.readers.errors
+import engine.readers.registry
+import engine.spark  # noqa: F401 - defines conditions
+from engine.errors import EngineError
+from gateway.errors import SPARK_CONDITIONS
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reference" / "errors.md"
+ROW = re.compile(r"\| `(?P<condition>[A-Z_.]+)` \| (?P<sql_state>\w{5}) \| .*? \| (?P<parameters>.*?) ?\| .*\|")
+
+
+@functools.cache
+def reference():
+    """The SQLSTATE and the parameters of each condition on the page."""
+    rows = [match for line in PAGE.read_text().splitlines() if (match := ROW.fullmatch(line))]
+    found = {row["condition"]: (row["sql_state"], frozenset(re.findall(r"`(\w+)`", row["parameters"]))) for row in rows}
+    assert len(found) == len(rows), "a condition stands on the page twice"
+    return found
+
+
+def raised_errors():
+    """The condition and the SQLSTATE of each GatewayError, and the parameters of each SparkError, in the source."""
+    for path in sorted((ROOT / "gateway").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or not node.args:
+                continue
+            if node.func.id in {"GatewayError", "SparkError"}:
+                for condition in conditions(node.args[0], path):
+                    state = node.args[1].value if node.func.id == "GatewayError" else None
+                    yield condition, state, {keyword.arg for keyword in node.keywords}, f"{path.name}:{node.lineno}"
+
+
+def conditions(argument, path):
+    """What the first argument of an error can be: a constant, a text with a kind in it, or a variable of the module."""
+    if isinstance(argument, ast.Constant):
+        return [argument.value]
+    if isinstance(argument, ast.JoinedStr):
+        before, after = (part.value for part in argument.values if isinstance(part, ast.Constant))
+        return [f"{before}{kind}{after}" for kind in ("NOT_ENOUGH", "TOO_MANY")]
+    if ast.unparse(argument) == "SESSION_CLOSED":
+        return ["INVALID_HANDLE.SESSION_CLOSED"]
+    return re.findall(r'"(LODGE_STATEMENT_IN_\w+|LODGE_EXECUTE_IMMEDIATE)"', path.read_text())
+
+
+def engine_errors():
+    pending = [EngineError]
+    while pending:
+        error = pending.pop()
+        pending += error.__subclasses__()
+        if error.__module__.startswith("engine."):
+            yield error
+
+
+def test_every_condition_of_the_code_is_on_the_page_and_no_other():
+    raised = {condition for condition, *_ in raised_errors()} | {error.condition for error in engine_errors()}
+    raised |= {"PARSE_SYNTAX_ERROR", "OPERATION_CANCELED", "TABLE_OR_VIEW_ALREADY_EXISTS"}  # raised by their classes
+    assert raised == set(reference())
+
+
+def test_every_condition_has_one_sql_state():
+    states = [(condition, state, place) for condition, state, _, place in raised_errors() if state is not None]
+    states += [(error.condition, error.sql_state, error.__name__) for error in engine_errors()]
+    for condition, state, place in states:
+        assert reference()[condition][0] == state, (condition, place)
+
+
+def test_every_error_with_a_condition_of_spark_has_the_parameters_of_its_template():
+    for condition, state, parameters, place in raised_errors():
+        if state is None:
+            assert parameters == SPARK_CONDITIONS[condition].parameters, (condition, place)
+
+
+def test_conditions_of_spark_have_its_sql_states_and_parameters(spark_conditions):
+    for condition, ours in SPARK_CONDITIONS.items():
+        state, template = spark_conditions(condition)
+        assert ours == (state, frozenset(re.findall(r"<(\w+)>", template))), condition
+        assert reference()[condition] == ours
+
+
+@pytest.mark.parametrize("condition", sorted(reference()))
+def test_sql_state_is_one_that_spark_knows(condition):
+    jar = next((Path(pyspark.__file__).parent / "jars").glob("spark-common-utils_*.jar"))
+    with zipfile.ZipFile(jar) as archive:
+        states = json.loads(archive.read("error/error-states.json"))
+    assert reference()[condition][0] in states

@@ -1,4 +1,4 @@
-"""Real ``lodge`` processes, in a directory and a state directory of their own."""
+"""Real ``lodge`` processes, each with its own working directory and state directory."""
 
 import os
 import subprocess
@@ -17,14 +17,14 @@ DEADLINE_SECONDS = 30
 
 @dataclass
 class Lodge:
-    """Runs the command ``lodge``; nothing of the tests' own environment is a setting of it."""
+    """Runs the command ``lodge`` without the settings in the environment of the tests."""
 
     directory: Path
     state: Path
     started: list["subprocess.Popen[str]"] = field(default_factory=list)
 
     def run(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-        """Runs it to its end."""
+        """Run the command until it ends."""
         return subprocess.run(
             [sys.executable, "-m", "lodge", *arguments],
             cwd=self.directory,
@@ -66,7 +66,7 @@ def lodge(tmp_path: Path) -> Iterator[Lodge]:
 
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], object], str], None]:
-    """Waits until something is true, and fails with the words given if it does not come true in time."""
+    """Wait until a condition is true, and fail with the description if that takes too long."""
 
     def wait(holds: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + DEADLINE_SECONDS

@@ -1,4 +1,4 @@
-"""Sessions are ended at their backends (guarantees: lodge.backend_sessions)."""
+"""Release of sessions at their backends; see the guarantees of :mod:`lodge.backend_sessions`."""
 
 import socket
 import time
@@ -30,7 +30,7 @@ def a_record(backend: str) -> SessionRecord:
 
 @pytest.fixture
 def silent_backend() -> Iterator[str]:
-    """Takes connections and never answers."""
+    """A backend that accepts connections and never answers."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
@@ -38,7 +38,11 @@ def silent_backend() -> Iterator[str]:
 
 
 def version_at(record: SessionRecord) -> None:
-    """Uses the session at its backend. Raises: grpc.RpcError, also if it has ended."""
+    """Use the session at its backend.
+
+    Raises:
+        grpc.RpcError: If the session has ended, or the call fails.
+    """
     request = base_pb2.AnalyzePlanRequest(session_id=record.client_session_id)
     request.user_context.user_id = record.principal
     request.spark_version.SetInParent()
@@ -84,7 +88,7 @@ def test_guarantee_1_silent_backend_costs_bounded_time_once(silent_backend: str)
     now[0] = SILENCE_SECONDS
     with structlog.testing.capture_logs() as logs:
         backends.release(a_record(silent_backend))
-    assert [log["log_level"] for log in logs] == ["warning"], "it is asked again after a while"
+    assert [log["log_level"] for log in logs] == ["warning"], "the next call comes after a while"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The embedded default for real: one local Spark at a time."""
+"""The embedded default with a real local Spark; one at a time."""
 
 import os
 import re
@@ -26,7 +26,7 @@ spark.stop()
 
 
 def processes_of(marker: Path) -> set[int]:
-    """The processes in whose command line the path stands."""
+    """Return the processes whose command line contains the path."""
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -50,7 +50,7 @@ def is_running(pid: int) -> bool:
 
 @pytest.fixture
 def private(tmp_path: Path) -> Path:
-    """Where temporary files of the process go, so that what is left can be seen."""
+    """A directory for the temporary files of the process, in which leftovers are visible."""
     path = tmp_path / "private"
     path.mkdir()
     return path
@@ -72,7 +72,7 @@ def test_serve_leaves_nothing_behind_even_when_killed(
     assert len(started) == 2, "a Spark and a reaper"
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 0, log.read_text()
-    assert process.stdout.read() == "", "one line, and no more"
+    assert process.stdout.read() == "", "stdout has only one line"
     assert not any(is_running(pid) for pid in started)
     assert list(lodge.directory.iterdir()) == []
     assert list(private.iterdir()) == []

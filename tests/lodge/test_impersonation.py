@@ -1,4 +1,4 @@
-"""What must be so before session locations can belong to other OS users."""
+"""The checks before session locations can belong to other OS users."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ as_root = pytest.mark.needs_root
 
 @pytest.fixture
 def open_directory() -> Iterator[Path]:
-    """A directory that all users can get to; pytest's own are private."""
+    """A directory that all users can reach; those of pytest are private."""
     with tempfile.TemporaryDirectory(prefix="lodge-test-") as name:
         path = Path(name)
         path.chmod(0o711)

@@ -1,4 +1,4 @@
-"""A default temporary workspace in an object store, as the settings say it (docs/how-to/object-storage.md)."""
+"""Settings for a default temporary workspace in an object store; see ``docs/how-to/object-storage.md``."""
 
 import argparse
 from pathlib import Path

@@ -44,7 +44,7 @@ def test_orphan_is_removed_and_a_signal_stops_the_reaper(
         "reap", f"--workspace=dfs.tmp={root.as_uri()}", "--lease-duration=300ms", "--grace-period=300ms", log=log
     )
     eventually(lambda: not orphan.exists(), "the orphan is gone")
-    eventually(lambda: "orphan_location_deleted" in log.read_text(), "the log tells of it")
+    eventually(lambda: "orphan_location_deleted" in log.read_text(), "the log shows it")
     process.send_signal(number)
     assert process.wait(30) == 0
     assert "reaper_stopped" in log.read_text()
@@ -84,7 +84,7 @@ def lines(log: Path, event: str) -> list[dict[str, Any]]:
 
 
 def abandoned_sessions(root: Path, count: int) -> FileSessionLocations:
-    """Sessions that no gateway holds, each with a location."""
+    """Create sessions without a holder, each with a location."""
     locations = FileSessionLocations(root)
     locations.initialise()
     for number in range(count):
@@ -138,11 +138,11 @@ def test_late_writes_to_a_removed_location_are_removed_again(
     try:
         reaping(lodge, root, log)
         eventually(lambda: lines(log, "session_location_deleted"), "the session is ended")
-        eventually(lambda: len(lines(log, "orphan_location_deleted")) >= 2, "what is written again is swept again")
+        eventually(lambda: len(lines(log, "orphan_location_deleted")) >= 2, "later files are removed again")
     finally:
         writing.kill()
         writing.wait()
-    eventually(lambda: not locations.list() and not locations.trash(), "in the end nothing is left")
+    eventually(lambda: not locations.list() and not locations.trash(), "nothing is left at the end")
 
 
 def test_large_location_does_not_delay_another(lodge: Any, tmp_path: Path, eventually: Eventually) -> None:
@@ -155,7 +155,7 @@ def test_large_location_does_not_delay_another(lodge: Any, tmp_path: Path, event
         for file in range(1000):
             (table / str(file)).touch()
     reaping(lodge, root, log, "--removals=1")
-    eventually(lambda: not locations.list(), "both are set aside")
+    eventually(lambda: not locations.list(), "both are in the trash")
     eventually(lambda: not locations.trash(), "both are purged")
     assert {line["session"] for line in lines(log, "session_reaped")} == {large, small}
 

@@ -1,4 +1,4 @@
-"""The reaper beside a gateway goes by the gateway's settings."""
+"""The reaper process of a gateway has the gateway's settings."""
 
 import argparse
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""Settings that are read anew while ``lodge serve`` runs, and the default temporary workspace that moves (seed 001,
-5.1.5 and 5.14.16)."""
+"""Reload of settings, and a default temporary workspace that moves [temporary-tables §5.1.5]."""
 
 import json
 import re
@@ -22,7 +21,7 @@ SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 
 
 class Serving:
-    """A ``lodge serve`` with a configuration file, and no Spark."""
+    """A ``lodge serve`` with a configuration file and without Spark."""
 
     def __init__(self, lodge: Any, directory: Path, eventually: Eventually) -> None:
         self._lodge = lodge
@@ -45,7 +44,7 @@ class Serving:
         return self.process
 
     def reload(self, expected: str) -> dict[str, Any]:
-        """Sends SIGHUP. Returns: the next log line of this event."""
+        """Send SIGHUP and return the next log line of this event."""
         count = len(self.lines(expected))
         self.process.send_signal(signal.SIGHUP)
         self._eventually(lambda: len(self.lines(expected)) > count, f"{expected} is logged")
@@ -53,7 +52,7 @@ class Serving:
 
     def lines(self, event: str) -> list[dict[str, Any]]:
         whole = [line for line in self.log_file.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        lines = [json.loads(line) for line in whole if line.startswith("{")]  # gRPC writes lines of its own
+        lines = [json.loads(line) for line in whole]  # stderr contains nothing but log lines
         return [line for line in lines if line["event"] == event]
 
 
@@ -78,7 +77,7 @@ def test_temporary_workspace_moves_and_keeps_its_home(serving: Serving) -> None:
     serving.process.send_signal(signal.SIGTERM)
     assert serving.process.wait(30) == 0
     serving.start("--no-reaper")
-    assert len(list((serving.first / ".lodge" / "leases").iterdir())) == 1, "a start follows the pointer"
+    assert len(list((serving.first / ".lodge" / "leases").iterdir())) == 1, "a start follows the pointer to the home"
     assert "Traceback" not in serving.log_file.read_text()
 
 
@@ -149,7 +148,7 @@ def test_settings_that_need_a_restart_are_logged_and_unchanged(serving: Serving)
 def test_reaper_finds_a_new_root_by_itself(
     serving: Serving, lodge: Any, tmp_path: Path, eventually: Eventually, *, known: str
 ) -> None:
-    """Also one that was started with the new place before any gateway moved there."""
+    """A reaper that starts with the new root before any gateway moves there finds it too."""
     log = tmp_path / "reaper.log"
     root = serving.first if known == "old" else serving.second
     reap = ("reap", f"--workspace=dfs.tmp={root.as_uri()}", "--lease-duration=300ms", "--grace-period=300ms")
@@ -184,7 +183,7 @@ def test_restart_with_only_the_new_root_cleans_up_both_roots(serving: Serving, e
     record = a_record()
     serving.process.kill()
     serving.process.wait(30)
-    time.sleep(0.5)  # the kernel kills the reaper with it
+    time.sleep(0.5)  # the kernel kills the reaper too
     FileSessionRecords(serving.first).create(record)
     for root in (serving.first, serving.second):
         FileSessionLocations(root, serving.first).create(record.session_uuid)
@@ -212,7 +211,7 @@ def test_missing_root_is_a_hold_that_names_it(
         *("reap", f"--workspace=dfs.tmp={serving.first.as_uri()}", "--lease-duration=300ms", "--grace-period=300ms"),
         log=log,
     )
-    eventually(lambda: "reaper_held_back" in log.read_text(), "the reaper waits")
+    eventually(lambda: "reaper_held_back" in log.read_text(), "the reaper is on hold")
     begun = time.monotonic()
     eventually(lambda: time.monotonic() - begun > 3, "ten grace periods have passed")
     assert log.read_text().count("reaper_held_back") == 1
@@ -220,7 +219,7 @@ def test_missing_root_is_a_hold_that_names_it(
     assert "remove [" in log.read_text()
     assert orphan.exists()
     aside.rename(serving.second)
-    eventually(lambda: not orphan.exists(), "the reaper goes on")
+    eventually(lambda: not orphan.exists(), "the reaper resumes")
 
 
 def a_record() -> SessionRecord:

@@ -1,4 +1,4 @@
-"""A workspace with a reaper, a clock that only the test moves, and gateways as far as a reaper sees them."""
+"""A workspace with a reaper, a clock that only the test moves, and the leases of gateways."""
 
 import threading
 import uuid
@@ -11,30 +11,19 @@ import pytest
 import structlog
 
 from tests.reaper.passes import PassSummary, SingleThreadReaper
+from tests.reaper.sessions import TABLE, create_location, create_record
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.records import (
-    ClientSessionId,
-    Phase,
-    Principal,
-    ReplicaId,
-    SessionRecord,
-    SessionUuid,
-    StoredRecord,
-    TableState,
-    TableUuid,
-    TemporaryTable,
-)
+from workspace.records import Phase, ReplicaId, SessionUuid, StoredRecord
 
 LEASE_SECONDS = 10.0
 GRACE_SECONDS = 5.0
-TABLE = TableUuid("00000000-0000-4000-8000-0000000000aa")
 
 
 @dataclass
 class World:
-    """All that a reaper works with; time is ``now_seconds``."""
+    """The storage of a reaper, and a clock that shows ``now_seconds``."""
 
     root: Path
     now_seconds: float = 1000.0
@@ -63,31 +52,18 @@ class World:
         return SingleThreadReaper(**(defaults | parts))
 
     def start_session(self, *holders: str, phase: Phase = Phase.ACTIVE) -> StoredRecord:
-        """A session with a location that holds a table; the holders' leases are renewed."""
-        record = SessionRecord(
-            session_uuid=SessionUuid(str(uuid.uuid4())),
-            principal=Principal("ada"),
-            client_session_id=ClientSessionId(str(uuid.uuid4())),
-            backend="sc://backend:15002",
-            phase=phase,
-            created_at="2026-01-01T00:00:00Z",
-            holders=frozenset(ReplicaId(holder) for holder in holders),
-            tables=(TemporaryTable("t", TABLE, TableState.READY, "parquet", parts=(TABLE,)),),
-        )
-        stored = self.records.create(record)
-        self.make_location(record.session_uuid)
+        """Start a session with a location, and renew the leases of its holders."""
+        stored = create_record(self.records, *holders, phase=phase)
+        self.make_location(stored.record.session_uuid)
         for holder in holders:
             self.leases.renew(ReplicaId(holder))
         return stored
 
     def make_location(self, session_uuid: SessionUuid) -> Path:
-        location = self.locations.create(session_uuid)
-        (location / TABLE).mkdir()
-        (location / TABLE / "data").write_text("data")
-        return location
+        return create_location(self.locations, session_uuid)
 
     def passes(self, seconds: float, *renewing: str, period_seconds: float = 1.0) -> list[PassSummary]:
-        """Lets time pass, with a pass of the reaper each period; these replicas renew before each."""
+        """Make a pass in each period of the time; these replicas renew their leases before each pass."""
         summaries = []
         for _ in range(int(seconds / period_seconds)):
             self.now_seconds += period_seconds
@@ -97,7 +73,7 @@ class World:
         return summaries
 
     def is_there(self, stored: StoredRecord) -> bool:
-        """Whether the session has both its record and its location; fails if it has one of them."""
+        """Return whether the session has its record and its location; fail if it has only one of them."""
         has_record = stored.record.name in {found.record.name for found in self.records.list()}
         has_location = (self.locations.path(stored.record.session_uuid) / TABLE / "data").exists()
         assert has_record == has_location, f"record: {has_record}, location: {has_location}"
@@ -111,7 +87,7 @@ class World:
 
 
 class LateEvent(threading.Event):
-    """Is cleared only when somebody has set it just before."""
+    """An event that is cleared only after another thread has set it."""
 
     def __init__(self) -> None:
         super().__init__()

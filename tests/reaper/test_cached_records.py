@@ -1,4 +1,4 @@
-"""Records from a cache that may be wrong (guarantees: reaper.cached_records)."""
+"""Records from a cache that may be wrong; see the guarantees of :mod:`reaper.cached_records`."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ WaitUntil = Callable[..., None]
 
 
 class FaultyWatch:
-    """The records of a world whose watch tells what they were when it began, and then what the test says."""
+    """Records whose watch reports the first list and then only what the test sends."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
@@ -112,7 +112,7 @@ def test_guarantee_3_late_cache_is_trusted(
     world.now_seconds += RESYNC_SECONDS
     cached.read()
     faulty.tell(RecordsListed((stored,)))
-    wait_until(lambda: cached.read() == [stored], "the watch has told")
+    wait_until(lambda: cached.read() == [stored], "the watch has reported it")
     world.now_seconds += SETTLING_SECONDS
     assert cached.read() == [stored]
     assert faulty.told == 1
@@ -123,7 +123,7 @@ def test_guarantee_3_short_session_during_a_read_is_no_difference(
 ) -> None:
     stored = world.start_session()
     world.now_seconds += RESYNC_SECONDS
-    assert cached.read() == [stored], "the cache did not know it yet"
+    assert cached.read() == [stored], "the cache does not contain it yet"
     world.records.delete(stored.record.name, stored.version)
     world.now_seconds += SETTLING_SECONDS
     assert cached.read() == []

@@ -1,7 +1,8 @@
-"""The reaper's rules under random histories (guarantees: reaper.decisions).
+"""The rules of the reaper, by example and under random histories; see the guarantees of :mod:`reaper.decisions`.
 
-The model has replicas that live, pause or die, sessions, and late writers; at each tick, everyone who lives
-renews, and the reaper makes a pass. The model knows the truth, which the rules must never hurt.
+The model has sessions, late writers, and replicas that run, pause or die. At each tick, all running replicas renew
+their leases and the reaper makes a pass. The model knows which sessions are live, and checks that the rules never end
+one.
 """
 
 import itertools
@@ -80,7 +81,7 @@ def a_snapshot(*records: StoredRecord, at_seconds: float, **parts: Any) -> Snaps
 
 
 def a_table(number: int, *writers: ReplicaId, state: TableState = TableState.READY) -> TemporaryTable:
-    """A table with one directory; each writer inserts into it, and their directories follow that."""
+    """Return a table with one part, and one pending insertion for each writer."""
     own = a_directory(number)
     writes = tuple(PendingWrite(a_directory(number + n), "op", writer) for n, writer in enumerate(writers, 1))
     return TemporaryTable(f"t{number}", own, state, "parquet", parts=(own,), writes=writes)
@@ -91,7 +92,7 @@ def a_directory(number: int) -> TableUuid:
 
 
 def decisions_after(*snapshots: Snapshot) -> Decisions:
-    """What is decided after the last of these looks."""
+    """Return the decisions after the last of these snapshots."""
     history = History()
     for snapshot in snapshots:
         history = extend_history(history, snapshot)
@@ -323,7 +324,7 @@ def test_due_seconds_is_end_of_next_grace_period() -> None:
 
 
 class Replica:
-    """A gateway replica that obeys its lease: once that ran out, it serves only sessions it joins anew."""
+    """A gateway replica that obeys its lease: after it expired, it serves only sessions that it joins again."""
 
     def __init__(self) -> None:
         self.is_running = True
@@ -332,7 +333,7 @@ class Replica:
 
 
 class Histories(RuleBasedStateMachine):
-    """Random lives of replicas and sessions, with a pass of the reaper at each tick."""
+    """Random histories of replicas and sessions, with a pass of the reaper at each tick."""
 
     @initialize()
     def begin(self) -> None:
@@ -434,7 +435,7 @@ class Histories(RuleBasedStateMachine):
         self.directories |= {(record.session_uuid, directory) for directory in table.directories}
 
     def served_by_running(self) -> list[tuple[ReplicaId, SessionRecord]]:
-        """Who may write where: running replicas, in sessions that they serve and that go on."""
+        """Return which running replicas may write in which active sessions."""
         return [
             (name, self.records[served].record)
             for name in self.running()
@@ -487,7 +488,7 @@ class Histories(RuleBasedStateMachine):
         for stored, replicas in decisions.undo:
             assert not replicas & self.living_holders(stored.record)
             if stored.record.name in self.records and not any(forgotten == stored for forgotten, _ in decisions.forget):
-                self.write(remove_writes(stored.record, replicas))  # else the other change wins
+                self.write(remove_writes(stored.record, replicas))  # otherwise the other change wins
         for session_uuid, table_uuid in decisions.orphan_tables:
             assert table_uuid not in self.named_directories(session_uuid)
             self.directories.discard((session_uuid, table_uuid))
@@ -513,7 +514,7 @@ class Histories(RuleBasedStateMachine):
         return {directory for record in records for directory in record.directories}
 
     def living_holders(self, record: SessionRecord) -> set[ReplicaId]:
-        """Those who may act for the session now, by their own lease."""
+        """Return the replicas that may act for the session now, by their own lease."""
         return {
             name
             for name in record.holders
@@ -542,10 +543,10 @@ class Histories(RuleBasedStateMachine):
         limit_seconds = LEASE_SECONDS + GRACE_SECONDS + 3 * PERIOD_SECONDS
         for _ in range(int(limit_seconds / PERIOD_SECONDS)):
             self.time_passes()
-        assert self.records.keys() == served, "the dead are gone in bounded time, and only they"
+        assert self.records.keys() == served, "dead sessions end in bounded time, and no others"
         assert self.locations == {stored.record.session_uuid for stored in self.records.values()}
         writers = {write.replica for stored in self.records.values() for write in writes_of(stored.record)}
-        assert writers <= set(self.running()), "what the dead were writing is undone in bounded time"
+        assert writers <= set(self.running()), "writes of dead replicas are undone in bounded time"
         for _ in range(int((GRACE_SECONDS + 2 * PERIOD_SECONDS) / PERIOD_SECONDS)):
             self.time_passes()
         sessions = [stored.record.session_uuid for stored in self.records.values()]

@@ -1,6 +1,6 @@
-"""What a gateway that died in the middle of a statement leaves in a session that goes on (reaper.reaper).
+"""Unfinished writes and leftover directories of dead gateways, in sessions that other gateways serve.
 
-Leases last ten seconds, the grace period five; see ``World``.
+A lease lasts ten seconds, and the grace period five; see ``World``.
 """
 
 import itertools
@@ -23,7 +23,7 @@ LEASE_SECONDS, GRACE_SECONDS = 10, 5
 
 
 def begin_writing(world: Any, stored: StoredRecord, name: str, writer: str) -> Path:
-    """Claims a table and makes the directory of its data, as a gateway does."""
+    """Claim a table and create the directory of its data, as a gateway does."""
     table_uuid = TableUuid(str(uuid.uuid4()))
     write = PendingWrite(table_uuid, "operation", ReplicaId(writer))
     table = TemporaryTable(name, table_uuid, TableState.CREATING, "parquet", writes=(write,))
@@ -215,7 +215,7 @@ def test_next_reaper_purges_after_death_of_the_first(world: Any) -> None:
 
 
 class Listings:
-    """Counts how often the inside of a location is listed."""
+    """Counts the listings of locations."""
 
     def __init__(self) -> None:
         self.count = 0

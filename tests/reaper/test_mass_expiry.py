@@ -1,4 +1,4 @@
-"""When too many sessions look dead at once (guarantees: reaper.mass_expiry)."""
+"""Mass expiry: too many sessions look dead at once; see the guarantees of :mod:`reaper.mass_expiry`."""
 
 import uuid
 from collections.abc import Iterable
@@ -71,7 +71,7 @@ def names(numbers: Iterable[int]) -> frozenset[SessionUuid]:
 def test_guarantee_1_more_than_share_and_minimum_are_held() -> None:
     assert state_after(a_snapshot(range(4), range(10, 13), at_seconds=0)).held == names(range(4))
     assert not state_after(a_snapshot(range(4), range(10, 14), at_seconds=0)).held, "half is not more than half"
-    assert not state_after(a_snapshot(range(2), [], at_seconds=0)).held, "two are no mass"
+    assert not state_after(a_snapshot(range(2), [], at_seconds=0)).held, "two are fewer than the minimum"
     assert state_after(a_snapshot(range(3), [], at_seconds=0)).all_sessions == 3
 
 
@@ -94,7 +94,7 @@ def test_guarantee_2_token_confirms_only_the_held_sessions() -> None:
     assert state_after(four, confirmation=token) == MassExpiry(confirmed=names(range(4)))
     worse = state_after(four, five)
     assert worse.token != token
-    assert evaluate_mass_expiry(worse, five, RULE, token).held == names(range(5)), "the warning was of fewer"
+    assert evaluate_mass_expiry(worse, five, RULE, token).held == names(range(5)), "the warning named fewer sessions"
     assert not evaluate_mass_expiry(worse, five, RULE, worse.token).held
 
 

@@ -1,4 +1,4 @@
-"""The loop and the threads around a reaper, in real time (guarantees: reaper.operator)."""
+"""The loop and the threads of an operator, in real time; see the guarantees of :mod:`reaper.operator`."""
 
 import threading
 import time
@@ -32,7 +32,7 @@ def an_operator(world: Any, *, period_seconds: float = 0.05, removals: int = 1, 
 
 @contextmanager
 def running(operator: Operator) -> Iterator[list[bool]]:
-    """Runs it for the time of the block; the list gets what ``run`` returns."""
+    """Run an operator for the time of the block; the list gets the result of ``run``."""
     results = list[bool]()
     thread = threading.Thread(target=lambda: results.append(operator.run()), daemon=True)
     thread.start()
@@ -118,7 +118,7 @@ def test_operator_stopped_before_its_run_does_nothing(world: Any) -> None:
 
 
 def test_slow_purge_delays_nothing_else(world: Any, wait_until: WaitUntil) -> None:
-    """One thread purges, and the purge of one location does not end before all else is done."""
+    """One thread purges, and the purge of one location ends after all other work."""
     operator = an_operator(world, grace_period_seconds=0.1)
     world.make_location(ORPHAN)
     world.locations.move_to_trash(ORPHAN)
@@ -134,7 +134,7 @@ def test_slow_purge_delays_nothing_else(world: Any, wait_until: WaitUntil) -> No
         other = world.make_location(OTHER)
         wait_until(lambda: not world.records.list() and not other.exists(), "the others are removed")
         go_on.set()
-        wait_until(lambda: not world.locations.trash(), "all is purged")
+        wait_until(lambda: not world.locations.trash(), "the trash is empty")
 
 
 def test_guarantee_3_run_returns_whether_all_work_has_ended(
@@ -154,8 +154,8 @@ def test_guarantee_3_run_returns_whether_all_work_has_ended(
         assert released.wait(DEADLINE_SECONDS)
     assert results == [False]
     go_on.set()
-    wait_until(lambda: world.reaper.ends.counts() == (0, 0), "the step in hand ends")
-    assert world.is_there(stored), "and no other follows"
+    wait_until(lambda: world.reaper.ends.counts() == (0, 0), "the current step ends")
+    assert world.is_there(stored), "no other step follows"
 
 
 def test_operator_without_storage_becomes_unfit_to_lead(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_operator_without_storage_becomes_unfit_to_lead(world: Any, monkeypatch:
     assert operator.is_fit()
     with mock.patch.object(world.locations, "list", side_effect=RootUnavailableError("not mounted")):
         world.reaper.make_pass()
-    assert operator.is_fit(), "not at once"
+    assert operator.is_fit(), "it stays fit for a while"
     monkeypatch.setattr(reaper.operator, "STUCK_SECONDS", 0.0)
     assert not operator.is_fit()
     world.reaper.make_pass()
@@ -183,4 +183,4 @@ def test_operator_with_endless_pass_is_stuck_and_unfit_to_lead(
         wait_until(operator.is_stuck, "it is stuck")
         assert not operator.is_fit()
         go_on.set()
-        wait_until(lambda: not operator.is_stuck(), "it is free again")
+        wait_until(lambda: not operator.is_stuck(), "it is no longer stuck")

@@ -1,6 +1,6 @@
-"""The reaper on real files, with a clock that only the test moves (guarantees: reaper.reaper).
+"""The reaper on real files, with a clock that only the test moves; see the guarantees of :mod:`reaper.reaper`.
 
-Leases last ten seconds, the grace period five; see ``World``.
+A lease lasts ten seconds, and the grace period five; see ``World``.
 """
 
 import os
@@ -119,7 +119,7 @@ def test_end_interrupted_after_move_to_trash_is_finished_and_logged(world: Any) 
 
 def test_guarantee_7_orphan_is_removed_after_grace_period(world: Any) -> None:
     location = world.make_location(ORPHAN)
-    os.utime(location, (0, 0))  # the times of files decide nothing
+    os.utime(location, (0, 0))  # modification times must not matter
     world.passes(GRACE_SECONDS)
     assert location.exists()
     with structlog.testing.capture_logs() as logs:
@@ -218,28 +218,28 @@ def test_guarantee_6_gateways_that_could_not_renew_during_a_hold_are_not_lost(wo
     assert world.records.read(shared.record.name).record.holders == {"alive", "other"}
     assert not world.reaper.last_pass.snapshot.lost
     world.passes(LEASE_SECONDS - 1, "other")
-    assert world.records.read(shared.record.name).record.holders == {"other"}, "now it was seen to be silent"
+    assert world.records.read(shared.record.name).record.holders == {"other"}, "its silence is now observed"
     world.passes(GRACE_SECONDS + 2, "other")
     assert not world.is_there(held)
 
 
-@pytest.mark.parametrize(("paused_look", "before_seconds", "after_seconds"), [(1, 1000, 0), (2, 0, 1000)])
+@pytest.mark.parametrize(("paused_snapshot", "before_seconds", "after_seconds"), [(1, 1000, 0), (2, 0, 1000)])
 def test_reaper_paused_during_a_snapshot_ends_no_live_session(
-    world: Any, paused_look: int, before_seconds: int, after_seconds: int
+    world: Any, paused_snapshot: int, before_seconds: int, after_seconds: int
 ) -> None:
     stored = world.start_session("alive", "other")
-    looking = world.leases.list
+    list_leases = world.leases.list
 
-    def look_and_pause() -> Any:
+    def list_and_pause() -> Any:
         world.now_seconds += before_seconds
-        seen = looking()
+        seen = list_leases()
         world.now_seconds += after_seconds
         return seen
 
     for snapshot in (1, 2):
         world.now_seconds += 1
         world.leases.renew(ReplicaId("other"))
-        with mock.patch.object(world.leases, "list", look_and_pause if snapshot == paused_look else looking):
+        with mock.patch.object(world.leases, "list", list_and_pause if snapshot == paused_snapshot else list_leases):
             world.reaper.run_once()
     assert world.records.read(stored.record.name).record.holders == {"alive", "other"}
 
@@ -293,11 +293,11 @@ def test_guarantee_2_session_adopted_after_the_snapshot_is_not_ended(world: Any)
     world.passes(GRACE_SECONDS)
     trash = world.locations.trash
 
-    def adopt_and_look() -> Any:
+    def adopt_and_list() -> Any:
         update_record(world.records, stored.record.name, lambda record: add_holder(record, ReplicaId("b")))
         return trash()
 
-    with mock.patch.object(world.locations, "trash", side_effect=adopt_and_look):
+    with mock.patch.object(world.locations, "trash", side_effect=adopt_and_list):
         summaries = world.passes(2, "b")
     assert not any(summary.reaped for summary in summaries)
     assert world.is_there(stored)
@@ -306,15 +306,15 @@ def test_guarantee_2_session_adopted_after_the_snapshot_is_not_ended(world: Any)
 def test_session_created_during_a_snapshot_is_no_orphan(new_world: Callable[[], Any]) -> None:
     world = new_world()
     world.reaper = world.new_reaper(grace_period_seconds=0.0)
-    for looked_at in (world.locations, world.leases, world.records):
-        looking = looked_at.list
+    for storage in (world.locations, world.leases, world.records):
+        original_list = storage.list
 
-        def look_and_give_birth(looking: Callable[[], Any] = looking) -> Any:
-            seen = looking()
+        def list_and_create_session(original_list: Callable[[], Any] = original_list) -> Any:
+            seen = original_list()
             world.start_session("alive")
             return seen
 
-        with mock.patch.object(looked_at, "list", look_and_give_birth):
+        with mock.patch.object(storage, "list", list_and_create_session):
             world.passes(1, "alive")
     world.passes(5, "alive")
     assert len(world.locations.list()) == len(world.records.list()) == 3
@@ -353,7 +353,7 @@ STEPS = ("open", "mkdir", "link", "rename", "replace", "unlink", "rmdir", "fsync
 
 
 def killed_at(step: int, task: Callable[[], Any]) -> bool:
-    """Runs a task in a process that kills itself before its n-th changing step; False if it ended first."""
+    """Run a task in a process that kills itself before its n-th change; return False if the task ended first."""
     calls = iter(range(1, 1_000_000))
 
     def counting(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
-"""What a reaper does with what it is told beside records, leases and locations (guarantees: reaper.reaper).
+"""The optional parts of a reaper: hosts, backends, confirmations, reports and leadership.
 
-Leases last ten seconds, the grace period five; see ``World``.
+The guarantees are those of :mod:`reaper.reaper`. A lease lasts ten seconds, and the grace period five; see ``World``.
 """
 
 import threading
@@ -41,7 +41,7 @@ def events_of(logs: Sequence[Any]) -> list[str]:
 
 
 class OldRecords:
-    """Reads records as they were when it was told to remember them."""
+    """Reads records as they were when they were remembered."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
@@ -62,7 +62,7 @@ def test_guarantee_2_session_missing_in_old_records_keeps_its_location(world: An
     orphan = world.make_location(ORPHAN)
     world.passes(GRACE_SECONDS + 20, "alive")
     assert world.is_there(stored)
-    assert not orphan.exists(), "what no record names goes all the same"
+    assert not orphan.exists(), "the orphan is removed nevertheless"
 
 
 def test_guarantee_2_table_missing_in_old_records_keeps_its_directory(world: Any) -> None:
@@ -82,7 +82,7 @@ def test_guarantee_2_table_missing_in_old_records_keeps_its_directory(world: Any
 
 @pytest.mark.parametrize(("orphans", "lists", "questions"), [(1, 0, 1), (40, 1, 0)])
 def test_record_storage_is_read_only_to_confirm_orphans(world: Any, orphans: int, lists: int, questions: int) -> None:
-    """Of few sessions one by one, of many at once."""
+    """Few records are read one by one, many by one list."""
     for number in range(orphans):
         world.make_location(SessionUuid(f"00000000-0000-4000-8000-{number:012}"))
     world.reaper = world.new_reaper(dependencies=ReaperDependencies(read_records=lambda: ()))
@@ -149,11 +149,11 @@ def test_hosts_find_dead_replicas_before_the_lease_expires(world: Any) -> None:
     assert not world.is_there(ended)
     assert world.is_there(doubted)
     world.passes(LEASE_SECONDS - GRACE_SECONDS - 1)
-    assert not world.is_there(doubted), "the grace period ran beside the lease"
+    assert not world.is_there(doubted), "the grace period ran during the lease"
 
 
 class RequestedEnds:
-    """Reads records of which some are asked to be deleted."""
+    """Reads records and marks the deletion of some as requested."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
@@ -261,7 +261,7 @@ def test_guarantee_4_waiting_ends_are_held_too(world: Any) -> None:
         world.now_seconds += 1
         world.leases.renew(ReplicaId("second"))
         world.reaper.make_pass()
-    assert world.reaper.ends.counts()[0] >= 2, "the first two wait to be ended"
+    assert world.reaper.ends.counts()[0] >= 2, "the first two wait for their end"
     world.now_seconds += LEASE_SECONDS
     world.reaper.make_pass()
     run_waiting(world.reaper.ends)
@@ -305,7 +305,7 @@ def test_locations_are_listed_once_per_storage_period(world: Any) -> None:
     with mock.patch.object(world.locations, "list", wraps=world.locations.list) as listing:
         world.passes(25)
     assert listing.call_count == 3
-    assert not world.is_there(stored), "records are read at each pass"
+    assert not world.is_there(stored), "each pass reads the records"
 
 
 def test_work_done_since_the_listing_is_not_repeated(world: Any) -> None:
@@ -320,7 +320,7 @@ def test_work_done_since_the_listing_is_not_repeated(world: Any) -> None:
 
 @pytest.fixture
 def purging(world: Any) -> Callable[..., Any]:
-    """Takes the place of the purge: waits until it is told to stop, or the test lets it go on."""
+    """Return a purge that waits until it must stop or the test lets it continue."""
     go_on = threading.Event()
 
     def purge(entry: str, should_stop: Callable[[], bool]) -> bool:
@@ -343,4 +343,4 @@ def test_purge_stops_with_the_reaper(world: Any, purging: Callable[..., Any], tm
         thread.join(DEADLINE_SECONDS)
     assert not thread.is_alive()
     assert world.locations.trash()
-    assert not world.reaper.purges.failures(), "to leave off is no failure"
+    assert not world.reaper.purges.failures(), "an interrupted purge is no failure"

@@ -1,4 +1,4 @@
-"""Work that waits, by key (guarantees: reaper.work_queue)."""
+"""Work under keys; see the guarantees of :mod:`reaper.work_queue`."""
 
 import threading
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def test_work_runs_in_the_order_of_offers() -> None:
         queue.offer(WorkKey(name), lambda name=name: done.append(name) is None)
     queue.offer(A, lambda: done.append("a again") is None)
     run_waiting(queue)
-    assert done == ["a again", "b", "c"], "what is offered anew takes the place of what waited"
+    assert done == ["a again", "b", "c"], "a later offer replaces the waiting work"
 
 
 def test_guarantee_1_offer_under_a_running_key_is_ignored() -> None:

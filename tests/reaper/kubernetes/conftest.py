@@ -1,6 +1,6 @@
-"""Reapers as real processes on a real Kubernetes API, with no more rights than they need.
+"""Real reaper processes on a real Kubernetes API, with only the rights that they need.
 
-Gateways are played by the test: a gateway as far as a reaper sees it is a lease that is renewed.
+A gateway in these tests is a lease that the test renews.
 """
 
 import json
@@ -10,7 +10,6 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,28 +21,17 @@ from kubernetes.client import CoordinationV1Api, CustomObjectsApi, EventsV1Api
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import DIES_WITH_PARENT
+from tests.reaper.sessions import TABLE, create_location, create_record
 from workspace.files.session_locations import FileSessionLocations
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, object_name
 from workspace.kubernetes.connection import Connection, connect
 from workspace.kubernetes.leases import KubernetesLeases, PodIdentity
 from workspace.kubernetes.root_ids import KubernetesRootIds
 from workspace.kubernetes.session_records import KubernetesSessionRecords
-from workspace.records import (
-    ClientSessionId,
-    Phase,
-    Principal,
-    ReplicaId,
-    SessionRecord,
-    SessionUuid,
-    StoredRecord,
-    TableState,
-    TableUuid,
-    TemporaryTable,
-)
+from workspace.records import ReplicaId, SessionUuid, StoredRecord
 
 CRD = Path(__file__).parents[3] / "helm" / "lodge" / "crds" / "connectsessions.yaml"
 INSTANCE = "lodge"
-TABLE = TableUuid("00000000-0000-4000-8000-0000000000aa")
 
 RIGHTS: Sequence[Mapping[str, Sequence[str]]] = [
     {
@@ -62,7 +50,7 @@ RIGHTS: Sequence[Mapping[str, Sequence[str]]] = [
     {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
     {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
 ]
-"""In the namespace; what ``lodge reap`` uses, and no more."""
+"""The rights of ``lodge reap`` in its namespace."""
 
 RIGHTS_EVERYWHERE: Sequence[Mapping[str, Sequence[str]]] = [
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}
@@ -70,7 +58,7 @@ RIGHTS_EVERYWHERE: Sequence[Mapping[str, Sequence[str]]] = [
 
 
 class Gateway:
-    """A gateway replica as far as a reaper sees it."""
+    """A gateway replica that only renews its lease."""
 
     def __init__(self, connection: Connection, replica: str, lease_seconds: float, pod: PodIdentity | None) -> None:
         self.replica = ReplicaId(replica)
@@ -89,7 +77,7 @@ class Gateway:
         while not self._dies.wait(self._lease_seconds / 4):
             try:
                 self._leases.renew(self.replica)
-            except Exception:  # noqa: BLE001, S112 - the API server may be away, as gateways know
+            except Exception:  # noqa: BLE001, S112 - the API server may be down
                 continue
 
 
@@ -134,7 +122,7 @@ class ReaperProcess:
 
 @dataclass
 class KubernetesWorld:
-    """A namespace with session records, a workspace on disk, and those who work with them."""
+    """A namespace with session records, a workspace on disk, gateways and reapers."""
 
     cluster: Cluster
     namespace: str
@@ -186,26 +174,13 @@ class KubernetesWorld:
         return Gateway(self.connection, replica, self.lease_seconds, pod)
 
     def start_session(self, *holders: str, backend: str = "sc://127.0.0.1:1") -> StoredRecord:
-        """A session with a location that holds a table."""
-        record = SessionRecord(
-            session_uuid=SessionUuid(str(uuid.uuid4())),
-            principal=Principal("ada"),
-            client_session_id=ClientSessionId(str(uuid.uuid4())),
-            backend=backend,
-            phase=Phase.ACTIVE,
-            created_at="2026-01-01T00:00:00Z",
-            holders=frozenset(ReplicaId(holder) for holder in holders),
-            tables=(TemporaryTable("t", TABLE, TableState.READY, "parquet", parts=(TABLE,)),),
-        )
-        stored = self.records.create(record)
-        self.make_location(record.session_uuid)
+        """Start a session with a location; nothing renews the leases of its holders."""
+        stored = create_record(self.records, *holders, backend=backend)
+        self.make_location(stored.record.session_uuid)
         return stored
 
     def make_location(self, session_uuid: SessionUuid) -> Path:
-        location = self.locations.create(session_uuid)
-        (location / TABLE).mkdir()
-        (location / TABLE / "data").write_text("data")
-        return location
+        return create_location(self.locations, session_uuid)
 
     def object(self, stored: StoredRecord) -> dict[str, Any] | None:
         api = CustomObjectsApi(self.cluster.client)
@@ -214,32 +189,32 @@ class KubernetesWorld:
         return next((one for one in found if one["metadata"]["name"] == name), None)
 
     def conditions(self, stored: StoredRecord) -> dict[str, tuple[str, str]]:
-        """Status and reason of each condition, by type."""
+        """Return status and reason of each condition, by type."""
         found = self.object(stored) or {}
         conditions = found.get("status", {}).get("conditions", [])
         return {one["type"]: (one["status"], one["reason"]) for one in conditions}
 
     def message(self, stored: StoredRecord, kind: str) -> str:
-        """What a condition says; empty if there is none."""
+        """Return the message of a condition; empty if there is none."""
         conditions = (self.object(stored) or {}).get("status", {}).get("conditions", [])
         return next((one["message"] for one in conditions if one["type"] == kind), "")
 
     def owned_sessions(self) -> int:
-        """How many sessions say in their status that a gateway holds them."""
+        """Return the number of sessions whose condition ``Owned`` is true."""
         api = CustomObjectsApi(self.cluster.client)
         found = api.list_namespaced_custom_object(GROUP, API_VERSION, self.namespace, PLURAL)["items"]
         conditions = [one for each in found for one in each.get("status", {}).get("conditions", [])]
         return sum(one["type"] == "Owned" and one["status"] == "True" for one in conditions)
 
     def ask_to_delete(self, stored: StoredRecord) -> None:
-        """``kubectl delete connectsession``, without waiting."""
+        """Delete the object as ``kubectl delete connectsession`` does, without waiting."""
         name = object_name(INSTANCE, stored.record.name)
         CustomObjectsApi(self.cluster.client).delete_namespaced_custom_object(
             GROUP, API_VERSION, self.namespace, PLURAL, name
         )
 
     def is_there(self, stored: StoredRecord) -> bool:
-        """Whether the session has both its record and its location; fails if it has one of them for long."""
+        """Return whether the session has its record and its location; fail if it has only one of them for long."""
         has_location = (self.locations.path(stored.record.session_uuid) / TABLE / "data").exists()
         return has_location and self.object(stored) is not None
 
@@ -248,7 +223,7 @@ class KubernetesWorld:
         return not location.exists() and self.object(stored) is None
 
     def notes(self, reason: str) -> list[tuple[str, str]]:
-        """What Events say: the name of the object that each is about, and its note."""
+        """Return the name of the object and the note of each Event."""
         events = EventsV1Api(self.cluster.client).list_namespaced_event(self.namespace).items
         return [(event.regarding.name, event.note) for event in events if event.reason == reason]
 
@@ -272,7 +247,7 @@ class KubernetesWorld:
 
 @pytest.fixture(scope="module")
 def cluster_with_sessions(cluster: Cluster) -> Cluster:
-    """The shared cluster, with the definition of ConnectSession."""
+    """The shared cluster with the ConnectSession CRD."""
     cluster.apply(list(yaml.safe_load_all(CRD.read_text())))
     return cluster
 
@@ -281,13 +256,13 @@ def cluster_with_sessions(cluster: Cluster) -> Cluster:
 def new_world(
     cluster_with_sessions: Cluster, namespace: str, tmp_path: Path
 ) -> Iterator[Callable[..., KubernetesWorld]]:
-    """Makes the world of a test, with times and rights of its own."""
+    """Return a function that creates a world with its own durations and rights."""
     yield from _worlds(cluster_with_sessions, namespace, tmp_path)
 
 
 @pytest.fixture(scope="module")
 def own_cluster(cluster_programs: None) -> Iterator[Cluster]:
-    """A cluster whose API server may go away: the shared one's controllers would take long to come back."""
+    """A cluster of its own whose API server may stop: the controllers of the shared one would need long to recover."""
     with Cluster() as cluster:
         cluster.apply(list(yaml.safe_load_all(CRD.read_text())))
         yield cluster
@@ -295,7 +270,7 @@ def own_cluster(cluster_programs: None) -> Iterator[Cluster]:
 
 @pytest.fixture
 def new_own_world(own_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., KubernetesWorld]]:
-    """As ``new_world``, in a cluster whose API server may go away."""
+    """Return a function like ``new_world``, for a cluster whose API server may stop."""
     yield from _worlds(own_cluster, own_cluster.namespace(), tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Whether the pods behind a backend's address are there (guarantees: reaper.kubernetes.backends)."""
+"""The availability of backends; see the guarantees of :mod:`reaper.kubernetes.backends`."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ READY = Endpoint("", "here", is_ready=True)
 
 
 def cluster(*endpoints: Endpoint, **parts: Any) -> Namespace:
-    """What is known of namespace ``ns`` with a Service ``spark``."""
+    """Return the state of namespace ``ns`` with a Service ``spark``."""
     defaults: dict[str, Any] = {"name": "ns", "pods": {}, "nodes": NODES}
     return Namespace(slices={"spark-1": Endpoints("spark", endpoints)}, **(defaults | parts))
 

@@ -1,4 +1,4 @@
-"""Who may lead, on clocks that only the test moves (guarantees: reaper.kubernetes.candidacy)."""
+"""Leader election on clocks that only the test moves; see the guarantees of :mod:`reaper.kubernetes.candidacy`."""
 
 import itertools
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ def a_lease(holder: str, mark: str = "1", duration_seconds: float = DURATION_SEC
 
 def test_guarantee_1_lease_without_holder_is_taken_at_once() -> None:
     candidate = a_candidate()
-    assert candidate.may_take(0), "there is none"
+    assert candidate.may_take(0), "there is no lease"
     candidate.observe(a_lease("other"), 0)
     assert not candidate.may_take(0)
     candidate.observe(a_lease("", "2"), 0)
@@ -63,7 +63,7 @@ def test_guarantee_3_other_changes_are_no_sign_of_life() -> None:
 
 
 TURNS = tuple(itertools.product("ab", (0.0, 2.0, 3.9, 6.0), (0.0, 1.0)))
-"""Who looks at the lease next, after how long, and how long each of its requests takes."""
+"""The next candidate that reads the lease, its delay, and the duration of each of its requests."""
 
 
 def test_two_candidates_never_lead_at_the_same_time() -> None:
@@ -73,7 +73,7 @@ def test_two_candidates_never_lead_at_the_same_time() -> None:
 
 
 def most_leaders(turns: Iterable[tuple[str, float, float]]) -> int:
-    """How many lead at once, at most. Each has a clock of its own; a request takes effect half way."""
+    """Return the most leaders at any time; each has its own clock, and a request takes effect half way."""
     clocks = {"a": 0.0, "b": 1e6}
     candidates = {name: a_candidate(name) for name in clocks}
     lease, now, most = a_lease(""), 0.0, 0

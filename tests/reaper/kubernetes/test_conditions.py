@@ -1,4 +1,4 @@
-"""What a session's status says (reaper.kubernetes.conditions), and what becomes an Event (reaper.kubernetes.events)."""
+"""The conditions of a session, and the Events for reports."""
 
 import uuid
 from collections.abc import Mapping
@@ -109,7 +109,7 @@ def test_failed_removal_disappears_from_active_session() -> None:
     assert failed["LocationRemoved"].status == "False"
     assert conditions(a_stored(B), before=failed).keys() == {"Owned"}
     ending = conditions(a_stored(phase=Phase.ENDING), before=failed)
-    assert ending["LocationRemoved"] == failed["LocationRemoved"], "it ends, and that is not over"
+    assert ending["LocationRemoved"] == failed["LocationRemoved"], "the end has not succeeded yet"
 
 
 def test_long_message_is_truncated() -> None:

@@ -1,4 +1,4 @@
-"""What is recorded of what the reaper reports, and how often (guarantees: reaper.kubernetes.events)."""
+"""Recording of Events; see the guarantees of :mod:`reaper.kubernetes.events`."""
 
 import sys
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ LEASE = {"name": "lodge-reaper"}
 
 @contextmanager
 def recording(*answers: Any) -> Iterator[tuple[EventRecorder, list[str]]]:
-    """A recorder whose API server gives these answers and then takes everything; and the notes that it took."""
+    """Provide a recorder whose API server raises these answers first, and the notes that the server has stored."""
     left, notes = iter(answers), list[str]()
 
     def ask(_server: object, request: Any) -> None:
@@ -52,7 +52,7 @@ def test_guarantee_2_lasting_failure_gets_events_at_growing_intervals() -> None:
             recorder.take(ActionFailed("purge_trash", "the same for all", about=f"/tmp/.lodge/trash/{attempt}"))
     lasting = [note for note in notes if "no answer" in note]
     assert lasting == [f"/tmp/.lodge/trash/a: no answer after {attempt} s" for attempt in (1, 2, 4, 8)]
-    assert len(notes) == len(lasting) + 8, "what fails elsewhere is another failure"
+    assert len(notes) == len(lasting) + 8, "each other object has its own count"
 
 
 def test_failures_are_counted_from_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:

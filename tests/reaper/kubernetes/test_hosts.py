@@ -1,4 +1,4 @@
-"""What pods and nodes tell of gateways (guarantees: reaper.kubernetes.hosts)."""
+"""Gateways, pods and nodes; see the guarantees of :mod:`reaper.kubernetes.hosts`."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ DOUBTED = Hosts(doubted=frozenset({GATEWAY}))
 
 
 def a_pod(phase: str = "Running", *ends: dict[str, Any], uid: str = "uid-1", **status: Any) -> Any:
-    """A pod with a container for each of these ends; one that runs where there is none."""
+    """Return a pod with one container for each end; a container without an end is running."""
     states = [{"terminated": end} if end else {"running": {}} for end in ends]
     return {
         "metadata": {"name": "pod", "uid": uid},

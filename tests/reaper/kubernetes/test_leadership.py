@@ -1,4 +1,4 @@
-"""Who acts, of two reapers: real processes that are ended, killed and paused, and an API server that goes away."""
+"""Leadership of two real reaper processes that are stopped, killed or paused, or lose the API server."""
 
 import signal
 import time
@@ -14,12 +14,12 @@ WaitUntil = Callable[..., None]
 
 
 def two_reapers(world: Any, wait_until: WaitUntil) -> tuple[Any, Any]:
-    """The one that leads, and one that stands by and has looked."""
+    """Start two reapers; return the leader, and a standby that has completed a pass."""
     leader = world.start_reaper()
     wait_until(leader.leads, "the first reaper leads")
     standby = world.start_reaper()
     wait_until(lambda: standby.has_logged("reaper_metrics_served"), "the second reaper has started")
-    wait_until(lambda: standby.get("/readyz")[0] == 200, "the second reaper has looked")
+    wait_until(lambda: standby.get("/readyz")[0] == 200, "the second reaper has completed a pass")
     assert standby.get("/readyz")[1] == "standing by\n"
     assert not standby.leads()
     return leader, standby
@@ -74,7 +74,7 @@ def test_leader_paused_past_its_lease_stops_leading(new_world: Callable[..., Any
     stored = world.start_session()
     wait_until(lambda: world.is_gone(stored), "the other one acts")
     leader.signal(signal.SIGCONT)
-    wait_until(lambda: leader.has_logged("leadership_lost"), "the first one has found out")
+    wait_until(lambda: leader.has_logged("leadership_lost"), "the first one has noticed")
     acted = len(leader.events("session_reaped"))
     assert_acts(world, wait_until)
     assert len(leader.events("session_reaped")) == acted
@@ -87,7 +87,7 @@ def test_leader_without_api_server_stops_before_another_leads(
     world = new_own_world(lease_seconds=4.0)
     leader, standby = two_reapers(world, wait_until)
     with own_cluster.api_server.paused():
-        wait_until(lambda: leader.has_logged("leadership_lost"), "the leader leads no more")
+        wait_until(lambda: leader.has_logged("leadership_lost"), "the leader has stopped leading")
         assert not standby.leads()
     wait_until(lambda: leader.leads() or standby.leads(), "one of them leads again", 60)
     assert leader.leads() != standby.leads()
@@ -105,17 +105,17 @@ def test_nothing_is_deleted_while_the_api_server_is_down(
     orphan = world.make_location(SessionUuid(str(uuid.uuid4())))
     with own_cluster.api_server.stopped():
         stopped = time.monotonic()
-        wait_until(lambda: leader.has_logged("leadership_lost"), "the leader leads no more")
-        wait_until(lambda: leader.has_logged("reaper_held_back"), "it is held back, and says so")
+        wait_until(lambda: leader.has_logged("leadership_lost"), "the leader has stopped leading")
+        wait_until(lambda: leader.has_logged("reaper_held_back"), "it logs the hold")
         assert leader.get("/readyz")[0] == 503
         assert leader.get("/healthz")[0] == 200
         away = 3 * (world.lease_seconds + world.grace_seconds)
-        wait_until(lambda: time.monotonic() - stopped > away, "everything would be long dead", 60)
+        wait_until(lambda: time.monotonic() - stopped > away, "all leases would have expired", 60)
         assert orphan.exists()
         assert world.locations.path(dead.record.session_uuid).exists()
-        assert [line["kind"] for line in leader.events("reaper_held_back")] == ["records"], "it says so once"
+        assert [line["kind"] for line in leader.events("reaper_held_back")] == ["records"], "the hold is logged once"
     wait_until(lambda: leader.leads() or standby.leads(), "one of them leads again", 60)
-    wait_until(lambda: world.is_gone(dead) and not orphan.exists(), "what is dead is gone", 60)
+    wait_until(lambda: world.is_gone(dead) and not orphan.exists(), "dead sessions are gone", 60)
     assert world.is_there(living)
-    wait_until(lambda: leader.has_logged("reaper_resumed"), "it says that it goes on")
+    wait_until(lambda: leader.has_logged("reaper_resumed"), "it logs the end of the hold")
     alive.die()

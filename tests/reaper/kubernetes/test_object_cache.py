@@ -1,4 +1,4 @@
-"""What is kept of objects when watching them fails (guarantees: reaper.kubernetes.object_cache)."""
+"""The object cache after a failure of its watch; see the guarantees of :mod:`reaper.kubernetes.object_cache`."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -29,8 +29,8 @@ def test_guarantee_4_watch_restarts_after_unexpected_error(wait_until: Callable[
         structlog.testing.capture_logs() as logs,
         cache.watch(lambda: known.append(cache.objects())),
     ):
-        wait_until(lambda: len(known) == 3, "it knows again")
-    assert known == [{"a": 1}, None, {"b": 2}], "nothing is known meanwhile, rather than something old"
+        wait_until(lambda: len(known) == 3, "the objects are known again")
+    assert known == [{"a": 1}, None, {"b": 2}], "outdated objects are not shown"
     assert [log["event"] for log in logs] == ["object_cache_failed", "objects_not_watched", "objects_watched_again"]
 
 

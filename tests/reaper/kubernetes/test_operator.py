@@ -1,4 +1,4 @@
-"""``lodge reap`` as an operator: real processes, a real API server, and the rights of the service account alone."""
+"""Real ``lodge reap`` processes on a real API server, with the rights of their service account."""
 
 import time
 import uuid
@@ -20,9 +20,11 @@ def test_session_of_dead_gateway_ends_with_status_event_log_and_metric(
     alive, dead = world.start_gateway("alive"), world.start_gateway("dead")
     kept, stored = world.start_session("alive"), world.start_session("dead")
     reaper = world.start_reaper()
-    wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the status says who owns it")
+    wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the status shows the owner")
     dead.die()
-    wait_until(lambda: world.conditions(stored).get("Owned") == ("False", "HolderGone"), "the status says it goes")
+    wait_until(
+        lambda: world.conditions(stored).get("Owned") == ("False", "HolderGone"), "the status shows the lost owner"
+    )
     wait_until(lambda: world.is_gone(stored), "the session is gone")
     location = world.locations.path(stored.record.session_uuid)
     note = f"Deleted session temporary location [{location}] from file system [file:///]"
@@ -59,7 +61,7 @@ def test_reaper_without_access_to_nodes_logs_it_once_and_works(
 ) -> None:
     world = new_world(sees_nodes=False)
     reaper = world.start_reaper()
-    wait_until(lambda: reaper.has_logged("objects_not_watched"), "it says so")
+    wait_until(lambda: reaper.has_logged("objects_not_watched"), "it logs that")
     stored = world.start_session("dead")
     wait_until(lambda: world.is_gone(stored), "the session is gone")
     assert [line["resource"] for line in reaper.events("objects_not_watched")] == ["nodes"]
@@ -71,7 +73,7 @@ def test_deleted_connectsession_ends_at_once_without_live_gateway(
     world = new_world(grace_seconds=600.0)
     reaper = world.start_reaper()
     stored = world.start_session()
-    wait_until(lambda: world.conditions(stored).get("Owned") == ("False", "NoHolder"), "the reaper has seen it")
+    wait_until(lambda: world.conditions(stored).get("Owned") == ("False", "NoHolder"), "the status is written")
     world.ask_to_delete(stored)
     wait_until(lambda: world.is_gone(stored), "the session is gone, and its finalizer with it")
     assert reaper.events("session_reaped")[0]["reason"] == "deletion_requested"
@@ -84,11 +86,11 @@ def test_live_gateway_has_grace_period_after_deletion_of_connectsession(
     gateway = world.start_gateway("alive")
     stored = world.start_session("alive")
     world.start_reaper()
-    wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the reaper has seen it")
+    wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the status is written")
     asked = time.monotonic()
     world.ask_to_delete(stored)
     condition = ("False", "DeletionRequested")
-    wait_until(lambda: world.conditions(stored).get("Owned") == condition, "the status says that it was asked for")
+    wait_until(lambda: world.conditions(stored).get("Owned") == condition, "the status shows the request")
     assert world.is_there(stored)
     wait_until(lambda: world.is_gone(stored), "the session is gone")
     assert time.monotonic() - asked >= world.grace_seconds
@@ -104,16 +106,16 @@ def test_lost_node_starts_grace_period_but_lease_must_expire(
     gateway = world.start_gateway("gateway", identity)
     stored = world.start_session("gateway")
     reaper = world.start_reaper()
-    wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the reaper has seen it")
+    wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the status is written")
     gateway.die()
     died = time.monotonic()
     node.fail()
     condition = ("Unknown", "HolderInDoubt")
-    wait_until(lambda: world.conditions(stored).get("Owned") == condition, "the reaper doubts", 60)
+    wait_until(lambda: world.conditions(stored).get("Owned") == condition, "the gateway is doubted", 60)
     wait_until(lambda: world.is_gone(stored), "the session is gone", 60)
     took = time.monotonic() - died
-    assert took >= world.lease_seconds * 3 / 4 - 1, "a lost node is no proof"
-    assert took <= world.lease_seconds + world.grace_seconds - 2, "the grace period did not wait for the lease"
+    assert took >= world.lease_seconds * 3 / 4 - 1, "a lost node does not prove the end"
+    assert took <= world.lease_seconds + world.grace_seconds - 2, "the grace period runs during the lease"
     assert reaper.has_logged("session_reaped")
     node.recover()
 
@@ -126,7 +128,7 @@ def test_gateway_is_gone_when_the_kubelet_reports_the_end_of_its_pod(
     gateway = world.start_gateway("gateway", PodIdentity("gateway-0", pod.metadata.uid, node.name))
     stored = world.start_session("gateway")
     world.start_reaper()
-    wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the reaper has seen it")
+    wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the status is written")
     gateway.die()
     now = "2026-01-01T00:00:00Z"
     terminated = {"exitCode": 137, "reason": "OOMKilled", "startedAt": now, "finishedAt": now}
@@ -141,7 +143,7 @@ def test_gateway_is_gone_when_the_kubelet_reports_the_end_of_its_pod(
     CoreV1Api(cluster.client).patch_namespaced_pod_status(
         "gateway-0", world.namespace, {"status": {"phase": "Failed", "containerStatuses": [container]}}
     )
-    wait_until(lambda: world.is_gone(stored), "the session is gone long before its lease lapses", 20)
+    wait_until(lambda: world.is_gone(stored), "the session is gone long before its lease expires", 20)
 
 
 def test_status_shows_backend_availability_and_nothing_is_deleted(
@@ -159,9 +161,13 @@ def test_status_shows_backend_availability_and_nothing_is_deleted(
     }
     slices.create_namespaced_endpoint_slice(world.namespace, body)
     world.start_reaper()
-    wait_until(lambda: world.conditions(stored).get("BackendAvailable") == ("True", "PodReady"), "it is there")
+    wait_until(
+        lambda: world.conditions(stored).get("BackendAvailable") == ("True", "PodReady"), "the backend is available"
+    )
     slices.patch_namespaced_endpoint_slice("spark-1", world.namespace, {"endpoints": []})
-    wait_until(lambda: world.conditions(stored).get("BackendAvailable") == ("False", "NoPod"), "it is gone")
+    wait_until(
+        lambda: world.conditions(stored).get("BackendAvailable") == ("False", "NoPod"), "the backend is not available"
+    )
     assert "BackendAvailable" not in world.conditions(elsewhere)
     assert world.is_there(stored)
     gateway.die()
@@ -178,12 +184,12 @@ def test_mass_expiry_waits_for_the_token_at_the_lease(new_world: Callable[..., A
     ready, details = first.get("/readyz")
     assert ready == 200
     assert warning["confirm_with"] in details
-    wait_until(lambda: world.conditions(sessions[0]).get("Owned") == ("False", "MassExpiry"), "the status says it")
+    wait_until(lambda: world.conditions(sessions[0]).get("Owned") == ("False", "MassExpiry"), "the status shows it")
     wait_until(lambda: world.notes("HeldBackMassExpiry"), "an Event says it")
     assert 'lodge_reaper_held_back{kind="mass_expiry"} 1.0' in first.get("/metrics")[1]
     one_more = world.start_session("dead")
     world.ask_to_delete(one_more)
-    wait_until(lambda: world.is_gone(one_more), "whose end somebody asked for does not wait")
+    wait_until(lambda: world.is_gone(one_more), "a requested deletion does not wait")
     assert all(world.is_there(stored) for stored in sessions)
 
     first.end()
@@ -218,7 +224,7 @@ def test_api_requests_do_not_grow_with_the_number_of_sessions(
 
 
 def _requests(cluster: Any, resource: str) -> int:
-    """How many requests about a resource the API server has taken."""
+    """Return the number of requests for a resource that the API server has answered."""
     client = cluster.client
     answer = client.call_api(*client.param_serialize("GET", "/metrics", auth_settings=["BearerToken"]))
     lines = answer.read().decode().splitlines()

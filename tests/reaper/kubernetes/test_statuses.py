@@ -1,4 +1,4 @@
-"""A removal that fails, as people see it: on a real API server, with storage that refuses."""
+"""Status and Events of a failing removal, on a real API server with storage that refuses it."""
 
 import threading
 import time
@@ -30,23 +30,23 @@ WaitUntil = Callable[..., None]
 
 
 class LocationsThatRefuseToMove(FileSessionLocations):
-    """The locations of a world whose storage lets nothing be set aside, until it is put right."""
+    """Locations that cannot be moved to the trash until the storage is repaired."""
 
-    is_right = False
+    is_repaired = False
 
     def move_to_trash(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
-        if not self.is_right:
+        if not self.is_repaired:
             raise PermissionError(13, "Permission denied")
         return super().move_to_trash(session_uuid)
 
 
 class LocationsWhoseTrashStays(FileSessionLocations):
-    """The locations of a world whose storage lets nothing be removed for good, until it is put right."""
+    """Locations whose trash cannot be purged until the storage is repaired."""
 
-    is_right = False
+    is_repaired = False
 
     def purge(self, entry: TrashEntry, should_stop: Callable[[], bool]) -> bool:
-        if not self.is_right:
+        if not self.is_repaired:
             raise OSError(16, "Device or resource busy")
         return super().purge(entry, should_stop)
 
@@ -85,13 +85,13 @@ def run_operator(world: Any, locations: FileSessionLocations, *report_handlers: 
 def test_stop_just_before_a_wait_ends_the_thread(leads: bool, question: int) -> None:
     leaving, questions = threading.Thread(target=lambda: statuses.__exit__(), daemon=True), count(1)
 
-    def leads_while_it_is_told() -> bool:
-        if next(questions) == question:  # the last one before it waits
+    def leads_during_the_stop() -> bool:
+        if next(questions) == question:  # the last question before the wait
             leaving.start()
             time.sleep(0.3)
         return leads
 
-    statuses = Statuses(mock.Mock(), lambda address: None, leads_while_it_is_told)
+    statuses = Statuses(mock.Mock(), lambda address: None, leads_during_the_stop)
     with mock.patch.object(statuses, "_read_all", return_value={}):
         statuses.__enter__()._thread.join(10)
     leaving.join(10)
@@ -110,14 +110,14 @@ def test_undeletable_location_appears_in_status_and_events(
     with run_operator(world, locations):
         wait_until(
             lambda: world.conditions(stored).get("LocationRemoved") == ("False", "RemovalFailed"),
-            "the status says that it failed",
+            "the status shows the failure",
         )
-        wait_until(lambda: "Attempt 3" in world.message(stored, "LocationRemoved"), "and how often")
+        wait_until(lambda: "Attempt 3" in world.message(stored, "LocationRemoved"), "the status counts the attempts")
         assert "Permission denied" in world.message(stored, "LocationRemoved")
-        wait_until(lambda: world.notes("RemovalFailed"), "an Event says it")
+        wait_until(lambda: world.notes("RemovalFailed"), "an Event shows it")
         assert world.notes("RemovalFailed")[0][0] == f"lodge-{stored.record.name}"
         assert world.records.read(stored.record.name).record.phase is Phase.ENDING
-        locations.is_right = True
+        locations.is_repaired = True
         wait_until(lambda: world.is_gone(stored), "the session is gone")
     assert world.is_there(kept)
     assert world.leader_lease().spec.holder_identity is None, "the lease was given back"
@@ -136,11 +136,11 @@ def test_unpurgeable_trash_appears_in_events_and_metrics(new_world: Callable[...
 
     with run_operator(world, locations, Metrics(registry).take):
         wait_until(lambda: world.is_gone(stored), "the record is gone")
-        wait_until(lambda: failures() >= 3, "a metric says that it fails, again and again")
-        wait_until(lambda: len(world.notes("RemovalFailed")) >= 2, "Events say it")
+        wait_until(lambda: failures() >= 3, "a metric counts the failures")
+        wait_until(lambda: len(world.notes("RemovalFailed")) >= 2, "Events show it")
         (entry,) = locations.trash()
         note = f"{entry}: [Errno 16] Device or resource busy"
         assert set(world.notes("RemovalFailed")) == {("lodge-reaper", note)}
         assert stored.record.session_uuid in note
-        locations.is_right = True
+        locations.is_repaired = True
         wait_until(lambda: not locations.trash(), "it is gone")

@@ -1,0 +1,49 @@
+"""Sessions as a reaper sees them: a record, and a location with a table."""
+
+import uuid
+from pathlib import Path
+
+from workspace.files.session_locations import FileSessionLocations
+from workspace.records import (
+    ClientSessionId,
+    Phase,
+    Principal,
+    ReplicaId,
+    SessionRecord,
+    SessionRecords,
+    SessionUuid,
+    StoredRecord,
+    TableState,
+    TableUuid,
+    TemporaryTable,
+)
+
+TABLE = TableUuid("00000000-0000-4000-8000-0000000000aa")
+
+
+def create_record(
+    records: SessionRecords,
+    *holders: str,
+    phase: Phase = Phase.ACTIVE,
+    backend: str = "sc://backend:15002",
+) -> StoredRecord:
+    """Create the record of a session with one table."""
+    record = SessionRecord(
+        session_uuid=SessionUuid(str(uuid.uuid4())),
+        principal=Principal("ada"),
+        client_session_id=ClientSessionId(str(uuid.uuid4())),
+        backend=backend,
+        phase=phase,
+        created_at="2026-01-01T00:00:00Z",
+        holders=frozenset(ReplicaId(holder) for holder in holders),
+        tables=(TemporaryTable("t", TABLE, TableState.READY, "parquet", parts=(TABLE,)),),
+    )
+    return records.create(record)
+
+
+def create_location(locations: FileSessionLocations, session_uuid: SessionUuid) -> Path:
+    """Create a session location with the files of one table."""
+    location = locations.create(session_uuid)
+    (location / TABLE).mkdir()
+    (location / TABLE / "data").write_text("data")
+    return location

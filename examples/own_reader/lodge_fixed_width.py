@@ -1,11 +1,11 @@
-"""Fixed-width text for Lodge: each column stands at the same place of every line.
+"""Fixed-width text for Lodge: each column has the same position in every line.
 
     select name, amount from dfs.`stock.fwf` with (columns = 'id int 4, name string 10, amount int 6')
 
 Guarantees:
 
-1. Each line that is not blank is a row. Spaces around a value are no part of it; nothing but spaces is null.
-2. A value that is no integer where one must be, and text behind the last column, are errors that name the line.
+1. Each line that is not blank is a row. Spaces around a value are removed. A value of spaces only is null.
+2. A value that is not an integer in an integer column, and text after the last column, are errors that name the line.
 """
 
 import re
@@ -33,25 +33,25 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 class FixedWidthOptions(BaseModel):
-    """Options of fixed-width text."""
+    """The options of fixed-width text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     columns: str = Field(
-        description="Name, type (`int` or `string`) and width in characters of each column, in order, with commas "
-        "between them: `id int 4, name string 10`."
+        description="The name, type (`int` or `string`) and width in characters of each column, separated by commas: "
+        "`id int 4, name string 10`."
     )
 
     @field_validator("columns")
     @classmethod
-    def _readable(cls, value: str) -> str:
+    def _check_columns(cls, value: str) -> str:
         columns_of(value)
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Where a column stands in each line: from character ``start`` to ``end``, exclusive."""
+    """A column, and its position in each line: from character ``start`` to ``end``, exclusive."""
 
     field: pa.Field
     start: int
@@ -59,9 +59,10 @@ class Column:
 
 
 def columns_of(text: str) -> list[Column]:
-    """The columns that the option names.
+    """Parse the option ``columns``.
 
-    Raises: ValueError, which becomes an error of the option.
+    Raises:
+        ValueError: The text is not valid. Lodge reports it as an error of the option.
     """
     columns: list[Column] = []
     start = 0
@@ -76,7 +77,7 @@ def columns_of(text: str) -> list[Column]:
 
 
 class FixedWidthFormat:
-    """What the entry points name: implements ``engine.scan.reader.ReaderFormat``."""
+    """The format that the entry points name. Implements ``engine.scan.reader.ReaderFormat``."""
 
     name: ClassVar[str] = "fixed_width"
     suffixes: ClassVar[tuple[str, ...]] = (".fwf",)
@@ -93,7 +94,7 @@ class FixedWidthFormat:
 
 
 class FixedWidthReader:
-    """Implements ``engine.scan.reader.RowBatchReader``."""
+    """The reader of one file. Implements ``engine.scan.reader.RowBatchReader``."""
 
     def __init__(self, file: SourceFile, options: FixedWidthOptions) -> None:
         self._file = file
@@ -113,12 +114,12 @@ class FixedWidthReader:
             number, line = next(self._lines, (0, ""))
             if not number:
                 return False
-            place = self._loader.context = self._blocks.positions.at(number)
+            position = self._loader.context = self._blocks.positions.at(number)
             row.start_row()
             for index, column in enumerate(self._columns):
-                _write(row.column(index), column.field, line[column.start : column.end].strip(" "), place)
+                _write(row.column(index), column.field, line[column.start : column.end].strip(" "), position)
             if len(line) > self._columns[-1].end:
-                raise FormatError(place, "there is text behind the last column; correct the widths or the line")
+                raise FormatError(position, "there is text after the last column; correct the widths or the line")
             row.save_row()
         return True
 
@@ -126,7 +127,7 @@ class FixedWidthReader:
         self._open_files.close()
 
 
-def _write(writer: ColumnWriter, field: pa.Field, text: str, place: ErrorContext) -> None:
+def _write(writer: ColumnWriter, field: pa.Field, text: str, position: ErrorContext) -> None:
     if not text:
         writer.set_null()
     elif field.type == TYPES["string"]:
@@ -134,11 +135,11 @@ def _write(writer: ColumnWriter, field: pa.Field, text: str, place: ErrorContext
     elif _INTEGER.fullmatch(text):
         writer.set_int(int(text))
     else:
-        raise ValueConversionError(field.name, text, field.type, place)
+        raise ValueConversionError(field.name, text, field.type, position)
 
 
 def _numbered_lines(blocks: LineBlocks) -> Iterator[tuple[int, str]]:
-    """The lines of a file that are not blank, each with its number and without spaces at its end."""
+    """Yield the lines that are not blank, each with its number and without trailing spaces."""
     while (block := blocks.next()) is not None:
         for number, line in enumerate(block.text(blocks.positions).split("\n"), block.line):
             text = line.rstrip(" \r")

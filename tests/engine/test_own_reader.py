@@ -114,7 +114,7 @@ def test_unsplittable_file_is_read_by_one_task(workspace, scan):
     [
         ("   1bolt\n\n   x", "ValueConversionError", "column 'id' is int64, and 'x' is not"),
         ("   1bolt\n\n   ²nut", "ValueConversionError", "column 'id' is int64, and '²' is not"),
-        ("   1bolt\n\n   2nut               9", "FormatError", "there is text behind the last column"),
+        ("   1bolt\n\n   2nut               9", "FormatError", "there is text after the last column"),
     ],
 )
 def test_invalid_line_is_rejected_with_file_and_line(workspace, scan, lines, error, message):

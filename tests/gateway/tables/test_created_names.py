@@ -1,4 +1,4 @@
-"""The names of temporary tables in statements that create and drop them (seed 001, 5.1.2, 5.1.3, 5.1.11)."""
+"""Names of temporary tables in statements that create and drop them [temporary-tables §5.1.2, §5.1.3, §5.1.11]."""
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -13,7 +13,7 @@ def exists(name, schema="dfs.tmp"):
 @pytest.mark.parametrize(
     "name", ["a b", "a.b", "a``b", "😀", "n" * 200, "é" * 300, "x/y", "select", "a\nb", "%", "''", "..."]
 )
-def test_a_name_may_hold_any_character(client, name):
+def test_name_can_contain_any_character(client, name):
     own = name.replace("``", "`")
     client.run(f"create temporary table `{name}` as select 1 a")
     assert client.rows(f"select * from `{name}`") == [(1,)]
@@ -30,7 +30,7 @@ def test_names_are_case_insensitive(client):
     assert client.rows("drop table MY_TEMP") == [(True, "Temporary table [My_Temp] was dropped.")]
 
 
-def test_a_leading_slash_is_the_same_table(client):
+def test_leading_slash_is_ignored(client):
     client.run("create temporary table `/t` as select 1 a")
     for name in ("t", "dfs.tmp.t", "dfs.tmp.`/t`"):
         assert client.rows(f"select * from {name}") == [(1,)]
@@ -40,25 +40,25 @@ def test_a_leading_slash_is_the_same_table(client):
     assert client.rows("drop table if exists `/t`") == [(False, "Table [t] was not found.")]
 
 
-def test_without_a_workspace_the_default_temporary_one_is_meant(client):
+def test_unqualified_name_means_default_temporary_workspace(client):
     client.run("create temporary table t as select 1 a")
     assert client.spark.table("dfs.tmp.t").collect() == [(1,)]
     assert len(list(client.location.iterdir())) == 1
 
 
 @pytest.mark.parametrize("schema", ["dfs", "DFS"])
-def test_another_workspace_is_refused(client, schema):
+def test_create_in_other_workspace_is_refused(client, schema):
     text = "Temporary tables are not allowed to be created outside of default temporary workspace [dfs.tmp]."
     client.refuses(f"create temporary table {schema}.t as select 1 a", "LODGE_NOT_TEMPORARY_WORKSPACE", "42602", text)
     client.refuses(f"create temporary table {schema}.t (a int)", "LODGE_NOT_TEMPORARY_WORKSPACE", "42602", text)
 
 
-def test_a_stored_name_is_masked(client):
+def test_file_names_do_not_reveal_table_names(client):
     client.run("create temporary table secret_name as select 1 secret_a")
     assert not any("secret" in name for name in client.files())
 
 
-def test_a_name_can_be_used_again_after_a_drop(client):
+def test_name_can_be_used_again_after_drop(client):
     for count in (1, 3, 0):
         client.run(f"create temporary table t as select id from range({count})")
         assert client.spark.table("t").count() == count
@@ -66,7 +66,7 @@ def test_a_name_can_be_used_again_after_a_drop(client):
         client.refuses("select * from t", "TABLE_OR_VIEW_NOT_FOUND", "42P01")
 
 
-def test_a_table_is_made_of_itself_by_way_of_another(client):
+def test_table_is_replaced_through_another_table(client):
     client.run("create temporary table t as select 1 a")
     client.refuses("create temporary table t as select a + 1 a from t", *EXISTS)
     client.run("create temporary table u as select a + 1 a from t")
@@ -77,13 +77,13 @@ def test_a_table_is_made_of_itself_by_way_of_another(client):
     assert client.rows("select * from t") == [(2,)]
 
 
-def test_a_name_whose_creation_failed_is_free(client):
+def test_name_is_free_after_failed_creation(client):
     client.refuses("create temporary table t as select raise_error('no') a", "USER_RAISED_EXCEPTION", "P0001")
     client.run("create temporary table t as select 1 a")
     assert client.rows("select * from t") == [(1,)]
 
 
-def test_a_permanent_table_of_the_name_in_the_workspace_is_in_the_way(writer):
+def test_create_refuses_name_of_permanent_table_in_same_workspace(writer):
     writer.run("create table dfs.tmp.kept as select 5 a")
     for name in ("kept", "KEPT", "dfs.tmp.kept"):
         text = exists(name.split(".")[-1])
@@ -97,7 +97,7 @@ def test_a_permanent_table_of_the_name_in_the_workspace_is_in_the_way(writer):
 
 
 @pytest.mark.parametrize("query", ["select 3 a", "select * from t"])
-def test_a_temporary_view_of_the_name_is_in_the_way(client, query):
+def test_create_refuses_name_of_temporary_view(client, query):
     client.run("create temporary table t as select 3 a")
     client.run(f"create temporary view mine as {query}")
     client.spark.table("t").createOrReplaceTempView("mine_too")
@@ -109,7 +109,7 @@ def test_a_temporary_view_of_the_name_is_in_the_way(client, query):
     client.run("drop view mine_too")
 
 
-def test_a_table_of_sparks_may_have_the_name_and_is_hidden(client):
+def test_temporary_table_hides_spark_table_of_same_name(client):
     client.run("create table hidden using parquet as select 7 a")
     try:
         client.run("create temporary table hidden as select 1 a")
@@ -123,7 +123,7 @@ def test_a_table_of_sparks_may_have_the_name_and_is_hidden(client):
         client.run("drop table if exists default.hidden")
 
 
-def test_a_permanent_table_in_another_workspace_may_have_the_name(writer):
+def test_permanent_table_in_other_workspace_can_have_same_name(writer):
     writer.run("create table dfs.both as select 7 a")
     writer.run("create temporary table both as select 1 a")
     assert writer.rows("select * from both") == [(1,)]
@@ -135,19 +135,62 @@ def test_a_permanent_table_in_another_workspace_may_have_the_name(writer):
     writer.run("drop table dfs.both")
 
 
-def test_with_case_sensitive_names_a_name_in_another_letter_case_is_still_taken(client):
-    client.spark.conf.set("spark.sql.caseSensitive", "true")
-    try:
-        client.run("create temporary table Exact as select 1 a, 2 A")
-        client.refuses("create temporary table EXACT as select 1 a", *EXISTS, exists("EXACT"))
-        assert client.rows("drop table if exists EXACT") == [(False, "Table [EXACT] was not found.")]
-        assert client.rows("select A, a from Exact") == [(2, 1)]
-        client.run("drop table Exact")
-    finally:
-        client.spark.conf.unset("spark.sql.caseSensitive")
+@pytest.fixture
+def case_sensitive(client):
+    """Turns on case-sensitive names when it is called."""
+    yield lambda: client.spark.conf.set("spark.sql.caseSensitive", "true")
+    client.spark.conf.unset("spark.sql.caseSensitive")
 
 
-def test_the_default_temporary_workspace_can_be_another(start_lodge, spark_server, connect, tmp_path):
+def test_case_sensitive_session_refuses_name_in_other_letter_case(client, case_sensitive):
+    case_sensitive()
+    client.run("create temporary table Exact as select 1 a, 2 A")
+    client.refuses("create temporary table EXACT as select 1 a", *EXISTS, exists("EXACT"))
+    assert client.rows("drop table if exists EXACT") == [(False, "Table [EXACT] was not found.")]
+    assert client.rows("select A, a from Exact") == [(2, 1)]
+    client.run("drop table Exact")
+
+
+def test_case_sensitive_session_distinguishes_columns(client, case_sensitive):
+    case_sensitive()
+    client.run("create temporary table t as select 1 a, 2 A")
+    client.run("insert into t (A, a) values (4, 3)")
+    client.run("insert into t by name select 6 A, 5 a")
+    assert client.sorted("select a, A from t") == [(1, 2), (3, 4), (5, 6)]
+    client.run("create temporary table u (a int)")
+    client.refuses("insert into u (A) values (1)", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", "`A`")
+    client.refuses("create temporary table v partition by (B) as select 1 a, 2 b", "COLUMN_NOT_FOUND", "42703")
+
+
+def test_case_sensitive_names_turned_on_later_leave_table_in_lower_case(client, case_sensitive):
+    """Spark stores the name of a view in lower case while names are not case-sensitive."""
+    client.run("create temporary table Ab as select 1 a")
+    case_sensitive()
+    for name in ("ab", "dfs.tmp.ab"):
+        assert client.rows(f"select * from {name}") == [(1,)]
+    client.run("insert into ab values (2)")
+    assert client.sorted("select * from ab") == [(1,), (2,)]
+    client.refuses("create temporary view ab as select 3 a", *EXISTS, exists("ab"))
+    client.refuses("select * from Ab", "TABLE_OR_VIEW_NOT_FOUND", "42P01")
+    client.refuses("drop table Ab", "TABLE_OR_VIEW_NOT_FOUND", "42P01")
+    assert client.rows("drop table dfs.tmp.ab") == [(True, "Temporary table [ab] was dropped.")]
+    assert client.state() == ((), (), [], [])
+
+
+def test_case_sensitive_names_turned_off_later_leave_table_droppable(client, case_sensitive):
+    case_sensitive()
+    client.run("create temporary table Ab as select 1 a")
+    client.spark.conf.unset("spark.sql.caseSensitive")
+    client.refuses("select * from dfs.tmp.Ab", "TABLE_OR_VIEW_NOT_FOUND", "42P01")
+    client.run("drop table Ab")
+    client.run("create temporary table Ab as select 2 a")
+    case_sensitive()
+    assert client.rows("select * from dfs.tmp.ab") == [(2,)]
+    client.spark.catalog.dropTempView("Ab")
+    client.run("drop table ab")
+
+
+def test_default_temporary_workspace_is_configurable(start_lodge, spark_server, connect, tmp_path):
     options = ("--workspace", f"scratch={tmp_path.as_uri()}", "--default-temporary-workspace", "scratch")
     spark = connect(start_lodge(*options, backend=spark_server))
     for name, text in {"a": "a", "scratch.b": "b", "SCRATCH.c": "c"}.items():

@@ -19,7 +19,7 @@ def turned(client, number=1):
     return client.spark.sql(f"select 'y' b, {number} a")
 
 
-def test_insert_into_adds_by_position(table):
+def test_insert_into_appends_by_position(table):
     frame(table).write.insertInto("t")
     frame(table, 2).write.insertInto("dfs.tmp.T")
     table.refuses(lambda: turned(table).write.insertInto("t"), "INVALID_COLUMN_OR_FIELD_DATA_TYPE", "42000")
@@ -41,14 +41,14 @@ def test_save_as_table_and_write_to_append_by_name(table):
         table.refuses(write, "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", "`c`")
 
 
-def test_a_data_frame_of_the_table_is_inserted_into_it(table):
+def test_data_frame_of_table_is_inserted_into_same_table(table):
     frame(table).write.insertInto("t")
     table.spark.table("t").write.insertInto("t")
     table.spark.table("dfs.tmp.t").write.insertInto("dfs.tmp.t", overwrite=True)
     assert table.rows("select * from t") == [(1, "x"), (1, "x")]
 
 
-def test_modes_that_would_replace_the_table_are_refused(table):
+def test_modes_that_replace_the_table_are_refused(table):
     for write in (
         lambda: frame(table).write.saveAsTable("t"),
         lambda: frame(table).write.mode("overwrite").saveAsTable("T"),
@@ -63,7 +63,32 @@ def test_modes_that_would_replace_the_table_are_refused(table):
     assert table.rows("select * from t") == []
 
 
-def test_a_data_frame_makes_no_table_in_a_workspace(client):
+def test_save_as_table_accepts_format_and_partitions_of_table(client):
+    client.run("create temporary table t partition by (b) as select 1 a, 'x' b")
+    frame(client, 2).write.mode("append").format("parquet").partitionBy("B").saveAsTable("t")
+    frame(client, 3).write.mode("append").saveAsTable("t")
+    assert client.sorted("select a from t") == [(1,), (2,), (3,)]
+
+
+def test_save_as_table_refuses_other_format_or_partitions(table):
+    def append():
+        return frame(table).write.mode("append")
+
+    for write, text in (
+        (lambda: append().format("json").saveAsTable("t"), "It is stored as [parquet]."),
+        (lambda: append().partitionBy("a").saveAsTable("t"), "It has no partitions."),
+        (lambda: append().partitionBy("a").insertInto("t"), "It has no partitions."),
+        (lambda: append().bucketBy(2, "a").saveAsTable("t"), "bucketBy"),
+        (lambda: append().clusterBy("a").saveAsTable("t"), "clusterBy"),
+    ):
+        table.refuses(write, *OPERATION, text)
+    table.run("create temporary table p partition by (b) as select 1 a, 'x' b")
+    partitioned = append().partitionBy("a")
+    table.refuses(lambda: partitioned.saveAsTable("p"), *OPERATION[:2], "It is partitioned by [b].")
+    assert table.rows("select * from t") == []
+
+
+def test_data_frame_cannot_create_table_in_workspace(client):
     for name in ("dfs.tmp.new", "dfs.new"):
         for write in (
             lambda name=name: frame(client).write.saveAsTable(name),
@@ -76,7 +101,7 @@ def test_a_data_frame_makes_no_table_in_a_workspace(client):
     client.refuses(write, "SCHEMA_NOT_FOUND", "42704", "Schema [dfs.wk1]")
 
 
-def test_calls_of_the_catalog_change_no_table(table):
+def test_catalog_calls_do_not_change_table(table):
     catalog = table.spark.catalog
     table.refuses(lambda: catalog.dropTempView("t"), "EXPECT_VIEW_NOT_TABLE", "42809", "[t] is not a VIEW")
     table.refuses(lambda: catalog.recoverPartitions("t"), *OPERATION)

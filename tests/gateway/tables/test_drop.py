@@ -3,7 +3,7 @@
 import json
 
 
-def test_drop_answers_ok_and_a_summary(client):
+def test_drop_answers_ok_and_summary(client):
     for name in ("t", "dfs.tmp.t", "T", "session.t", "identifier('t')", "t purge"):
         client.run("create temporary table t as select 1 a")
         dropped = client.spark.sql(f"drop table {name}")
@@ -12,20 +12,20 @@ def test_drop_answers_ok_and_a_summary(client):
         assert client.state() == ((), (), [], [])
 
 
-def test_drop_if_exists_answers_that_it_was_not_found(client):
+def test_drop_if_exists_reports_missing_table(client):
     for name in ("nothing", "dfs.tmp.nothing", "DFS.tmp.nothing"):
         assert client.rows(f"drop table if exists {name}") == [(False, "Table [nothing] was not found.")]
     client.run("create temporary table t as select 1 a")
     assert client.rows("drop table if exists t") == [(True, "Temporary table [t] was dropped.")]
 
 
-def test_the_word_temporary_is_a_syntax_error(client):
+def test_drop_temporary_table_is_a_syntax_error(client):
     client.run("create temporary table t as select 1 a")
     for word in ("temporary", "temp"):
         client.refuses(f"drop {word} table t", "PARSE_SYNTAX_ERROR", "42601", "without this word")
 
 
-def test_drop_takes_the_temporary_table_first_then_the_permanent_one(writer):
+def test_drop_removes_temporary_table_before_permanent_one(writer):
     writer.run("create table x using parquet as select 7 a")
     writer.run("create temporary table x as select 1 a")
     assert writer.rows("drop table x") == [(True, "Temporary table [x] was dropped.")]
@@ -34,7 +34,7 @@ def test_drop_takes_the_temporary_table_first_then_the_permanent_one(writer):
     writer.refuses("drop table x", "TABLE_OR_VIEW_NOT_FOUND", "42P01", "Table [x] is not found.")
 
 
-def test_drop_deletes_the_files_of_all_insertions(client):
+def test_drop_deletes_files_of_all_insertions(client):
     client.run("create temporary table keep as select 1 a")
     kept = client.files()
     client.run("create temporary table t as select 1 a")
@@ -46,7 +46,7 @@ def test_drop_deletes_the_files_of_all_insertions(client):
     assert client.files() == kept
 
 
-def test_drop_view_is_refused_for_a_table(client):
+def test_drop_view_of_table_is_refused(client):
     client.run("create temporary table t as select 1 a")
     for name in ("t", "dfs.tmp.t"):
         client.refuses(f"drop view {name}", "EXPECT_VIEW_NOT_TABLE", "42809", "[t] is not a VIEW")
@@ -54,7 +54,7 @@ def test_drop_view_is_refused_for_a_table(client):
     assert client.rows("select * from t") == [(1,)]
 
 
-def test_other_ways_to_change_what_the_name_means_are_refused(client):
+def test_statements_that_change_the_name_are_refused(client):
     client.run("create temporary table t as select 1 a")
     operation = ("LODGE_TEMPORARY_TABLE_OPERATION", "0A000")
     for text in (
@@ -75,7 +75,7 @@ def test_other_ways_to_change_what_the_name_means_are_refused(client):
     assert client.rows("select * from t") == [(1,)]
 
 
-def test_creation_drop_and_the_end_are_logged(lodge, connect, wait_until):
+def test_creation_drop_and_session_end_are_logged(lodge, connect, wait_until):
     before = set(lodge.locations())
     spark = connect()
     spark.sql("create temporary table logged as select 1 a")

@@ -18,7 +18,7 @@ NOT_FILE_BASED = (
 )
 
 
-def test_create_1_a_name_that_is_taken(client):
+def test_create_1_name_is_taken(client):
     client.run("create temporary table my_table as select 1 a")
     client.refuses(
         "create temporary table my_table as select 2 a",
@@ -28,7 +28,7 @@ def test_create_1_a_name_that_is_taken(client):
     )
 
 
-def test_create_2_another_workspace_than_the_default_temporary_one(client):
+def test_create_2_other_workspace(client):
     client.refuses(
         "create temporary table dfs.x as select 1 a",
         "LODGE_NOT_TEMPORARY_WORKSPACE",
@@ -37,22 +37,22 @@ def test_create_2_another_workspace_than_the_default_temporary_one(client):
     )
 
 
-def test_create_3_an_absent_workspace(client):
+def test_create_3_absent_workspace(client):
     client.refuses("create temporary table dfs.wk1.x as select 1 a", *ABSENT)
     client.refuses("create table dfs.wk1.x as select 1 a", *ABSENT)
     client.refuses("create temporary table nowhere.x as select 1 a", "SCHEMA_NOT_FOUND", "42704", "Schema [nowhere]")
 
 
-def test_create_4_a_workspace_that_is_not_writable(client):
+def test_create_4_immutable_workspace(client):
     client.refuses("create table dfs.x as select 1 a", *IMMUTABLE)
     assert not (client.gateway.files / "x").exists()
 
 
-def test_create_5_a_workspace_that_is_not_file_based(client):
+def test_create_5_schema_is_not_file_based(client):
     client.refuses("create temporary table default.x as select 1 a", *NOT_FILE_BASED)
 
 
-def test_create_6_another_number_of_columns_than_the_query_has(client):
+def test_create_6_wrong_number_of_columns(client):
     for rest in ("(a, b) as select 1 a", "(a) as select 1 a, 2 b", "(a, b) as select * from range(1)"):
         client.refuses(
             f"create temporary table x {rest}",
@@ -62,7 +62,7 @@ def test_create_6_another_number_of_columns_than_the_query_has(client):
         )
 
 
-def test_create_7_a_partition_column_that_is_not_there(client):
+def test_create_7_absent_partition_column(client):
     client.refuses(
         "create temporary table x partition by (c1) as select 1 a",
         "COLUMN_NOT_FOUND",
@@ -71,7 +71,7 @@ def test_create_7_a_partition_column_that_is_not_there(client):
     )
 
 
-def test_create_8_partitions_of_another_format_than_parquet(client):
+def test_create_8_partitions_in_other_format_than_parquet(client):
     client.refuses(
         "create temporary table x using json partition by (a) as select 1 a, 2 b",
         "LODGE_PARTITION_FORMAT",
@@ -80,29 +80,29 @@ def test_create_8_partitions_of_another_format_than_parquet(client):
     )
 
 
-def test_drop_1_an_absent_table(client):
+def test_drop_1_absent_table(client):
     for name in ("my_table", "dfs.tmp.my_table", "`my_table`"):
         client.refuses(f"drop table {name}", "TABLE_OR_VIEW_NOT_FOUND", "42P01", "Table [my_table] is not found.")
 
 
-def test_drop_2_an_absent_workspace(client):
+def test_drop_2_absent_workspace(client):
     client.refuses("drop table dfs.wk1.x", *ABSENT)
     client.refuses("drop table if exists dfs.wk1.x", *ABSENT)
 
 
-def test_drop_3_a_workspace_that_is_not_writable(client):
+def test_drop_3_immutable_workspace(client):
     client.refuses("drop table dfs.x", *IMMUTABLE)
     client.refuses("drop table dfs.`amount.csv`", *IMMUTABLE)
     assert (client.gateway.files / "amount.csv").exists()
 
 
-def test_drop_4_a_schema_that_is_not_file_based_is_sparks(client):
+def test_drop_4_schema_of_spark_is_left_to_spark(client):
     client.run("create table sparks using parquet as select 7 a")
     assert client.rows("drop table default.sparks") == []
     client.refuses("drop table default.sparks", "TABLE_OR_VIEW_NOT_FOUND", "42P01")
 
 
-def test_a_query_that_fails_leaves_nothing(client):
+def test_failing_query_leaves_nothing(client):
     for query, condition, state in (
         ("select nope from range(1)", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703"),
         ("select 1 a union", "PARSE_SYNTAX_ERROR", "42601"),

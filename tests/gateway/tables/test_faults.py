@@ -66,9 +66,7 @@ CREATED = "create temporary table t as select 0L id, '' s"
     ],
     ids=["creation", "insertion", "overwriting"],
 )
-def test_a_gateway_killed_in_the_middle_is_replaced_and_the_client_gets_the_one_answer(
-    start_lodge, spark_server, connect, wait_until, case
-):
+def test_other_gateway_completes_statement_of_killed_gateway(start_lodge, spark_server, connect, wait_until, case):
     before, statement, answer, rows = case
     listen = ("--listen", f"127.0.0.1:{free_port()}")
     gateway = start_lodge(*listen, *TIMES, backend=spark_server)
@@ -89,9 +87,7 @@ def test_a_gateway_killed_in_the_middle_is_replaced_and_the_client_gets_the_one_
     wait_until(lambda: not successor.locations() and not successor.records(), "nothing is left")
 
 
-def test_what_a_killed_gateway_was_writing_is_undone_while_its_session_lives_on(
-    start_lodge, spark_server, connect, wait_until
-):
+def test_reaper_undoes_write_of_killed_gateway_in_live_session(start_lodge, spark_server, connect, wait_until):
     gateway = start_lodge(*TIMES, backend=spark_server)
     survivor = start_lodge(*TIMES, backend=spark_server, beside=gateway, reaper="--reaper")
     spark = connect(gateway, user_id="eve")
@@ -110,7 +106,7 @@ def test_what_a_killed_gateway_was_writing_is_undone_while_its_session_lives_on(
     assert other.table("kept").collect()[0][0] == 1
 
 
-def test_a_backend_killed_in_the_middle_leaves_no_name_and_no_file(start_lodge, spark_process_in, wait_until, tmp_path):
+def test_killed_backend_leaves_no_name_and_no_file(start_lodge, spark_process_in, wait_until, tmp_path):
     backend = spark_process_in(tmp_path)
     gateway = start_lodge(*TIMES, "--session-idle-timeout", "2s", backend=backend.address, reaper="--reaper")
     request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()), operation_id=str(uuid.uuid4()))
@@ -128,9 +124,7 @@ def test_a_backend_killed_in_the_middle_leaves_no_name_and_no_file(start_lodge, 
     assert "Traceback" not in gateway.log()
 
 
-def test_a_statement_of_a_session_that_the_backend_does_not_know_any_more_is_refused_and_starts_none(
-    start_lodge, spark_server, wait_until
-):
+def test_statement_in_session_unknown_to_backend_starts_no_session(start_lodge, spark_server, wait_until):
     gateway = start_lodge(backend=spark_server)
     request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()), operation_id=str(uuid.uuid4()))
     request.client_observed_server_side_session_id = str(uuid.uuid4())
@@ -140,7 +134,7 @@ def test_a_statement_of_a_session_that_the_backend_does_not_know_any_more_is_ref
     wait_until(lambda: not gateway.records() and not gateway.locations(), "there is no such session")
 
 
-def test_a_client_killed_in_the_middle_leaves_no_name_and_no_file(start_lodge, spark_server, wait_until):
+def test_killed_client_leaves_no_name_and_no_file(start_lodge, spark_server, wait_until):
     gateway = start_lodge(*TIMES, "--detached-timeout", "1s", backend=spark_server)
     program = (
         "from pyspark.sql.connect.session import SparkSession\n"
@@ -155,7 +149,7 @@ def test_a_client_killed_in_the_middle_leaves_no_name_and_no_file(start_lodge, s
     wait_until(lambda: '"t"' not in records(gateway), "the name is free")
 
 
-def test_an_operation_id_that_is_used_again_is_answered_once(start_lodge, lodge, spark_server, connect):
+def test_repeated_operation_id_is_executed_once(start_lodge, lodge, spark_server, connect):
     replica = start_lodge(backend=spark_server, beside=lodge)
     spark = connect(user_id="gil")
     spark.range(1).collect()
@@ -172,9 +166,7 @@ def test_an_operation_id_that_is_used_again_is_answered_once(start_lodge, lodge,
     assert len(list(location_of(lodge, spark).iterdir())) == 1
 
 
-def test_a_client_that_reattaches_at_another_replica_has_the_answer(
-    start_lodge, lodge, spark_server, connect, wait_until
-):
+def test_reattach_at_other_replica_returns_answer(start_lodge, lodge, spark_server, connect, wait_until):
     replica = start_lodge(backend=spark_server, beside=lodge)
     spark = connect(user_id="hal")
     before = len(writes_begun(lodge))
@@ -188,9 +180,7 @@ def test_a_client_that_reattaches_at_another_replica_has_the_answer(
     assert spark.table("far").count() == ROWS
 
 
-def test_a_gateway_that_comes_back_from_a_pause_leaves_alone_what_another_took_over(
-    start_lodge, spark_server, connect, wait_until
-):
+def test_paused_gateway_does_not_undo_statement_after_take_over(start_lodge, spark_server, connect, wait_until):
     paused = start_lodge(*TIMES, backend=spark_server)
     successor = start_lodge(*TIMES, backend=spark_server, beside=paused, reaper="--reaper")
     spark = connect(successor, user_id="kai")
@@ -209,9 +199,7 @@ def test_a_gateway_that_comes_back_from_a_pause_leaves_alone_what_another_took_o
     assert len(tables_on_disk(successor)) == 2
 
 
-def test_a_client_that_reattaches_to_what_was_undone_is_never_told_that_it_was_done(
-    start_lodge, spark_server, connect, wait_until
-):
+def test_reattach_to_undone_statement_fails(start_lodge, spark_server, connect, wait_until):
     gateway = start_lodge(*TIMES, backend=spark_server)
     survivor = start_lodge(*TIMES, backend=spark_server, beside=gateway, reaper="--reaper")
     spark = connect(survivor, user_id="lea")
@@ -231,7 +219,7 @@ def test_a_client_that_reattaches_to_what_was_undone_is_never_told_that_it_was_d
     assert spark.table("t").count() == ROWS
 
 
-def test_a_statement_is_interrupted_by_its_id_at_another_replica(start_lodge, lodge, spark_server, connect, wait_until):
+def test_interrupt_by_id_works_at_other_replica(start_lodge, lodge, spark_server, connect, wait_until):
     replica = start_lodge(backend=spark_server, beside=lodge)
     spark = connect(user_id="mia")
     before = len(writes_begun(lodge))
@@ -253,7 +241,7 @@ def test_a_statement_is_interrupted_by_its_id_at_another_replica(start_lodge, lo
 
 
 @pytest.mark.parametrize("statement", ["insert into t {}", "insert overwrite t {}"])
-def test_an_interrupted_insertion_leaves_the_rows_as_they_were(lodge, connect, wait_until, statement):
+def test_interrupted_insertion_leaves_rows_unchanged(lodge, connect, wait_until, statement):
     spark = connect()
     spark.sql("create temporary table t as select 7L id, '' s").collect()
     parts = len(writes_begun(lodge))
@@ -311,7 +299,7 @@ def location_of(gateway, spark):
     return next(location for location in gateway.locations() if location.name in path)
 
 
-def test_an_undoing_that_fails_is_tried_again_until_the_name_is_free(start_lodge, spark_server, connect, wait_until):
+def test_failed_undo_is_retried_until_name_is_free(start_lodge, spark_server, connect, wait_until):
     gateway = start_lodge("--lease-duration", "60s", backend=spark_server)
     spark = connect(gateway)
     running = Running(spark, f"create temporary table t as {slow(milliseconds=100)}")

@@ -14,7 +14,7 @@ def data_files(client):
 
 
 @pytest.mark.parametrize("value", ["json", "'json'", "JSON", '"Json"', "`json`"])
-def test_store_format_chooses_the_format(client, value):
+def test_store_format_sets_default_format(client, value):
     client.run(f"set store.format={value}")
     try:
         client.run("create temporary table t as select 1 a")
@@ -25,13 +25,13 @@ def test_store_format_chooses_the_format(client, value):
         client.run("reset store.format")
 
 
-def test_without_a_setting_the_format_is_parquet(client):
+def test_default_format_is_parquet(client):
     client.run("create temporary table t as select 1 a")
     assert [name.rpartition(".")[2] for name in data_files(client)] == ["parquet"]
 
 
 @pytest.mark.parametrize("storage", ["avro", "text", "delta", "parquet/..", "csv x"])
-def test_an_unknown_format_is_refused_with_those_there_are(client, storage):
+def test_unknown_format_is_refused_with_list_of_formats(client, storage):
     client.spark.conf.set("store.format", storage)
     try:
         text = f"Table [t] cannot be stored as [{storage}]. Use one of parquet, orc, json, csv"
@@ -42,7 +42,7 @@ def test_an_unknown_format_is_refused_with_those_there_are(client, storage):
 
 
 @pytest.mark.parametrize("storage", FORMATS)
-def test_a_setting_changed_later_changes_no_table(client, storage):
+def test_later_change_of_setting_does_not_change_table(client, storage):
     client.run(f"create temporary table t using {storage} as select 'x' a")
     client.spark.conf.set("store.format", "csv" if storage == "json" else "json")
     try:
@@ -64,7 +64,7 @@ def test_a_setting_changed_later_changes_no_table(client, storage):
         ("orc", "orc.compress 'ZLIB'"),
     ],
 )
-def test_options_of_the_format_are_kept(client, storage, options):
+def test_format_options_are_kept(client, storage, options):
     client.rows(
         f"create temporary table t using {storage} options ({options}) as select 'a;|b' s, '' e, null n, 7 i".replace(
             "null n", "cast(null as string) n"
@@ -75,14 +75,14 @@ def test_options_of_the_format_are_kept(client, storage, options):
 
 
 @pytest.mark.parametrize("storage", FORMATS)
-def test_options_that_would_lead_elsewhere_are_refused(client, storage):
+def test_options_that_change_the_path_are_refused(client, storage):
     for option in REFUSED_OPTIONS:
         text = f"create temporary table t using {storage} options ('{option}' '/tmp/x') as select 1 a"
         client.refuses(text, "LODGE_TABLE_OPTIONS", "42000", f"do not support the option [{option}]")
 
 
 @pytest.mark.parametrize("storage", FORMATS)
-def test_directories_are_0700_and_files_0600_in_every_format(client, storage):
+def test_directories_have_mode_0700_and_files_0600(client, storage):
     parts = "partition by (p)" if storage == "parquet" else ""
     client.run(f"create temporary table t using {storage} {parts} as select id, id % 2 p from range(4)")
     client.run("insert into t values (7, 8)")
@@ -90,7 +90,7 @@ def test_directories_are_0700_and_files_0600_in_every_format(client, storage):
     assert client.modes() == {"drwx------", "-rw-------"}
 
 
-def test_a_session_cannot_make_its_files_readable_by_others(client):
+def test_session_cannot_open_its_files_to_others(client):
     for key in ("fs.permissions.umask-mode", "spark.hadoop.fs.permissions.umask-mode"):
         client.spark.conf.set(key, "000")
     try:
@@ -101,7 +101,7 @@ def test_a_session_cannot_make_its_files_readable_by_others(client):
             client.spark.conf.unset(key)
 
 
-def test_location_and_tables_are_directories_named_by_random_uuids(client):
+def test_location_and_tables_have_random_uuids_as_names(client):
     client.run("create temporary table t as select 1 a")
     (table,) = client.location.iterdir()
     for path in (client.location, table):
@@ -111,7 +111,7 @@ def test_location_and_tables_are_directories_named_by_random_uuids(client):
     assert client.location.name != client.spark.session_id
 
 
-def test_the_location_is_made_with_the_first_table_and_removed_with_the_session(lodge, connect, wait_until):
+def test_location_exists_from_first_table_to_session_end(lodge, connect, wait_until):
     before = set(lodge.locations())
     spark = connect()
     spark.sql("select 1").collect()
@@ -124,7 +124,7 @@ def test_the_location_is_made_with_the_first_table_and_removed_with_the_session(
     wait_until(lambda: not location.exists(), "the location is removed")
 
 
-def test_another_session_reads_the_table_neither_by_name_nor_by_its_path(client, connect):
+def test_other_session_cannot_read_table_by_name_or_workspace_path(client, connect):
     client.run("create temporary table t as select 1 a")
     other = connect()
     (table,) = client.location.iterdir()

@@ -12,7 +12,7 @@ def table(client):
     return client
 
 
-def test_insert_answers_nothing_and_adds_rows_by_position(table):
+def test_insert_appends_by_position_and_answers_nothing(table):
     inserted = table.spark.sql("insert into t values (1, 'x')")
     assert inserted.columns == []
     assert inserted.collect() == []
@@ -22,7 +22,7 @@ def test_insert_answers_nothing_and_adds_rows_by_position(table):
     assert table.sorted("select * from t") == [(1, "x"), (2, "y"), (3, "z"), (4, "w")]
 
 
-def test_insert_by_name_and_by_a_column_list(table):
+def test_insert_by_name_and_by_column_list(table):
     table.run("insert into t by name select 'x' b, 1 a")
     table.run("insert into t by name select 'y' B")
     table.run("insert into t (B, a) values ('z', 3)")
@@ -30,7 +30,7 @@ def test_insert_by_name_and_by_a_column_list(table):
     assert table.sorted("select * from t") == [(1, "x"), (3, "z"), (4, None), (None, "y")]
 
 
-def test_insert_overwrite_leaves_only_the_new_rows_and_files(table):
+def test_insert_overwrite_leaves_only_new_rows_and_files(table):
     table.run("insert into t values (1, 'x')")
     table.run("insert into t values (2, 'y')")
     before = table.files()
@@ -52,7 +52,7 @@ def test_truncate_removes_all_rows(table):
     table.refuses("truncate table nowhere", "TABLE_OR_VIEW_NOT_FOUND", "42P01")
 
 
-def test_a_table_is_inserted_into_itself(table):
+def test_table_is_inserted_into_itself(table):
     table.run("insert into t values (1, 'x'), (2, 'y')")
     table.run("insert into t select a + 10, b from t")
     table.run("insert into t table t")
@@ -86,21 +86,21 @@ def test_values_are_converted_as_spark_stores_them(table):
         ("select 1 a union", "PARSE_SYNTAX_ERROR", "42601"),
     ],
 )
-def test_an_insertion_that_fails_adds_no_row_and_no_file(table, rest, condition, state):
+def test_failed_insertion_adds_no_row_and_no_file(table, rest, condition, state):
     table.run("insert into t values (1, 'x')")
     for words in ("into", "overwrite"):
         table.refuses(f"insert {words} t {rest}", condition, state)
     assert table.rows("select * from t") == [(1, "x")]
 
 
-def test_what_is_no_temporary_table_takes_no_rows_in_a_workspace(client):
+def test_only_temporary_tables_take_rows_in_workspace(client):
     for name in ("dfs.tmp.nowhere", "dfs.nowhere", "dfs.`amount.csv`"):
         for text in (f"insert into {name} values (1)", f"truncate table {name}", f"delete from {name}"):
             client.refuses(text, "LODGE_WORKSPACE_TABLE", "0A000", "only temporary tables")
     client.refuses("insert into dfs.wk1.t values (1)", "SCHEMA_NOT_FOUND", "42704", "Schema [dfs.wk1]")
 
 
-def test_fifty_insertions_are_all_read(client):
+def test_rows_of_fifty_insertions_are_read(client):
     client.run("create temporary table t partition by (p) as select 0 a, 0 p")
     client.run("create temporary table u as select 0 a")
     for number in range(1, 51):
@@ -111,7 +111,7 @@ def test_fifty_insertions_are_all_read(client):
     assert client.rows("select count(*), sum(a) from u") == [(41, 1000)]
 
 
-def test_insertions_at_the_same_time_all_arrive(table):
+def test_concurrent_insertions_all_succeed(table):
     failures = []
 
     def insert(number):
@@ -130,7 +130,7 @@ def test_insertions_at_the_same_time_all_arrive(table):
     assert table.sorted("select a from t") == [(0,), (1,), (2,), (10,), (11,), (12,)]
 
 
-def test_of_two_creations_at_the_same_time_one_wins(client):
+def test_one_of_two_concurrent_creations_succeeds(client):
     answers = []
 
     def create(number):
@@ -149,7 +149,7 @@ def test_of_two_creations_at_the_same_time_one_wins(client):
     assert len(client.rows("select * from t")) == 1
 
 
-def test_a_cached_table_shows_what_was_inserted(table):
+def test_cached_table_shows_inserted_rows(table):
     table.run("insert into t values (1, 'x')")
     table.run("cache table t")
     assert table.rows("select count(*) from t") == [(1,)]
@@ -170,7 +170,7 @@ def test_a_cached_table_shows_what_was_inserted(table):
         "insert overwrite t select count(*), '' from range(10000000000L)",
     ],
 )
-def test_an_interrupted_statement_leaves_nothing(table, wait_until, text):
+def test_interrupted_statement_leaves_nothing(table, wait_until, text):
     table.run("insert into t values (1, 'x')")
     before, spark = table.state(), table.spark
     failures = []

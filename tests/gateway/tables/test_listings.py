@@ -8,7 +8,7 @@ COLUMNS = ["namespace", "tableName", "format", "rows", "bytes", "createdAt", "ag
 ABSENT = ("SCHEMA_NOT_FOUND", "42704", "Schema [dfs.wk1] is not valid")
 
 
-def test_show_temporary_tables_tells_rows_bytes_and_age(client):
+def test_show_temporary_tables_shows_rows_bytes_and_age(client):
     assert client.spark.sql("show temporary tables").columns == COLUMNS
     assert client.rows("show temporary tables") == []
     client.run("create temporary table t as select id from range(5)")
@@ -39,13 +39,13 @@ def test_show_temporary_tables_tells_rows_bytes_and_age(client):
         ("in dfs", []),
     ],
 )
-def test_show_temporary_tables_takes_a_workspace_and_a_pattern(client, rest, expected):
+def test_show_temporary_tables_accepts_workspace_and_pattern(client, rest, expected):
     for name in ("a1", "a2", "B"):
         client.run(f"create temporary table {name} (x int)")
     assert [row.tableName for row in client.spark.sql(f"show temporary tables {rest}").collect()] == expected
 
 
-def test_show_tables_in_the_workspace_lists_temporary_and_permanent_tables(writer):
+def test_show_tables_in_workspace_lists_temporary_and_permanent_tables(writer):
     writer.run("create temporary table t as select 1 a")
     writer.run("create table dfs.tmp.kept as select 1 a")
     shown = writer.spark.sql("show tables in dfs.tmp")
@@ -55,13 +55,13 @@ def test_show_tables_in_the_workspace_lists_temporary_and_permanent_tables(write
     writer.run("drop table dfs.tmp.kept")
 
 
-def test_listings_of_an_absent_workspace_are_refused(client):
+def test_listing_of_absent_workspace_is_refused(client):
     client.refuses("show tables in dfs.wk1", *ABSENT)
     client.refuses("show temporary tables in dfs.wk1", *ABSENT)
     client.refuses("show temporary tables like", "PARSE_SYNTAX_ERROR", "42601", "a pattern between quotes")
 
 
-def test_sparks_own_listings_show_the_table_as_a_temporary_view(client):
+def test_spark_listings_show_table_as_temporary_view(client):
     client.run("create temporary table t as select 1 a")
     assert ("", "t", True) in client.rows("show tables")
     assert "t" in [table.name for table in client.spark.catalog.listTables() if table.isTemporary]
@@ -82,7 +82,7 @@ def test_sparks_own_listings_show_the_table_as_a_temporary_view(client):
         "USING parquet\nPARTITIONED BY (`p``q`)\nOPTIONS ('compression' = 'gzip')\n",
     ],
 )
-def test_show_create_table_is_a_statement_that_makes_the_same_table(client, text):
+def test_show_create_table_returns_statement_for_same_table(client, text):
     client.run(text)
     columns = client.rows("describe t")
     for name in ("t", "dfs.tmp.T", "session.t"):

@@ -5,7 +5,7 @@ import pytest
 NOT_LISTED = ("COLUMN_NOT_FOUND", "42703")
 
 
-def test_partitions_are_directories_and_columns_stay_in_their_place(client):
+def test_partitions_are_directories_and_column_order_is_kept(client):
     client.run("create temporary table t partition by (p, Q) as select id % 2 p, id, id % 3 q from range(6)")
     assert client.spark.table("t").columns == ["p", "id", "q"]
     assert client.sorted("select * from t where p = 1 and q = 2") == [(1, 5, 2)]
@@ -14,21 +14,21 @@ def test_partitions_are_directories_and_columns_stay_in_their_place(client):
     assert client.rows("select * from u") == [(1, 2)]
 
 
-def test_partition_columns_must_be_in_the_column_list(client):
+def test_partition_columns_must_be_in_column_list(client):
     text = "Partition column a is not in the SELECT list of CTAS!"
     client.refuses("create temporary table t (x, y) partition by (a) as select 1 a, 2 b", *NOT_LISTED, text)
     client.run("create temporary table t (x, y) partition by (Y) as select 1 a, 2 b")
     assert client.rows("select x, y from t") == [(1, 2)]
 
 
-def test_without_a_column_list_partition_columns_must_be_in_the_query(client):
+def test_partition_columns_must_be_in_query_without_column_list(client):
     text = "Partition column c1 is not in the SELECT list of CTAS!"
     client.refuses("create temporary table t partition by (c1) as select 1 a", *NOT_LISTED, text)
     client.refuses("create temporary table t (a int) partition by (c1)", *NOT_LISTED, text)
 
 
 @pytest.mark.parametrize("storage", ["json", "csv", "orc"])
-def test_only_parquet_is_partitioned(client, storage):
+def test_only_parquet_tables_can_be_partitioned(client, storage):
     text = f"{storage.capitalize()} format does not support auto-partitioning."
     refused = ("LODGE_PARTITION_FORMAT", "0A000", text)
     client.refuses(f"create temporary table t using {storage} partition by (b) as select 1 a, 2 b", *refused)
@@ -39,7 +39,7 @@ def test_only_parquet_is_partitioned(client, storage):
         client.spark.conf.unset("store.format")
 
 
-def test_all_columns_or_one_twice_or_a_type_without_order_cannot_be_partitioned_by(client):
+def test_invalid_partition_columns_are_refused(client):
     for columns, query, condition, state in (
         ("(a)", "select 1 a", "ALL_PARTITION_COLUMNS_NOT_ALLOWED", "KD005"),
         ("(a, b)", "select 1 a, 2 b", "ALL_PARTITION_COLUMNS_NOT_ALLOWED", "KD005"),
@@ -50,7 +50,7 @@ def test_all_columns_or_one_twice_or_a_type_without_order_cannot_be_partitioned_
         client.refuses(f"create temporary table t partition by {columns} as {query}", condition, state)
 
 
-def test_partition_values_are_read_back_the_same(client):
+def test_partition_values_round_trip(client):
     values = ["'a=b/c %\"{}?*:;#'", "' x '", "'007'", "'null'", "'.hidden'", "'_x'", "'true'", "'1.50'"]
     rows = ", ".join(f"({index}, {value})" for index, value in enumerate([*values, "null"]))
     client.run(f"create temporary table t partition by (p) as select * from values {rows} v(i, p)")
@@ -58,7 +58,7 @@ def test_partition_values_are_read_back_the_same(client):
     assert client.rows("select i from t where p = '007'") == [(2,)]
 
 
-def test_partition_values_of_other_types_are_read_back_the_same(client):
+def test_partition_values_of_all_types_round_trip(client):
     values = {
         "d": "date'1500-01-01'",
         "t": "timestamp'1800-01-01 00:00:00.123456'",
@@ -88,12 +88,12 @@ def test_partition_values_of_other_types_are_read_back_the_same(client):
         client.spark.conf.unset("spark.sql.session.timeZone")
 
 
-def test_an_empty_text_to_partition_by_is_null(client):
+def test_empty_partition_value_is_read_as_null(client):
     client.run("create temporary table t partition by (p) as select 1 a, '' p")
     assert client.rows("select a, p from t") == [(1, None)]
 
 
-def test_an_empty_partitioned_table_keeps_its_columns_and_takes_rows(client):
+def test_empty_partitioned_table_keeps_columns_and_takes_rows(client):
     client.run("create temporary table t partition by (p) as select id, 'x' p from range(0)")
     assert client.spark.table("t").dtypes == [("id", "bigint"), ("p", "string")]
     assert client.rows("select * from t") == []

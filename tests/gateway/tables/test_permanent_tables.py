@@ -21,7 +21,7 @@ def nothing_is_left(writer):
 
 
 @pytest.mark.parametrize("storage", FORMATS)
-def test_a_permanent_table_is_read_back_by_all_and_dropped(writer, writable, connect, storage):
+def test_permanent_table_is_read_by_all_sessions_and_dropped(writer, writable, connect, storage):
     created = f"create table dfs.p (x, `Y y`) using {storage} as select 1.5, 'a, \"b\"' union all select 2, ''"
     assert writer.rows(created) == [("0_0", 2)]
     other = connect(writable)
@@ -33,7 +33,7 @@ def test_a_permanent_table_is_read_back_by_all_and_dropped(writer, writable, con
     writer.refuses("select * from dfs.p", "TABLE_OR_VIEW_NOT_FOUND", "42P01")
 
 
-def test_directories_are_0775_and_files_0644(writer):
+def test_directories_have_mode_0775_and_files_0644(writer):
     writer.run("create table dfs.p partition by (b) as select id a, id % 2 b from range(4)")
     path = writer.gateway.files / "p"
     modes = {stat.filemode(each.stat().st_mode) for each in [path, *path.rglob("*")]}
@@ -42,7 +42,7 @@ def test_directories_are_0775_and_files_0644(writer):
     writer.run("drop table dfs.p")
 
 
-def test_it_outlives_its_session(writer, writable, connect):
+def test_permanent_table_outlives_session(writer, writable, connect):
     spark = connect(writable)
     spark.sql("create table dfs.p as select 1 a").collect()
     spark.stop()
@@ -51,7 +51,7 @@ def test_it_outlives_its_session(writer, writable, connect):
     assert writer.rows("drop table if exists dfs.p") == [(False, "Table [p] was not found.")]
 
 
-def test_a_name_that_is_taken_is_refused(writer):
+def test_create_refuses_name_in_use(writer):
     writer.run("create table dfs.p as select 1 a")
     (writer.gateway.files / "directory").mkdir()
     (writer.gateway.files / "file.csv").write_text("1\n")
@@ -65,7 +65,7 @@ def test_a_name_that_is_taken_is_refused(writer):
     writer.run("drop table dfs.p")
 
 
-def test_a_creation_that_fails_leaves_nothing(writer):
+def test_failed_creation_leaves_nothing(writer):
     for rest, condition, state in (
         ("as select raise_error('no') a", "USER_RAISED_EXCEPTION", "P0001"),
         ("as select nope", "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION", "42703"),
@@ -84,11 +84,11 @@ def test_a_creation_that_fails_leaves_nothing(writer):
 
 
 @pytest.mark.parametrize("name", ["..", ".hidden", "_hidden", "a/b", "b45c25f6-ae64-4be0-bdd2-a6e50d1d191d", "n" * 256])
-def test_a_name_that_leads_elsewhere_or_hides_is_refused(writer, name):
+def test_create_refuses_paths_and_hidden_names(writer, name):
     writer.refuses(f"create table dfs.`{name}` as select 1 a", "LODGE_TABLE_NAME", "42602")
 
 
-def test_drop_removes_only_what_create_table_made(writer):
+def test_drop_removes_only_tables_of_create_table(writer):
     files = writer.gateway.files
     (files / "directory").mkdir()
     (files / "directory" / "a.csv").write_text("1\n")
@@ -102,7 +102,7 @@ def test_drop_removes_only_what_create_table_made(writer):
     (files / "directory").rmdir()
 
 
-def test_it_takes_no_rows_but_feeds_new_tables(writer):
+def test_permanent_table_is_read_only(writer):
     writer.run("create table dfs.p as select id a from range(4)")
     writer.refuses("insert into dfs.p values (1)", "LODGE_WORKSPACE_TABLE", "0A000")
     writer.refuses("truncate table dfs.p", "LODGE_WORKSPACE_TABLE", "0A000")

@@ -35,7 +35,7 @@ def large(rows):
     return f"select id, uuid() u from range({rows})"
 
 
-def test_a_session_has_no_more_tables_than_its_limit(clients):
+def test_session_tables_are_limited(clients):
     one = clients[0]
     fill(one, "a", "b", "c")
     text = "A session may have 3 temporary tables"
@@ -47,7 +47,7 @@ def test_a_session_has_no_more_tables_than_its_limit(clients):
     fill(one, "d")
 
 
-def test_a_principal_has_no_more_tables_than_its_limit(clients):
+def test_principal_tables_are_limited(clients):
     one, two, other = clients
     fill(one, "a", "b")
     fill(two, "a", "b")
@@ -59,7 +59,7 @@ def test_a_principal_has_no_more_tables_than_its_limit(clients):
     fill(two, "c")
 
 
-def test_a_session_has_no_more_bytes_than_its_limit(clients):
+def test_session_bytes_are_limited(clients):
     one = clients[0]
     fill(one, "a")
     text = "The temporary tables of a session may have 30,000 bytes; it has "
@@ -70,7 +70,7 @@ def test_a_session_has_no_more_bytes_than_its_limit(clients):
     assert one.rows("select * from a") == [(1,)]
 
 
-def test_what_an_overwrite_replaces_does_not_count(clients):
+def test_replaced_bytes_do_not_count(clients):
     one = clients[0]
     one.run(f"create temporary table a as {large(400)}")
     (before,) = one.spark.sql("show temporary tables").collect()
@@ -82,7 +82,7 @@ def test_what_an_overwrite_replaces_does_not_count(clients):
     assert one.spark.table("a").count() == 400
 
 
-def test_a_principal_has_no_more_bytes_than_its_limit(clients):
+def test_principal_bytes_are_limited(clients):
     one, two, other = clients
     one.run(f"create temporary table a as {large(400)}")
     one.run("create temporary table b as select id from range(2000)")

@@ -25,7 +25,7 @@ def cloned(session):
     return clone
 
 
-def test_two_sessions_of_one_user_have_tables_of_the_same_name(connect):
+def test_two_sessions_of_one_user_can_use_same_name(connect):
     one, other = connect(user_id="ida"), connect(user_id="ida")
     for number, session in enumerate((one, other)):
         session.sql(f"create temporary table same as select {number} a").collect()
@@ -34,7 +34,7 @@ def test_two_sessions_of_one_user_have_tables_of_the_same_name(connect):
     assert rows(other.table("same")) == [(1,)]
 
 
-def test_a_clone_has_tables_of_its_own(lodge, connect, wait_until):
+def test_clone_has_its_own_tables(lodge, connect, wait_until):
     parent = connect()
     parent.sql("create temporary table plain as select id from range(3)").collect()
     parent.sql("create temporary table parted partition by (k) as select id, id % 2 k from range(4)").collect()
@@ -57,7 +57,7 @@ def test_a_clone_has_tables_of_its_own(lodge, connect, wait_until):
     wait_until(lambda: set(lodge.locations()) == before, "the clone's location is removed")
 
 
-def test_a_clone_of_a_session_without_tables_has_none(lodge, connect):
+def test_clone_of_session_without_tables_has_none(lodge, connect):
     parent = connect()
     parent.sql("select 1").collect()
     before = set(lodge.locations())
@@ -68,7 +68,7 @@ def test_a_clone_of_a_session_without_tables_has_none(lodge, connect):
     clone.client.close()
 
 
-def test_every_replica_creates_fills_and_drops_the_tables_of_a_session(start_lodge, lodge, spark_server, connect):
+def test_every_replica_changes_tables_of_a_session(start_lodge, lodge, spark_server, connect):
     replica = start_lodge(backend=spark_server, beside=lodge)
     one = connect(user_id="jan")
     other = connect(replica, session_id=one.session_id, user_id="jan")
@@ -89,7 +89,7 @@ def test_every_replica_creates_fills_and_drops_the_tables_of_a_session(start_lod
         one.sql("drop table t")
 
 
-def test_of_two_replicas_that_create_one_name_one_wins(start_lodge, lodge, spark_server, connect):
+def test_one_of_two_replicas_creates_the_name(start_lodge, lodge, spark_server, connect):
     replica = start_lodge(backend=spark_server, beside=lodge)
     one = connect(user_id="kim")
     other = connect(replica, session_id=one.session_id, user_id="kim")
@@ -111,7 +111,7 @@ def test_of_two_replicas_that_create_one_name_one_wins(start_lodge, lodge, spark
     assert len(outcomes) == 1
 
 
-def test_tables_go_where_the_workspace_is_now_and_all_locations_go_at_the_end(
+def test_new_tables_use_moved_workspace_and_session_end_removes_all_locations(
     start_lodge, spark_server, connect, wait_until, tmp_path
 ):
     old, new, files = (tmp_path / name for name in ("old", "new", "files"))
@@ -141,7 +141,7 @@ def test_tables_go_where_the_workspace_is_now_and_all_locations_go_at_the_end(
     assert len(deleted) == 2
 
 
-def test_locations_in_a_place_that_the_workspace_left_are_removed_after_the_gateway_died(
+def test_reaper_removes_locations_in_former_root_of_dead_gateway(
     start_lodge, spark_server, connect, wait_until, tmp_path
 ):
     old, new, files = (tmp_path / name for name in ("old", "new", "files"))

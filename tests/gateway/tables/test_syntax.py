@@ -16,7 +16,7 @@ import pytest
         "create temporary table t (a) using orc options (compression 'zlib') as select 1",
     ],
 )
-def test_create_answers_fragment_and_number_of_records(client, text):
+def test_create_answers_fragment_and_record_count(client, text):
     created = client.spark.sql(text)
     assert created.columns == ["Fragment", "Number of records written"]
     assert [tuple(row) for row in created.collect()] == [("0_0", 1)]
@@ -41,14 +41,14 @@ def test_create_answers_fragment_and_number_of_records(client, text):
         ("select cast(columns[0] as int) c from dfs.`amount.csv`", [(1,), (2,), (3,), (4,)]),
     ],
 )
-def test_every_form_of_query_can_be_stored(client, query, expected):
+def test_create_accepts_every_form_of_query(client, query, expected):
     client.run("create temporary table base as select id from range(3)")
     wanted = client.sorted(query) if expected is None else expected
     assert client.rows(f"create temporary table t as {query}") == [("0_0", len(wanted))]
     assert client.sorted("select * from t") == wanted
 
 
-def test_parameters_and_data_frames_go_into_the_query(client):
+def test_query_accepts_parameters_and_data_frames(client):
     frame = client.spark.createDataFrame([(1, "a"), (2, "b")], ["k", "v"])
     client.run("create temporary table n as select k, v from {f} where k = :k", args={"k": 2}, f=frame)
     client.run("create temporary table p as select ? a, ? b", args=[1, "z"])
@@ -56,7 +56,7 @@ def test_parameters_and_data_frames_go_into_the_query(client):
     assert client.rows("select * from p") == [(1, "z")]
 
 
-def test_a_column_list_names_the_columns_and_without_one_the_query_does(client):
+def test_column_list_overrides_column_names_of_query(client):
     client.run("create temporary table t (`x y`, Z) as select 1 a, 2 b")
     assert client.spark.table("t").columns == ["x y", "Z"]
     client.run("create temporary table u as select 1, count(*), 2 as Alias, id % 2 `a.b` from range(1) group by id")
@@ -64,7 +64,7 @@ def test_a_column_list_names_the_columns_and_without_one_the_query_does(client):
 
 
 @pytest.mark.parametrize("storage", ["parquet", "json", "csv"])
-def test_columns_may_have_any_name(client, storage):
+def test_columns_can_have_any_name(client, storage):
     names = ["a.b", "a`b", "a b", ",;{}()=", "😀", "Ä", "a\nb", "select", "_corrupt_record", "''", "%"]
     quoted = ["`" + name.replace("`", "``") + "`" for name in names]
     columns = ", ".join(f"{number} {name}" for number, name in enumerate(quoted))
@@ -74,17 +74,17 @@ def test_columns_may_have_any_name(client, storage):
     assert client.rows(f"select {', '.join(reversed(quoted))} from t") == [tuple(reversed(range(len(names))))]
 
 
-def test_columns_that_differ_by_letter_case_alone_are_refused(client):
+def test_columns_that_differ_only_in_letter_case_are_refused(client):
     for rest in ("as select 1 a, 2 A", "(x, X) as select 1, 2", "(x int, x int)"):
         client.refuses(f"create temporary table t {rest}", "COLUMN_ALREADY_EXISTS", "42711")
 
 
-def test_columns_have_the_types_of_the_query(client):
+def test_columns_have_types_of_query(client):
     client.run("create temporary table t as select cast(1 as smallint) a, 1.5f b, 'x' c, current_date() d, 2 e")
     assert [kind for _, kind in client.spark.table("t").dtypes] == ["smallint", "float", "string", "date", "int"]
 
 
-def test_if_not_exists_runs_no_query_where_the_name_is_taken(client):
+def test_if_not_exists_does_not_run_query_for_existing_name(client):
     client.run("create temporary table t as select 1 a")
     taken = [(False, "A table or view with given name [T] already exists in schema [dfs.tmp].")]
     before = client.files()
@@ -95,7 +95,7 @@ def test_if_not_exists_runs_no_query_where_the_name_is_taken(client):
     assert client.rows("select * from t") == [(1,)]
 
 
-def test_columns_alone_make_an_empty_table(client):
+def test_column_definitions_create_empty_table(client):
     text = (
         "create temporary table t (a int comment 'it''s', `b c` decimal(10,2), d struct<`X y`: array<int>>) using csv"
     )
@@ -110,7 +110,7 @@ def test_columns_alone_make_an_empty_table(client):
     assert client.spark.table("t").select("a", "d.`X y`").collect() == [(1, [3])]
 
 
-def test_constraints_that_would_not_be_checked_are_refused(client):
+def test_unchecked_constraints_are_refused(client):
     for column, text in {
         "a int not null": "NOT NULL in column [a]",
         "a char(3)": "CHAR or VARCHAR",
@@ -120,7 +120,7 @@ def test_constraints_that_would_not_be_checked_are_refused(client):
     client.refuses("create temporary table t (a int default 1)", "PARSE_SYNTAX_ERROR", "42601")
 
 
-def test_like_makes_an_empty_table_of_the_same_columns(client):
+def test_like_creates_empty_table_with_same_columns(client):
     client.run("create temporary table a partition by (p) as select 1 x, 'y' p")
     client.run("create temporary view v as select 1.5 d")
     for source, columns in {
@@ -154,7 +154,7 @@ def test_like_makes_an_empty_table_of_the_same_columns(client):
         ("or replace", "Use DROP TABLE IF EXISTS first"),
     ],
 )
-def test_a_malformed_statement_is_a_parse_error_that_names_the_place(client, rest, text):
+def test_malformed_statement_is_a_parse_error_with_position(client, rest, text):
     statement = f"create temporary table x {rest}"
     if rest == "or replace":
         statement = "create or replace temporary table x as select 1 a"
@@ -162,12 +162,12 @@ def test_a_malformed_statement_is_a_parse_error_that_names_the_place(client, res
     client.refuses(statement, *refused, text)
 
 
-def test_positions_in_messages_are_those_of_the_text(client):
+def test_error_positions_match_the_client_text(client):
     text = "create temporary table x as\nselect nope\nfrom range(1)"
     client.refuses(text, "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", "line 2 pos 7")
 
 
-def test_explain_shows_the_querys_plan_and_creates_nothing(client):
+def test_explain_shows_query_plan_and_creates_nothing(client):
     ((plan,),) = client.rows("explain create temporary table t as select id from range(7)")
     assert "Range (0, 7" in plan
     assert client.tables() == []

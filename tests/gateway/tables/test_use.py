@@ -8,7 +8,7 @@ EXAMPLE = """
 """
 
 
-def test_the_example_of_the_seed_answers_as_it_says(client):
+def test_example_of_requirements_document(client):
     assert client.rows(EXAMPLE) == [("0_0", 2)]
     for name in ("total_amount_by_discount", "dfs.tmp.total_amount_by_discount", "TOTAL_Amount_by_DISCOUNT"):
         assert client.sorted(f"select * from {name}") == [(False, 220.0), (True, 650.0)]
@@ -18,7 +18,7 @@ def test_the_example_of_the_seed_answers_as_it_says(client):
     ]
 
 
-def test_joins_and_subqueries_mix_temporary_tables_permanent_ones_and_files(writer):
+def test_joins_mix_temporary_tables_permanent_tables_and_files(writer):
     (writer.gateway.files / "n.csv").write_text("1\n2\n")
     writer.run("create temporary table t as select id a from range(5)")
     writer.run("create temporary table u as select id a from range(3, 9)")
@@ -32,7 +32,7 @@ def test_joins_and_subqueries_mix_temporary_tables_permanent_ones_and_files(writ
     (writer.gateway.files / "n.csv").unlink()
 
 
-def test_spark_knows_the_size_and_broadcasts_a_small_table(client):
+def test_spark_knows_table_size_and_broadcasts_small_table(client):
     client.run("create temporary table small as select id k from range(10)")
     client.run("create temporary table large as select id k, repeat(uuid(), 30) v from range(60000)")
     (plan,) = client.spark.sql("explain cost select * from large join small using (k)").first()
@@ -44,7 +44,7 @@ def test_spark_knows_the_size_and_broadcasts_a_small_table(client):
     assert "BroadcastHashJoin" in plan
 
 
-def test_only_the_columns_and_rows_that_are_asked_for_are_read(client):
+def test_query_reads_only_needed_columns_and_rows(client):
     client.run("create temporary table t partition by (p) as select id a, 'x' b, id % 3 p from range(9)")
     (plan,) = client.spark.sql("explain select a from t where p = 1 and a > 3").first()
     assert "ReadSchema: struct<a:bigint>" in plan

@@ -68,7 +68,7 @@ ONLY = {
 
 
 @pytest.mark.parametrize("storage", FORMATS)
-def test_every_value_is_read_back_the_same(client, storage):
+def test_values_of_every_type_round_trip(client, storage):
     expressions = (*EVERYWHERE, *(() if storage == "csv" else NESTED), *ONLY[storage])
     names = [f"c{index}" for index in range(len(expressions))]
     values = ", ".join(f"{value} {name}" for name, value in zip(names, expressions, strict=True))
@@ -91,7 +91,7 @@ def test_every_value_is_read_back_the_same(client, storage):
 
 
 @pytest.mark.parametrize("storage", FORMATS)
-def test_a_value_that_would_not_be_read_back_is_refused(client, storage):
+def test_types_that_do_not_round_trip_are_refused(client, storage):
     for value in REFUSED[storage]:
         client.refuses(
             f"create temporary table t using {storage} as select 1 i, {value} v",
@@ -101,13 +101,13 @@ def test_a_value_that_would_not_be_read_back_is_refused(client, storage):
         )
 
 
-def test_orc_refuses_column_names_that_it_would_lose(client):
+def test_orc_refuses_unsupported_column_names(client):
     for columns in ("1 `a``b`", "1 ``", "named_struct('a`b', 1) c", "array(named_struct('', 1)) c"):
         client.refuses(f"create temporary table t using orc as select {columns}", "LODGE_COLUMN_NAME", "0A000", "orc")
 
 
 @pytest.mark.parametrize("storage", FORMATS)
-def test_an_empty_result_keeps_its_columns(client, storage):
+def test_empty_result_keeps_columns(client, storage):
     created = f"create temporary table t using {storage} as select id, 'x' s, 1.5 d from range(0)"
     assert client.rows(created) == [("0_0", 0)]
     assert client.spark.table("t").dtypes == [("id", "bigint"), ("s", "string"), ("d", "decimal(2,1)")]
@@ -116,7 +116,7 @@ def test_an_empty_result_keeps_its_columns(client, storage):
     assert client.rows("select id, s from t") == [(1, "y")]
 
 
-def test_many_rows_in_several_files_are_counted(client):
+def test_rows_in_several_files_are_counted(client):
     assert client.rows("create temporary table t as select /*+ repartition(5) */ id from range(5000)") == [
         ("0_0", 5000)
     ]
@@ -141,7 +141,7 @@ class VectorLike(UserDefinedType):
         return datum
 
 
-def test_a_user_defined_type_is_refused_and_imports_nothing_in_the_gateway(client):
+def test_user_defined_type_is_refused_without_import(client):
     """The type names a Python module, which only a careless reader would import."""
     schema = StructType([StructField("a", VectorLike())])
     frame = client.spark.createDataFrame([([1.0],)], schema)

@@ -25,14 +25,14 @@ def my_temp(client):
         "select * from range(3) where id in (select a from (select a from my_temp union select 2))",
     ],
 )
-def test_a_permanent_or_global_view_over_a_temporary_table_is_refused(client, query):
+def test_lasting_view_over_table_is_refused(client, query):
     for kind in ("view", "or replace view", "view if not exists", "global temporary view"):
         client.refuses(f"create {kind} lasting as {query}", *USED)
     client.refuses(lambda: client.spark.sql(query).createOrReplaceGlobalTempView("lasting"), *USED)
     client.refuses("select * from global_temp.lasting", "TABLE_OR_VIEW_NOT_FOUND", "42P01")
 
 
-def test_a_lasting_view_over_a_view_of_the_table_is_refused(client):
+def test_lasting_view_over_view_of_table_is_refused(client):
     client.run("create temporary view between as select a from my_temp")
     client.refuses("create global temporary view lasting as select * from between", *USED)
     client.refuses(lambda: client.spark.table("between").createGlobalTempView("lasting"), *USED)
@@ -41,7 +41,7 @@ def test_a_lasting_view_over_a_view_of_the_table_is_refused(client):
     client.run("drop view between")
 
 
-def test_a_permanent_function_over_the_table_is_refused(client):
+def test_permanent_function_over_table_is_refused(client):
     client.refuses(
         "create function lasting() returns int return select max(a) from my_temp",
         "INVALID_TEMP_OBJ_REFERENCE",
@@ -49,7 +49,7 @@ def test_a_permanent_function_over_the_table_is_refused(client):
     )
 
 
-def test_a_sessions_own_temporary_view_over_the_table_is_allowed(client):
+def test_temporary_view_over_table_is_allowed(client):
     client.run("create temporary view own as select a from dfs.tmp.my_temp where b = 2")
     client.spark.table("my_temp").createOrReplaceTempView("own_too")
     assert client.rows("select * from own join own_too using (a)") == [(1, 2)]
@@ -62,7 +62,7 @@ def test_a_sessions_own_temporary_view_over_the_table_is_allowed(client):
     client.run("drop view own_too")
 
 
-def test_no_view_takes_the_tables_name(client):
+def test_view_cannot_take_name_of_table(client):
     exists = ("TABLE_OR_VIEW_ALREADY_EXISTS", "42P07", "already exists in schema [dfs.tmp].")
     for text in (
         "create temporary view my_temp as select 2 a",
@@ -78,13 +78,13 @@ def test_no_view_takes_the_tables_name(client):
     assert client.rows("select * from my_temp") == [(1, 2)]
 
 
-def test_no_view_is_kept_in_a_workspace(client):
+def test_view_in_workspace_is_refused(client):
     client.refuses("create view dfs.tmp.v as select 1 a", "LODGE_VIEW_IN_WORKSPACE", "0A000", "[dfs.tmp]")
     client.refuses("create view dfs.v as select 1 a", "LODGE_VIEW_IN_WORKSPACE", "0A000", "[dfs]")
     client.refuses("create view dfs.nope.v as select 1 a", "SCHEMA_NOT_FOUND", "42704", "Schema [dfs.nope]")
 
 
-def test_a_view_of_sparks_never_reads_a_temporary_table_of_its_tables_name(client):
+def test_spark_view_does_not_read_temporary_table_of_same_name(client):
     client.run("create table base using parquet as select 7 a")
     client.run("create view over_base as select a from base")
     client.run("create temporary view own_over_base as select a from base")
@@ -101,7 +101,7 @@ def test_a_view_of_sparks_never_reads_a_temporary_table_of_its_tables_name(clien
         client.run("drop table if exists default.base")
 
 
-def test_spark_has_views_of_its_own_beside_the_table(client):
+def test_spark_schema_can_contain_view_of_same_name(client):
     client.run("create view default.my_temp as select 9 a")
     try:
         assert client.rows("select a from my_temp") == [(1,)]
@@ -111,7 +111,7 @@ def test_spark_has_views_of_its_own_beside_the_table(client):
         client.run("drop view default.my_temp")
 
 
-def test_a_view_that_spark_does_not_explain_to_its_end_is_refused(client):
+def test_view_with_truncated_plan_is_refused(client):
     """Else a setting that cuts the explanation off would let a global view show the table to others."""
     spark = client.spark
     spark.conf.set("spark.sql.maxPlanStringLength", "10")

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -76,10 +76,10 @@ def percentile(values: list[float], share: float) -> float:
     return sorted(values)[min(int(len(values) * share), len(values) - 1)]
 
 
-def run_in_turn(round_number: int, routes: dict[str, Callable[[], None]]) -> None:
+def run_in_turn(round_number: int, routes: Iterable[str], measure: Callable[[str], None]) -> None:
     """Measure each route once, in an order that alternates from round to round."""
     for name in list(routes) if round_number % 2 == 0 else reversed(list(routes)):
-        routes[name]()
+        measure(name)
 
 
 def run_statements(sessions: list[SparkSession], seconds: float) -> list[float]:
@@ -101,44 +101,40 @@ def run_statements(sessions: list[SparkSession], seconds: float) -> list[float]:
         return [latency for each in pool.map(work, sessions) for latency in each]
 
 
-def bench_select_1(direct: str, lodge: Gateway, rounds: int, seconds: float) -> None:
-    """Compare the latency of a small statement for several numbers of clients."""
-    print("\nselect 1            p50 direct   p50 Lodge   ratio   p99 ratio   statements/s   gateway CPU/statement")
-    for clients in CLIENTS:
-        sessions = {"direct": [connect(direct) for _ in range(clients)]}
-        sessions["Lodge"] = [connect(lodge.address) for _ in range(clients)]
-        latencies: dict[str, list[float]] = {name: [] for name in sessions}
-        medians: dict[str, list[float]] = {name: [] for name in sessions}
-        for each in sessions.values():
-            run_statements(each, seconds)  # warm up
-        cpu = [0.0]
+def bench_select_1(direct: str, lodge: Gateway, clients: int, rounds: int, seconds: float) -> None:
+    """Compare the latency of a small statement for a number of clients."""
+    sessions = {"direct": [connect(direct) for _ in range(clients)]}
+    sessions["Lodge"] = [connect(lodge.address) for _ in range(clients)]
+    latencies: dict[str, list[float]] = {name: [] for name in sessions}
+    medians: dict[str, list[float]] = {name: [] for name in sessions}
+    for each in sessions.values():
+        run_statements(each, seconds)  # warm up
+    cpu_seconds = 0.0
 
-        def measure(name: str) -> Callable[[], None]:
-            def run() -> None:
-                started = lodge.cpu_seconds()
-                found = run_statements(sessions[name], seconds)  # noqa: B023 - called in this iteration
-                if name == "Lodge":
-                    cpu[0] += lodge.cpu_seconds() - started  # noqa: B023
-                latencies[name] += found  # noqa: B023
-                medians[name].append(statistics.median(found))  # noqa: B023
+    def measure(name: str) -> None:
+        nonlocal cpu_seconds
+        started = lodge.cpu_seconds()
+        found = run_statements(sessions[name], seconds)
+        if name == "Lodge":
+            cpu_seconds += lodge.cpu_seconds() - started
+        latencies[name] += found
+        medians[name].append(statistics.median(found))
 
-            return run
-
-        for number in range(rounds):
-            run_in_turn(number, {name: measure(name) for name in sessions})
-        p50 = {name: percentile(found, 0.5) for name, found in latencies.items()}
-        p99 = {name: percentile(found, 0.99) for name, found in latencies.items()}
-        ratios = [b / a for a, b in zip(medians["direct"], medians["Lodge"], strict=True)]
-        rates = [len(latencies[name]) / (rounds * seconds) for name in ("direct", "Lodge")]
-        print(
-            f"{clients:3} clients         {p50['direct'] * 1e3:7.1f} ms  {p50['Lodge'] * 1e3:7.1f} ms"
-            f"   {statistics.median(ratios):5.2f}   {p99['Lodge'] / p99['direct']:9.2f}"
-            f"   {rates[0]:5.0f} / {rates[1]:4.0f}   {cpu[0] / len(latencies['Lodge']) * 1e3:7.2f} ms",
-            flush=True,
-        )
-        for each in sessions.values():
-            for session in each:
-                session.stop()
+    for number in range(rounds):
+        run_in_turn(number, sessions, measure)
+    p50 = {name: percentile(found, 0.5) for name, found in latencies.items()}
+    p99 = {name: percentile(found, 0.99) for name, found in latencies.items()}
+    ratios = [b / a for a, b in zip(medians["direct"], medians["Lodge"], strict=True)]
+    rates = [len(latencies[name]) / (rounds * seconds) for name in ("direct", "Lodge")]
+    print(
+        f"{clients:3} clients         {p50['direct'] * 1e3:7.1f} ms  {p50['Lodge'] * 1e3:7.1f} ms"
+        f"   {statistics.median(ratios):5.2f}   {p99['Lodge'] / p99['direct']:9.2f}"
+        f"   {rates[0]:5.0f} / {rates[1]:4.0f}   {cpu_seconds / len(latencies['Lodge']) * 1e3:7.2f} ms",
+        flush=True,
+    )
+    for each in sessions.values():
+        for session in each:
+            session.stop()
 
 
 def bench_bulk(
@@ -147,27 +143,25 @@ def bench_bulk(
     """Compare the throughput of a large result or upload."""
     sessions = {"direct": connect(direct), "Lodge": connect(lodge.address)}
     times: dict[str, list[float]] = {each: [] for each in sessions}
-    cpu = [0.0]
+    cpu_seconds = 0.0
 
-    def measure(route: str) -> Callable[[], None]:
-        def run() -> None:
-            cpu_started, started = lodge.cpu_seconds(), time.perf_counter()
-            work(sessions[route])
-            times[route].append(time.perf_counter() - started)
-            if route == "Lodge":
-                cpu[0] += lodge.cpu_seconds() - cpu_started
-
-        return run
+    def measure(route: str) -> None:
+        nonlocal cpu_seconds
+        cpu_started, started = lodge.cpu_seconds(), time.perf_counter()
+        work(sessions[route])
+        times[route].append(time.perf_counter() - started)
+        if route == "Lodge":
+            cpu_seconds += lodge.cpu_seconds() - cpu_started
 
     for session in sessions.values():
         work(session)  # warm up
     for number in range(rounds):
-        run_in_turn(number, {route: measure(route) for route in sessions})
+        run_in_turn(number, sessions, measure)
     ratio = statistics.median(a / b for a, b in zip(times["direct"], times["Lodge"], strict=True))
     print(
         f"{name:32} {megabytes / min(times['direct']):6.0f} MB/s direct"
         f" {megabytes / min(times['Lodge']):6.0f} MB/s Lodge"
-        f"   throughput ratio {ratio:4.2f}   gateway CPU {cpu[0] / rounds / megabytes * 1e3:5.2f} ms/MB",
+        f"   throughput ratio {ratio:4.2f}   gateway CPU {cpu_seconds / rounds / megabytes * 1e3:5.2f} ms/MB",
         flush=True,
     )
     for session in sessions.values():
@@ -179,30 +173,25 @@ def bench_during_upload(frame: pd.DataFrame, direct: str, lodge: Gateway, rounds
 
     A stall of the gateway's event loop shows here.
     """
-    ratios, medians = [], []
+    addresses = {"direct": direct, "Lodge": lodge.address}
+    medians: dict[str, list[float]] = {name: [] for name in addresses}
+
+    def measure(name: str) -> None:
+        small, large = connect(addresses[name]), connect(addresses[name])
+        run_statements([small], 1.0)
+        upload = threading.Thread(target=lambda: large.createDataFrame(frame).count())
+        upload.start()
+        medians[name].append(percentile(run_statements([small], seconds), 0.5))
+        upload.join()
+        small.stop()
+        large.stop()
+
     for number in range(rounds):
-        found: dict[str, float] = {}
-
-        def measure(name: str, address: str) -> Callable[[], None]:
-            def run() -> None:
-                small, large = connect(address), connect(address)
-                run_statements([small], 1.0)
-                upload = threading.Thread(target=lambda: large.createDataFrame(frame).count())
-                upload.start()
-                latencies = run_statements([small], seconds)
-                upload.join()
-                found[name] = percentile(latencies, 0.5)  # noqa: B023 - called in this iteration
-                small.stop()
-                large.stop()
-
-            return run
-
-        run_in_turn(number, {"direct": measure("direct", direct), "Lodge": measure("Lodge", lodge.address)})
-        ratios.append(found["Lodge"] / found["direct"])
-        medians.append((found["direct"], found["Lodge"]))
+        run_in_turn(number, addresses, measure)
+    ratios = [b / a for a, b in zip(medians["direct"], medians["Lodge"], strict=True)]
     print(
-        f"select 1 during the upload: p50 direct {statistics.median(a for a, _ in medians) * 1e3:.1f} ms, "
-        f"Lodge {statistics.median(b for _, b in medians) * 1e3:.1f} ms, ratio {statistics.median(ratios):.2f}"
+        f"select 1 during the upload: p50 direct {statistics.median(medians['direct']) * 1e3:.1f} ms, "
+        f"Lodge {statistics.median(medians['Lodge']) * 1e3:.1f} ms, ratio {statistics.median(ratios):.2f}"
     )
 
 
@@ -219,7 +208,9 @@ def main() -> None:
         embedded_spark("5g") as spark,
         run_gateway(spark.address, Path(directory)) as lodge,
     ):
-        bench_select_1(spark.address, lodge, arguments.rounds, arguments.seconds)
+        print("\nselect 1            p50 direct   p50 Lodge   ratio   p99 ratio   statements/s   gateway CPU/statement")
+        for clients in CLIENTS:
+            bench_select_1(spark.address, lodge, clients, arguments.rounds, arguments.seconds)
         if arguments.skip_bulk:
             return
         print()

@@ -44,7 +44,7 @@ def compared(name: str, rounds: int, by_hand: Callable[[], None], lodge: Callabl
     times: dict[str, list[float]] = {"by hand": [], "Lodge": []}
     ways = {"by hand": by_hand, "Lodge": lodge}
     for number in range(rounds + 1):
-        run_in_turn(number, {way: lambda way=way: times[way].append(seconds(ways[way])) for way in ways})  # type: ignore[misc]
+        run_in_turn(number, ways, lambda way: times[way].append(seconds(ways[way])))
     pairs = list(zip(times["by hand"][1:], times["Lodge"][1:], strict=True))
     ratio = statistics.median(mine / theirs for theirs, mine in pairs)
     print(

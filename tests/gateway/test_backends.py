@@ -1,6 +1,8 @@
 """The choice of a backend for a session (guarantees: gateway.backends.Backends)."""
 
+import gc
 import uuid
+import weakref
 from collections.abc import AsyncIterator
 
 import pytest
@@ -66,3 +68,13 @@ async def test_choose_returns_none_without_backends() -> None:
 async def test_bad_address_is_refused() -> None:
     with pytest.raises(BackendAddressError):
         Backends((), {ADA: "http://ada:1"})
+
+
+async def test_unknown_methods_do_not_stay_in_memory(backends: Backends) -> None:
+    backend = backends.choose(a_record(EVE).name, EVE)
+    assert backend is not None
+    first = weakref.ref(backend.stream("/Service/First"))
+    for number in range(1000):
+        backend.stream(f"/Service/Method{number}")
+    gc.collect()
+    assert first() is None

@@ -34,7 +34,10 @@ def is_any_list(type_: pa.DataType) -> bool:
 
 
 def inner_fields(type_: pa.DataType) -> Sequence[pa.Field]:
-    """Return the members of a map, the element of an array, or the key and the value of a dict. Else nothing."""
+    """Return the fields inside a type.
+
+    Members of a map, the element of an array, or key and value of a dict. Other types have none.
+    """
     if pt.is_struct(type_):
         return [type_.field(index) for index in range(type_.num_fields)]
     if is_any_list(type_):
@@ -63,7 +66,10 @@ def with_element(type_: pa.DataType, element: pa.Field) -> pa.DataType:
 
 
 def innermost(type_: pa.DataType) -> pa.DataType:
-    """Return the element type of an array, or of an array of arrays. Another type is returned as it is."""
+    """Return the element type of an array, or of an array of arrays.
+
+    Another type is returned as it is.
+    """
     while is_any_list(type_):
         type_ = type_.value_type
     return type_
@@ -89,7 +95,7 @@ def has_late(field: pa.Field) -> bool:
 
 
 def resolve_late(field: pa.Field, choose_type: Callable[[pa.Field], pa.DataType]) -> pa.Field:
-    """Return the column with every LATE type, at any depth, replaced by the chosen one."""
+    """Return the column with every LATE type replaced by the chosen one, at any depth."""
     if is_late(field):
         return field.with_type(choose_type(field))
     inner = inner_fields(field.type)
@@ -99,7 +105,10 @@ def resolve_late(field: pa.Field, choose_type: Callable[[pa.Field], pa.DataType]
 
 
 def fill_late(type_: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the type with every LATE type replaced by the one of another type of the same structure."""
+    """Return the type with LATE types replaced by those of another type.
+
+    Both types have the same structure.
+    """
     if pt.is_null(type_):
         return other
     if pt.is_struct(type_) and pt.is_struct(other):

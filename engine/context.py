@@ -26,7 +26,10 @@ class ErrorContext:
         return replace(self, position=position)
 
     def __str__(self) -> str:
-        """Return the start of a message, such as ``'a/b.csv' in workspace 'dfs', line 7: ``. Empty if unknown."""
+        """Return the start of a message. Empty if nothing is known.
+
+        An example is ``'a/b.csv' in workspace 'dfs', line 7: ``.
+        """
         parts = []
         if self.path:
             parts.append(f"{self.path!r} in workspace {self.workspace!r}" if self.workspace else repr(self.path))

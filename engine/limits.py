@@ -8,7 +8,7 @@ MAX_VECTOR_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The limits of one batch and of the scan [result-set-loader "Handling Batch Limits"].
+    """The limits of a batch [result-set-loader "Handling Batch Limits"].
 
     Attributes:
         rows: The rows in a batch, from 1 to ``MAX_ROWS``. Other numbers are moved into this range.

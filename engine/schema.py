@@ -1,4 +1,4 @@
-"""Schemas of rows and maps: ordered and immutable, with names that match in any letter case.
+"""Immutable schemas of rows and maps. Names match in any letter case.
 
 A column is an Arrow field. Arrow's type and nullability say what [result-set-loader] calls its mode:
 
@@ -41,7 +41,10 @@ Spark returns no other metadata key than this one.
 
 
 def is_late(field: pa.Field) -> bool:
-    """Return whether the type of the column itself is LATE. Types inside the column do not count."""
+    """Return whether the type of the column itself is LATE.
+
+    Types inside the column do not count.
+    """
     return bool(field.type.equals(LATE))
 
 
@@ -89,7 +92,10 @@ class TupleSchema:
         return [field.name for field in self._fields]
 
     def index_of(self, name: str) -> int | None:
-        """Return the index of a column, by name in any letter case. None if it does not exist."""
+        """Return the index of a column, by name in any letter case.
+
+        None if it does not exist.
+        """
         return self._indexes.get(fold_case(name))
 
     def find(self, name: str) -> pa.Field | None:
@@ -98,7 +104,10 @@ class TupleSchema:
         return None if index is None else self._fields[index]
 
     def with_field(self, field: pa.Field) -> "TupleSchema":
-        """Return the schema with a column that replaces the one of its name, or is added at the end."""
+        """Return the schema with another column.
+
+        It replaces the column of its name, or is added at the end.
+        """
         index = self.index_of(field.name)
         if index is None:
             return TupleSchema([*self._fields, field])

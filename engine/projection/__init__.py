@@ -1,1 +1,1 @@
-"""Projections: which columns a query selects, and what a reader should do with each column that it offers."""
+"""Projections: the columns that a query selects, and filters for readers."""

@@ -1,4 +1,6 @@
-"""The selection from ``columns``, the array of all fields of a row, such as ``columns[1]``.
+"""The selection from ``columns``, the array of all fields of a row.
+
+A query can select single fields, such as ``columns[1]``.
 
 Only readers of text without a header have this column [scan-framework "Selection List Processing"]. For other readers
 ``columns`` is an ordinary name.
@@ -27,7 +29,7 @@ class ColumnsArraySelection:
 
 
 def select_columns_array(wanted: ProjectionList, context: ErrorContext = NOWHERE) -> ColumnsArraySelection:
-    """Return what a project list selects from a table whose only column is ``columns``.
+    """Return what a project list selects from a table with only ``columns``.
 
     Args:
         wanted: The project list without implicit columns.

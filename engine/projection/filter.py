@@ -1,4 +1,4 @@
-"""Projection filters: which columns of a reader a result set loader stores, and how.
+"""Projection filters: which columns of a reader a loader stores, and how.
 
 The loader calls the filter with each column that the reader offers. The filter answers with the column that the batch
 gets, or refuses it. This detects schema conflicts before a value is read [scan-schema-tracker "projectionFilter"].
@@ -38,7 +38,10 @@ class ProjectionFilter(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no column can be wanted, as for ``COUNT(*)``. A reader may then only count rows."""
+        """Whether no column can be wanted, as for ``COUNT(*)``.
+
+        A reader may then only count rows.
+        """
         ...
 
 

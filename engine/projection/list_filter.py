@@ -1,4 +1,4 @@
-"""The projection filter by the project list alone, for columns whose type no one has decided yet.
+"""The projection filter by the project list, for columns of unknown type.
 
 It checks that the type that a reader offers suits the column's path [scan-schema-tracker "projectionFilter"]:
 
@@ -122,7 +122,7 @@ def _member_problem(path: ProjectedPath, type_: pa.DataType) -> str:
 
 
 def _check_inside(path: ProjectedPath, type_: pa.DataType, prefix: str, context: ErrorContext) -> None:
-    """Check the members of a map that exist, or the values of a dict, against their own paths."""
+    """Check the members of a map, or the values of a dict, against their paths."""
     inner, members = innermost(type_), members_of(type_)
     for member_path in path.members:
         member = None if members is None else members.find(member_path.name)

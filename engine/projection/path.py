@@ -1,4 +1,4 @@
-"""Paths of a project list: a column, some members of a map, or some elements of an array.
+"""Paths of a project list: columns, members of maps, elements of arrays.
 
 A path is written as in SQL:
 
@@ -112,7 +112,10 @@ class ProjectedPath:
         return ProjectedPath(name) if self.is_whole else None
 
     def whole(self) -> "ProjectedPath":
-        """Return the path with all of the column selected. It still says which types the column can have."""
+        """Return the path with all of the column selected.
+
+        It still says which types the column can have.
+        """
         members = tuple(member.whole() for member in self.members)
         return ProjectedPath(self.name, members, True, self.dimensions, None)
 

@@ -1,4 +1,4 @@
-"""The project list of a query: the columns that it selects, before the columns of the data are known.
+"""The project list of a query, before the columns of the data are known.
 
 The three kinds are those of [scan-schema-tracker "Projection Types"]: ``SELECT *``, ``SELECT a, b``, and a list
 without columns, as for ``COUNT(*)``.

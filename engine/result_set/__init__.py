@@ -1,1 +1,1 @@
-"""The result set loader, which turns rows or Arrow arrays into batches within limits."""
+"""The result set loader: turns rows or arrays into batches within limits."""

@@ -30,7 +30,7 @@ class BatchState:
         self.hidden_row: int | None = None
 
     def hides(self, added_at: int) -> bool:
-        """Return whether a column came with the overflow row, and so waits for the next batch.
+        """Return whether a column came with the overflow row, and must wait.
 
         These are the columns g and h of [result-set-impl "Detailed Use Cases"].
         """

@@ -1,4 +1,4 @@
-"""Bulk appends: Arrow arrays matched with the loader's columns, converted, and joined into batches.
+"""Bulk appends: Arrow arrays are matched, converted and joined into batches.
 
 Guarantees:
 
@@ -31,7 +31,10 @@ def to_batches(data: pa.RecordBatch | pa.Table) -> Sequence[pa.RecordBatch]:
 
 
 def batch_without_columns(rows: int) -> pa.RecordBatch:
-    """Return a batch that has rows but no columns. Arrow makes one only from an array of empty structs."""
+    """Return a batch that has rows but no columns.
+
+    Arrow makes one only from an array of empty structs.
+    """
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
 
 
@@ -90,7 +93,10 @@ def _add_column(columns: TupleColumns, field: pa.Field) -> None:
 
 
 def _find_maps(vector: VectorWriter, offered: pa.DataType) -> Iterator[tuple[MapWriter, pa.StructType]]:
-    """Yield the map that a column is, or is an array of, together with the offered type of the map."""
+    """Yield the map inside a column, with the type that the reader offers.
+
+    The column is the map itself, or an array of maps.
+    """
     while is_any_list(offered):
         elements = vector.element_vector
         if elements is None:

@@ -1,4 +1,4 @@
-"""The result set loader: takes rows or Arrow arrays, and makes batches within limits.
+"""The result set loader: turns rows or arrays into batches within limits.
 
 It follows [result-set-loader] and [result-set-impl].
 
@@ -83,12 +83,18 @@ class ResultSetLoader:
 
     @property
     def schema(self) -> TupleSchema:
-        """The columns of the active batch. Columns that came with the overflow row are in the next one."""
+        """The columns of the active batch.
+
+        Columns that came with the overflow row are in the next one.
+        """
         return TupleSchema(self._writer.columns.visible_fields())
 
     @property
     def schema_version(self) -> int:
-        """The version of the harvested schema. It starts at 0, and grows when a batch shows a new column or type."""
+        """The version of the harvested schema.
+
+        It starts at 0, and grows when a batch shows a new column or type.
+        """
         return self._schema_version
 
     @property
@@ -117,7 +123,10 @@ class ResultSetLoader:
 
     @property
     def is_at_scan_limit(self) -> bool:
-        """Whether the scan has all rows that it wants. If ``scan_rows`` is 0, true from the first batch on."""
+        """Whether the scan has all rows that it wants.
+
+        If ``scan_rows`` is 0, true from the first batch on.
+        """
         limit = self._limits.scan_rows
         has_started = self._is_active or self._harvested_schema is not None
         return limit is not None and has_started and self.total_rows >= limit
@@ -202,7 +211,10 @@ class ResultSetLoader:
         return batch
 
     def close(self) -> None:
-        """Discard all rows that were not harvested, and free their memory. Can be called twice."""
+        """Discard all rows that were not harvested, and free their memory.
+
+        Can be called twice.
+        """
         self._is_closed = True
         self._is_active = False
         self._parts = []
@@ -248,7 +260,10 @@ class ResultSetLoader:
         return batch.slice(0, self._limits.scan_rows - self.total_rows - waiting)
 
     def _measure_parts(self) -> Sizes:
-        """Return the sizes of the parts. Columns that were added since are filled in first."""
+        """Return the sizes of the parts.
+
+        Columns that were added since are filled in first.
+        """
         fields = self._writer.columns.visible_fields()
         schema = pa.schema(fields)
         if self._part_schema is None or not schema.equals(self._part_schema):
@@ -276,7 +291,10 @@ class ResultSetLoader:
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def _hide_new_columns(self) -> None:
-        """Hide columns that came with rows of which this batch has none. They wait with those rows."""
+        """Hide columns that came with rows of which this batch has none.
+
+        They wait with those rows.
+        """
         if self._look_ahead:
             self._batch.hidden_row = self._batch.rows
         else:

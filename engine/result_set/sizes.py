@@ -36,7 +36,10 @@ class Sizes:
             self.add(column, purpose, size_bytes)
 
     def excess(self, limits: BatchLimits) -> tuple[str, int, int] | None:
-        """Return the column, its size and the limit if the buffers exceed a limit. Else None."""
+        """Return the column, its size and the limit if the buffers exceed a limit.
+
+        Else None.
+        """
         if not self.buffers:
             return None
         (column, _), size_bytes = max(self.buffers.items(), key=lambda item: item[1])
@@ -57,7 +60,10 @@ def batch_sizes(batch: pa.RecordBatch, first: int, end: int) -> Sizes:
 
 
 def count_fitting_rows(batch: pa.RecordBatch, max_rows: int, used: Sizes, limits: BatchLimits) -> int:
-    """Return how many of the batch's first rows fit within the limits, besides what is used already."""
+    """Return how many of the batch's first rows fit within the limits.
+
+    The sizes in ``used`` count towards the limits.
+    """
 
     def fits(rows: int) -> bool:
         together = batch_sizes(batch, 0, rows)
@@ -78,7 +84,10 @@ def count_fitting_rows(batch: pa.RecordBatch, max_rows: int, used: Sizes, limits
 
 
 def _add_array(sizes: Sizes, column: str, array: pa.Array, first: int, end: int) -> None:
-    """Add the sizes of a range of an array, under the paths that writers give to their columns."""
+    """Add the sizes of a range of an array.
+
+    The paths of columns are those of the writers.
+    """
     type_ = array.type
     if pt.is_null(type_):
         return
@@ -109,7 +118,7 @@ def is_large(type_: pa.DataType) -> bool:
 
 
 def _add_offsets(sizes: Sizes, column: str, array: pa.Array, first: int, end: int) -> tuple[int, int]:
-    """Add the size of the offsets of a range, and return where the range's values start and end."""
+    """Add the size of a range's offsets, and return its first and last offset."""
     is_wide = pt.is_large_list(array.type) or is_large(array.type)
     sizes.add(column, "offsets", (end - first + 1) * (8 if is_wide else 4))
     buffer = array.buffers()[1]

@@ -1,4 +1,4 @@
-"""The types in which values are stored: without encodings, and with one kind of list."""
+"""The types in which values are stored, without encodings and list views."""
 
 from collections.abc import Callable
 

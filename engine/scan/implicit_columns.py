@@ -1,4 +1,4 @@
-"""Implicit and partition columns: what a scan knows of a row from the path of its file.
+"""Implicit and partition columns, which a scan derives from a file's path.
 
 ``fqn``, ``filepath``, ``filename`` and ``suffix`` describe the file. ``dir0``, ``dir1`` and so on are the directories
 between the selected directory and the file. None of them is a column of the table. A query gets those that it names,
@@ -34,7 +34,10 @@ _FILE_COLUMNS: Mapping[str, Callable[[PurePosixPath], str]] = MappingProxyType(
 
 
 def implicit_field(name: str) -> pa.Field | None:
-    """Return the implicit column of a name in any letter case. None if no implicit column has this name."""
+    """Return the implicit column of a name in any letter case.
+
+    None if no implicit column has this name.
+    """
     match = IMPLICIT_NAME.fullmatch(name)
     return None if match is None else pa.field(name, pa.string(), nullable=match["directory"] is not None)
 

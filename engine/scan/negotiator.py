@@ -1,4 +1,7 @@
-"""The scan's side of the negotiation with one reader. See :class:`engine.scan.reader.SchemaNegotiator`."""
+"""The scan's side of the negotiation with one reader.
+
+See :class:`engine.scan.reader.SchemaNegotiator`.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

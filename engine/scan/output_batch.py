@@ -1,4 +1,6 @@
-"""The output batch of a scan: table columns, implicit columns and missing columns, in the order of the output.
+"""The output batch of a scan.
+
+It has table columns, implicit columns and missing columns, in the order of the output.
 
 It follows the levels 2 and 3 of [scan-framework "Output Batch Construction"].
 

@@ -1,4 +1,4 @@
-"""The reader interface: what each format implements, and what the scan gives a reader.
+"""The interface between formats and scans.
 
 A reader knows nothing of projection, overflow, missing columns or other files. The scan opens it. It declares what it
 knows of its schema, builds a result set loader, and fills it batch by batch (``RowBatchReader`` and
@@ -70,7 +70,9 @@ class SchemaNegotiator(Protocol):
 
     @property
     def input_schema(self) -> TupleSchema:
-        """The columns that the scan wants of the reader [scan-schema-tracker "Reader Input Schema"].
+        """The columns that the scan wants of the reader.
+
+        See [scan-schema-tracker "Reader Input Schema"].
 
         With a wildcard, these are only the promised columns. A LATE column leaves the type to the reader.
         """
@@ -78,20 +80,32 @@ class SchemaNegotiator(Protocol):
 
     @property
     def is_projection_empty(self) -> bool:
-        """Whether the scan wants no column, only the number of rows. See :meth:`ResultSetLoader.skip_rows`."""
+        """Whether the scan wants no column, only the number of rows.
+
+        See :meth:`ResultSetLoader.skip_rows`.
+        """
         ...
 
     @property
     def row_filters(self) -> Sequence[RowFilter]:
-        """Filters of the query. The reader may leave out rows for which one of them is not true."""
+        """Filters of the query.
+
+        The reader may leave out rows for which one of them is not true.
+        """
         ...
 
     def is_projected(self, name: str) -> bool:
-        """Return whether the scan wants a top-level column. A reader can ask, to save work."""
+        """Return whether the scan wants a top-level column.
+
+        A reader can ask, to save work.
+        """
         ...
 
     def promised_type(self, field: pa.Field) -> pa.DataType | None:
-        """Return the type that a column of the reader gets in the batch. None if it is not wanted."""
+        """Return the type that a column of the reader gets in the batch.
+
+        None if it is not wanted.
+        """
         ...
 
     def table_schema(self, schema: TupleSchema, *, is_complete: bool) -> None:
@@ -117,7 +131,10 @@ class SchemaNegotiator(Protocol):
 
 
 class RowBatchReader(Protocol):
-    """The reader of one file. Exceptions that are not an ``EngineError`` are wrapped with the file's name."""
+    """The reader of one file.
+
+    Exceptions that are not an ``EngineError`` are wrapped with the file's name.
+    """
 
     def open(self, negotiator: SchemaNegotiator) -> bool:
         """Open the file and build the loader.
@@ -128,7 +145,9 @@ class RowBatchReader(Protocol):
         ...
 
     def next(self) -> bool:
-        """Write rows to the loader: a full batch or a part of one. Called with an active batch that is not full.
+        """Write rows to the loader: a full batch or a part of one.
+
+        Called with an active batch that is not full.
 
         Returns:
             Whether there may be more rows. Rows that were written before a False count too.
@@ -154,7 +173,10 @@ class ReaderFormat(Protocol):
     options: ClassVar[type[BaseModel]]
 
     def discover(self, file: SourceFile, options: Any) -> TupleSchema:
-        """Return the schema of a whole file, from its header or footer, or by reading all of it."""
+        """Return the schema of a whole file.
+
+        It comes from the header or footer, or from reading the whole file.
+        """
         ...
 
     def reader(self, file: SourceFile, options: Any) -> RowBatchReader:
@@ -162,7 +184,10 @@ class ReaderFormat(Protocol):
         ...
 
     def splits(self, file: SourceFile, options: Any, target_bytes: int) -> list[SourceFile]:
-        """Return ranges of about ``target_bytes`` that together are the whole file. One range if it cannot be split."""
+        """Return ranges of about ``target_bytes`` that together are the whole file.
+
+        One range if it cannot be split.
+        """
         ...
 
 
@@ -171,5 +196,8 @@ class LateTypeFormat(ReaderFormat, Protocol):
     """A format whose types come with the rows, so that a type has a place in the file."""
 
     def find_place(self, file: SourceFile, options: Any, matches: Callable[[TupleSchema], bool]) -> ErrorContext | None:
-        """Return the place of the first row whose own columns match. None if no row matches."""
+        """Return the place of the first row whose own columns match.
+
+        None if no row matches.
+        """
         ...

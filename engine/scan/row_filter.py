@@ -1,4 +1,4 @@
-"""Row filters: conditions of a query that a reader can check by a file's statistics.
+"""Row filters: conditions that a reader can check by a file's statistics.
 
 Guarantee: a filter leaves out only rows for which the query's own condition is not true. Spark applies that condition
 again.
@@ -45,7 +45,10 @@ class RowFilter:
     values: Sequence[Any]
 
     def expression(self, field: pa.Field) -> pc.Expression | None:
-        """Return the filter for a column of a file. None if the file's statistics cannot tell."""
+        """Return the filter for a column of a file.
+
+        None if the file's statistics cannot tell.
+        """
         scalars = [self._to_scalar(value, field.type) for value in self.values]
         if not scalars or None in scalars:
             return None

@@ -1,4 +1,4 @@
-"""A scan: the files of one selection, read one after the other, as batches of one schema.
+"""A scan: reads the files of one selection in order, with one schema.
 
 It follows [scan-schema-tracker] and [scan-framework].
 
@@ -132,7 +132,7 @@ class Scan:
                 yield build_output_batch(self._tracker.output_schema(), batch, self._implicit, location)
 
     def _apply_schema(self, schema: TupleSchema, context: ErrorContext) -> None:
-        """Merge the schema of a reader's batch into the scan's, and resolve missing columns."""
+        """Merge the schema of a batch into the scan's, and resolve missing columns."""
         self._tracker.apply_reader_schema(schema, context)
         missing = self._tracker.missing_columns(schema)
         self._tracker.resolve_missing_cols(resolve_missing_types(missing, self._plan.missing_type))

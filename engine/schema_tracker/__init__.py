@@ -1,1 +1,1 @@
-"""The schema of a scan: what the query wants, what is promised, and what readers produce."""
+"""The schema of a scan, from the query, given schemas and the readers."""

@@ -1,4 +1,4 @@
-"""The projection filter by the schema that the scan has promised, for columns whose type is known.
+"""The projection filter by the promised schema, for columns of known type.
 
 It is stricter than the filter by the project list. Together they detect schema conflicts before a value is read
 [scan-schema-tracker "projectionFilter"].
@@ -130,7 +130,10 @@ class ColumnFilter:
     def _conform_type(
         self, offered: pa.DataType, promised: pa.Field, inner: "ColumnFilter | ListFilter"
     ) -> pa.DataType | None:
-        """Return the promised type without the members that the reader lacks. None for a conflict."""
+        """Return the promised type without the members that the reader lacks.
+
+        None for a conflict.
+        """
         if pt.is_struct(offered) and pt.is_struct(promised.type):
             return pa.struct(_project_members(TupleSchema.of(offered), inner))
         if is_any_list(offered) and is_any_list(promised.type):

@@ -1,4 +1,6 @@
-"""The schema of a scan before its first reader, from a project list or from a defined schema.
+"""The schema of a scan before its first reader.
+
+It comes from a project list or from a defined schema.
 
 - *From a project list*: the list says which columns exist, and a provided schema says the types of those that it
   knows. All other columns are LATE [scan-schema-tracker "Dynamic Schema"], [scan-schema-tracker "Hybrid Schema"].

@@ -1,4 +1,4 @@
-"""Provided schemas: types that a user declares for some columns, separate from the columns that the query selects.
+"""Provided schemas, in which a user declares the types of some columns.
 
 The project list says which columns exist, and the provided schema says the types of those that it knows
 [scan-schema-tracker "Hybrid Schema"]. A *strict* schema has all columns, so a wildcard stands for its columns,
@@ -22,7 +22,7 @@ def is_hidden(field: pa.Field | None) -> bool:
 
 
 def restrict_to_schema(wanted: ProjectionList, schema: TupleSchema) -> ProjectionList:
-    """Return the project list without wildcards, if no columns exist except those of the schema."""
+    """Return the project list without wildcards, limited to a schema's columns."""
     if wanted.type is ProjectionType.ALL:
         named = {fold_case(path.name) for path in wanted.columns}
         fields = [field for field in schema if not is_hidden(field) or fold_case(field.name) in named]

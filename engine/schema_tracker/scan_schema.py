@@ -92,7 +92,9 @@ class ScanSchema:
         )
 
     def merge(self, offered: TupleSchema) -> "ScanSchema":
-        """Return the schema with the types of a reader's columns. Under a wildcard, new columns are added.
+        """Return the schema with the types of a reader's columns.
+
+        Under a wildcard, new columns are added.
 
         A reader without columns does not expand a wildcard.
         """
@@ -131,7 +133,10 @@ def add_named_members(field: pa.Field, path: ProjectedPath) -> pa.Field:
 
 
 def find_missing(promised: pa.Field, offered: pa.Field | None) -> pa.Field | None:
-    """Return the part of a column that a reader does not offer: all of it, or some members. None if it offers all."""
+    """Return the part of a column that a reader does not offer, if any.
+
+    The part is the whole column, or a map with the missing members.
+    """
     if offered is None or is_late(offered):
         return promised
     members, offered_members = members_of(promised.type), members_of(offered.type)
@@ -145,7 +150,10 @@ def find_missing(promised: pa.Field, offered: pa.Field | None) -> pa.Field | Non
 def _place_columns(
     table: Sequence[ScanColumn], offered: TupleSchema, new: Sequence[ScanColumn]
 ) -> tuple[ScanColumn, ...]:
-    """Order columns: those with a final place, then the reader's in its order, then those that it lacks."""
+    """Order the columns of a wildcard.
+
+    Columns with a final place come first, then the reader's in its order, then those that it lacks.
+    """
 
     def reader_index(column: ScanColumn) -> int:
         index = offered.index_of(column.field.name)

@@ -1,4 +1,6 @@
-"""The schema tracker of a scan: what the query wants, what is promised, and what readers produce.
+"""The schema tracker of a scan.
+
+It tracks what the query wants, what is promised, and what readers produce.
 
 It follows [scan-schema-tracker]. One tracker serves one scan, and the readers follow one another. Each reader goes
 through these steps; a reader without an early schema leaves out the first:
@@ -99,7 +101,10 @@ class ScanSchemaTracker:
         self._filter: tuple[ScanSchema, ErrorContext, ColumnFilter] | None = None
 
     def projection_type(self) -> ProjectionType:
-        """Return what readers should produce: ALL while they may add columns, NONE if no column is the table's."""
+        """Return what kind of projection readers get.
+
+        ALL while they may add columns, NONE if no column is the table's, else SOME.
+        """
         wanted = self._schema.wanted.type
         return ProjectionType.SOME if wanted is ProjectionType.ALL and not self._may_grow else wanted
 
@@ -108,7 +113,10 @@ class ScanSchemaTracker:
         return not self._is_defined and self._project_list.type is ProjectionType.ALL
 
     def is_resolved(self) -> bool:
-        """Return whether the output schema is complete: each wildcard expanded, and no column LATE."""
+        """Return whether the output schema is complete.
+
+        Each wildcard is expanded then, and no column is LATE.
+        """
         return self._schema.is_resolved
 
     def schema_version(self) -> int:
@@ -120,11 +128,14 @@ class ScanSchemaTracker:
         return self._context
 
     def output_schema(self) -> TupleSchema:
-        """Return all columns of a batch, in order. Until it is resolved, it may have LATE types and lack columns."""
+        """Return all columns of a batch, in order.
+
+        Until it is resolved, it may have LATE types and lack columns.
+        """
         return self._schema.output
 
     def reader_input_schema(self) -> TupleSchema:
-        """Return the columns that the reader, and the defaults for missing columns, should produce."""
+        """Return the columns that come from readers, or are missing."""
         return self._schema.reader_input
 
     def column_projection(self, name: str) -> ProjectedPath | None:
@@ -135,7 +146,7 @@ class ScanSchemaTracker:
         return None if is_excluded else self._schema.wanted.find(name)
 
     def select_columns_array(self) -> ColumnsArraySelection:
-        """Return what the query selects from ``columns``, for a table that has no other column.
+        """Return what the query selects from a table with only ``columns``.
 
         Raises:
             ProjectionError: If the query selects another column, or a part that a row of text does not have.
@@ -143,7 +154,9 @@ class ScanSchemaTracker:
         return select_columns_array(self._schema.wanted, self._context)
 
     def expand_implicit_col(self, field: pa.Field) -> None:
-        """Add a partition column to a wildcard, unless the query already has a column of that name.
+        """Add a partition column to a wildcard.
+
+        A column of that name in the query takes precedence.
 
         Raises:
             ProjectionError: If the query has no wildcard.
@@ -158,7 +171,9 @@ class ScanSchemaTracker:
         return self._schema.implicit
 
     def apply_early_reader_schema(self, schema: TupleSchema, context: ErrorContext | None = None) -> None:
-        """Apply the complete schema that a reader knows before it reads. Unwanted columns are left out.
+        """Apply the complete schema that a reader knows before it reads.
+
+        Unwanted columns are left out.
 
         Raises:
             SchemaConflictError: If a type or mode cannot become the promised one.
@@ -168,7 +183,10 @@ class ScanSchemaTracker:
         self._update(self._schema.merge(TupleSchema(field for field in wanted if field is not None)))
 
     def projection_filter(self, context: ErrorContext) -> ProjectionFilter:
-        """Return the filter for the loader of one reader. It always uses the current schema."""
+        """Return the filter for the loader of one reader.
+
+        It always uses the current schema.
+        """
         return LiveFilter(lambda: self._current_filter(context), lambda name: self._is_shadowed(name, context))
 
     def apply_reader_schema(self, schema: TupleSchema, context: ErrorContext) -> None:

@@ -1,4 +1,4 @@
-"""Type widening: which types have a common type, and which type can become another.
+"""Type widening: common types, and which type can become another.
 
 Discovery uses these rules before a scan, and readers use them during it. :func:`common_type` of two types that files
 have for one column:
@@ -53,7 +53,10 @@ _UNITS = ("s", "ms", "us", "ns")
 
 
 def common_type(known: pa.DataType, offered: pa.DataType) -> pa.DataType | None:
-    """Return the narrowest type that holds the values of both types. None if the table has none."""
+    """Return the narrowest type that holds the values of both types.
+
+    None if the table has none.
+    """
     if known.equals(offered) or pt.is_null(offered):
         return known
     if pt.is_null(known):
@@ -72,7 +75,10 @@ def common_field(known: pa.Field, offered: pa.Field) -> pa.Field | None:
 
 
 def can_become(offered: pa.DataType, promised: pa.DataType) -> bool:
-    """Return whether every value of the offered type is a value of the promised one. See guarantee 2."""
+    """Return whether every value of the offered type is a value of the promised one.
+
+    See guarantee 2.
+    """
     return _fits(offered, promised, _widens)
 
 
@@ -148,7 +154,9 @@ def _decimal(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def _digits(type_: pa.DataType) -> tuple[int, int] | None:
-    """Return the digits before and after the decimal point. A uint has those of the int that holds it.
+    """Return the digits before and after the decimal point.
+
+    A uint has those of the int that holds it.
 
     A uint64 has none: with an int it becomes a double, so it never becomes a decimal.
     """

@@ -1,1 +1,1 @@
-"""Conversions of values to the promised type of their column, and values for missing ones."""
+"""Conversions to the promised type of a column, and defaults."""

@@ -1,4 +1,4 @@
-"""Conversion of arrays to another type, for columns whose promised type differs from the reader's.
+"""Conversion of arrays from the reader's type to the promised one.
 
 | from | to | rule |
 | --- | --- | --- |
@@ -45,7 +45,9 @@ from engine.result_set.conversion.nested_arrays import convert_nested, fill_null
 
 
 def convert_array(array: pa.Array, to: pa.Field, column: str, context: ErrorContext = NOWHERE) -> pa.Array:
-    """Convert an array to a field's type. The result has no nulls if the field is required.
+    """Convert an array to a field's type.
+
+    The result has no nulls if the field is required.
 
     Args:
         array: The values.

@@ -42,7 +42,7 @@ def declared_default(field: pa.Field, column: str, context: ErrorContext = NOWHE
 
 
 def has_natural_default(type_: pa.DataType) -> bool:
-    """Return whether a required column of the type has a default without declaring one."""
+    """Return whether a required column has a default without declaring one."""
     return not (pt.is_date(type_) or pt.is_time(type_) or pt.is_timestamp(type_) or pt.is_duration(type_))
 
 

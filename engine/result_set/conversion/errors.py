@@ -1,4 +1,7 @@
-"""Internal errors of a conversion. The caller that knows the place in the file turns them into engine errors."""
+"""Internal errors of a conversion.
+
+The caller that knows the place in the file turns them into engine errors.
+"""
 
 import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Conversions of maps, lists and dicts, and the check for nulls in required fields.
+"""Conversions of maps, lists and dicts, and of nulls in required fields.
 
 The rules are those of :mod:`engine.result_set.conversion.convert`.
 """
@@ -97,7 +97,10 @@ def _fill_missing_member(member: pa.Field, count: int, column: str) -> pa.Array:
 
 
 def _to_bitmap(is_valid: pa.Array) -> pa.Buffer | None:
-    """Return the buffer of a boolean array without nulls. None if all are true, as Arrow allows."""
+    """Return the buffer of a boolean array without nulls.
+
+    None if all are true, as Arrow allows.
+    """
     return pc.and_(is_valid, True).buffers()[1] if pc.all(is_valid, min_count=0).as_py() is False else None
 
 

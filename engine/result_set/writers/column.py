@@ -86,7 +86,10 @@ class ColumnWriter:
         self._refuse(value)
 
     def append_bytes(self, value: bytes) -> None:
-        """Append bytes to the value of this row, which starts empty. Elements of an array do not support this."""
+        """Append bytes to the value of this row, which starts empty.
+
+        Elements of an array do not support this.
+        """
         self._refuse(value)
 
     def set_decimal(self, value: Decimal) -> None:
@@ -106,7 +109,7 @@ class ColumnWriter:
         self._refuse(value)
 
     def set_value(self, value: Any) -> None:
-        """Write any Python value that the column can hold: also lists, dictionaries, and None for null."""
+        """Write a Python value of any kind: a scalar, a list, a dictionary or None."""
         self._refuse(value)
 
     def column(self, key: int | str) -> "ColumnWriter":
@@ -142,7 +145,10 @@ class ColumnWriter:
         self._refuse_part("values")
 
     def save(self) -> None:
-        """End an element of an array or an entry of a dict. Optional in an array of scalars."""
+        """End an element of an array or an entry of a dict.
+
+        Optional in an array of scalars.
+        """
         self._refuse_part("elements")
 
     def _refuse(self, value: object) -> NoReturn:
@@ -186,7 +192,10 @@ class VectorWriter(ColumnWriter):
         raise NotImplementedError
 
     def capacity(self, limit_bytes: int) -> int:
-        """Return how many positions fit into a vector, judged by the buffers whose size does not depend on values."""
+        """Return how many positions fit into a vector.
+
+        Only buffers count whose size does not depend on values.
+        """
         raise NotImplementedError
 
     def visible_field(self) -> pa.Field:
@@ -194,7 +203,10 @@ class VectorWriter(ColumnWriter):
         return self.field
 
     def ensure_value(self, position: int) -> None:
-        """Implement :class:`engine.result_set.writers.levels.RequiredColumn`, for columns that register there."""
+        """Write the default if the position has no value.
+
+        Called only for columns in :attr:`engine.result_set.writers.levels.Level.required_columns`.
+        """
 
     @property
     def needs_value(self) -> bool:

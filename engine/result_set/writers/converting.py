@@ -1,4 +1,7 @@
-"""The writer of a column whose promised type differs from the reader's. It converts each value."""
+"""The writer of a column whose promised type differs from the reader's.
+
+It converts each value.
+"""
 
 from typing import Any
 
@@ -12,7 +15,7 @@ from engine.result_set.writers.column import ColumnContext, ColumnWriter, Vector
 
 
 class ConvertingWriter(ColumnWriter):
-    """Writer that takes values of the offered type, and stores them as the promised type.
+    """Writer that stores values of the offered type as the promised type.
 
     The rules are those of :mod:`engine.result_set.conversion.convert`.
     """
@@ -43,7 +46,7 @@ class ConvertingWriter(ColumnWriter):
     set_decimal = set_date = set_time = set_timestamp = set_interval = set_value
 
     def _to_offered(self, value: Any) -> pa.Array:
-        """Return the value as one of the offered type, or refuse it as the writer of that type does."""
+        """Return the value as the offered type, or refuse it."""
         try:
             return pa.array([value], self.field.type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):

@@ -1,4 +1,7 @@
-"""The writer of a dict: an array of maps with the members ``key`` and ``value``, stored as an Arrow map."""
+"""The writer of a dict, stored as an Arrow map.
+
+A dict is an array of maps with the members ``key`` and ``value``.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

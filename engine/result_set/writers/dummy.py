@@ -1,4 +1,7 @@
-"""The writer of a column that is not projected. It accepts every value and stores none [result-set-loader]."""
+"""The writer of a column that is not projected.
+
+It accepts every value and stores none [result-set-loader].
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The choice of a column's writer, by the type that the reader offers and the promised one."""
+"""The choice of a column's writer, by its offered and its promised type."""
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -21,7 +21,9 @@ def make_column(
     context: ColumnContext,
     vector: VectorWriter | None,
 ) -> tuple[ColumnWriter, VectorWriter]:
-    """Make the writer for the reader, and the vector of the batch. Mostly they are the same object.
+    """Make the writer for the reader, and the vector of the batch.
+
+    Mostly they are the same object.
 
     Args:
         offered: The column as the reader knows it.
@@ -51,7 +53,7 @@ def _can_become(offered: pa.DataType, promised: pa.DataType) -> bool:
 
 
 def _takes_directly(offered: pa.DataType, promised: pa.DataType) -> bool:
-    """Return whether the vector of the promised type takes values of the offered one as they are."""
+    """Return whether the promised type's writer takes offered values directly."""
     if pt.is_integer(offered):
         return bool(pt.is_integer(promised) or pt.is_floating(promised) or pt.is_decimal(promised))
     if pt.is_decimal(offered) and pt.is_decimal(promised):

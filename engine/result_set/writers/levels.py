@@ -81,7 +81,10 @@ class Level:
 
 
 class InnerLevel(Level):
-    """The position in a map, or of an array's nested elements. The first value written there opens it."""
+    """The position in a map, or of an array's nested elements.
+
+    The first value written there opens it.
+    """
 
     __slots__ = ("_owner",)
 
@@ -96,7 +99,9 @@ class InnerLevel(Level):
 
 
 class ElementLevel(Level):
-    """The position of an array's scalar elements. It is always behind the last element, so it needs no ``save``.
+    """The position of an array's scalar elements.
+
+    It is always behind the last element, so it needs no ``save``.
 
     Attributes:
         stop: The largest number of elements in the vector, including those of this array. ``CLOSED`` before the array

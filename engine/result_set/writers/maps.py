@@ -1,4 +1,7 @@
-"""The writer of a map: a tuple inside a column, stored as an Arrow struct [result-set-loader "Terminology"]."""
+"""The writer of a map, stored as an Arrow struct.
+
+A map is a tuple inside a column [result-set-loader "Terminology"].
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -126,7 +126,7 @@ class RowWriter:
         batch.rows += 1
 
     def set_row(self, *values: Any) -> None:
-        """Write and save a whole row: one value for each column, in the order of their indexes."""
+        """Write and save a row, with one value for each column by index."""
         if len(values) != len(self.columns):
             raise LoaderStateError(f"A row of {len(values)} values was written to {len(self.columns)} columns.")
         self.start_row()
@@ -154,7 +154,7 @@ class RowWriter:
         self._update_row_limit()
 
     def hide_excess_columns(self) -> None:
-        """Hide columns that were added after the batch's last row if they are too large for it.
+        """Hide columns added after the last row that are too large for the batch.
 
         Only for the loader, before a batch ends.
         """
@@ -201,7 +201,7 @@ class RowWriter:
         return self._batch.limits.batch_bytes is not None or bool(self._appended.buffers)
 
     def _update_row_limit(self) -> None:
-        """Limit the rows of the batch to those that fit by the widths of the columns alone."""
+        """Limit the batch to the rows that fit by the widths of its columns."""
         if self.has_overflow or self._max_rows == _NOT_ACTIVE:
             return
         rows = self._batch.rows

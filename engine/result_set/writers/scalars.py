@@ -1,4 +1,4 @@
-"""Writers of values that all take the same number of bytes: numbers and booleans, and the base of dates and times.
+"""Writers of numbers and booleans, and the base of all scalar writers.
 
 Values are stored in an ``array.array``. Its memory becomes Arrow's buffer without a copy, and it refuses numbers out
 of range. See ``docs/decisions/row-writer-storage.md``.
@@ -130,7 +130,10 @@ class FixedWriter(ScalarWriter):
         return limit_bytes // self._width_bytes
 
     def _put(self, stored: int) -> None:
-        """Append a value that was converted first. Writers of plain numbers do this inline, which is faster."""
+        """Append a value that was converted first.
+
+        Writers of plain numbers do this inline, which is faster.
+        """
         if len(self._values) != self._level.position:
             self._seek()
         self._values.append(stored)

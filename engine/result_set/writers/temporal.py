@@ -1,4 +1,7 @@
-"""Writers of dates, times, timestamps and intervals: Python's objects, or integers in the column's unit."""
+"""Writers of dates, times, timestamps and intervals.
+
+They take Python's objects, or integers in the column's unit.
+"""
 
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
@@ -18,7 +21,7 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class TemporalWriter(FixedWriter):
-    """Base of the writers that convert a Python object to an integer in the column's unit."""
+    """Base of the writers that store an integer in the column's unit."""
 
     __slots__ = ("_per_second",)
 

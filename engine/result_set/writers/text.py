@@ -1,4 +1,7 @@
-"""Writers of text and bytes: the bytes of all values in a row, and the offset where each value ends."""
+"""Writers of text and bytes.
+
+They store the bytes of all values one after the other, and the offset where each value ends.
+"""
 
 from array import array
 from typing import Any
@@ -111,7 +114,9 @@ class VariableWriter(ScalarWriter):
         offsets.append(end)
 
     def _check_size(self, end: int, start: int) -> None:
-        """Refuse a value, or the values of one row together, that no batch can contain. Else have the row measured.
+        """Refuse a value, or the values of one row together, that no batch can contain.
+
+        Else have the row measured.
 
         Args:
             end: The end of the data.

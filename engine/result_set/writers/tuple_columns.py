@@ -145,7 +145,10 @@ class TupleColumns:
             raise missing_value_error(vector.field, vector.path, self._batch.context)
 
     def _add_vector(self, vector: VectorWriter) -> None:
-        """Add a vector, or replace the LATE one of the same name. A replaced vector contained only nulls."""
+        """Add a vector, or replace the LATE one of the same name.
+
+        A replaced vector contained only nulls.
+        """
         self._vectors[fold_case(vector.field.name)] = vector
 
     def _inside(self, field: pa.Field) -> ColumnContext:
@@ -173,7 +176,10 @@ class TupleColumns:
             vector.measure(sizes, first, end)
 
     def capacity(self, limit_bytes: int) -> int:
-        """Return how many positions fit into the smallest vector. See :meth:`VectorWriter.capacity`."""
+        """Return how many positions fit into the smallest vector.
+
+        See :meth:`VectorWriter.capacity`.
+        """
         return min((vector.capacity(limit_bytes) for vector in self._vectors.values()), default=limit_bytes * 8)
 
     def make_visible(self) -> None:

@@ -1,4 +1,6 @@
-"""Validity of a vector's values: one byte for each value up to the last null, packed into a bitmap at the harvest.
+"""Which values of a vector are null.
+
+Nulls are stored as one byte for each value up to the last null, and packed into a bitmap at the harvest.
 
 A value that is not null costs nothing here, and most values are not.
 """
@@ -18,7 +20,10 @@ class Validity:
         self._bytes = bytearray()
 
     def add_nulls(self, first: int, count: int) -> None:
-        """Mark ``count`` positions from ``first`` on as null. Positions before ``first`` without a mark are valid."""
+        """Mark ``count`` positions from ``first`` on as null.
+
+        Positions before ``first`` without a mark are valid.
+        """
         known = self._bytes
         known += _VALID * (first - len(known))
         known += _NULL * count
@@ -30,7 +35,7 @@ class Validity:
         del self._bytes[count:]
 
     def harvest(self, count: int) -> pa.Buffer | None:
-        """Return the bitmap of the first ``count`` positions, and move the others to the front.
+        """Return the bitmap of the first positions, and move the others to the front.
 
         Returns:
             None if no position is null.

@@ -1,4 +1,7 @@
-"""Writers of fixed-length values that no ``array.array`` can store: decimals, and bytes of fixed size."""
+"""Writers of decimals, and of bytes of fixed size.
+
+They store values of one length that no ``array.array`` can store.
+"""
 
 from decimal import Decimal
 from typing import Any
@@ -64,7 +67,10 @@ class WideWriter(ScalarWriter):
 
 
 class DecimalWriter(WideWriter):
-    """Writer of decimals. It refuses digits beyond the column's scale unless they are zeros."""
+    """Writer of decimals.
+
+    It refuses digits beyond the column's scale unless they are zeros.
+    """
 
     __slots__ = ()
 

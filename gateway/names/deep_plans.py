@@ -92,7 +92,11 @@ class DeepPlan:
         return [node.message for node in self._nodes if node.message is not None]
 
     def decode_command(self) -> commands_pb2.Command | None:
-        """Decode the plan's command without its relations and expressions; return None for a query."""
+        """Decode the plan's command without its relations and expressions.
+
+        Returns:
+            The command, or None if the plan is a query.
+        """
         index = next((i for i, node in enumerate(self._nodes) if node.kind is _COMMAND), None)
         operation = next((node for node in self._nodes if index is not None and node.parent == index), None)
         if operation is None:

@@ -1,4 +1,4 @@
-"""Statements that Lodge cannot execute: in scripts, in ``EXECUTE IMMEDIATE`` and in texts that are parts of a plan.
+"""Statements that Lodge cannot execute, and refuses if they could change a table.
 
 Lodge executes a statement that is the whole text of a SQL command. Spark also runs the statements of a script and the
 text of ``EXECUTE IMMEDIATE``, and both of them as the root or the input of a plan, even when a client asks only for the
@@ -132,7 +132,7 @@ class EmbeddedStatements:
             )
 
     def _check_substitution(self, text: str, first: str, clauses: Sequence[ChangeClause], *, is_script: bool) -> None:
-        """Raise a GatewayError if the text of ``${name}`` could decide which table a statement changes."""
+        """Raise a GatewayError if ``${name}`` could decide what a statement changes."""
         where = text.find(_SUBSTITUTION)
         if where < 0 or not self._lookup.tables:
             return

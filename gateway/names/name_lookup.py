@@ -41,17 +41,17 @@ class NameLookup:
     settings: SessionSettings
 
     def count_workspace_parts(self, parts: Sequence[str]) -> int:
-        """Return how many leading parts of a name are a workspace; 0 if it begins with none."""
+        """Return how many leading parts of a name are a workspace, which may be 0."""
         match = self.workspaces.match(parts)
         return 0 if match is None else match[1]
 
     def mentions_workspace(self, text: str) -> bool:
-        """Return whether the first part of a workspace's name occurs in a text, in any letter case."""
+        """Return whether a text contains the first part of a workspace's name."""
         lowered = text.lower()
         return any(name.partition(".")[0].lower() in lowered for name in self.workspaces.by_name)
 
     def concerns_lodge(self, parts: Sequence[str]) -> bool:
-        """Return whether a name begins with a workspace, or means a temporary table in any state."""
+        """Return whether a name is in a workspace, or means a temporary table."""
         if not parts:
             return False
         target = parse_target(parts, self.workspaces)
@@ -62,7 +62,7 @@ class NameLookup:
         )
 
     def parse_reference(self, text: str) -> Reference | None:
-        """Parse a text that is a reference and nothing else; return None for any other text."""
+        """Parse a text that is one reference; return None for any other text."""
         dialect = self.settings.dialect
         tokens, _ = resolve_identifier_clauses(tokenize(text, dialect), NO_PARAMETERS, dialect)
         found = find_references(tokens, self.count_workspace_parts)

@@ -1,4 +1,4 @@
-"""Which requests contain names to resolve, and the requests with their names resolved.
+"""Which requests contain names to resolve, and how they are resolved.
 
 Most requests name no workspace and embed no statement. They cost a search for words in their bytes. Each further step
 costs more: a walk over the plan, the record and settings of the session, the files that the request names.
@@ -137,7 +137,7 @@ class RequestResolver:
     async def _get_needed_resolver(
         self, request: bytes, message: Message, get_resolver: GetResolver, *, is_needed: bool
     ) -> PlanResolver | None:
-        """Return the resolver of the session, or None if the message contains nothing to resolve."""
+        """Return the resolver of the session, or None if nothing needs it."""
         if is_needed or await self._workspace_search().matches(request):
             return await get_resolver()
         words = _RUNNING if _is_sql_command(message) else _CHANGING
@@ -189,7 +189,10 @@ def _resolve_parts(plan: DeepPlan, resolver: PlanResolver) -> bytes | None:
 
 
 def _refuse_command(command: commands_pb2.Command, resolver: PlanResolver) -> None:
-    """Raise a GatewayError for a command of Lodge's own, because Lodge needs the whole plan to execute it."""
+    """Raise a GatewayError for a command that Lodge executes.
+
+    Lodge needs the whole plan to execute it.
+    """
     kind = command.WhichOneof("command_type")
     name = _TARGETS[kind](command) if kind is not None and kind in _TARGETS else ""
     if kind == "create_dataframe_view" and command.create_dataframe_view.is_global and resolver.tables:

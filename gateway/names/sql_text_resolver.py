@@ -1,14 +1,14 @@
-"""SQL text with its references by workspace name replaced by names that Spark knows.
+"""Resolves references by workspace name in SQL text.
 
 Guarantees:
 
-1. Text is never generated anew. Only the spans of references are replaced, in place if the replacement is short enough,
+1. Text is never generated from scratch. Only the spans of references are replaced, in place if the replacement is short enough,
    so that positions in Spark's messages stay right.
 2. A reference that cannot be resolved is an error here. Spark never sees it.
 3. The text of ``EXECUTE IMMEDIATE`` and names in ``IDENTIFIER(…)`` are resolved in the same way.
 
-Source: [temporary-tables §5.1.8], [temporary-tables §5.1.10]; in Spark, ``system.session`` qualifies temporary views in
-table position only.
+Source: [temporary-tables §5.1.8, §5.1.10]; in Spark, ``system.session`` qualifies temporary views in table position
+only.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -170,7 +170,10 @@ class SqlTextResolver:
         *,
         is_plain: bool,
     ) -> tuple[int, str] | None:
-        """Return the end of the span to replace, and the replacement; None if the reference stays."""
+        """Return the end of the span to replace, and the replacement.
+
+        Returns None if the reference stays as it is.
+        """
         workspace, rest = self._lookup.split_reference(reference)
         key = (workspace.name, rest[0])
         if not reference.is_table and key in scans:
@@ -202,7 +205,7 @@ class SqlTextResolver:
         return end, scans[key].alias
 
     def _complete_using_clauses(self, text: str) -> str:
-        """Complete the options of Lodge's data source, as in ``CREATE VIEW … USING lodge OPTIONS``."""
+        """Complete the options of Lodge's data source in ``USING lodge OPTIONS``."""
         if FORMAT not in text.lower():
             return text
         try:
@@ -239,7 +242,10 @@ def _immediate_refused(text: str) -> GatewayError:
 
 
 def _refuse_view(tokens: Sequence[Token]) -> None:
-    """Raise a GatewayError for a view over a scan, because a view outlives the scan of its statement."""
+    """Raise a GatewayError for a view over a scan.
+
+    A view lasts longer than the scan, which ends with its statement.
+    """
     for begin in _find_statement_starts(tokens):
         words = [token.value.lower() for token in tokens[begin : begin + 8]]
         if words[:1] in (["create"], ["alter"]) and "view" in words:

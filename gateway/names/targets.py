@@ -83,7 +83,7 @@ def is_same_name(one: str, other: str, settings: SessionSettings) -> bool:
 
 
 def schema_not_found(name: str, workspaces: Workspaces, hint: str = "") -> GatewayError:
-    """Return the error for a name that begins with a workspace but names none [temporary-tables §5.4]."""
+    """Return the error for an unknown part of a workspace [temporary-tables §5.4]."""
     return SparkError(
         "SCHEMA_NOT_FOUND",
         f"Schema [{name}] is not valid with respect to either root schema or current default schema. "

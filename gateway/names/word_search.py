@@ -1,4 +1,6 @@
-"""A search for words in the bytes of a request, which spares most requests all further work.
+"""A search for words in the bytes of a request.
+
+It spares most requests all further work.
 
 Guarantee: a search keeps the event loop and the interpreter busy for at most a few hundred microseconds at a time,
 however large the request is.
@@ -24,7 +26,10 @@ class WordSearch:
         self._overlap_bytes = max(map(len, self._words), default=1) - 1
 
     async def matches(self, data: bytes) -> bool:
-        """Return whether the bytes contain any of the words. Search a large request in a thread."""
+        """Return whether the bytes contain any of the words, for large requests too.
+
+        A large request is searched in a thread.
+        """
         return await asyncio.to_thread(self.matches_now, data) if len(data) > INLINE_BYTES else self.matches_now(data)
 
     def matches_now(self, data: bytes) -> bool:

@@ -1,10 +1,11 @@
-"""The clauses of a text that create, replace, change or remove a table or view by name, at any place in the text.
+"""The clauses of a text that change a table or view by name.
 
-Scripts contain statements that Lodge cannot execute. It must still know whether they concern a temporary table.
+Scripts contain statements that Lodge cannot execute. It must still know whether they create, replace, change or remove
+a temporary table.
 
 Guarantees:
 
-1. Every clause that Spark would run as a ``ChangeKind`` is found, whatever surrounds it.
+1. Every clause that Spark would run as a ``ChangeKind`` is found, at any place in the text.
 2. Strings, quoted names and comments contain no clause. The text of ``EXECUTE IMMEDIATE`` is not searched.
 3. The time is linear in the length of the text.
 
@@ -67,7 +68,12 @@ _BEFORE_TABLE_OR_VIEW = frozenset(
 
 
 def find_change_clauses(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Sequence[ChangeClause]:
-    """Return every clause of the text that changes a table or view by name, in order."""
+    """Return every clause that changes a table or view by name, in order.
+
+    Args:
+        sql: The text.
+        dialect: The session's dialect.
+    """
     cursor = Cursor(sql, dialect)
     clauses: list[ChangeClause] = []
     for index, token in enumerate(cursor.all_tokens()):
@@ -123,7 +129,10 @@ def _parse_alter(cursor: Cursor) -> Iterator[ChangeClause]:
 
 
 def _parse_insert(cursor: Cursor) -> Iterator[ChangeClause]:
-    """Parse ``INSERT``; if ``TABLE`` may be the name or the word before it, both are clauses."""
+    """Parse ``INSERT``.
+
+    If ``TABLE`` may be the name or the word before the name, there is a clause for each.
+    """
     if take_insert(cursor) is None:
         return
     start = cursor.position
@@ -148,7 +157,7 @@ def _parse_modification(cursor: Cursor) -> Iterator[ChangeClause]:
 
 
 def _is_action_of_merge(cursor: Cursor) -> bool:
-    """Return whether ``UPDATE`` belongs to ``WHEN MATCHED THEN UPDATE SET``, which names no table."""
+    """Return whether ``UPDATE`` is an action of ``MERGE``, which names no table."""
     start = cursor.position
     is_set = cursor.take("SET")
     is_action = is_set and (cursor.is_symbol("*") or (cursor.take_name() is not None and cursor.is_symbol("=")))

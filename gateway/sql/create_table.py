@@ -1,4 +1,4 @@
-"""``CREATE TEMPORARY TABLE``, and ``CREATE TABLE`` of a name that may be in a workspace.
+"""``CREATE TEMPORARY TABLE``, and ``CREATE TABLE`` that may be in a workspace.
 
 Guarantees:
 
@@ -59,7 +59,10 @@ class _Body:
 
 
 def parse_create_temporary_table(cursor: Cursor) -> CreateTemporaryTable | None:
-    """Parse the text after ``CREATE TEMPORARY TABLE``. Return None if Spark alone executes the statement.
+    """Parse the text after ``CREATE TEMPORARY TABLE``.
+
+    Returns:
+        The statement, or None if Spark alone executes it.
 
     Raises:
         StatementError: If a clause is malformed or not supported.
@@ -77,11 +80,14 @@ def parse_create_temporary_table(cursor: Cursor) -> CreateTemporaryTable | None:
 
 
 def parse_create_table(cursor: Cursor, *, has_other_clauses: bool) -> CreateTable | None:
-    """Parse the text after ``CREATE TABLE``. Return None if the name has one part.
+    """Parse the text after ``CREATE TABLE``.
 
     Args:
         cursor: A cursor after ``TABLE``.
         has_other_clauses: Whether other words come before ``TABLE``.
+
+    Returns:
+        The statement, or None if the name has one part.
     """
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     name = cursor.take_name()
@@ -97,7 +103,10 @@ def parse_create_table(cursor: Cursor, *, has_other_clauses: bool) -> CreateTabl
 
 
 def _is_for_spark(cursor: Cursor) -> bool:
-    """Return whether Spark alone executes the statement (guarantee 1). The cursor is after the name."""
+    """Return whether Spark alone executes the statement (guarantee 1).
+
+    The cursor is after the name.
+    """
     if cursor.keyword() == "LIKE":
         return False
     names_source = names_path = names_format = names_location = False
@@ -122,7 +131,10 @@ def _is_definable_format(token: Token, following: Token | None) -> bool:
 
 
 def _names_path(options: Sequence[Token]) -> bool:
-    """Return whether a key of the options is a path. The first token is the opening bracket."""
+    """Return whether a key of the options is a path.
+
+    The first token is the opening bracket.
+    """
     keys = (key for before, key in pairwise(options) if before.is_symbol("(") or before.is_symbol(","))
     texts = (key.value if key.is_name else read_strings([key]) for key in keys)
     return any(text is not None and text.lower() in _PATH_OPTIONS for text in texts)
@@ -167,7 +179,7 @@ def _parse_columns(cursor: Cursor, body: _Body) -> None:
 
 
 def _has_types(cursor: Cursor) -> bool:
-    """Return whether a word follows one of the names in the list that opens here, as a type does."""
+    """Return whether a word follows a name in the list here, as a type does."""
     start, has_types = cursor.position, False
     cursor.position += 1
     while not has_types and cursor.take_part() is not None:

@@ -1,4 +1,4 @@
-"""A position among the tokens of a statement, and the steps that all parsers share: keywords, names, brackets.
+"""A position among the tokens of a statement, and the steps of all parsers.
 
 Methods named ``take_…`` step over what they find and do nothing otherwise. Methods named ``expect_…`` raise instead.
 
@@ -23,14 +23,14 @@ _BLANKS_AND_SEMICOLONS = (
 
 
 class Cursor:
-    """Steps over the tokens of one text. Semicolons at its end are not among them.
+    """A position among the tokens of one text, without the semicolons at its end.
 
     Args:
         sql: The text.
-        dialect: The session's.
+        dialect: The session's dialect.
 
     Attributes:
-        dialect: The session's.
+        dialect: The session's dialect.
         position: The index of the current token.
         statement: The statement that the text is, for error messages.
     """
@@ -83,7 +83,7 @@ class Cursor:
         return self._tokens[index]
 
     def keyword(self, count: int = 0) -> str:
-        """Return the keyword that many places after the current token; empty if that is no keyword."""
+        """Return the keyword that many places ahead; empty if there is none."""
         token = self.peek(count)
         return "" if token is None else token.keyword
 
@@ -98,7 +98,11 @@ class Cursor:
         return taken
 
     def take_any(self, *words: str) -> str:
-        """Step over one of these keywords. Return it, or an empty string if none comes next."""
+        """Step over one of these keywords.
+
+        Returns:
+            The keyword, or an empty string if none of them comes next.
+        """
         word = self.keyword()
         if word == "" or word not in words:
             return ""
@@ -111,14 +115,22 @@ class Cursor:
         return taken
 
     def take_strings(self) -> str | None:
-        """Step over adjacent string literals. Return the text that they mean, or None if it is unknown."""
+        """Step over adjacent string literals.
+
+        Returns:
+            The text that they mean together, or None if there are none, or an escape stands for no character.
+        """
         start = self.position
         while (token := self.current) is not None and token.kind is TokenKind.STRING:
             self.position += 1
         return read_strings(self._tokens[start : self.position])
 
     def take_brackets(self) -> bool:
-        """Step over the brackets that open here and their content. Do nothing if they have no end."""
+        """Step over the brackets that open here and their content.
+
+        Returns:
+            Whether there are brackets, and they have an end.
+        """
         closing = self._closing_brackets().get(self.position)
         if closing is None:
             return False
@@ -126,9 +138,9 @@ class Cursor:
         return True
 
     def outside_brackets(self, start: int | None = None) -> Iterator[tuple[int, Token]]:
-        """Yield the tokens outside of brackets, with their indices. A pair of brackets yields its closing bracket.
+        """Yield the tokens outside of brackets, with their indices.
 
-        Yields nothing after an opening bracket without an end.
+        A pair of brackets yields its closing bracket. Nothing is yielded after an opening bracket without an end.
 
         Args:
             start: The index of the first token; None for the current token.
@@ -246,9 +258,11 @@ class Cursor:
         return bool(before) or (closing is not None and self.is_symbol(".", closing + 1 - self.position))
 
     def _take_identifier_clause(self) -> tuple[IdentifierClause | None, tuple[str, ...]]:
-        """Step over ``IDENTIFIER(argument)``. Return it, and the parts of the name if the argument is a literal.
+        """Step over ``IDENTIFIER(argument)``.
 
-        As a part of a longer name, Spark takes the argument for a literal and not for an expression.
+        Returns:
+            The clause, or None if there is none; and the parts of the name if the argument is a literal. Spark takes the
+            argument for a literal, and not for an expression, if the clause is a part of a longer name.
         """
         first, start = self.current, self.position
         if first is None or self.keyword() != "IDENTIFIER" or not self.is_symbol("(", 1):

@@ -38,7 +38,7 @@ def find_execute_immediate(
     Args:
         tokens: All tokens of the text.
         parameters: The parameters of the text.
-        dialect: The session's.
+        dialect: The session's dialect.
     """
     begins = [
         index + 2
@@ -67,7 +67,10 @@ def _read(tokens: Sequence[Token], begin: int, strings: StringEvaluator) -> Exec
 
 
 def _find_outside_brackets(tokens: Sequence[Token], begin: int) -> Iterator[int]:
-    """Yield the indices of the statement's tokens outside of brackets, and of the brackets themselves."""
+    """Yield the indices of the statement's tokens that are not inside brackets.
+
+    The brackets themselves are included.
+    """
     depth = 0
     for index in range(begin, len(tokens)):
         token = tokens[index]

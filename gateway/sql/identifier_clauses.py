@@ -1,4 +1,4 @@
-"""Names in strings or parameters: ``IDENTIFIER('dfs.tmp.t')``, ``IDENTIFIER(:name)``, ``IDENTIFIER(?)``.
+"""Names in strings or parameters: ``IDENTIFIER('dfs.tmp.t')``, ``IDENTIFIER(?)``.
 
 Spark computes such a name when it analyzes the statement. If its value is known here already, it is treated like any
 other name. If it is not, only Spark knows the name.
@@ -39,7 +39,7 @@ def resolve_identifier_clauses(
     Args:
         tokens: All tokens of the text.
         parameters: The parameters of the text.
-        dialect: The session's.
+        dialect: The session's dialect.
 
     Returns:
         The tokens, where those of a replaced clause have the offsets of the whole clause; and the names that only
@@ -78,13 +78,16 @@ def resolve_identifier_clauses(
 def evaluate_identifier_clause(
     sql: str, clause: IdentifierClause, parameters: Parameters, dialect: Dialect = DEFAULT_DIALECT
 ) -> tuple[str, ...]:
-    """Return the parts of the name that a clause stands for; empty if only Spark knows them.
+    """Return the name that a clause stands for.
 
     Args:
         sql: The whole text.
         clause: A clause of :func:`gateway.sql.statement_parser.parse_statement`.
         parameters: The parameters of the text.
-        dialect: The session's.
+        dialect: The session's dialect.
+
+    Returns:
+        The parts of the name; empty if only Spark knows them.
     """
     tokens = tokenize(sql, dialect)
     argument = [token for token in tokens if clause.argument_start <= token.start < clause.argument_end]

@@ -24,7 +24,7 @@ def parse_name(text: str, dialect: Dialect = DEFAULT_DIALECT) -> tuple[str, ...]
 
 
 def read_name(tokens: Sequence[Token]) -> tuple[str, ...]:
-    """Return the parts of a name that tokens form, joined by dots; empty if they form something else."""
+    """Return the parts of a name that tokens form; empty for other tokens."""
     names, dots = tokens[::2], tokens[1::2]
     is_name = len(names) == len(dots) + 1 and all(token.is_name for token in names)
     return tuple(token.value for token in names) if is_name and all(dot.is_symbol(".") for dot in dots) else ()

@@ -1,4 +1,4 @@
-"""Strings whose value is known before Spark sees the text: literals, and parameters that the client sends along.
+"""The parameters of a text, and strings whose value is known before Spark runs.
 
 Source: [spark-sql-grammar stringLit], [spark-sql-grammar parameterMarker], ``PosParameterizedQuery``.
 """
@@ -32,7 +32,7 @@ class StringEvaluator:
     Args:
         tokens: All tokens of the text.
         parameters: The parameters of the text.
-        dialect: The session's.
+        dialect: The session's dialect.
     """
 
     def __init__(self, tokens: Sequence[Token], parameters: Parameters, dialect: Dialect = DEFAULT_DIALECT) -> None:
@@ -42,7 +42,10 @@ class StringEvaluator:
         self._ordinals = {token.start: ordinal for ordinal, token in enumerate(markers)}
 
     def evaluate(self, expression: Sequence[Token]) -> str | None:
-        """Return the value of literals and parameters that are adjacent or joined by ``||``; None if it is unknown."""
+        """Return the value of an expression; None if it is unknown.
+
+        The value is known if the expression consists of literals and parameters that are adjacent or joined by ``||``.
+        """
         text, position = "", 0
         if not expression:
             return None

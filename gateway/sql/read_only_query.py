@@ -25,7 +25,11 @@ def is_query_start(cursor: Cursor) -> bool:
 
 
 def find_data_change(cursor: Cursor) -> Token | None:
-    """Return the keyword of the first data change in the query that begins here; None if it changes nothing."""
+    """Return the keyword of the first data change in the query that begins here.
+
+    Returns:
+        The keyword, or None if the query changes nothing.
+    """
     start = cursor.position
     if cursor.keyword() == "WITH":
         after = find_end_of_common_tables(cursor)
@@ -42,7 +46,10 @@ def find_data_change(cursor: Cursor) -> Token | None:
 
 
 def find_end_of_common_tables(cursor: Cursor) -> int | None:
-    """Return the index of the token after ``WITH a AS (…), b AS (…)``, which begins here; None if there is none."""
+    """Return the index of the token after ``WITH a AS (…), b AS (…)``.
+
+    The clause begins at the current token. Returns None if nothing follows it.
+    """
     is_closed = False
     for index, token in cursor.outside_brackets():
         is_bracket = token.is_symbol(")")

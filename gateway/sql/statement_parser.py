@@ -1,4 +1,4 @@
-"""The statements that may concern a temporary table, found in SQL text without parsing all of it.
+"""Finds the statements that may concern a temporary table.
 
 Every statement of every client passes through here. An ordinary one costs a look at its first word. Only a statement
 that may concern a temporary table is read further. Spark executes all others, and reports their errors.
@@ -17,7 +17,7 @@ Not guaranteed:
 - That ``parse_statement`` finds a ``MERGE``, ``UPDATE`` or ``DELETE`` after ``WITH``. Spark refuses these for every
   kind of temporary table. :func:`gateway.sql.change_clauses.find_change_clauses` does find them.
 
-Source: [temporary-tables §5.1.1], [temporary-tables §5.1.8], [spark-sql-grammar statement].
+Source: [temporary-tables §5.1.1, §5.1.8], [spark-sql-grammar statement].
 """
 
 import re
@@ -42,11 +42,14 @@ from gateway.sql.statements import (
 
 
 def parse_statement(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Statement | None:
-    """Return the statement if it may concern a temporary table; None if Spark alone executes it.
+    """Parse a statement that may concern a temporary table.
 
     Args:
         sql: The text.
-        dialect: The session's.
+        dialect: The session's dialect.
+
+    Returns:
+        The statement, or None if Spark alone executes it.
 
     Raises:
         StatementError: If the statement creates a temporary table, or lists them, and has a malformed or unsupported
@@ -57,9 +60,9 @@ def parse_statement(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Statement |
 
 
 def extract_query(sql: str, statement: HasQuery) -> str:
-    """Return the query of a statement, or ``EXPLAIN`` and the query, at its position in the text.
+    """Return the query of a statement at its position in the text.
 
-    Blanks replace everything else before the query, so that positions in Spark's messages stay right.
+    Blanks replace everything else before the query, except ``EXPLAIN``. Positions in Spark's messages stay right.
 
     Raises:
         ValueError: If the statement has no query.

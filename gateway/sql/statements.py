@@ -1,4 +1,4 @@
-"""The statements that may concern a temporary table, as values: names, options, and spans of the text.
+"""The statements that may concern a temporary table, as values.
 
 A span is the offset of its first character and the offset after its last character. The span of a query ends with the
 statement, without the semicolons at the end of the text.
@@ -97,7 +97,9 @@ class CreateTemporaryTable(_CreateStatement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable(_CreateStatement):
-    """``CREATE TABLE [IF NOT EXISTS] name …`` of a name with two or more parts, or ``IDENTIFIER(…)``.
+    """``CREATE TABLE [IF NOT EXISTS] name …``.
+
+    The name has two or more parts, or is an ``IDENTIFIER(…)``.
 
     Attributes:
         has_other_clauses: Whether the statement is something else than ``CREATE TABLE name [(columns)] [USING format]
@@ -166,7 +168,9 @@ class TruncateTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowTemporaryTables:
-    """``SHOW TEMPORARY TABLES [FROM|IN namespace] [[LIKE] 'pattern']``, a statement of Lodge's own.
+    """``SHOW TEMPORARY TABLES [FROM|IN namespace] [[LIKE] 'pattern']``.
+
+    Only Lodge has this statement.
 
     Attributes:
         namespace: The namespace; None if there is none.
@@ -225,7 +229,7 @@ class AlterRelation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateView:
-    """``CREATE [OR REPLACE] [[GLOBAL] TEMPORARY] VIEW [IF NOT EXISTS] name … [AS query]``.
+    """``CREATE [OR REPLACE] [[GLOBAL] TEMPORARY] VIEW [IF NOT EXISTS] name …``.
 
     Attributes:
         name: The name of the view.
@@ -270,7 +274,12 @@ class ModificationKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeOrUpdate:
-    """``MERGE INTO``, ``UPDATE`` or ``DELETE FROM``, with the name of the changed table."""
+    """``MERGE INTO``, ``UPDATE`` or ``DELETE FROM``.
+
+    Attributes:
+        kind: The kind of the change.
+        name: The name of the changed table.
+    """
 
     kind: ModificationKind
     name: TableName

@@ -40,7 +40,15 @@ def read_string(literal: str, dialect: Dialect = DEFAULT_DIALECT) -> str | None:
 
 
 def read_strings(tokens: Sequence[Token], dialect: Dialect = DEFAULT_DIALECT) -> str | None:
-    """Return the text that adjacent string literals mean; None if the tokens are something else."""
+    """Return the text that adjacent string literals mean.
+
+    Args:
+        tokens: The literals.
+        dialect: The session's in an expression; the default dialect elsewhere.
+
+    Returns:
+        The text, or None if a token is no string, or an escape stands for no character.
+    """
     if not tokens or any(token.kind is not TokenKind.STRING for token in tokens):
         return None
     texts = [read_string(token.value, dialect) for token in tokens]
@@ -48,7 +56,15 @@ def read_strings(tokens: Sequence[Token], dialect: Dialect = DEFAULT_DIALECT) ->
 
 
 def write_string(text: str, dialect: Dialect = DEFAULT_DIALECT) -> str | None:
-    """Return a literal that means this text in an expression; None if the dialect has none."""
+    """Return a literal that means a text in an expression.
+
+    Args:
+        text: The text.
+        dialect: The session's dialect.
+
+    Returns:
+        The literal, or None if the dialect has no literal for the text.
+    """
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     literals = (f"r'{text}'", f'r"{text}"', f"'{escaped}'")
     if dialect.escaped_string_literals:

@@ -1,4 +1,6 @@
-"""The options of a table in a query: ``FROM t WITH (key = value, …)``, and lists of properties in general.
+"""The options of a table in a query, ``FROM t WITH (key = value, …)``.
+
+The same list of properties also occurs in other clauses.
 
 Source: [spark-sql-grammar optionsClause], [spark-sql-grammar propertyList].
 """

@@ -1,4 +1,4 @@
-"""The clause ``USING source OPTIONS (…)`` of a view that Spark reads through a data source.
+"""The clause ``USING source OPTIONS (…)`` of a view over a data source.
 
 Source: [spark-sql-grammar tableProvider], [spark-sql-grammar propertyList].
 """

@@ -2,8 +2,8 @@
 
 Guarantees:
 
-1. Text is never generated from scratch. Only the spans of references are replaced, in place if the replacement is short enough,
-   so that positions in Spark's messages stay right.
+1. The resolver replaces only the spans of references, in place if the replacement is short enough. It never generates
+   a text, so that positions in Spark's messages stay right.
 2. A reference that cannot be resolved is an error here. Spark never sees it.
 3. The text of ``EXECUTE IMMEDIATE`` and names in ``IDENTIFIER(…)`` are resolved in the same way.
 

@@ -261,8 +261,8 @@ class Cursor:
         """Step over ``IDENTIFIER(argument)``.
 
         Returns:
-            The clause, or None if there is none; and the parts of the name if the argument is a literal. Spark takes the
-            argument for a literal, and not for an expression, if the clause is a part of a longer name.
+            The clause, or None if there is none; and the parts of the name if the argument is a literal. As a part of
+            a longer name, Spark takes the argument for a literal and not for an expression.
         """
         first, start = self.current, self.position
         if first is None or self.keyword() != "IDENTIFIER" or not self.is_symbol("(", 1):

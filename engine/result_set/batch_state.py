@@ -32,6 +32,6 @@ class BatchState:
     def hides(self, added_at: int) -> bool:
         """Return whether a column came with the overflow row, and must wait.
 
-        These are the columns g and h of [result-set-impl "Detailed Use Cases"].
+        Examples are the columns g and h of [result-set-impl "Detailed Use Cases"].
         """
         return added_at == self.hidden_row

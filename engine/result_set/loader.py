@@ -191,7 +191,7 @@ class ResultSetLoader:
     def harvest(self) -> pa.RecordBatch:
         """End the batch, and return its rows. A row that was not saved is abandoned.
 
-        A batch without columns has a number of rows all the same.
+        A batch without columns still has its number of rows.
 
         Raises:
             LoaderStateError: If no batch is active.

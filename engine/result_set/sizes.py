@@ -36,10 +36,7 @@ class Sizes:
             self.add(column, purpose, size_bytes)
 
     def excess(self, limits: BatchLimits) -> tuple[str, int, int] | None:
-        """Return the column, its size and the limit if the buffers exceed a limit.
-
-        Else None.
-        """
+        """Return a column, its size and the limit that it exceeds. None if all fit."""
         if not self.buffers:
             return None
         (column, _), size_bytes = max(self.buffers.items(), key=lambda item: item[1])

@@ -9,7 +9,7 @@ from engine.arrow_types import inner_fields, is_any_list
 
 
 def to_storage_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type in which values of a type are stored. Mostly it is the same."""
+    """Return the type in which values of a type are stored. Usually it is the type itself."""
     if pt.is_dictionary(type_) or pt.is_run_end_encoded(type_):
         return to_storage_type(type_.value_type)
     if pt.is_decimal32(type_) or pt.is_decimal64(type_):

@@ -181,7 +181,7 @@ def _is_open(path: ProjectedPath, type_: pa.DataType) -> bool:
 
 
 def _check_equal(project_list: ProjectionList, defined: TupleSchema, context: ErrorContext, prefix: str = "") -> None:
-    """Check guarantee 3."""
+    """Check that project list and defined schema are equal. See guarantee 3."""
     if project_list.type is ProjectionType.ALL:
         strangers = [path.name for path in project_list.columns if defined.find(path.name) is None]
         if strangers:

@@ -135,7 +135,7 @@ class ScanSchemaTracker:
         return self._schema.output
 
     def reader_input_schema(self) -> TupleSchema:
-        """Return the columns that come from readers, or are missing."""
+        """Return all output columns except implicit ones."""
         return self._schema.reader_input
 
     def column_projection(self, name: str) -> ProjectedPath | None:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from engine.arrow_types import is_bytes, is_text
-from engine.result_set.conversion.errors import NotOfferedError, RefusedError
+from engine.result_set.conversion.errors import NoConversionError, RefusedError
 
 _INTEGER = r"^-?[0-9]+$"
 _OFFSET = r"[0-9](Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
@@ -65,14 +65,14 @@ def cast_values(array: pa.Array, to: pa.DataType, column: str) -> pa.Array:
     """Cast values to a type.
 
     Raises:
-        NotOfferedError: If no conversion exists between the types.
+        NoConversionError: If no conversion exists between the types.
         RefusedError: If a value cannot be converted.
     """
     if array.type.equals(to):
         return array
     cast = _find_cast(array.type, to)
     if cast is None:
-        raise NotOfferedError(column, array.type, to)
+        raise NoConversionError(column, array.type, to)
     try:
         return cast(array)
     except (pa.ArrowInvalid, ValueError) as error:

@@ -40,7 +40,7 @@ from engine.arrow_types import is_text
 from engine.context import ErrorContext
 from engine.errors import NOWHERE, SchemaConflictError, ValueConversionError
 from engine.result_set.conversion.casts import cast_values, decode
-from engine.result_set.conversion.errors import NotOfferedError, RefusedError
+from engine.result_set.conversion.errors import NoConversionError, RefusedError
 from engine.result_set.conversion.nested_arrays import convert_nested, fill_nulls
 
 
@@ -61,7 +61,7 @@ def convert_array(array: pa.Array, to: pa.Field, column: str, context: ErrorCont
     """
     try:
         return fill_nulls(convert_values(array, to.type, column), to, column)
-    except NotOfferedError as error:
+    except NoConversionError as error:
         raise SchemaConflictError(
             error.column, offered=error.offered, promised=error.promised, context=context
         ) from None
@@ -75,7 +75,7 @@ def convert_values(array: pa.Array, to: pa.DataType, column: str) -> pa.Array:
     """Convert values to a type. Nulls stay null.
 
     Raises:
-        NotOfferedError: If no conversion exists between the types.
+        NoConversionError: If no conversion exists between the types.
         RefusedError: If a value cannot be converted.
     """
     if array.type.equals(to):
@@ -94,6 +94,6 @@ def is_convertible(offered: pa.DataType, to: pa.DataType) -> bool:
         return True
     try:
         convert_values(pa.array([], offered), to, "")
-    except (NotOfferedError, pa.ArrowNotImplementedError):
+    except (NoConversionError, pa.ArrowNotImplementedError):
         return False
     return True

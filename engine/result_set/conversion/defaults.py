@@ -17,7 +17,7 @@ from engine.arrow_types import inner_fields, is_bytes, is_text
 from engine.context import ErrorContext
 from engine.errors import NOWHERE, ColumnError, SchemaConflictError, ValueConversionError
 from engine.result_set.conversion.casts import cast_values
-from engine.result_set.conversion.errors import NotOfferedError, RefusedError
+from engine.result_set.conversion.errors import NoConversionError, RefusedError
 from engine.schema import DEFAULT_VALUE_KEY
 
 
@@ -35,7 +35,7 @@ def declared_default(field: pa.Field, column: str, context: ErrorContext = NOWHE
         return cast_values(pa.array([text.decode()], pa.string()), field.type, column)[0]
     except RefusedError as error:
         raise ValueConversionError(column, error.value, error.wanted, context) from None
-    except NotOfferedError as error:
+    except NoConversionError as error:
         raise SchemaConflictError(
             column, offered="a text as default", promised=error.promised, context=context
         ) from None

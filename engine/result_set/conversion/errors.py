@@ -6,7 +6,7 @@ The caller that knows the place in the file turns them into engine errors.
 import pyarrow as pa
 
 
-class NotOfferedError(Exception):
+class NoConversionError(Exception):
     """No conversion exists between two types.
 
     Attributes:

@@ -12,7 +12,7 @@ import pyarrow.types as pt
 from engine.arrow_types import inner_fields, is_any_list
 from engine.errors import ColumnError
 from engine.result_set.conversion.defaults import declared_default, has_natural_default, missing_values, natural_default
-from engine.result_set.conversion.errors import NotOfferedError, RefusedError
+from engine.result_set.conversion.errors import NoConversionError, RefusedError
 from engine.schema import TupleSchema
 
 ConvertValues = Callable[[pa.Array, pa.DataType, str], pa.Array]
@@ -28,7 +28,7 @@ def convert_nested(array: pa.Array, to: pa.DataType, column: str, convert: Conve
         convert: Converts the values inside.
 
     Raises:
-        NotOfferedError: If the types are of different kinds, or no conversion exists between types inside them.
+        NoConversionError: If the types are of different kinds, or no conversion exists between types inside them.
         RefusedError: If a value cannot be converted.
     """
     if pt.is_struct(array.type) and pt.is_struct(to):
@@ -37,7 +37,7 @@ def convert_nested(array: pa.Array, to: pa.DataType, column: str, convert: Conve
         return _convert_dict(array, to, column, convert)
     if is_any_list(array.type) and (pt.is_list(to) or pt.is_large_list(to)):
         return _convert_list(array, to, column, convert)
-    raise NotOfferedError(column, array.type, to)
+    raise NoConversionError(column, array.type, to)
 
 
 def fill_nulls(array: pa.Array, to: pa.Field, column: str, parent_is_valid: pa.Array | None = None) -> pa.Array:

@@ -95,7 +95,7 @@ class ArrayWriter(VectorWriter):
         self._level.open_values.append(self)
 
     def next_element(self) -> int:
-        """Implement :class:`engine.result_set.writers.levels.ScalarArrayOwner`."""
+        """Open the array, and return the position of its first element."""
         if self._is_open:
             self._refuse_size(self._vector.count + 1)
         self.open()

@@ -182,8 +182,8 @@ class VectorWriter(ColumnWriter):
     def harvest(self, count: int) -> pa.Array:
         """Return the first ``count`` values without a copy.
 
-        The array owns the buffers from then on. Values behind them, which belong to the overflow row, become the
-        first of new buffers.
+        The array owns the buffers from then on. Later values, which belong to the overflow row,
+        become the first of new buffers.
         """
         raise NotImplementedError
 

@@ -23,7 +23,7 @@ def make_column(
 ) -> tuple[ColumnWriter, VectorWriter]:
     """Make the writer for the reader, and the vector of the batch.
 
-    Mostly they are the same object.
+    They are usually the same object.
 
     Args:
         offered: The column as the reader knows it.

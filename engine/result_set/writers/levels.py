@@ -101,7 +101,7 @@ class InnerLevel(Level):
 class ElementLevel(Level):
     """The position of an array's scalar elements.
 
-    It is always behind the last element, so it needs no ``save``.
+    It is always after the last element, so elements need no ``save``.
 
     Attributes:
         stop: The largest number of elements in the vector, including those of this array. ``CLOSED`` before the array

@@ -116,7 +116,7 @@ class VariableWriter(ScalarWriter):
     def _check_size(self, end: int, start: int) -> None:
         """Refuse a value, or the values of one row together, that no batch can contain.
 
-        Else have the row measured.
+        A smaller value only causes the row to be measured.
 
         Args:
             end: The end of the data.

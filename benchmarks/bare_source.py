@@ -1,6 +1,7 @@
-"""A data source of Spark with nothing but pyarrow's readers: what is left if drift, limits and errors cost nothing.
+"""A data source of Spark that consists of pyarrow's readers only.
 
-Each task reads one file as a whole. Spark gets it by value, so it needs nothing on its workers.
+It shows the cost of a Python data source without support for drift, limits and precise errors. Each task reads one
+whole file. The source is pickled by value, so Spark's workers need no installation.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +15,7 @@ from pyspark.sql.types import StructType
 
 
 class BareSource(DataSource):
-    """Options: ``directory``, ``format``. Spark is given the schema."""
+    """The data source, with the options ``directory`` and ``format`` and a declared schema."""
 
     @classmethod
     def name(cls) -> str:

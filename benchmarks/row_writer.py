@@ -1,10 +1,10 @@
-"""How fast rows become batches: value by value, in bulk, and as lists that Arrow turns into arrays.
+"""The speed of writing rows to batches: value by value, in bulk, and as lists that Arrow converts to arrays.
 
     python benchmarks/row_writer.py [ROWS]
 
-All three make the same batches of the same rows, a number, a double, a text and a small array each, from values that
-are in memory already. The lists have no limits, no overflow and no schema that grows: they are what is left if nothing
-but Arrow's own conversion is paid for. Each is run several times in turn, and its fastest run counts.
+All three routes create the same batches of the same rows from values in memory. A row has an integer, a double, a
+string and a small array. The route with lists has no limits, no overflow and a fixed schema, so it shows the cost of
+Arrow's conversion alone. The routes run alternately several times, and the fastest run of each counts.
 """
 
 import sys
@@ -28,7 +28,7 @@ TURNS = 3
 Row = tuple[int, float | None, str, list[int]]
 
 
-def by_row(rows: list[Row], _: pa.Table) -> Iterator[pa.RecordBatch]:
+def write_rows(rows: list[Row], _: pa.Table) -> Iterator[pa.RecordBatch]:
     loader = ResultSetLoader(schema=TupleSchema.of(SCHEMA))
     row = loader.writer
     identity, price, name, tags = (row.column(index) for index in range(4))
@@ -51,7 +51,7 @@ def by_row(rows: list[Row], _: pa.Table) -> Iterator[pa.RecordBatch]:
     yield loader.harvest()
 
 
-def by_lists(rows: list[Row], _: pa.Table) -> Iterator[pa.RecordBatch]:
+def write_lists(rows: list[Row], _: pa.Table) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(rows), MAX_ROWS):
         columns: tuple[list[object], ...] = ([], [], [], [])
         for row in rows[start : start + MAX_ROWS]:
@@ -61,7 +61,7 @@ def by_lists(rows: list[Row], _: pa.Table) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def in_bulk(_: list[Row], table: pa.Table) -> Iterator[pa.RecordBatch]:
+def append_in_bulk(_: list[Row], table: pa.Table) -> Iterator[pa.RecordBatch]:
     loader = ResultSetLoader(schema=TupleSchema.of(SCHEMA))
     loader.start_batch()
     loader.append(table)
@@ -71,10 +71,10 @@ def in_bulk(_: list[Row], table: pa.Table) -> Iterator[pa.RecordBatch]:
         yield loader.harvest()
 
 
-WAYS: dict[str, Callable[[list[Row], pa.Table], Iterator[pa.RecordBatch]]] = {
-    "rows, value by value": by_row,
-    "lists, then pa.array": by_lists,
-    "bulk append": in_bulk,
+ROUTES: dict[str, Callable[[list[Row], pa.Table], Iterator[pa.RecordBatch]]] = {
+    "rows, value by value": write_rows,
+    "lists, then pa.array": write_lists,
+    "bulk append": append_in_bulk,
 }
 
 
@@ -85,18 +85,18 @@ def main(arguments: list[str]) -> None:
     ]  # fmt: skip
     columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
     table = pa.table(columns, schema=SCHEMA)
-    fastest = dict.fromkeys(WAYS, float("inf"))
+    fastest = dict.fromkeys(ROUTES, float("inf"))
     for _ in range(TURNS):
-        for way, load in WAYS.items():
+        for route, load in ROUTES.items():
             start = time.perf_counter()
             batches = list(load(rows, table))
-            fastest[way] = min(fastest[way], time.perf_counter() - start)
-            assert pa.Table.from_batches(batches).combine_chunks().equals(table), way
+            fastest[route] = min(fastest[route], time.perf_counter() - start)
+            assert pa.Table.from_batches(batches).combine_chunks().equals(table), route
     values_per_row = 3 + 1.5
-    for way, seconds in fastest.items():
+    for route, seconds in fastest.items():
         ratio = fastest["rows, value by value"] / seconds
         print(
-            f"{way:22} {count / seconds:14,.0f} rows/s  {seconds / count / values_per_row * 1e9:8,.1f} ns/value"
+            f"{route:22} {count / seconds:14,.0f} rows/s  {seconds / count / values_per_row * 1e9:8,.1f} ns/value"
             f"  {ratio:10,.1f} x value by value"
         )
 

@@ -1,4 +1,4 @@
-"""The files that ``benchmarks/scans.py`` reads: the same rows in three formats, and a set of files that drift."""
+"""The files of ``benchmarks/scans.py``: the same rows in three formats, and a set of files that drift."""
 
 import json
 from collections.abc import Callable
@@ -34,7 +34,7 @@ CITIES = np.array(["Berlin", "Lyon", "Porto", "Graz", "Oslo", "Gent", "Brno", "T
 
 
 def rows(count: int, first: int = 0) -> pa.Table:
-    """Ten columns of numbers, texts, truth values and timestamps; some have nulls."""
+    """Return ten columns of numbers, strings, booleans and timestamps. Some have nulls."""
     random = np.random.default_rng(first)
     ids = np.arange(first, first + count)
     at = np.datetime64("2026-01-01T00:00:00", "us") + ids * np.timedelta64(1_500_000, "us")
@@ -43,21 +43,21 @@ def rows(count: int, first: int = 0) -> pa.Table:
         pa.array(random.integers(1, 100, count), pa.int32()),
         pa.array(random.uniform(1, 1000, count).round(2)),
         pa.array(random.uniform(0, 0.5, count).round(3), mask=random.random(count) < 0.2),
-        _joined("customer.", random.integers(0, 100_000, count), "@example.org"),
+        _join("customer.", random.integers(0, 100_000, count), "@example.org"),
         pa.array(CITIES[random.integers(0, len(CITIES), count)]),
         pa.array(random.random(count) < 0.7),
         pa.array(at),
         pc.if_else(
             pa.array(random.random(count) < 0.2),
             pa.scalar(None, pa.string()),
-            _joined("order ", random.integers(0, 10**9, count), " was left at the door of the neighbours"),
+            _join("order ", random.integers(0, 10**9, count), " was left at the door of the neighbours"),
         ),
         pa.array(random.integers(1, 6, count), mask=random.random(count) < 0.3),
     ]
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
-def _joined(before: str, numbers: np.ndarray, after: str) -> pa.Array:
+def _join(before: str, numbers: np.ndarray, after: str) -> pa.Array:
     return pc.binary_join_element_wise(before, pa.array(numbers).cast(pa.string()), after, "")
 
 
@@ -66,7 +66,7 @@ def write_csv(table: pa.Table, path: Path) -> None:
 
 
 def write_json(table: pa.Table, path: Path) -> None:
-    """Timestamps are text in ISO 8601; what is null is left out."""
+    """Write JSON lines, with timestamps as ISO 8601 text and without nulls."""
     table = table.set_column(7, "at", pc.strftime(table["at"], "%Y-%m-%dT%H:%M:%S"))
     with path.open("w") as file:
         for batch in table.to_batches(max_chunksize=10_000):
@@ -86,7 +86,7 @@ WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
 
 
 def write_formats(directory: Path, count: int) -> None:
-    """A directory for each format, with the same rows."""
+    """Write the same rows into one directory for each format."""
     for name, write in WRITERS.items():
         (directory / name).mkdir()
         for number in range(FILES):
@@ -95,18 +95,18 @@ def write_formats(directory: Path, count: int) -> None:
 
 
 def write_drifting(directory: Path, count: int) -> None:
-    """The directories ``steady`` and ``drifting``: JSON lines, drifting in the second one."""
+    """Write JSON lines into the directories ``steady`` and ``drifting``. The schemas in the second one drift."""
     share = count // DRIFTING_FILES
     for name in ("steady", "drifting"):
         (directory / name).mkdir()
     for number in range(DRIFTING_FILES):
         table = rows(share, number * share)
         write_json(table, directory / "steady" / f"{number:03}.json")
-        write_json(_drifted(table, number), directory / "drifting" / f"{number:03}.json")
+        write_json(_drift(table, number), directory / "drifting" / f"{number:03}.json")
 
 
-def _drifted(table: pa.Table, number: int) -> pa.Table:
-    """Numbers that are whole here and not there, and columns that are added; as much text as without drift."""
+def _drift(table: pa.Table, number: int) -> pa.Table:
+    """Change types and names in some files without changing the amount of text."""
     if number % 3 == 1:
         table = table.set_column(2, "price", pc.round(table["price"]).cast(pa.int64()))
     if number % 4 == 2:

@@ -1,9 +1,9 @@
-"""How fast files are scanned: the engine beside other readers in one process, and beside Spark's own through Spark.
+"""The speed of scans: the engine against other readers in one process, and against Spark's readers through Spark.
 
     python benchmarks/scans.py [--rows N] [--rounds N] [--only PART ...]
 
-All routes of a part read the same files in turn, the order changing from round to round; the fastest round of each
-counts. Ratios are what matters: these are times of one machine, with whatever runs beside.
+All routes of a part read the same files alternately, in an order that changes with each round. The fastest round of
+each route counts. Only ratios are meaningful, because other processes of the machine affect the times.
 """
 
 import argparse
@@ -38,15 +38,15 @@ POLARS_TYPES = {name: pl.from_arrow(SCHEMA.empty_table())[name].dtype for name i
 Route = Callable[[], int]
 
 
-def in_turns(routes: dict[str, Route], rounds: int) -> dict[str, float]:
-    """The fastest time of each route, in seconds. All must read the same number of rows."""
+def measure(routes: dict[str, Route], rounds: int) -> dict[str, float]:
+    """Return the fastest time of each route in seconds. All routes must read the same number of rows."""
     fastest = dict.fromkeys(routes, float("inf"))
     counts = set()
     for number in range(rounds):
         for name in list(routes) if number % 2 == 0 else reversed(list(routes)):
-            begun = time.perf_counter()
+            start = time.perf_counter()
             counts.add(routes[name]())
-            fastest[name] = min(fastest[name], time.perf_counter() - begun)
+            fastest[name] = min(fastest[name], time.perf_counter() - start)
     assert len(counts) == 1, f"the routes read different numbers of rows: {counts}"
     return fastest
 
@@ -67,29 +67,29 @@ def file_scan(directory: Path, **options: str) -> FileScan:
 
 
 def engine_route(directory: Path, columns: Sequence[str] | None = None, **options: str) -> Route:
-    """The engine with a declared schema, as Spark's tasks run it, one part after the other."""
+    """Read all partitions with the engine and a declared schema, as Spark's tasks do."""
     schema = TupleSchema(SCHEMA.field(name) for name in columns or SCHEMA.names)
 
     def run() -> int:
         scan = file_scan(directory, **options)
-        return sum(count(scan.batches(part, schema, is_declared=True)) for part in scan.partitions())
+        return sum(count(scan.batches(files, schema, is_declared=True)) for files in scan.partitions())
 
     return run
 
 
-def engine_discovering(directory: Path) -> Route:
-    """The engine without a declared schema."""
+def discovering_engine_route(directory: Path) -> Route:
+    """Read all partitions with the engine and a discovered schema."""
 
     def run() -> int:
         scan = file_scan(directory)
         schema = scan.discover()
-        return sum(count(scan.batches(part, schema, is_declared=False)) for part in scan.partitions())
+        return sum(count(scan.batches(files, schema, is_declared=False)) for files in scan.partitions())
 
     return run
 
 
 def pyarrow_reader(format_: str, path: Path) -> Iterable[pa.RecordBatch]:
-    """The reader of pyarrow that the engine's reader of this format stands on."""
+    """Read a file with the reader of pyarrow that the engine uses for this format."""
     if format_ == "csv":
         types = dict(zip(SCHEMA.names, SCHEMA.types, strict=True))
         return csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=types)).to_batches()
@@ -100,7 +100,7 @@ def pyarrow_reader(format_: str, path: Path) -> Iterable[pa.RecordBatch]:
 
 
 def peers(format_: str, directory: Path) -> dict[str, Route]:
-    """Other readers of the same files. All know the types, where they can be told."""
+    """Return other readers of the same files, with declared types where they support it."""
     files = sorted(directory.iterdir())
     pattern = str(directory / f"*.{format_}")
     duck = {
@@ -126,7 +126,7 @@ def options_of(format_: str) -> dict[str, str]:
 
 
 def in_process_options(format_: str) -> dict[str, str]:
-    """Each file in one part, because nobody else works on the others."""
+    """Return options that put each file into one partition, because one process reads them all."""
     return {**options_of(format_), "partition_bytes": "1 GiB"}
 
 
@@ -134,16 +134,16 @@ def bench_in_process(directory: Path, rounds: int) -> None:
     for format_ in WRITERS:
         folder, options = directory / format_, in_process_options(format_)
         routes = {"engine": engine_route(folder, **options), **peers(format_, folder)}
-        times = in_turns(routes, rounds)
+        times = measure(routes, rounds)
         show(f"{format_}, in process, all columns", times, "pyarrow reader")
         print(f"  the engine has {times['pyarrow reader'] / times['engine']:.2f} x the speed of the pyarrow reader")
-        two = in_turns({"all": routes["engine"], "two": engine_route(folder, TWO_COLUMNS, **options)}, rounds)
+        two = measure({"all": routes["engine"], "two": engine_route(folder, TWO_COLUMNS, **options)}, rounds)
         print(f"  2 of 10 columns are {two['all'] / two['two']:.2f} x as fast as all of them")
 
 
 def bench_drift(directory: Path, rounds: int) -> None:
-    routes = {name: engine_discovering(directory / name) for name in ("steady", "drifting")}
-    show("200 files of JSON, found and read by the engine", in_turns(routes, rounds), "steady")
+    routes = {name: discovering_engine_route(directory / name) for name in ("steady", "drifting")}
+    show("200 files of JSON, discovered and read by the engine", measure(routes, rounds), "steady")
 
 
 def bench_through_spark(directory: Path, rounds: int, spark: SparkSession) -> None:
@@ -172,14 +172,14 @@ def bench_through_spark(directory: Path, rounds: int, spark: SparkSession) -> No
             source = {"directory": at, "format": format_}
             return to_noop(lambda: spark.read.format("bare").options(**source).schema(ddl).load())
 
-        times = in_turns({"Spark": native(DDL), "Lodge": lodge(DDL), "bare pyarrow": bare(DDL)}, rounds)
+        times = measure({"Spark": native(DDL), "Lodge": lodge(DDL), "bare pyarrow": bare(DDL)}, rounds)
         show(f"{format_}, through Spark, all columns", times, "Spark")
-        times = in_turns({"Spark": native(TWO_DDL), "Lodge": lodge(TWO_DDL), "bare pyarrow": bare(TWO_DDL)}, rounds)
+        times = measure({"Spark": native(TWO_DDL), "Lodge": lodge(TWO_DDL), "bare pyarrow": bare(TWO_DDL)}, rounds)
         show(f"{format_}, through Spark, 2 of 10 columns", times, "Spark")
 
 
 def peak_mb(directory: Path, format_: str) -> float:
-    """Of a process of its own that scans the directory with the engine."""
+    """Return the peak memory of a new process that scans a directory with the engine."""
     command = [sys.executable, __file__, "--peak-of", str(directory), format_]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 

@@ -1,13 +1,17 @@
-"""Whether what a system made of drifting files is right: judged by values, in favour of the system.
+"""Comparison of the rows that a system read with the right rows of a case of drift, in favour of the system.
 
 Guarantees:
 
-1. Any type will do that keeps the value: a number as another number or as its text, true as 1, text as what it means
-   or as bytes, a date as its midnight, a moment in any zone (in UTC where it has none), a map as a struct, an empty
-   field of CSV as null.
-2. It is wrong if a value is missing or another one, if it stands in a column of another name, letter case aside, or if
-   a column is missing, or there are more of them. Text with leading zeros is not the number without them. Names that
-   differ by letter case in one file may stay apart.
+1. A value is right in any type that keeps it:
+
+   - a number as another number or as its text, and true as 1
+   - text as its meaning or as bytes
+   - a date as its midnight, and a timestamp in any time zone (UTC if it has none)
+   - a map as a struct
+   - an empty field of CSV as null
+2. A result is wrong if a value is missing or different, if a value is in a column of another name (in any letter case),
+   or if columns are missing or added. Text with leading zeros is not equal to the number without them. Names of one
+   file that differ by letter case only may stay separate columns.
 """
 
 import json
@@ -27,7 +31,7 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
 def is_right(table: pa.Table, case: Case) -> bool:
-    """Whether a table has the right rows of the case, in any order."""
+    """Return whether a table has the right rows of a case, in any order."""
     expected, found = case.rows, table.to_pylist()
     if expected is None or len(found) != len(expected):
         return False
@@ -35,24 +39,24 @@ def is_right(table: pa.Table, case: Case) -> bool:
         return _are_same(expected, [{"columns": _fields(row)} for row in found])
     names = {name for row in expected for name in row} | set(case.types)
     if _has_letter_cases(case) and names == set(table.schema.names):
-        return _are_same([_spelled(row) for row in expected], [_spelled(row) for row in found])
+        return _are_same([_with_exact_names(row) for row in expected], [_with_exact_names(row) for row in found])
     folded = {name.casefold() for name in names}
     return sorted(map(str.casefold, table.schema.names)) == sorted(folded) and _are_same(expected, found)
 
 
 def _has_letter_cases(case: Case) -> bool:
-    """Whether one file has names that differ by nothing else."""
+    """Return whether one file has names that differ by letter case only."""
     by_file = ({name for row in file.rows or () for name in row} for file in case.files)
     return any(len({name.casefold() for name in names}) < len(names) for names in by_file)
 
 
-def _spelled(row: Row) -> Row:
-    """With names that are another one in another letter case."""
+def _with_exact_names(row: Row) -> Row:
+    """Encode names so that letter case counts in a comparison."""
     return {name.encode().hex(): value for name, value in row.items()}
 
 
 def _fields(row: Row) -> list[Any]:
-    """Of a row without names: those before the first that is missing; a system may have made them an array itself."""
+    """Return the fields of a row without names, except missing ones at its end. Some systems return an array."""
     values = list(row.values())
     if len(values) == 1 and isinstance(values[0], list):
         return values[0]
@@ -79,16 +83,16 @@ def _is_same(expected: Any, found: Any) -> bool:
     if isinstance(expected, bytes) or isinstance(found, bytes):
         return bool(_bytes_of(expected) == _bytes_of(found))
     if isinstance(expected, str):
-        return _is_meant(expected, found)
+        return _means(expected, found)
     if isinstance(found, str):
-        return _is_meant(found, expected)
+        return _means(found, expected)
     return _is_same_scalar(expected, found)
 
 
 def _is_same_struct(expected: Row, found: Any) -> bool:
     if isinstance(found, list) and all(isinstance(one, tuple) for one in found):
         found = dict(found)
-    found = _of_json(found)
+    found = _parse_json(found)
     if found is None:
         found = {}
     if not isinstance(found, Mapping):
@@ -98,7 +102,7 @@ def _is_same_struct(expected: Row, found: Any) -> bool:
 
 
 def _empty_as_null(value: Any) -> Any:
-    """A struct of nothing but nulls is as good as null."""
+    """Return null in place of a struct of nulls."""
     is_empty = isinstance(value, Mapping) and all(_empty_as_null(one) is None for one in value.values())
     return None if is_empty else value
 
@@ -106,19 +110,19 @@ def _empty_as_null(value: Any) -> Any:
 def _is_same_list(expected: list[Any], found: Any) -> bool:
     if expected and all(isinstance(one, tuple) for one in expected):
         return _is_same_struct(dict(expected), found)
-    found = _of_json(found)
+    found = _parse_json(found)
     return isinstance(found, list) and len(found) == len(expected) and all(map(_is_same, expected, found))
 
 
-def _of_json(value: Any) -> Any:
+def _parse_json(value: Any) -> Any:
     try:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError:
         return value
 
 
-def _is_meant(text: str, value: Any) -> bool:
-    """Whether a value is what a text means."""
+def _means(text: str, value: Any) -> bool:
+    """Return whether a value is the meaning of a text."""
     match value:
         case str():
             return text == value
@@ -147,14 +151,14 @@ def _is_same_scalar(expected: Any, found: Any) -> bool:
     if isinstance(found, bool):
         return expected is found
     if isinstance(expected, date) and isinstance(found, date):
-        return _moment(expected) == _moment(found)
+        return _to_utc(expected) == _to_utc(found)
     try:
         return Decimal(str(int(expected) if isinstance(expected, bool) else expected)) == Decimal(str(found))
     except InvalidOperation:
         return bool(expected == found)
 
 
-def _moment(value: date) -> datetime:
+def _to_utc(value: date) -> datetime:
     if not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day, tzinfo=UTC)
     return value if value.tzinfo else value.replace(tzinfo=UTC)

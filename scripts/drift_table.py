@@ -1,10 +1,10 @@
-"""Writes the table of docs/explanation/schema-drift.md: what Lodge and others make of files whose schemas drift.
+"""Writes the table of docs/explanation/schema-drift.md, which compares how systems read files whose schemas drift.
 
     python -m scripts.drift_table [--show-wrong]
 
-The files are those of ``tests/drift/cases.py`` as far as they alone decide. Each system gets the options that suit it
-best; where one set of them suits some files and another set others, the better outcome counts for each. Of the two
-orders of the files it is the worse outcome.
+The cases are those of ``tests/drift/cases.py`` that need no option. Each system is read with its best options. If
+several sets of options are useful, the best outcome of each case counts. Of the two orders of the files, the worse
+outcome counts.
 """
 
 import argparse
@@ -36,27 +36,27 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "explanation" / "schema-drift.md
 BEGIN, END = "<!-- The table begins. `make drift-table` writes it. -->", "<!-- The table ends. -->"
 
 RIGHT, ERROR, WRONG, NONE = "R", "E", "**W**", "-"
-FROM_BAD_TO_GOOD = (WRONG, ERROR, RIGHT, NONE)
+WORST_TO_BEST = (WRONG, ERROR, RIGHT, NONE)
 FORMATS = {"csv": "CSV", "jsonl": "JSON", "json": "JSON", "parquet": "Parquet", "orc": "ORC", "arrow": "Arrow"}
 
 Read = Callable[[Case, Sequence[str]], pa.Table | None]
-"""What a system makes of files; None if it has no reader for them."""
+"""Reads files with a system; returns None if the system has no reader for them."""
 
 
-def by_lodge(case: Case, files: Sequence[str]) -> pa.Table:
+def read_with_lodge(case: Case, files: Sequence[str]) -> pa.Table:
     source = ScanSource("dfs", str(Path(files[0]).parent), ".")
     scan = FileScan.from_options(source.to_options(reader=case.options))
     schema = scan.discover()
-    batches = [batch for part in scan.partitions() for batch in scan.batches(part, schema, is_declared=False)]
+    batches = [batch for files_ in scan.partitions() for batch in scan.batches(files_, schema, is_declared=False)]
     return pa.Table.from_batches(batches, schema.to_arrow())
 
 
-def by_spark(session: SparkSession, **of_csv: Any) -> Read:
+def spark_reader(session: SparkSession, **csv_options: Any) -> Read:
     def read(case: Case, files: Sequence[str]) -> pa.Table | None:
         reader = session.read.option("mergeSchema", True)
         match case.format:
             case "csv":
-                frame = reader.csv(list(files), header=bool(case.options), inferSchema=True, **of_csv)
+                frame = reader.csv(list(files), header=bool(case.options), inferSchema=True, **csv_options)
             case "jsonl":
                 frame = reader.json(list(files), mode="FAILFAST")
             case "json":
@@ -72,7 +72,7 @@ def by_spark(session: SparkSession, **of_csv: Any) -> Read:
     return read
 
 
-def by_duckdb(case: Case, files: Sequence[str], *, null_padding: bool) -> pa.Table | None:
+def read_with_duckdb(case: Case, files: Sequence[str], *, null_padding: bool) -> pa.Table | None:
     with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
         match case.format:
             case "csv":
@@ -88,7 +88,7 @@ def by_duckdb(case: Case, files: Sequence[str], *, null_padding: bool) -> pa.Tab
         return found.to_arrow_table()
 
 
-def by_polars(case: Case, files: Sequence[str]) -> pa.Table | None:
+def read_with_polars(case: Case, files: Sequence[str]) -> pa.Table | None:
     lenient: Mapping[str, Any] = {"missing_columns": "insert", "extra_columns": "ignore"}
     match case.format:
         case "csv":
@@ -104,7 +104,7 @@ def by_polars(case: Case, files: Sequence[str]) -> pa.Table | None:
     return lazy.collect().to_arrow()
 
 
-def by_pyarrow(case: Case, files: Sequence[str], *, has_line_ends: bool) -> pa.Table | None:
+def read_with_pyarrow(case: Case, files: Sequence[str], *, has_line_ends: bool) -> pa.Table | None:
     match case.format:
         case "csv":
             options = pa.csv.ReadOptions(autogenerate_column_names=not case.options)
@@ -120,24 +120,24 @@ def by_pyarrow(case: Case, files: Sequence[str], *, has_line_ends: bool) -> pa.T
 
 
 def best(reads: Sequence[Read], case: Case, directory: Path, *, is_shown: bool) -> str:
-    """Of several sets of options."""
+    """Return the best outcome of several sets of options."""
     found = [outcome(read, case, directory, is_shown=is_shown) for read in reads]
-    return max(found, key=FROM_BAD_TO_GOOD.index)
+    return max(found, key=WORST_TO_BEST.index)
 
 
 def outcome(read: Read, case: Case, directory: Path, *, is_shown: bool) -> str:
-    """Of both orders of the files, the worse one."""
+    """Return the worse outcome of both orders of the files."""
     found = []
     for is_reversed in (False, True):
-        place = directory / f"{is_reversed}"
-        files = sorted(str(path) for path in place.iterdir())
+        folder = directory / f"{is_reversed}"
+        files = sorted(str(path) for path in folder.iterdir())
         found.append(_outcome(read, case, files, is_shown=is_shown))
-    return min(found, key=FROM_BAD_TO_GOOD.index)
+    return min(found, key=WORST_TO_BEST.index)
 
 
 def _outcome(read: Read, case: Case, files: Sequence[str], *, is_shown: bool) -> str:
     is_mixed = len({Path(file).suffix for file in files}) > 1
-    if is_mixed and read is not by_lodge:
+    if is_mixed and read is not read_with_lodge:
         return NONE
     try:
         table = read(case, files)
@@ -146,8 +146,8 @@ def _outcome(read: Read, case: Case, files: Sequence[str], *, is_shown: bool) ->
         rows = table.to_pylist()
     except EngineError:
         return ERROR
-    except BaseException as error:  # Polars panics with one; what a system raises is its outcome
-        if isinstance(error, KeyboardInterrupt) or read is by_lodge:
+    except BaseException as error:  # Polars raises one when it panics; any exception of a system is its outcome
+        if isinstance(error, KeyboardInterrupt) or read is read_with_lodge:
             raise
         if is_shown:
             print(f"{read}: {case}: {type(error).__name__}: {str(error).splitlines()[:1]}")
@@ -164,14 +164,14 @@ def outcomes(systems: Mapping[str, Sequence[Read]], *, is_shown: bool) -> Iterat
         for number, case in enumerate(FOUND):
             directory = Path(scratch) / str(number)
             for is_reversed in (False, True):
-                place = directory / f"{is_reversed}"
-                place.mkdir(parents=True)
-                case.write(place, is_reversed=is_reversed)
+                folder = directory / f"{is_reversed}"
+                folder.mkdir(parents=True)
+                case.write(folder, is_reversed=is_reversed)
             yield case, {name: best(reads, case, directory, is_shown=is_shown) for name, reads in systems.items()}
 
 
 def table_of(found: Sequence[tuple[Case, Mapping[str, str]]], systems: Sequence[str]) -> str:
-    """In Markdown; formats with the same outcomes share a line."""
+    """Return the table in Markdown. Formats with the same outcomes share a row."""
     lines: dict[tuple[str, bool, tuple[str, ...]], list[str]] = {}
     for case, by_system in found:
         key = case.drift, case.rows is None, tuple(by_system[name] for name in systems)
@@ -195,18 +195,18 @@ def format_of(case: Case) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--show-wrong", action="store_true", help="print what is silently wrong, and errors")
+    parser.add_argument("--show-wrong", action="store_true", help="print wrong results and errors")
     arguments = parser.parse_args()
     os.environ["TZ"] = "UTC"
     time.tzset()
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     session = builder.config("spark.sql.session.timeZone", "UTC").config("spark.log.level", "OFF").getOrCreate()
     systems: dict[str, Sequence[Read]] = {
-        "Lodge": [by_lodge],
-        "Spark": [by_spark(session), by_spark(session, multiLine=True, escape='"')],
-        "DuckDB": [partial(by_duckdb, null_padding=is_padded) for is_padded in (False, True)],
-        "Polars": [by_polars],
-        "pyarrow": [partial(by_pyarrow, has_line_ends=has_them) for has_them in (False, True)],
+        "Lodge": [read_with_lodge],
+        "Spark": [spark_reader(session), spark_reader(session, multiLine=True, escape='"')],
+        "DuckDB": [partial(read_with_duckdb, null_padding=is_padded) for is_padded in (False, True)],
+        "Polars": [read_with_polars],
+        "pyarrow": [partial(read_with_pyarrow, has_line_ends=has_them) for has_them in (False, True)],
     }
     try:
         found = list(outcomes(systems, is_shown=arguments.show_wrong))
@@ -215,8 +215,8 @@ def main() -> None:
     versions = ", ".join(f"{name} {version(name.lower())}" for name in ("DuckDB", "Polars", "pyarrow"))
     head = f"Spark {version('pyspark')}, {versions}."
     before, rest = DOCUMENT.read_text().split(BEGIN)
-    behind = rest.split(END)[1]
-    DOCUMENT.write_text(f"{before}{BEGIN}\n\n{head}\n\n{table_of(found, list(systems))}\n\n{END}{behind}")
+    after = rest.split(END)[1]
+    DOCUMENT.write_text(f"{before}{BEGIN}\n\n{head}\n\n{table_of(found, list(systems))}\n\n{END}{after}")
     if any(by_system["Lodge"] == WRONG for _, by_system in found):
         sys.exit("Lodge is silently wrong: see the table.")
 

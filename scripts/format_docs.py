@@ -1,9 +1,9 @@
-"""Writes into docs/reference/formats.md what the code says of formats: their suffixes and their options.
+"""Writes the suffixes and options of formats into docs/reference/formats.md.
 
     python -m scripts.format_docs
 
-The page is written by hand, but for what stands between two comments that name a block. A block of options comes from
-the typed class that checks them, so the page cannot say anything else.
+Only the blocks between two comments are generated. The options come from the typed classes that validate them, so the
+page always agrees with the code.
 """
 
 import sys
@@ -29,13 +29,14 @@ _BOUNDS = {"ge": "at least {}", "gt": "more than {}", "le": "at most {}", "lt": 
 
 
 class PageError(Exception):
-    """The page has not each block once."""
+    """A block of the page is missing or repeated."""
 
 
 def with_blocks(page: str) -> str:
-    """The page with each block as it should be.
+    """Return the page with all blocks up to date.
 
-    Raises: PageError.
+    Raises:
+        PageError: A block is missing or repeated.
     """
     for name, text in blocks().items():
         begin, end = _BEGIN.format(name), _END.format(name)
@@ -48,11 +49,11 @@ def with_blocks(page: str) -> str:
 
 
 def blocks() -> Mapping[str, str]:
-    """What the page has of the code, by name."""
+    """Return the text of each block by its name."""
     return {
-        "compressions": f"{_listed(COMPRESSIONS)}\n",
+        "compressions": f"{_code_words(COMPRESSIONS)}\n",
         "scan": options_table(ScanOptions),
-        **{one.name: _about(one) for one in BUILT_IN},
+        **{one.name: _format_block(one) for one in BUILT_IN},
     }
 
 
@@ -65,16 +66,17 @@ def options_table(model: type[BaseModel]) -> str:
 
 
 def values_of(field: FieldInfo) -> str:
-    """What may be given, in words.
+    """Describe the values that an option accepts.
 
-    Raises: TypeError for a type that this script has no words for.
+    Raises:
+        TypeError: This script has no description for the type of the option.
     """
     type_ = _without_none(field.annotation)
     bounds = " and ".join(_bounds(field.metadata))
     if isinstance(type_, type) and issubclass(type_, Enum):
-        return _any_of([one.value for one in type_])
+        return _code_list([one.value for one in type_])
     if get_origin(type_) is Literal:
-        return _any_of(get_args(type_))
+        return _code_list(get_args(type_))
     words = {bool: "`true`, `false`", str: "text", int: "integer", ByteSize: "bytes, also as `32MiB`"}
     if type_ not in words:
         raise TypeError(f"there are no words for an option of type {type_}")
@@ -92,8 +94,8 @@ def default_of(field: FieldInfo) -> str:
     return "empty" if value == "" else f"`{value}`"
 
 
-def _about(one: ReaderFormat) -> str:
-    head = f"Suffixes {_listed(one.suffixes)}; option `format = '{one.name}'`.\n"
+def _format_block(one: ReaderFormat) -> str:
+    head = f"Suffixes {_code_words(one.suffixes)}; option `format = '{one.name}'`.\n"
     return f"{head}\n{options_table(one.options)}" if one.options.model_fields else f"{head}\nIt has no options.\n"
 
 
@@ -111,11 +113,11 @@ def _bounds(metadata: Sequence[Any]) -> Iterator[str]:
                 yield words.format(getattr(one, key))
 
 
-def _any_of(values: Sequence[object]) -> str:
+def _code_list(values: Sequence[object]) -> str:
     return ", ".join(f"`{one}`" for one in values)
 
 
-def _listed(names: Sequence[str] | Mapping[str, str]) -> str:
+def _code_words(names: Sequence[str] | Mapping[str, str]) -> str:
     return " ".join(f"`{name}`" for name in names)
 
 

@@ -1,7 +1,7 @@
-"""What temporary tables cost beside the same done by hand: ratios, measured side by side in one run.
+"""Benchmark of temporary tables against the same work done by hand.
 
-By hand is what users do without Lodge: ``df.write.parquet`` and a temporary view, straight at the Spark Connect server.
-Each pair runs in turn, the order changing from round to round; a figure is the median of the rounds' ratios.
+"By hand" is what users do without Lodge: ``df.write.parquet`` and a temporary view, directly at the Spark Connect
+server. Both run in turn, and the order changes in each round. Each figure is the median of the rounds' ratios.
 
     python benchmarks/temporary_tables.py [--rounds N] [--rows N] [--tables N] [--sessions N]
 """
@@ -39,8 +39,8 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
-def compared(name: str, rounds: int, by_hand: Callable[[], None], lodge: Callable[[], None], aim: float) -> None:
-    """Prints the ratio of two ways to do the same; the first round is for warming up."""
+def compare(name: str, rounds: int, by_hand: Callable[[], None], lodge: Callable[[], None], aim: float) -> None:
+    """Print the ratio of the times of two functions. The first round is a warm-up and does not count."""
     times: dict[str, list[float]] = {"by hand": [], "Lodge": []}
     ways = {"by hand": by_hand, "Lodge": lodge}
     for number in range(rounds + 1):
@@ -71,18 +71,18 @@ def bench_creation_and_query(
         made["Lodge"] += 1
         lodge.sql(f"create temporary table t{made['Lodge']} as {source}").collect()
 
-    compared(f"CTTAS of {rows:,} rows", rounds, by_hand, create, 1.05)
+    compare(f"CTTAS of {rows:,} rows", rounds, by_hand, create, 1.05)
     table = f"t{made['Lodge']}"
     query = QUERY.format(table="t")
-    compared(
-        "a query over them",
+    compare(
+        "a query of these rows",
         rounds * 3,
         lambda: direct.sql(query).toArrow(),
         lambda: lodge.sql(QUERY.format(table=table)).toArrow(),
         1.02,
     )
-    compared(
-        "the same, by workspace name",
+    compare(
+        "the same query by workspace name",
         rounds * 3,
         lambda: direct.sql(query).toArrow(),
         lambda: lodge.sql(QUERY.format(table=f"dfs.tmp.{table}")).toArrow(),
@@ -91,10 +91,10 @@ def bench_creation_and_query(
 
 
 def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
-    """What a statement that is none of Lodge's pays for being looked at, as a share of ``select 1``."""
+    """Print what the gateway's checks of an ordinary statement cost, as a share of ``select 1``."""
     select_1 = percentile(run_statements([direct], 3.0), 0.5)
     current = CurrentWorkspaces(workspaces)
-    own = OwnStatements.__new__(OwnStatements)  # an ordinary statement asks nothing of what it is made of
+    own = OwnStatements.__new__(OwnStatements)  # an ordinary statement uses none of its attributes
     resolution = RequestResolver(current)
     for size, text in ((1_000, "1 kB"), (100_000, "100 kB")):
         sql = "select " + ", ".join(f"a{n} + 1 b{n}" for n in range(size))[:size] + " from t"
@@ -105,9 +105,9 @@ def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
         async def look(data: bytes = data) -> None:
             plan = await decode_plan(data)
             if plan is None or await own.start(None, data, plan, ()) is not None:  # type: ignore[arg-type]
-                raise AssertionError("an ordinary statement is Spark's")
+                raise AssertionError("Lodge executes an ordinary statement")
             if await resolution.resolve_execution(data, plan, _not_asked) is not data:
-                raise AssertionError("an ordinary statement is not changed")
+                raise AssertionError("Lodge changed an ordinary statement")
 
         found = asyncio.run(_times(look))
         print(
@@ -127,7 +127,7 @@ async def _times(look: Callable[[], Any], count: int = 300) -> float:
 
 
 async def _not_asked() -> Any:
-    raise AssertionError("an ordinary statement asks nothing")
+    raise AssertionError("an ordinary statement needs no names")
 
 
 def bench_many_tables(direct: SparkSession, lodge: SparkSession, tables: int) -> None:
@@ -162,7 +162,8 @@ def bench_many_sessions(address: str, sessions: int) -> None:
     with ThreadPoolExecutor(sessions) as pool:
         times = list(pool.map(work, range(sessions)))
     print(
-        f"{sessions} sessions create, read and drop at once: no error; {time.perf_counter() - begun:.0f} s in all, "
+        f"{sessions} sessions create, read and drop at the same time: no error; "
+        f"{time.perf_counter() - begun:.0f} s in total, "
         f"p50 {percentile(times, 0.5):.1f} s, p99 {percentile(times, 0.99):.1f} s"
     )
 

@@ -1,4 +1,4 @@
-"""The table "what holds each rule" in the reference of temporary tables names tests that exist, and all of them."""
+"""The table "What holds each rule" in the reference of temporary tables names every test exactly once."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ def lines() -> Sequence[Sequence[str]]:
 
 
 def named() -> Sequence[tuple[Path, str]]:
-    """The tests in the table, as file and name."""
+    """Return the tests in the table, as file and name."""
     found = []
     for line in lines():
         file, _, name = line[-1].strip("` ").partition("::")
@@ -29,20 +29,20 @@ def names_in(file: Path) -> Sequence[str]:
     return TEST.findall(file.read_text()) if file.is_file() else ()
 
 
-def test_every_line_has_a_rule_a_source_and_a_test() -> None:
+def test_every_line_has_rule_source_and_test() -> None:
     assert [line for line in lines() if len(line) != 3 or not all(line)] == []
 
 
-def test_every_test_in_the_table_exists() -> None:
+def test_every_named_test_exists() -> None:
     assert [f"{file}::{name}" for file, name in named() if name not in names_in(file)] == []
 
 
-def test_every_test_of_temporary_tables_stands_in_the_table_once() -> None:
+def test_every_test_of_temporary_tables_has_one_line() -> None:
     there = [(file, name) for file in sorted(TABLES.glob("test_*.py")) for name in names_in(file)]
     assert sorted(each for each in named() if each[0].parent == TABLES) == sorted(there)
 
 
-def test_every_message_and_every_testing_implication_of_the_seed_has_a_line() -> None:
+def test_every_message_and_testing_implication_has_a_line() -> None:
     sources = {source for line in lines() for source in line[1].split(", ")}
     wanted = {f"create {number}" for number in range(1, 9)} | {f"drop {number}" for number in range(1, 5)}
     wanted |= {f"5.14-{number}" for number in range(1, 17)}

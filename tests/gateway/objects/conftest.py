@@ -1,4 +1,4 @@
-"""`lodge serve` and `lodge reap` on an object store with records on Kubernetes, and a Spark that works there."""
+"""A gateway, a reaper and Spark on an object store, with session records on Kubernetes."""
 
 import os
 import socket
@@ -31,15 +31,15 @@ LEASE_SECONDS, GRACE_SECONDS = 5, 5
 
 @dataclass
 class InAnObjectStore:
-    """What a test of such a gateway looks at.
+    """A gateway on an object store.
 
     Attributes:
-        address: Of the gateway.
-        storage: The default temporary workspace, as those see it who are not Lodge.
+        address: The address of the gateway.
+        storage: The default temporary workspace, read without Lodge.
         locations: The session locations.
         records: The session records.
-        gateway: Its process; whoever kills it must start it again.
-        reaper: Its process.
+        gateway: The process of the gateway. A test that kills it must start it again.
+        reaper: The process of the reaper.
     """
 
     address: str

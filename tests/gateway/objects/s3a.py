@@ -1,4 +1,7 @@
-"""What Spark needs to read and write ``s3a://``: jars from Maven, pinned by ``pom.xml``, kept in the user's cache."""
+"""The jars and settings that Spark needs for ``s3a://``.
+
+Maven fetches the jars in the versions of ``pom.xml`` into the user's cache.
+"""
 
 import fcntl
 import hashlib
@@ -16,11 +19,16 @@ _SPARK_HAS_THESE = "io.netty,org.slf4j,commons-codec,commons-logging,org.apache.
 
 
 class MissingMavenError(Exception):
-    """There is no Maven, which would fetch the jars."""
+    """Maven is not installed."""
 
 
 def jars() -> Path:
-    """A directory with the jars; fetched once, 20 MB. Raises: MissingMavenError; CalledProcessError."""
+    """Return a directory with the jars (20 MB). The first call fetches them.
+
+    Raises:
+        MissingMavenError: Maven is not installed.
+        CalledProcessError: Maven failed.
+    """
     key = hashlib.sha256(_POM.read_bytes() + _SPARK_HAS_THESE.encode()).hexdigest()[:12]
     target = cache_directory().with_name("s3a") / key
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +40,7 @@ def jars() -> Path:
 
 
 def settings(directory: Path, endpoint: str) -> Mapping[str, str]:
-    """Spark's settings for an S3 server; credentials come from the environment."""
+    """Return Spark's settings for an S3 server. The credentials come from the environment."""
     return {
         "spark.driver.extraClassPath": f"{directory}/*",
         "spark.hadoop.fs.s3a.endpoint": f"http://{endpoint}",
@@ -48,7 +56,7 @@ def settings(directory: Path, endpoint: str) -> Mapping[str, str]:
 def _fetch(target: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        raise MissingMavenError("Maven is missing, so the jars for s3a:// cannot be fetched: install Maven.")
+        raise MissingMavenError("Maven is missing and cannot fetch the jars for s3a://. Install Maven.")
     partly = target.with_name(f".{target.name}")
     shutil.rmtree(partly, ignore_errors=True)
     options = [f"-DoutputDirectory={partly}", "-DincludeScope=runtime", f"-DexcludeGroupIds={_SPARK_HAS_THESE}"]

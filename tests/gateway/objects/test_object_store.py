@@ -1,4 +1,4 @@
-"""Temporary tables in an object store, by an unmodified client and a real Spark that writes to a real S3 server."""
+"""Temporary tables in an object store, with an unmodified client, a real Spark and a real S3 server."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ ROWS = "select id, id % 3 as part, concat('name ', id) as name from range(100)"
 
 @pytest.fixture
 def session_uuid(spark: SparkSession, in_object_store: Any) -> SessionUuid:
-    """Of the test's own session."""
+    """Return the UUID of the test's session."""
     known = {stored.record.session_uuid for stored in in_object_store.records.list()}
     spark.sql("create temporary table first as select 1 as one").collect()
     (new,) = {stored.record.session_uuid for stored in in_object_store.records.list()} - known
@@ -21,12 +21,12 @@ def session_uuid(spark: SparkSession, in_object_store: Any) -> SessionUuid:
 
 
 def names_of(in_object_store: Any, session_uuid: SessionUuid) -> set[str]:
-    """The tables' directories that are there."""
+    """Return the names of the table directories that exist."""
     files = (name.split("/") for name in in_object_store.storage.files())
     return {parts[1] for parts in files if parts[0] == session_uuid}
 
 
-def test_a_table_is_created_read_filled_and_dropped(
+def test_table_is_created_read_changed_and_dropped(
     spark: SparkSession, in_object_store: Any, session_uuid: SessionUuid
 ) -> None:
     answer = spark.sql(f"create temporary table t as {ROWS}").collect()
@@ -52,25 +52,25 @@ def test_a_table_is_created_read_filled_and_dropped(
 
 
 @pytest.mark.parametrize("clauses", ["using parquet partition by (part)", "using json", "using csv"])
-def test_every_format_and_partitions_come_back_as_they_were_written(spark: SparkSession, clauses: str) -> None:
+def test_values_round_trip_in_every_format_and_partition(spark: SparkSession, clauses: str) -> None:
     spark.sql(f"create temporary table f {clauses} as {ROWS}").collect()
     rows = spark.sql("select id, part, name from f order by id").collect()
     assert [tuple(row) for row in rows] == [(n, n % 3, f"name {n}") for n in range(100)]
     spark.sql("drop table f").collect()
 
 
-def test_a_statement_that_fails_leaves_no_object(
+def test_failed_statement_leaves_no_object(
     spark: SparkSession, in_object_store: Any, session_uuid: SessionUuid, wait_until: Any
 ) -> None:
     before = names_of(in_object_store, session_uuid)
     with pytest.raises(PySparkException):
         spark.sql("create temporary table broken as select raise_error('no') from range(10)").collect()
-    wait_until(lambda: not in_object_store.locations.trash_of(session_uuid), "what was written is purged")
+    wait_until(lambda: not in_object_store.locations.trash_of(session_uuid), "the written files are purged")
     assert names_of(in_object_store, session_uuid) == before
     spark.sql("create temporary table broken as select 1").collect()
 
 
-def test_a_cloned_session_has_tables_of_its_own(spark: SparkSession, in_object_store: Any) -> None:
+def test_clone_has_its_own_tables(spark: SparkSession, in_object_store: Any) -> None:
     spark.sql(f"create temporary table t as {ROWS}").collect()
     clone = spark.cloneSession()
     try:
@@ -82,7 +82,7 @@ def test_a_cloned_session_has_tables_of_its_own(spark: SparkSession, in_object_s
         clone.stop()
 
 
-def test_the_end_of_a_session_leaves_nothing_of_it(connect: Any, in_object_store: Any, wait_until: Any) -> None:
+def test_session_end_leaves_no_object(connect: Any, in_object_store: Any, wait_until: Any) -> None:
     known = {stored.record.session_uuid for stored in in_object_store.records.list()}
     spark = connect()
     spark.sql(f"create temporary table t as {ROWS}").collect()
@@ -94,9 +94,7 @@ def test_the_end_of_a_session_leaves_nothing_of_it(connect: Any, in_object_store
     assert session_uuid not in {stored.record.session_uuid for stored in in_object_store.records.list()}
 
 
-def test_what_a_killed_gateway_leaves_is_removed_and_nothing_else(
-    connect: Any, in_object_store: Any, wait_until: Any
-) -> None:
+def test_reaper_removes_only_locations_of_killed_gateway(connect: Any, in_object_store: Any, wait_until: Any) -> None:
     connect().sql(f"create temporary table t as {ROWS}").collect()
     lost = in_object_store.locations.list()
     with in_object_store.gateway.stopped():
@@ -110,7 +108,7 @@ def test_what_a_killed_gateway_leaves_is_removed_and_nothing_else(
     assert "session_location_deleted" in in_object_store.reaper.log.read_text()
 
 
-def test_only_temporary_tables_are_made_and_read_there(spark: SparkSession) -> None:
+def test_only_temporary_tables_can_be_created_and_read(spark: SparkSession) -> None:
     for statement in ("create table dfs.tmp.t as select 1", "create table dfs.t as select 1"):
         with pytest.raises(PySparkException, match="object store"):
             spark.sql(statement).collect()

@@ -1,4 +1,4 @@
-"""A client with temporary tables, which knows what must be left of a statement that failed: nothing."""
+"""A client that checks that a failed statement leaves nothing behind."""
 
 import stat
 from collections.abc import Callable, Iterator
@@ -12,12 +12,12 @@ from workspace.files.session_records import FileSessionRecords
 
 
 class Client:
-    """One session at a gateway.
+    """A session at a gateway.
 
     Args:
         spark: The session.
-        gateway: Where it is.
-        location: Its session location.
+        gateway: The gateway.
+        location: The session location.
     """
 
     def __init__(self, spark: SparkSession, gateway: object, location: Path) -> None:
@@ -27,22 +27,22 @@ class Client:
 
     @property
     def spark(self) -> SparkSession:
-        self._known = None  # whoever has it may change anything
+        self._known = None  # the caller may change anything
         return self._spark
 
     def run(self, text, **parameters):
-        """A statement that PySpark runs at once, as it does with all but queries."""
+        """Run a statement other than a query. PySpark runs it without ``collect``."""
         self.spark.sql(text, **parameters)
 
     def rows(self, text, **parameters):
         return [tuple(row) for row in self.spark.sql(text, **parameters).collect()]
 
     def sorted(self, text, **parameters):
-        """The rows in the order of their values; NULL is last."""
+        """Return the rows in the order of their values, with NULL last."""
         return sorted(self.rows(text, **parameters), key=lambda row: [(value is None, value) for value in row])
 
     def tables(self):
-        """The names of its temporary tables, ready or not."""
+        """Return the names of the temporary tables, ready or not."""
         return [table.name for table in self.record().tables]
 
     def record(self):
@@ -50,7 +50,7 @@ class Client:
         return next(s.record for s in self._records.list() if s.record.client_session_id == session_id)
 
     def views(self):
-        """The temporary views that Spark knows, those of tables among them."""
+        """Return the names of the temporary views, including those of tables."""
         return sorted(row.tableName for row in self._spark.sql("show tables").collect() if row.isTemporary)
 
     def files(self):
@@ -60,12 +60,22 @@ class Client:
         return {stat.filemode(path.stat().st_mode) for path in [self.location, *self.location.rglob("*")]}
 
     def state(self):
-        """Everything that a statement could leave."""
+        """Return everything that a statement could leave behind."""
         record = self.record()
         return record.tables, record.writes, self.views(), self.files()
 
     def refuses(self, statement: str | Callable[[], object], condition: str, sql_state: str | None, *texts: str) -> str:
-        """Runs what must fail, and leave nothing. Returns: the message."""
+        """Check that a statement fails and leaves nothing behind.
+
+        Args:
+            statement: The statement, or a function that runs it.
+            condition: The expected condition.
+            sql_state: The expected SQLSTATE.
+            *texts: The expected parts of the message.
+
+        Returns:
+            The message.
+        """
         before = self._known or self.state()
         with pytest.raises(PySparkException) as raised:
             if isinstance(statement, str):
@@ -89,7 +99,7 @@ class Client:
 
 @pytest.fixture(scope="session")
 def new_client() -> Iterator[Callable[..., Client]]:
-    """Makes clients that end with the run."""
+    """Return a function that creates clients for the whole run."""
     clients = []
 
     def make(gateway, **parameters: str) -> Client:
@@ -117,14 +127,14 @@ def shared_client(lodge, new_client) -> Client:
 
 @pytest.fixture
 def client(shared_client) -> Iterator[Client]:
-    """The session of all tests that need none of their own; without tables before and after."""
+    """Return a shared session that has no tables before and after the test."""
     yield shared_client
     shared_client.drop_all()
 
 
 @pytest.fixture(scope="session")
 def writable(start_lodge, spark_server):
-    """A gateway that lets permanent tables be made in ``dfs``."""
+    """Start a gateway with the writable workspace ``dfs``."""
     return start_lodge("--writable-workspace", "dfs", backend=spark_server)
 
 
@@ -135,6 +145,6 @@ def shared_writer(writable, new_client) -> Client:
 
 @pytest.fixture
 def writer(shared_writer) -> Iterator[Client]:
-    """A session at ``writable``."""
+    """Return a shared session at the gateway with a writable workspace."""
     yield shared_writer
     shared_writer.drop_all()

@@ -137,7 +137,7 @@ def test_permanent_table_in_other_workspace_can_have_same_name(writer):
 
 @pytest.fixture
 def case_sensitive(client):
-    """Turns on case-sensitive names when it is called."""
+    """Return a function that makes names case-sensitive until the end of the test."""
     yield lambda: client.spark.conf.set("spark.sql.caseSensitive", "true")
     client.spark.conf.unset("spark.sql.caseSensitive")
 

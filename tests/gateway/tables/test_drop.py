@@ -1,4 +1,4 @@
-"""``DROP TABLE`` (seed 001, 4.3, 5.1.8)."""
+"""``DROP TABLE`` [temporary-tables §4.3, §5.1.8]."""
 
 import json
 
@@ -92,4 +92,4 @@ def test_creation_drop_and_session_end_are_logged(lodge, connect, wait_until):
         lines = (json.loads(line) for line in lodge.log().splitlines() if line.startswith("{"))
         return {line.get("message") for line in lines}
 
-    wait_until(lambda: expected <= messages(), "creation, drop and end are logged")
+    wait_until(lambda: expected <= messages(), "the log has the creation, the drop and the session end")

@@ -1,4 +1,4 @@
-"""The error messages of the seed, word for word (seed 001, 5.4)."""
+"""The error messages of [temporary-tables §5.4], word for word."""
 
 ABSENT = (
     "SCHEMA_NOT_FOUND",

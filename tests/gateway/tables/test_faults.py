@@ -1,4 +1,4 @@
-"""A statement whose client, gateway or backend dies in the middle: nothing half-done stays, nothing is done twice."""
+"""Statements whose client, gateway or backend dies: they are completed once, or leave nothing behind."""
 
 import signal
 import socket
@@ -16,7 +16,7 @@ TIMES = ("--lease-duration", "1s", "--grace-period", "1s")
 
 
 def slow(milliseconds=200, rows=ROWS):
-    """A query of one task that takes a known time and no processor."""
+    """Return a query with one task that sleeps for a known time."""
     return f"select id, java_method('java.lang.Thread', 'sleep', {milliseconds} + id * 0) s from range(0, {rows}, 1, 1)"
 
 
@@ -35,7 +35,7 @@ def writes_begun(gateway):
 
 
 class Running:
-    """A statement under way in a thread."""
+    """A statement that runs in a thread."""
 
     def __init__(self, session, text):
         self.outcome = None
@@ -45,7 +45,7 @@ class Running:
     def _run(self, session, text):
         try:
             self.outcome = [tuple(row) for row in session.sql(text).collect()]
-        except Exception as error:  # noqa: BLE001 - whatever a client says whose server is gone
+        except Exception as error:  # noqa: BLE001 - a client without a server may raise anything
             self.outcome = error
 
     def join(self):
@@ -98,8 +98,8 @@ def test_reaper_undoes_write_of_killed_gateway_in_live_session(start_lodge, spar
     gateway.signal(signal.SIGKILL)
     gateway.process.wait()
     spark.client.close()
-    wait_until(lambda: "unfinished_writes_undone" in survivor.log(), "the name is free again")
-    wait_until(lambda: len(tables_on_disk(survivor)) == 1, "the files are gone, also those written late")
+    wait_until(lambda: "unfinished_writes_undone" in survivor.log(), "the reaper has undone the write")
+    wait_until(lambda: len(tables_on_disk(survivor)) == 1, "all files are gone, also late ones")
     assert not other.catalog.tableExists("t")
     other.sql("create temporary table t as select 2 a").collect()
     assert other.table("dfs.tmp.t").collect()[0][0] == 2
@@ -118,7 +118,7 @@ def test_killed_backend_leaves_no_name_and_no_file(start_lodge, spark_process_in
         backend.process.kill()
         with pytest.raises(grpc.RpcError, match="LODGE_BACKEND_LOST") as raised:
             list(stream)
-        assert raised.value.code() is grpc.StatusCode.INTERNAL  # no client tries that again by itself
+        assert raised.value.code() is grpc.StatusCode.INTERNAL  # no client retries this code
     wait_until(lambda: not tables_on_disk(gateway), "the files are gone")
     wait_until(lambda: not gateway.locations() and not gateway.records(), "nothing is left")
     assert "Traceback" not in gateway.log()
@@ -131,7 +131,7 @@ def test_statement_in_session_unknown_to_backend_starts_no_session(start_lodge, 
     request.plan.command.sql_command.input.sql.query = "create temporary table t as select 1 a"
     with pytest.raises(grpc.RpcError, match=r"INVALID_HANDLE\.SESSION_"):
         executed(gateway, request)
-    wait_until(lambda: not gateway.records() and not gateway.locations(), "there is no such session")
+    wait_until(lambda: not gateway.records() and not gateway.locations(), "no session exists")
 
 
 def test_killed_client_leaves_no_name_and_no_file(start_lodge, spark_server, wait_until):
@@ -193,8 +193,8 @@ def test_paused_gateway_does_not_undo_statement_after_take_over(start_lodge, spa
         assert reattached(successor, request)[-1].HasField("result_complete")
         assert spark.table("t").count() == ROWS
         paused.signal(signal.SIGCONT)
-        wait_until(lambda: stream_ended(stream), "the paused gateway has given its statement up")
-    wait_until(lambda: spark.table("t").count() == ROWS, "the table is whole")
+        wait_until(lambda: stream_ended(stream), "the paused gateway has ended its statement")
+    wait_until(lambda: spark.table("t").count() == ROWS, "the table has all rows")
     assert spark.sql("select count(*) from dfs.tmp.t").collect()[0][0] == ROWS
     assert len(tables_on_disk(successor)) == 2
 
@@ -211,7 +211,7 @@ def test_reattach_to_undone_statement_fails(start_lodge, spark_server, connect, 
         gateway.signal(signal.SIGKILL)
         gateway.process.wait()
         stream.cancel()
-    wait_until(lambda: "unfinished_writes_undone" in survivor.log(), "it is undone")
+    wait_until(lambda: "unfinished_writes_undone" in survivor.log(), "the reaper has undone the write")
     with pytest.raises(grpc.RpcError) as raised:
         reattached(survivor, request)
     assert "OPERATION_NOT_FOUND" in str(raised.value)
@@ -248,7 +248,7 @@ def test_interrupted_insertion_leaves_rows_unchanged(lodge, connect, wait_until,
     running = Running(spark, statement.format(slow(milliseconds=1000)))
     wait_until(lambda: len(writes_begun(lodge)) > parts, "the write has begun")
     interrupted = []
-    wait_until(lambda: interrupted.extend(spark.interruptAll()) or interrupted, "there is something to interrupt")
+    wait_until(lambda: interrupted.extend(spark.interruptAll()) or interrupted, "an operation can be interrupted")
     assert "OPERATION_CANCELED" in str(running.join())
     assert [tuple(row) for row in spark.table("t").collect()] == [(7, "")]
     wait_until(lambda: len(writes_begun(lodge)) == parts, "the files are gone")
@@ -266,7 +266,7 @@ def stream_ended(stream):
 
 
 def statement(spark, user_id, query, *, is_reattachable=False):
-    """A request to execute a query, as a client of the user sends it."""
+    """Return a client's request to execute a statement."""
     request = base_pb2.ExecutePlanRequest(session_id=spark.session_id, operation_id=str(uuid.uuid4()))
     request.user_context.user_id = user_id
     if is_reattachable:
@@ -276,7 +276,7 @@ def statement(spark, user_id, query, *, is_reattachable=False):
 
 
 def reattached(gateway, request):
-    """What a client receives that reattaches to the operation of a request."""
+    """Return the responses to a client that reattaches to the operation of a request."""
     reattach = base_pb2.ReattachExecuteRequest(session_id=request.session_id, operation_id=request.operation_id)
     reattach.user_context.CopyFrom(request.user_context)
     with grpc.insecure_channel(gateway.target) as channel:
@@ -306,10 +306,13 @@ def test_failed_undo_is_retried_until_name_is_free(start_lodge, spark_server, co
     wait_until(lambda: writes_begun(gateway), "the write has begun")
     records = gateway.root / ".lodge" / "sessions"
     away = records.rename(records.with_name("sessions.away"))
-    wait_until(lambda: "statement_undo_left" in gateway.log(), "neither the outcome nor its undoing can be written")
+    wait_until(lambda: "statement_undo_left" in gateway.log(), "neither the outcome nor the undo can be written")
     away.rename(records)
     assert isinstance(running.join(), Exception)
-    wait_until(lambda: '"statement_undone"' in gateway.log() or "statement_undone " in gateway.log(), "undone later")
+    wait_until(
+        lambda: '"statement_undone"' in gateway.log() or "statement_undone " in gateway.log(),
+        "the retry has undone the statement",
+    )
     wait_until(lambda: not tables_on_disk(gateway), "the files are gone")
     spark.sql("create temporary table t as select 1 a").collect()
     assert spark.table("t").collect()[0][0] == 1

@@ -1,4 +1,4 @@
-"""Storage formats, and who may read the files (seed 001, 5.1.4, 5.1.5, 5.1.9, 5.2, 5.14.5, 5.14.10)."""
+"""Storage formats, and access to the files [temporary-tables §5.1.4, §5.1.5, §5.1.9, §5.2, §5.14]."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Rows that are added to a temporary table later; the seed has none of it, Spark's ``INSERT`` gives the rules."""
+"""Insertions, which follow Spark's rules: [temporary-tables] has none."""
 
 import threading
 
@@ -183,9 +183,9 @@ def test_interrupted_statement_leaves_nothing(table, wait_until, text):
 
     thread = threading.Thread(target=run)
     thread.start()
-    wait_until(lambda: len(list(table.location.iterdir())) > 1, "the statement writes")
+    wait_until(lambda: len(list(table.location.iterdir())) > 1, "the write has begun")
     interrupted = []
-    wait_until(lambda: interrupted.extend(spark.interruptAll()) or interrupted, "there is something to interrupt")
+    wait_until(lambda: interrupted.extend(spark.interruptAll()) or interrupted, "an operation can be interrupted")
     thread.join(60)
     assert not thread.is_alive()
     assert "OPERATION_CANCELED" in failures[0]

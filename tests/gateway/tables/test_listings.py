@@ -1,4 +1,4 @@
-"""What there is: ``SHOW TEMPORARY TABLES``, ``SHOW TABLES IN``, ``SHOW CREATE TABLE``."""
+"""``SHOW TEMPORARY TABLES``, ``SHOW TABLES IN`` and ``SHOW CREATE TABLE``."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""``PARTITION BY`` (seed 001, 5.1.1, 5.1.4, 5.14.9)."""
+"""``PARTITION BY`` [temporary-tables §5.1.1, §5.1.4, §5.14]."""
 
 import pytest
 

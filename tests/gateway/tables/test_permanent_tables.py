@@ -1,4 +1,4 @@
-"""Permanent tables in writable workspaces: ``CREATE TABLE dfs.t AS`` and its ``DROP`` (seed 001, 5.1.1, 5.1.8, 5.2)."""
+"""Permanent tables in writable workspaces [temporary-tables §5.1.1, §5.1.8, §5.2]."""
 
 import stat
 

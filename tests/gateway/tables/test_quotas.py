@@ -1,4 +1,4 @@
-"""Limits of tables and bytes, of a session and of a principal."""
+"""Quotas of tables and bytes, for a session and for a principal."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def limited(start_lodge, spark_server):
 
 @pytest.fixture(scope="module")
 def clients(limited, new_client):
-    """Two sessions of one principal, and one of another."""
+    """Return two sessions of one principal, and one of another."""
     return [new_client(limited, user_id=user) for user in ("ada", "ada", "zoe")]
 
 

@@ -1,4 +1,4 @@
-"""Temporary tables and the sessions that have them: several of a user, replicas, clones, and a workspace that moves."""
+"""Temporary tables of several sessions, of clones, at several replicas, and in a workspace that moves."""
 
 import json
 import signal
@@ -17,7 +17,7 @@ def rows(frame):
 
 
 def cloned(session):
-    """A session that Spark cloned from another; PySpark has no public function for it yet."""
+    """Return a clone of a session. PySpark has no public function for it yet."""
     clone = SparkSession.__new__(SparkSession)
     clone.__dict__.update(session.__dict__)
     clone._client = session.client.clone()
@@ -128,7 +128,7 @@ def test_new_tables_use_moved_workspace_and_session_end_removes_all_locations(
     spark.sql("create temporary table before as select 1 a").collect()
     configure(new)
     gateway.signal(signal.SIGHUP)
-    wait_until(lambda: "configuration_reloaded" in gateway.log(), "the configuration is loaded anew")
+    wait_until(lambda: "configuration_reloaded" in gateway.log(), "the configuration is reloaded")
     spark.sql("create temporary table after as select 2 a").collect()
     spark.sql("insert into before values (3)").collect()
     assert rows(spark.sql("select * from dfs.tmp.before union all select * from after")) == [(1,), (2,), (3,)]
@@ -154,7 +154,7 @@ def test_reaper_removes_locations_in_former_root_of_dead_gateway(
     spark.sql("create temporary table before as select 1 a").collect()
     config.write_text(json.dumps({"workspace": {"dfs": files.as_uri(), "dfs.tmp": new.as_uri()}}))
     gateway.signal(signal.SIGHUP)
-    wait_until(lambda: "configuration_reloaded" in gateway.log(), "the configuration is loaded anew")
+    wait_until(lambda: "configuration_reloaded" in gateway.log(), "the configuration is reloaded")
     spark.sql("create temporary table after as select 2 a").collect()
     gateway.signal(signal.SIGKILL)
     gateway.process.wait()

@@ -1,4 +1,4 @@
-"""What was stored is read back the same, in every format, or refused (seed 001, 5.1.7, 5.14.5)."""
+"""Values that every format returns as they were written, or refuses [temporary-tables §5.1.7, §5.14]."""
 
 import pytest
 from pyspark.sql.types import ArrayType, DoubleType, StructField, StructType, UserDefinedType
@@ -52,7 +52,7 @@ NESTED = (
     "array(X'01')",
 )
 EXACT = {"timestamp": "unix_micros({})", "binary": "hex({})"}
-"""What text does not show exactly, and Python cannot take in all cases."""
+"""The types whose values are compared as text, because Python cannot represent all of them."""
 REFUSED = {
     "parquet": ["make_interval(1,2,3,4,5,6,7)"],
     "orc": ["null", "array()", "parse_json('1')", "make_interval(1)", "'a' collate unicode_ci"],
@@ -124,10 +124,10 @@ def test_rows_in_several_files_are_counted(client):
 
 
 class VectorLike(UserDefinedType):
-    """A type of a client's own, whose module the gateway would take for Python's ``this``."""
+    """A user-defined type that names Python's module ``this`` as its own."""
 
     @classmethod
-    def sqlType(cls):  # noqa: N802 - the name that PySpark asks for
+    def sqlType(cls):  # noqa: N802 - PySpark defines the name
         return ArrayType(DoubleType())
 
     @classmethod
@@ -142,7 +142,7 @@ class VectorLike(UserDefinedType):
 
 
 def test_user_defined_type_is_refused_without_import(client):
-    """The type names a Python module, which only a careless reader would import."""
+    """The type names a Python module, which the gateway must not import."""
     schema = StructType([StructField("a", VectorLike())])
     frame = client.spark.createDataFrame([([1.0],)], schema)
     for statement in (

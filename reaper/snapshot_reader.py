@@ -27,7 +27,7 @@ STORAGE_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """What is listing of the hosts of replicas.
+    """What is known of the hosts of replicas.
 
     Attributes:
         ended: The replicas whose pod has ended, as the kubelet reports.
@@ -56,7 +56,7 @@ class SnapshotReader:
         read_records: Reads all session records; they may be a little late.
         leases: The leases of gateway replicas.
         locations: The session locations.
-        hosts: Returns what is listing of the hosts of replicas.
+        hosts: Returns what is known of the hosts of replicas.
         lease_duration_seconds: The lease duration of all replicas of the workspace.
         storage_period_seconds: The age up to which a listing of the locations is used again; 0 lists in each snapshot.
         monotonic: The clock, in seconds.

@@ -82,12 +82,12 @@ class ClusterState:
 
     def hosts(self) -> Hosts:
         """Return what is known of the hosts of the replicas in the last list of leases."""
-        return hosts_of(self._leases.pods(), self._pods.objects(), self._nodes.objects())
+        return hosts_of(self._leases.pods(), self._pods.values(), self._nodes.values())
 
     def availability(self, address: str) -> Availability | None:
         """Return whether a backend is available, or None if that is unknown."""
-        pods = self._pods.objects()
-        namespace = Namespace(self._connection.namespace, pods, self._nodes.objects(), self._slices.objects())
+        pods = self._pods.values()
+        namespace = Namespace(self._connection.namespace, pods, self._nodes.values(), self._slices.values())
         found = availability(address, namespace)
         if found is not None:
             self._seen_backends.add(address)
@@ -98,7 +98,7 @@ class ClusterState:
     def _leases_changed(
         self, on_leases: Callable[[Mapping[ReplicaId, RenewalMark]], None], on_leader: Callable[[], None]
     ) -> None:
-        leases = dict(self._lease_objects.objects() or {})
+        leases = dict(self._lease_objects.values() or {})
         leader = leases.pop(lease_name(self._connection.instance), None)
         holder = None if leader is None else (leader.get("spec") or {}).get("holderIdentity")
         if holder != self._leader:

@@ -73,7 +73,7 @@ class ObjectCache(Generic[_Kept]):
         finally:
             self._stop.set()
 
-    def objects(self) -> Mapping[str, _Kept] | None:
+    def values(self) -> Mapping[str, _Kept] | None:
         """Return the kept values, or None while they are unknown."""
         return self._kept
 
@@ -98,7 +98,7 @@ class ObjectCache(Generic[_Kept]):
             case ObjectChanged(content):
                 return {**(before or {}), _name(content): self._take(content)}
             case ObjectGone(content):
-                return {name: objects for name, objects in (before or {}).items() if name != _name(content)}
+                return {name: value for name, value in (before or {}).items() if name != _name(content)}
             case ObjectsUnreachable(reason):
                 self._log_reachability(reason)
                 return None

@@ -77,10 +77,10 @@ def test_serve_leaves_nothing_behind_even_when_killed(
     assert list(lodge.directory.iterdir()) == []
     assert list(private.iterdir()) == []
     assert [path.name for path in (lodge.state / "lodge" / "dfs.tmp").iterdir()] == [".lodge"]
-    told = log.read_text()
+    text = log.read_text()
     events = ("gateway_stopped", '"event": "embedded_spark_stopped"', "lodge_stopped")
-    assert [told.index(event) for event in events] == sorted(told.index(event) for event in events)
-    assert "Traceback" not in told
+    assert [text.index(event) for event in events] == sorted(text.index(event) for event in events)
+    assert "Traceback" not in text
 
     killed = lodge.start(*arguments, log=log, TMPDIR=str(private))
     eventually(lambda: len(children_of(killed.pid)) >= 1 and processes_of(private), "Spark is starting")
@@ -98,11 +98,11 @@ def test_serve_stops_with_status_1_when_its_spark_dies(lodge: Any, tmp_path: Pat
     assert len(pids) == 1
     os.kill(pids[0], signal.SIGKILL)
     assert process.wait(60) == 1
-    told = log.read_text()
-    saved = re.search(r"Its log is \[(\S+)\]", told)
+    text = log.read_text()
+    saved = re.search(r"Its log is \[(\S+)\]", text)
     assert saved
     assert Path(saved[1]).exists()
-    assert "Traceback" not in told
+    assert "Traceback" not in text
 
 
 def test_failed_start_of_spark_is_reported_with_its_log(

@@ -356,7 +356,7 @@ def test_reaper_process_gets_the_same_settings(tmp_path: Path, monkeypatch: pyte
     for name, value in environment_for(given, workspaces_from(given)).items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("LODGE_CONFIG")
-    told = read(model=ReapSettings)
-    assert workspaces_from(told) == workspaces_from(given)
+    read_back = read(model=ReapSettings)
+    assert workspaces_from(read_back) == workspaces_from(given)
     for name in set(ReapSettings.model_fields) - {"workspace"}:
-        assert getattr(told, name) == getattr(given, name)
+        assert getattr(read_back, name) == getattr(given, name)

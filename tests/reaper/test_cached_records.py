@@ -22,7 +22,7 @@ class FaultyWatch:
         self.world = world
         self.list = world.records.list
         self.read = world.records.read
-        self.told = 0
+        self.listings = 0
         self._next: list[RecordsEvent] = []
         self._changed = threading.Condition()
 
@@ -32,7 +32,7 @@ class FaultyWatch:
             self._changed.notify()
 
     def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
-        self.told += 1
+        self.listings += 1
         yield RecordsListed(tuple(self.list()))
         while not stop.is_set():
             with self._changed:
@@ -101,7 +101,7 @@ def test_guarantee_3_cache_with_lasting_difference_is_replaced(
     ):
         cached.read()
     assert [log["event"] for log in logs] == ["record_cache_distrusted"]
-    wait_until(lambda: faulty.told == 2, "a new watch lists everything")
+    wait_until(lambda: faulty.listings == 2, "a new watch lists everything")
     wait_until(lambda: _is_read(cached, [stored]), "the new cache is read")
 
 
@@ -115,7 +115,7 @@ def test_guarantee_3_late_cache_is_trusted(
     wait_until(lambda: cached.read() == [stored], "the watch has reported it")
     world.now_seconds += SETTLING_SECONDS
     assert cached.read() == [stored]
-    assert faulty.told == 1
+    assert faulty.listings == 1
 
 
 def test_guarantee_3_short_session_during_a_read_is_no_difference(
@@ -127,7 +127,7 @@ def test_guarantee_3_short_session_during_a_read_is_no_difference(
     world.records.delete(stored.record.name, stored.version)
     world.now_seconds += SETTLING_SECONDS
     assert cached.read() == []
-    assert faulty.told == 1
+    assert faulty.listings == 1
 
 
 def test_difference_is_kept_while_the_storage_cannot_be_read(

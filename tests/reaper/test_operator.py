@@ -122,10 +122,10 @@ def test_slow_purge_delays_nothing_else(world: Any, wait_until: WaitUntil) -> No
     operator = an_operator(world, grace_period_seconds=0.1)
     world.make_location(ORPHAN)
     world.locations.move_to_trash(ORPHAN)
-    go_on, purge = threading.Event(), world.locations.purge
+    proceed, purge = threading.Event(), world.locations.purge
 
     def slow(entry: str, should_stop: Callable[[], bool]) -> bool:
-        assert go_on.wait(DEADLINE_SECONDS)
+        assert proceed.wait(DEADLINE_SECONDS)
         return bool(purge(entry, should_stop))
 
     with mock.patch.object(world.locations, "purge", side_effect=slow), running(operator):
@@ -133,7 +133,7 @@ def test_slow_purge_delays_nothing_else(world: Any, wait_until: WaitUntil) -> No
         world.start_session(phase=Phase.ENDING)
         other = world.make_location(OTHER)
         wait_until(lambda: not world.records.list() and not other.exists(), "the others are removed")
-        go_on.set()
+        proceed.set()
         wait_until(lambda: not world.locations.trash(), "the trash is empty")
 
 
@@ -141,19 +141,19 @@ def test_guarantee_3_run_returns_whether_all_work_has_ended(
     world: Any, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reaper.operator, "HAND_OVER_SECONDS", 0.2)
-    go_on = threading.Event()
+    proceed = threading.Event()
     released = threading.Event()
 
     def hang(record: object) -> None:
         released.set()
-        go_on.wait(DEADLINE_SECONDS)
+        proceed.wait(DEADLINE_SECONDS)
 
     operator = an_operator(world, dependencies=ReaperDependencies(release=hang))
     stored = world.start_session(phase=Phase.ENDING)
     with running(operator) as results:
         assert released.wait(DEADLINE_SECONDS)
     assert results == [False]
-    go_on.set()
+    proceed.set()
     wait_until(lambda: world.reaper.ends.counts() == (0, 0), "the current step ends")
     assert world.is_there(stored), "no other step follows"
 
@@ -174,13 +174,13 @@ def test_operator_with_endless_pass_is_stuck_and_unfit_to_lead(
     world: Any, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator = an_operator(world)
-    go_on = threading.Event()
+    proceed = threading.Event()
     hanging = mock.patch.object(
-        world.locations, "list", side_effect=lambda: go_on.wait(DEADLINE_SECONDS) and frozenset()
+        world.locations, "list", side_effect=lambda: proceed.wait(DEADLINE_SECONDS) and frozenset()
     )
     with hanging, running(operator):
         monkeypatch.setattr(reaper.operator, "STUCK_SECONDS", 0.1)
         wait_until(operator.is_stuck, "it is stuck")
         assert not operator.is_fit()
-        go_on.set()
+        proceed.set()
         wait_until(lambda: not operator.is_stuck(), "it is no longer stuck")

@@ -138,11 +138,11 @@ def test_stop_during_a_session_end_leaves_the_rest_to_the_next_reaper(world: Any
 
 
 def test_hosts_find_dead_replicas_before_the_lease_expires(world: Any) -> None:
-    told = [Hosts()]
-    world.reaper = world.new_reaper(dependencies=ReaperDependencies(hosts=lambda: told[0]))
+    hosts = [Hosts()]
+    world.reaper = world.new_reaper(dependencies=ReaperDependencies(hosts=lambda: hosts[0]))
     ended, doubted = world.start_session("ended"), world.start_session("doubted")
     world.passes(1, "ended", "doubted")
-    told[0] = Hosts(ended=frozenset({ReplicaId("ended")}), doubted=frozenset({ReplicaId("doubted")}))
+    hosts[0] = Hosts(ended=frozenset({ReplicaId("ended")}), doubted=frozenset({ReplicaId("doubted")}))
     world.passes(GRACE_SECONDS)
     assert world.is_there(ended)
     world.passes(1)
@@ -311,24 +311,24 @@ def test_locations_are_listed_once_per_storage_period(world: Any) -> None:
 def test_work_done_since_the_listing_is_not_repeated(world: Any) -> None:
     world.reaper = world.new_reaper(storage_period_seconds=10.0)
     world.make_location(ORPHAN)
-    with mock.patch.object(world.locations, "move_to_trash", wraps=world.locations.move_to_trash) as setting_aside:
+    with mock.patch.object(world.locations, "move_to_trash", wraps=world.locations.move_to_trash) as moving:
         summaries = world.passes(60)
     assert [session for summary in summaries for session in summary.orphans] == [ORPHAN]
-    assert setting_aside.call_count == 1
+    assert moving.call_count == 1
     assert sum(summary.purged for summary in summaries) == 1
 
 
 @pytest.fixture
 def purging(world: Any) -> Callable[..., Any]:
     """Return a purge that waits until it must stop or the test lets it continue."""
-    go_on = threading.Event()
+    proceed = threading.Event()
 
     def purge(entry: str, should_stop: Callable[[], bool]) -> bool:
-        while not (stops := should_stop()) and not go_on.wait(0.01):
+        while not (stops := should_stop()) and not proceed.wait(0.01):
             pass
         return not stops
 
-    purge.go_on = go_on  # type: ignore[attr-defined]
+    purge.proceed = proceed  # type: ignore[attr-defined]
     return purge
 
 

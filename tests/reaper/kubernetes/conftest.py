@@ -99,8 +99,8 @@ class ReaperProcess:
         return bool(self.events(name))
 
     def leads(self) -> bool:
-        told = [line["event"] for line in self.log() if line["event"] in {"leadership_acquired", "leadership_lost"}]
-        return told[-1:] == ["leadership_acquired"]
+        changes = [line["event"] for line in self.log() if line["event"] in {"leadership_acquired", "leadership_lost"}]
+        return changes[-1:] == ["leadership_acquired"]
 
     def get(self, path: str) -> tuple[int, str]:
         address = self.events("reaper_metrics_served")[0]["address"]

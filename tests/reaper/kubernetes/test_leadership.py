@@ -36,9 +36,9 @@ def test_stopped_leader_hands_over_at_once(new_world: Callable[..., Any], wait_u
     stored = world.start_session()
     wait_until(lambda: world.is_gone(stored), "the leader acts")
     leader.signal(signal.SIGTERM)
-    told = time.monotonic()
+    stopped_seconds = time.monotonic()
     wait_until(standby.leads, "the other one leads")
-    assert time.monotonic() - told < world.lease_seconds / 2
+    assert time.monotonic() - stopped_seconds < world.lease_seconds / 2
     assert leader.process.wait(30) == 0
     assert leader.log()[-1]["event"] == "reaper_stopped"
     assert world.leader_lease().spec.lease_transitions == 1
@@ -52,8 +52,8 @@ def test_stop_just_before_the_lease_is_read_does_not_wait(
     with mock.patch.object(election, "_wake", late_event):
         with election.running(is_fit=lambda: False, on_change=lambda: None):
             assert late_event.is_about_to_be_cleared.wait(10)
-            told = time.monotonic()
-        assert time.monotonic() - told < 5
+            stopped_seconds = time.monotonic()
+        assert time.monotonic() - stopped_seconds < 5
 
 
 def test_killed_leader_is_replaced_after_its_lease(new_world: Callable[..., Any], wait_until: WaitUntil) -> None:

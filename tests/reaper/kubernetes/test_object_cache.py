@@ -27,7 +27,7 @@ def test_guarantee_4_watch_restarts_after_unexpected_error(wait_until: Callable[
         mock.patch(f"{MODULE}.watch_objects", watch_objects),
         mock.patch("workspace.watch_loop._PAUSE_SECONDS", 0.05),
         structlog.testing.capture_logs() as logs,
-        cache.watch(lambda: known.append(cache.objects())),
+        cache.watch(lambda: known.append(cache.values())),
     ):
         wait_until(lambda: len(known) == 3, "the objects are known again")
     assert known == [{"a": 1}, None, {"b": 2}], "outdated objects are not shown"

@@ -50,9 +50,10 @@ def test_orphan_is_removed_each_time_a_late_writer_creates_it(
         location = world.make_location(orphan)
         wait_until(lambda path=location: not path.exists(), "the orphan is gone")
         note = f"Deleted session temporary location [{location}] from file system [file:///]"
-        told = [("lodge-reaper", note)] * times
+        expected = [("lodge-reaper", note)] * times
         wait_until(
-            lambda told=told: world.notes("OrphanLocationDeleted") == told, "Events at the reapers' lease tell of it"
+            lambda expected=expected: world.notes("OrphanLocationDeleted") == expected,
+            "Events at the reapers' Lease show it",
         )
 
 
@@ -196,7 +197,7 @@ def test_mass_expiry_waits_for_the_token_at_the_lease(new_world: Callable[..., A
     second = world.start_reaper(*options)
     wait_until(lambda: second.has_logged("reaper_held_back"), "the next reaper warns as well")
     assert second.events("reaper_held_back")[0]["confirm_with"] == warning["confirm_with"], (
-        "whoever leads takes the same token"
+        "each leader has the same token"
     )
     assert all(world.is_there(stored) for stored in sessions)
     world.annotate_leader_lease("sparklodge.io/confirm-mass-expiry", warning["confirm_with"])

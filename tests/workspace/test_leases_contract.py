@@ -11,14 +11,14 @@ Opener = Callable[[], Leases]
 A, B = ReplicaId("gateway-a.1"), ReplicaId("gateway-b")
 
 
-def test_a_renewed_lease_is_listed_by_everyone(open_leases: Opener) -> None:
+def test_renewed_lease_is_listed_by_all(open_leases: Opener) -> None:
     assert not open_leases().list()
     open_leases().renew(A)
     open_leases().renew(B)
     assert open_leases().list().keys() == {A, B}
 
 
-def test_each_renewal_changes_the_mark_and_no_other(open_leases: Opener) -> None:
+def test_renewal_changes_its_own_mark_only(open_leases: Opener) -> None:
     leases = open_leases()
     leases.renew(B)
     marks = []
@@ -31,7 +31,7 @@ def test_each_renewal_changes_the_mark_and_no_other(open_leases: Opener) -> None
     assert leases.list()[B] == before
 
 
-def test_a_deleted_lease_is_gone_and_may_be_deleted_and_renewed_again(open_leases: Opener) -> None:
+def test_deleted_lease_can_be_deleted_and_renewed_again(open_leases: Opener) -> None:
     leases = open_leases()
     leases.renew(A)
     leases.delete(A)
@@ -42,7 +42,7 @@ def test_a_deleted_lease_is_gone_and_may_be_deleted_and_renewed_again(open_lease
 
 
 @pytest.mark.parametrize("replica", ["", ".", "..", "../a", "a/b", ".a", "a-", "A", "a_b", "a\n", "ä", "a" * 201])
-def test_only_replica_ids_are_taken(open_leases: Opener, replica: str) -> None:
+def test_only_replica_ids_are_accepted(open_leases: Opener, replica: str) -> None:
     with pytest.raises(ValueError, match="replica id"):
         open_leases().renew(ReplicaId(replica))
     with pytest.raises(ValueError, match="replica id"):

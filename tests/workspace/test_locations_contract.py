@@ -64,7 +64,7 @@ def at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
         return [call.result() for call in [executor.submit(task) for task in tasks]]
 
 
-def test_a_location_is_there_from_its_creation_to_its_purge(storage: Storage, locations: SessionLocations) -> None:
+def test_life_of_a_location_from_creation_to_purge(storage: Storage, locations: SessionLocations) -> None:
     assert locations.list() == set()
     assert locations.paths(SESSION) == []
     place = locations.create(SESSION)
@@ -88,7 +88,7 @@ def test_a_location_is_there_from_its_creation_to_its_purge(storage: Storage, lo
 
 
 @pytest.mark.parametrize("bad", BAD_UUIDS)
-def test_guarantee_1_only_uuids_become_places(locations: SessionLocations, bad: str) -> None:
+def test_guarantee_1_only_uuids_become_storage_paths(locations: SessionLocations, bad: str) -> None:
     for operation in (
         lambda: locations.create(SessionUuid(bad)),
         lambda: locations.paths(SessionUuid(bad)),
@@ -109,7 +109,7 @@ def test_guarantee_1_only_uuids_become_places(locations: SessionLocations, bad: 
 @pytest.mark.parametrize(
     "bad", ["", "..", "/etc", "{entry}/", "{entry}/../x", "{entry}x", "{root}/{session}", "s3://a/b"]
 )
-def test_guarantee_2_only_what_was_set_aside_is_purged(storage: Storage, locations: SessionLocations, bad: str) -> None:
+def test_guarantee_2_only_trash_entries_are_purged(storage: Storage, locations: SessionLocations, bad: str) -> None:
     place = locations.create(SESSION)
     locations.create(OTHER)
     storage.write(f"{SESSION}/{TABLE}/part-0")
@@ -128,7 +128,7 @@ def test_guarantee_2_only_what_was_set_aside_is_purged(storage: Storage, locatio
     assert locations.trash() == [entry]
 
 
-def test_guarantee_2_neighbours_stay(storage: Storage, locations: SessionLocations) -> None:
+def test_guarantee_2_neighbours_of_a_removed_location_stay(storage: Storage, locations: SessionLocations) -> None:
     kept = [f"{SESSION}x/part", f"{SESSION}.location/part", "other/part", "file", f"{OTHER}/{TABLE}/part"]
     kept += [f"{SESSION[:-1]}/part", f"{SESSION.upper()}x/{TABLE}/part"]
     locations.create(SESSION)
@@ -151,7 +151,7 @@ def test_only_canonical_uuids_are_listed(storage: Storage, locations: SessionLoc
     assert locations.list() == {SESSION}
 
 
-def test_guarantee_3_what_a_late_writer_makes_again_is_found_and_goes_too(
+def test_guarantee_3_location_recreated_by_a_late_writer_is_found_and_removed(
     storage: Storage, locations: SessionLocations
 ) -> None:
     locations.create(SESSION)
@@ -164,9 +164,7 @@ def test_guarantee_3_what_a_late_writer_makes_again_is_found_and_goes_too(
     assert not storage.files()
 
 
-def test_guarantee_3_a_table_that_was_removed_is_gone_and_the_others_stay(
-    storage: Storage, locations: SessionLocations
-) -> None:
+def test_guarantee_3_removed_table_is_gone_and_the_others_stay(storage: Storage, locations: SessionLocations) -> None:
     locations.create(SESSION)
     assert not locations.remove_table(SESSION, TABLE)
     for table in (TABLE, SECOND):
@@ -195,7 +193,7 @@ def test_guarantee_3_a_table_that_was_removed_is_gone_and_the_others_stay(
     assert locations.list() == {SESSION}
 
 
-def test_of_no_location_there_is_no_stamp_and_nothing_inside(locations: SessionLocations) -> None:
+def test_missing_location_has_no_stamp_and_no_contents(locations: SessionLocations) -> None:
     (root,) = locations.roots()
     assert root.stamp(SESSION) is None
     assert (root.contents(SESSION).tables, root.contents(SESSION).foreign_count) == (set(), 0)
@@ -205,7 +203,7 @@ def test_of_no_location_there_is_no_stamp_and_nothing_inside(locations: SessionL
     assert locations.roots()[0].stamp(SESSION) is None
 
 
-def test_the_reapers_look_finds_tables_on_every_storage(storage: Storage, locations: SessionLocations) -> None:
+def test_reaper_finds_tables_on_every_storage(storage: Storage, locations: SessionLocations) -> None:
     directories = TableDirectories(locations)
     locations.create(SESSION)
     assert directories.look({SESSION}, 0.0)[SESSION].tables == set()
@@ -216,7 +214,7 @@ def test_the_reapers_look_finds_tables_on_every_storage(storage: Storage, locati
     assert directories.look({SESSION}, 30.0)[SESSION].tables == set()
 
 
-def test_a_copy_of_a_table_is_its_own(storage: Storage, locations: SessionLocations) -> None:
+def test_copy_of_a_table_is_independent(storage: Storage, locations: SessionLocations) -> None:
     for session in (SESSION, OTHER):
         locations.create(session)
     for name in ("_SUCCESS", "p=1/part-0", "p=a b%20ü+/part-1"):
@@ -231,9 +229,7 @@ def test_a_copy_of_a_table_is_its_own(storage: Storage, locations: SessionLocati
             locations.copy_table((gone, TABLE), (OTHER, TableUuid(str(uuid.uuid4()))))
 
 
-def test_guarantee_4_a_purge_that_stops_is_finished_by_another_process(
-    storage: Storage, locations: SessionLocations
-) -> None:
+def test_guarantee_4_another_process_completes_a_stopped_purge(storage: Storage, locations: SessionLocations) -> None:
     locations.create(SESSION)
     for n in range(30):
         storage.write(f"{SESSION}/{TABLE}/part-{n}")
@@ -246,7 +242,7 @@ def test_guarantee_4_a_purge_that_stops_is_finished_by_another_process(
     assert not storage.files()
 
 
-def test_guarantee_4_of_many_that_set_aside_at_once_one_does_and_all_may_purge(storage: Storage) -> None:
+def test_guarantee_4_one_of_many_processes_moves_to_the_trash_and_all_may_purge(storage: Storage) -> None:
     opened = [storage.opened() for _ in range(4)]
     opened[0].create(SESSION)
     for n in range(50):
@@ -258,7 +254,7 @@ def test_guarantee_4_of_many_that_set_aside_at_once_one_does_and_all_may_purge(s
     assert not storage.files()
 
 
-def test_guarantee_5_what_is_not_the_root_is_an_error_and_stays_as_it_is(storage: Storage) -> None:
+def test_guarantee_5_replaced_root_is_an_error_and_stays_unchanged(storage: Storage) -> None:
     root_ids = InMemoryRootIds()
     locations = storage.opened(root_ids)
     locations.create(SESSION)
@@ -294,7 +290,7 @@ def test_guarantee_5_what_is_not_the_root_is_an_error_and_stays_as_it_is(storage
     assert locations.size_bytes(SESSION, TABLE) == 4
 
 
-def test_guarantee_5_many_that_start_at_once_agree_on_one_id(storage: Storage) -> None:
+def test_guarantee_5_concurrent_starts_agree_on_one_id(storage: Storage) -> None:
     root_ids = InMemoryRootIds()
     for locations in at_once([lambda: storage.opened(root_ids)] * 4):
         assert locations.list() == set()
@@ -302,7 +298,7 @@ def test_guarantee_5_many_that_start_at_once_agree_on_one_id(storage: Storage) -
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
-def test_guarantee_5_who_is_overtaken_while_it_starts_uses_what_the_other_made(storage: Storage, step: int) -> None:
+def test_guarantee_5_overtaken_start_uses_the_id_of_the_other_process(storage: Storage, step: int) -> None:
     class Overtaken(InMemoryRootIds):
         questions = 0
 
@@ -325,7 +321,7 @@ def refused_for_its_records(storage: Storage, root_ids: RootIds | None) -> Seque
 
 
 @pytest.mark.parametrize("is_in_files", [False, True])
-def test_guarantee_6_a_root_of_other_records_is_refused_until_these_are_gone_for_good(
+def test_guarantee_6_root_of_other_records_is_refused_until_it_is_released(
     storage: Storage, *, is_in_files: bool
 ) -> None:
     root_ids, others = InMemoryRootIds(), None if is_in_files else InMemoryRootIds()
@@ -345,7 +341,7 @@ def test_guarantee_6_a_root_of_other_records_is_refused_until_these_are_gone_for
         storage.opened(root_ids)
 
 
-def test_guarantee_6_who_knows_the_root_by_its_id_says_anew_whose_it_is(storage: Storage) -> None:
+def test_guarantee_6_process_that_knows_the_id_restores_the_records_mark(storage: Storage) -> None:
     root_ids, others = InMemoryRootIds(), InMemoryRootIds()
     storage.opened(root_ids).create(SESSION)
     others.ids |= root_ids.ids
@@ -356,7 +352,7 @@ def test_guarantee_6_who_knows_the_root_by_its_id_says_anew_whose_it_is(storage:
 
 
 @pytest.mark.parametrize("is_in_files", [False, True])
-def test_guarantee_6_a_root_of_before_with_sessions_goes_to_those_who_know_it_only(
+def test_guarantee_6_unmarked_root_with_sessions_belongs_to_processes_that_know_it(
     storage: Storage, *, is_in_files: bool
 ) -> None:
     root_ids, others = InMemoryRootIds(), None if is_in_files else InMemoryRootIds()
@@ -368,7 +364,7 @@ def test_guarantee_6_a_root_of_before_with_sessions_goes_to_those_who_know_it_on
     assert refused_for_its_records(storage, others) == [f"{root}/.lodge/records", f"{root}/.lodge/root"]
 
 
-def test_guarantee_6_a_root_of_before_that_is_empty_goes_to_the_first(storage: Storage) -> None:
+def test_guarantee_6_unmarked_empty_root_belongs_to_the_first_process(storage: Storage) -> None:
     root_ids = InMemoryRootIds()
     root = str(storage.opened().create(SESSION)).removesuffix(f"/{SESSION}")
     storage.opened().move_to_trash(SESSION)
@@ -377,14 +373,14 @@ def test_guarantee_6_a_root_of_before_that_is_empty_goes_to_the_first(storage: S
     refused_for_its_records(storage, None)
 
 
-def test_guarantee_6_who_looks_finds_out_that_a_root_went_to_other_records(storage: Storage) -> None:
+def test_guarantee_6_list_notices_that_a_root_belongs_to_other_records(storage: Storage) -> None:
     locations = storage.opened(InMemoryRootIds())
     storage.write(".lodge/records", b"others")
     with pytest.raises(RootTakenError, match="others"):
         locations.list()
 
 
-def test_guarantee_6_of_two_lodges_that_start_at_once_one_has_the_root(storage: Storage) -> None:
+def test_guarantee_6_one_of_two_concurrently_started_lodges_gets_the_root(storage: Storage) -> None:
     lodges = [InMemoryRootIds(), InMemoryRootIds()]
 
     def start(root_ids: InMemoryRootIds) -> str:
@@ -399,7 +395,7 @@ def test_guarantee_6_of_two_lodges_that_start_at_once_one_has_the_root(storage: 
     assert started == [winner if lodge.records == winner else "" for lodge in lodges * 3]
 
 
-def test_a_session_ends_whole_on_every_storage(
+def test_session_ends_completely_on_every_storage(
     storage: Storage, locations: SessionLocations, tmp_path: Path, a_record: Callable[..., SessionRecord]
 ) -> None:
     home = FileSessionLocations(tmp_path / "records")

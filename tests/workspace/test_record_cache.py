@@ -17,7 +17,7 @@ Outage = Callable[[], AbstractContextManager[None]]
 Wait = Callable[..., None]
 
 
-def test_a_view_follows_the_records(records: SessionRecords, a_record: Builder, wait_until: Wait) -> None:
+def test_view_follows_the_records(records: SessionRecords, a_record: Builder, wait_until: Wait) -> None:
     first = records.create(a_record(client_session_id=ClientSessionId("1")))
     with RecordCache(records, lambda: None) as cache:
         wait_until(lambda: cache.view().is_current, "the cache is current")
@@ -31,7 +31,7 @@ def test_a_view_follows_the_records(records: SessionRecords, a_record: Builder, 
         wait_until(lambda: cache.view().records == {second.record.name: second}, "the deletion")
 
 
-def test_guarantee_1_a_view_says_when_it_may_be_old(
+def test_guarantee_1_view_says_when_it_may_be_stale(
     open_records: Opener, a_record: Builder, outage: Outage, wait_until: Wait
 ) -> None:
     records = open_records()
@@ -49,7 +49,7 @@ def test_guarantee_1_a_view_says_when_it_may_be_old(
     assert not cache.view().is_current, "nobody follows the records any more"
 
 
-def test_guarantee_2_each_change_is_told_after_it_can_be_seen(records: SessionRecords, a_record: Builder) -> None:
+def test_guarantee_2_on_change_runs_after_each_visible_change(records: SessionRecords, a_record: Builder) -> None:
     seen: list[int] = []
     told = threading.Semaphore(0)
 
@@ -64,7 +64,7 @@ def test_guarantee_2_each_change_is_told_after_it_can_be_seen(records: SessionRe
     assert seen[:2] == [0, 1]
 
 
-def test_guarantee_3_a_watch_that_fails_unexpectedly_is_begun_anew(
+def test_guarantee_3_watch_restarts_after_an_unexpected_error(
     records: SessionRecords, a_record: Builder, wait_until: Wait
 ) -> None:
     watch, views = records.watch, list[RecordsView]()
@@ -88,7 +88,7 @@ def test_guarantee_3_a_watch_that_fails_unexpectedly_is_begun_anew(
     assert [log["event"] for log in logs] == ["record_cache_failed"]
 
 
-def test_a_view_stays_as_it_was_taken(records: SessionRecords, a_record: Builder, wait_until: Wait) -> None:
+def test_view_does_not_change(records: SessionRecords, a_record: Builder, wait_until: Wait) -> None:
     with RecordCache(records, lambda: None) as cache:
         wait_until(lambda: cache.view().is_current, "the cache is current")
         before = cache.view()

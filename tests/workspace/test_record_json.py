@@ -41,13 +41,13 @@ RECORDS = st.builds(
 
 @given(RECORDS)
 @settings(max_examples=100, deadline=None)
-def test_guarantee_1_every_record_decodes_to_itself(record: SessionRecord) -> None:
+def test_guarantee_1_decoding_reverses_encoding(record: SessionRecord) -> None:
     assert decode_record(encode_record(record)) == record
 
 
 @given(st.binary(max_size=200))
 @settings(max_examples=100, deadline=None)
-def test_guarantee_2_no_bytes_are_more_than_a_value_error(content: bytes) -> None:
+def test_guarantee_2_any_invalid_content_raises_value_error(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         decode_record(content)
 
@@ -57,7 +57,7 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | TEXT, lambda inn
 
 @given(data=st.data(), value=JSON)
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_guarantee_2_a_record_with_any_part_changed_is_refused_or_has_the_right_types(
+def test_guarantee_2_changed_record_is_refused_or_has_the_right_types(
     a_record: Callable[..., SessionRecord], data: st.DataObject, value: Any
 ) -> None:
     document = json.loads(encode_record(a_record()))

@@ -47,7 +47,7 @@ def a_table(name: str, number: int = 1, state: TableState = TableState.READY) ->
     return TemporaryTable(name, TableUuid(f"00000000-0000-4000-8000-{number:012}"), state, "parquet")
 
 
-def test_replicas_join_and_leave(a_record: Builder) -> None:
+def test_add_and_remove_holders(a_record: Builder) -> None:
     both = add_holder(add_holder(a_record(), A), B)
     assert both.holders == {A, B}
     assert add_holder(both, A) == both
@@ -55,7 +55,7 @@ def test_replicas_join_and_leave(a_record: Builder) -> None:
     assert remove_holders(both, {A, B, ReplicaId("c")}).holders == set()
 
 
-def test_tables_are_named_without_regard_to_letter_case(a_record: Builder) -> None:
+def test_table_names_ignore_letter_case(a_record: Builder) -> None:
     record = put_table(put_table(a_record(), a_table("Sales", 1)), a_table("STRASSE", 2))
     assert find_table(record, "sALES") == a_table("Sales", 1)
     assert find_table(record, "straße") is None  # as for Spark
@@ -66,7 +66,7 @@ def test_tables_are_named_without_regard_to_letter_case(a_record: Builder) -> No
     assert remove_table(replaced, "other") == replaced
 
 
-def test_guarantee_1_an_ending_session_takes_no_change(a_record: Builder) -> None:
+def test_guarantee_1_ending_session_refuses_changes(a_record: Builder) -> None:
     ending = mark_ending(a_record(holders=frozenset({A})))
     assert ending.phase is Phase.ENDING
     assert mark_ending(ending) == ending
@@ -80,7 +80,7 @@ def test_guarantee_1_an_ending_session_takes_no_change(a_record: Builder) -> Non
             change()
 
 
-def test_an_update_is_tried_again_while_others_change_the_record(records: SessionRecords, a_record: Builder) -> None:
+def test_update_is_retried_while_others_change_the_record(records: SessionRecords, a_record: Builder) -> None:
     name = records.create(a_record()).record.name
     rivals = iter("bcd")
 
@@ -93,7 +93,7 @@ def test_an_update_is_tried_again_while_others_change_the_record(records: Sessio
     assert update_record(records, name, change).record.holders == set("abcd")
 
 
-def test_an_update_that_is_always_late_raises_the_conflict(records: SessionRecords, a_record: Builder) -> None:
+def test_update_that_always_loses_raises_the_conflict(records: SessionRecords, a_record: Builder) -> None:
     stored = records.create(a_record())
     with (
         mock.patch.object(records, "replace", side_effect=RecordConflictError(stored.record.name, "late")),
@@ -103,21 +103,19 @@ def test_an_update_that_is_always_late_raises_the_conflict(records: SessionRecor
         update_record(records, stored.record.name, lambda record: add_holder(record, A))
 
 
-def test_an_update_that_changes_nothing_writes_nothing(records: SessionRecords, a_record: Builder) -> None:
+def test_update_without_change_writes_nothing(records: SessionRecords, a_record: Builder) -> None:
     stored = records.create(a_record(holders=frozenset({A})))
     assert update_record(records, stored.record.name, lambda record: add_holder(record, A)) == stored
 
 
-def test_an_update_passes_on_what_the_change_raises_and_writes_nothing(
-    records: SessionRecords, a_record: Builder
-) -> None:
+def test_update_passes_on_errors_and_writes_nothing(records: SessionRecords, a_record: Builder) -> None:
     stored = records.create(a_record(phase=Phase.ENDING))
     with pytest.raises(SessionEndingError):
         update_record(records, stored.record.name, lambda record: add_holder(record, A))
     assert records.read(stored.record.name) == stored
 
 
-def test_ending_a_session_removes_its_record_its_location_and_its_trash(
+def test_end_session_removes_record_location_and_trash(
     root: Path, records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     stored = records.create(a_record())
@@ -133,14 +131,14 @@ def test_ending_a_session_removes_its_record_its_location_and_its_trash(
     assert [path.name for path in root.iterdir()] == [".lodge"]
 
 
-def test_ending_a_session_without_a_location_says_so(
+def test_end_session_without_location(
     records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     stored = records.create(a_record())
     assert end_session(records, locations, stored) == EndedSession(mark_ending(stored.record), (), None)
 
 
-def test_guarantee_4_a_session_that_was_changed_meanwhile_is_not_touched(
+def test_guarantee_4_changed_session_is_not_ended(
     records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     stored = records.create(a_record())
@@ -152,7 +150,7 @@ def test_guarantee_4_a_session_that_was_changed_meanwhile_is_not_touched(
     assert locations.list() == {stored.record.session_uuid}
 
 
-def test_ending_a_session_that_another_ended_does_nothing_even_if_its_name_lives_again(
+def test_end_of_an_ended_session_spares_its_successor(
     records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     first = records.create(a_record())
@@ -185,7 +183,7 @@ class RecordsThatNeedTheLocationGone:
         self._records.delete(name, version)
 
 
-def test_guarantee_2_the_record_outlives_the_location(
+def test_guarantee_2_record_outlives_the_location(
     records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     stored = records.create(a_record())
@@ -194,7 +192,7 @@ def test_guarantee_2_the_record_outlives_the_location(
     assert end_session(watching, locations, stored) is not None
 
 
-def test_guarantee_2_a_location_that_cannot_be_set_aside_keeps_its_record(
+def test_guarantee_2_location_that_cannot_move_keeps_its_record(
     root: Path, records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     stored = records.create(a_record())
@@ -207,7 +205,7 @@ def test_guarantee_2_a_location_that_cannot_be_set_aside_keeps_its_record(
     assert end_session(records, locations, records.read(stored.record.name)) is not None
 
 
-def test_files_that_cannot_be_purged_do_not_keep_the_session_from_ending(
+def test_session_ends_even_if_its_files_cannot_be_purged(
     records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     stored = records.create(a_record())
@@ -221,7 +219,7 @@ def test_files_that_cannot_be_purged_do_not_keep_the_session_from_ending(
     assert not records.list()
 
 
-def test_guarantee_3_an_end_killed_at_any_step_is_finished_by_the_next(
+def test_guarantee_3_next_call_completes_a_killed_end(
     new_root: Callable[[], Path], killed_at: Callable[[int, Callable[[], Any]], bool], a_record: Builder
 ) -> None:
     for step in itertools.count(1):
@@ -245,7 +243,7 @@ def test_guarantee_3_an_end_killed_at_any_step_is_finished_by_the_next(
     assert step > 20
 
 
-def test_guarantee_3_of_many_processes_that_end_one_session_at_most_one_is_told_that_it_did(
+def test_guarantee_3_at_most_one_of_many_processes_ends_a_session(
     root: Path, a_record: Builder, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]]
 ) -> None:
     records, locations = FileSessionRecords(root), FileSessionLocations(root)
@@ -282,7 +280,7 @@ def ended_by_name(
         return None
 
 
-def test_guarantee_3_an_end_paused_at_any_step_while_another_ends_the_session_succeeds_once(
+def test_guarantee_3_paused_end_and_concurrent_end_succeed_once(
     new_root: Callable[[], Path], interrupted_at: Callable[..., tuple[bool, Any]], a_record: Builder
 ) -> None:
     for step in itertools.count(1):
@@ -305,9 +303,7 @@ def append_result(results: list[Any], task: Callable[[], Any]) -> None:
     results.append(task())
 
 
-def test_the_deletion_of_a_location_is_logged_in_the_words_users_know(
-    records: SessionRecords, locations: FileSessionLocations, a_record: Builder
-) -> None:
+def test_log_of_a_deleted_location(records: SessionRecords, locations: FileSessionLocations, a_record: Builder) -> None:
     stored = records.create(a_record(principal=Principal("ada")))
     location = locations.create(stored.record.session_uuid)
     done = end_session(records, locations, stored)
@@ -335,7 +331,7 @@ def test_the_deletion_of_a_location_is_logged_in_the_words_users_know(
     ]
 
 
-def test_records_that_are_unavailable_keep_the_location(
+def test_unavailable_records_keep_the_location(
     root: Path, records: SessionRecords, locations: FileSessionLocations, a_record: Builder
 ) -> None:
     stored = records.create(a_record())

@@ -52,7 +52,7 @@ def counted(record: SessionRecord) -> SessionRecord:
     return replace(record, created_at=str(int(record.created_at) + 1))
 
 
-def test_a_created_record_reads_back_whole(open_records: Opener, a_record: Builder) -> None:
+def test_created_record_reads_back_unchanged(open_records: Opener, a_record: Builder) -> None:
     table = TemporaryTable(
         "Größe; 'x'\n", TableUuid("00000000-0000-4000-8000-000000000001"), TableState.READY, "parquet"
     )
@@ -63,7 +63,7 @@ def test_a_created_record_reads_back_whole(open_records: Opener, a_record: Build
     assert list(open_records().list()) == [created]
 
 
-def test_a_replaced_record_has_a_new_version_and_the_new_parts(records: SessionRecords, a_record: Builder) -> None:
+def test_replace_stores_new_values_with_a_new_version(records: SessionRecords, a_record: Builder) -> None:
     first = records.create(a_record())
     second = records.replace(add_holder(first.record, ReplicaId("a")), first.version)
     assert second.version != first.version
@@ -71,7 +71,7 @@ def test_a_replaced_record_has_a_new_version_and_the_new_parts(records: SessionR
     assert second.record.holders == {"a"}
 
 
-def test_a_name_can_be_created_once_until_it_is_deleted(records: SessionRecords, a_record: Builder) -> None:
+def test_name_can_be_created_once_until_it_is_deleted(records: SessionRecords, a_record: Builder) -> None:
     first = records.create(a_record())
     with pytest.raises(RecordExistsError):
         records.create(a_record())
@@ -81,7 +81,7 @@ def test_a_name_can_be_created_once_until_it_is_deleted(records: SessionRecords,
     assert again.version != first.version
 
 
-def test_what_is_not_there_is_not_found(records: SessionRecords, a_record: Builder) -> None:
+def test_missing_record_is_not_found(records: SessionRecords, a_record: Builder) -> None:
     record = a_record()
     version = records.create(a_record(client_session_id=ClientSessionId("other"))).version
     with pytest.raises(RecordNotFoundError):
@@ -92,7 +92,7 @@ def test_what_is_not_there_is_not_found(records: SessionRecords, a_record: Build
         records.delete(ABSENT, version)
 
 
-def test_guarantee_2_an_old_version_can_neither_replace_nor_delete(records: SessionRecords, a_record: Builder) -> None:
+def test_guarantee_2_old_version_can_neither_replace_nor_delete(records: SessionRecords, a_record: Builder) -> None:
     first = records.create(a_record())
     second = records.replace(counted(first.record), first.version)
     with pytest.raises(RecordConflictError):
@@ -103,7 +103,7 @@ def test_guarantee_2_an_old_version_can_neither_replace_nor_delete(records: Sess
 
 
 @pytest.mark.parametrize("changes", [0, 1, 5])
-def test_guarantee_2_a_version_of_a_deleted_record_is_none_of_its_successor(
+def test_guarantee_2_version_of_a_deleted_record_is_invalid_for_its_successor(
     records: SessionRecords, a_record: Builder, changes: int
 ) -> None:
     first = records.create(a_record())
@@ -119,9 +119,7 @@ def test_guarantee_2_a_version_of_a_deleted_record_is_none_of_its_successor(
 
 
 @pytest.mark.parametrize("version", ["", "1", "../../x", "0000000001", "0000000001.zz"])
-def test_guarantee_2_a_version_that_never_was_is_a_conflict(
-    records: SessionRecords, a_record: Builder, version: str
-) -> None:
+def test_guarantee_2_unknown_version_is_a_conflict(records: SessionRecords, a_record: Builder, version: str) -> None:
     stored = records.create(a_record())
     with pytest.raises(RecordConflictError):
         records.replace(stored.record, Version(version))
@@ -130,21 +128,21 @@ def test_guarantee_2_a_version_that_never_was_is_a_conflict(
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "A" * 40, "a" * 39, "a" * 39 + "/", "a" * 40 + "\n"])
-def test_only_names_that_record_name_makes_are_taken(records: SessionRecords, name: str) -> None:
+def test_only_valid_record_names_are_accepted(records: SessionRecords, name: str) -> None:
     with pytest.raises(ValueError, match="name of a session record"):
         records.read(RecordName(name))
     with pytest.raises(ValueError, match="name of a session record"):
         records.delete(RecordName(name), Version("1"))
 
 
-def test_a_record_that_could_not_be_read_again_is_not_stored(records: SessionRecords, a_record: Builder) -> None:
+def test_record_that_cannot_be_decoded_is_not_stored(records: SessionRecords, a_record: Builder) -> None:
     for bad in (a_record(session_uuid="../escape"), a_record(principal=Principal("half a pair: \ud800"))):
         with pytest.raises(ValueError, match=r"."):
             records.create(bad)
     assert not records.list()
 
 
-def test_the_list_has_every_record_and_no_deleted_one(records: SessionRecords, a_record: Builder) -> None:
+def test_list_contains_every_record_and_no_deleted_one(records: SessionRecords, a_record: Builder) -> None:
     stored = [records.create(a_record(client_session_id=ClientSessionId(str(n)))) for n in range(5)]
     records.delete(stored[2].record.name, stored[2].version)
     ending = records.replace(replace(stored[3].record, phase=Phase.ENDING), stored[3].version)
@@ -152,7 +150,7 @@ def test_the_list_has_every_record_and_no_deleted_one(records: SessionRecords, a
     assert {s.record.name: s for s in records.list()} == expected
 
 
-def test_guarantee_1_of_many_creating_processes_one_wins(
+def test_guarantee_1_one_of_many_concurrent_creations_succeeds(
     open_records: Opener, a_record: Builder, in_processes: InProcesses
 ) -> None:
     for round_number in range(5):
@@ -165,7 +163,7 @@ def test_guarantee_1_of_many_creating_processes_one_wins(
 
 
 @pytest.mark.parametrize("operation", ["replace", "delete"])
-def test_guarantee_2_of_many_processes_with_one_version_one_wins(
+def test_guarantee_2_one_of_many_concurrent_changes_succeeds(
     open_records: Opener, a_record: Builder, in_processes: InProcesses, operation: str
 ) -> None:
     for round_number in range(5):
@@ -184,7 +182,7 @@ def test_guarantee_2_of_many_processes_with_one_version_one_wins(
         assert all(loss.startswith(("RecordConflictError", "RecordNotFoundError")) for loss in losses), losses
 
 
-def test_guarantee_2_no_increment_of_many_processes_is_lost(
+def test_guarantee_2_concurrent_increments_are_not_lost(
     open_records: Opener, a_record: Builder, in_processes: InProcesses
 ) -> None:
     name = open_records().create(a_record()).record.name
@@ -197,7 +195,7 @@ def test_guarantee_2_no_increment_of_many_processes_is_lost(
     assert open_records().read(name).record.created_at == "100"
 
 
-def test_guarantee_3_readers_see_whole_records_while_others_change_create_and_delete(
+def test_guarantee_3_readers_see_complete_records_during_changes(
     open_records: Opener, a_record: Builder, in_processes: InProcesses
 ) -> None:
     tables = tuple(
@@ -233,7 +231,7 @@ def test_guarantee_3_readers_see_whole_records_while_others_change_create_and_de
         assert seen == sorted(seen), "a later read found an older version"
 
 
-def test_a_record_is_found_by_its_session_location(records: SessionRecords, a_record: Builder) -> None:
+def test_record_is_found_by_its_session_location(records: SessionRecords, a_record: Builder) -> None:
     first = records.create(a_record(client_session_id=ClientSessionId("1")))
     second = records.create(a_record(client_session_id=ClientSessionId("2")))
     assert records.find(first.record.session_uuid) == first
@@ -243,7 +241,7 @@ def test_a_record_is_found_by_its_session_location(records: SessionRecords, a_re
     assert records.find(SessionUuid("no-uuid,and=more")) is None
 
 
-def test_replicas_of_many_threads_claim_and_leave_one_session(open_records: Opener, a_record: Builder) -> None:
+def test_threads_of_many_replicas_join_and_leave_one_session(open_records: Opener, a_record: Builder) -> None:
     records = open_records()
     name = records.create(a_record()).record.name
     replicas = [ReplicaId(f"gateway-{number}") for number in range(12)]
@@ -261,7 +259,7 @@ def test_replicas_of_many_threads_claim_and_leave_one_session(open_records: Open
     assert not records.read(name).record.holders
 
 
-def test_guarantee_2_of_threads_that_adopt_and_reap_an_orphan_one_wins(open_records: Opener, a_record: Builder) -> None:
+def test_guarantee_2_one_of_adoption_and_reaping_wins(open_records: Opener, a_record: Builder) -> None:
     records = open_records()
     with ThreadPoolExecutor(8) as threads:
         for round_number in range(5):
@@ -278,14 +276,14 @@ def test_guarantee_2_of_threads_that_adopt_and_reap_an_orphan_one_wins(open_reco
     assert not records.list()
 
 
-def test_guarantee_4_a_watch_begins_with_what_there_is(records: SessionRecords, a_record: Builder) -> None:
+def test_guarantee_4_watch_starts_with_all_records(records: SessionRecords, a_record: Builder) -> None:
     stored = records.create(a_record())
     with watching(records) as seen:
         seen.until(lambda: seen.events)
         assert seen.events[0] == RecordsListed((stored,))
 
 
-def test_guarantee_4_a_watch_tells_the_last_state_after_each_change(records: SessionRecords, a_record: Builder) -> None:
+def test_guarantee_4_watch_reports_the_last_state_after_each_change(records: SessionRecords, a_record: Builder) -> None:
     with watching(records) as seen:
         seen.until(lambda: seen.known == {})
         first = records.create(a_record(client_session_id=ClientSessionId("1")))
@@ -299,9 +297,7 @@ def test_guarantee_4_a_watch_tells_the_last_state_after_each_change(records: Ses
         seen.until(lambda: seen.known == {first.record.name: first, again.record.name: again})
 
 
-def test_guarantee_4_after_an_outage_a_watch_lists_anew_what_has_changed(
-    open_records: Opener, a_record: Builder, outage: Outage
-) -> None:
+def test_guarantee_4_watch_lists_again_after_an_outage(open_records: Opener, a_record: Builder, outage: Outage) -> None:
     records = open_records()
     stored = records.create(a_record())
     with watching(open_records()) as seen:
@@ -314,7 +310,7 @@ def test_guarantee_4_after_an_outage_a_watch_lists_anew_what_has_changed(
         assert sum(isinstance(event, RecordsListed) for event in seen.events) > 1
 
 
-def test_guarantee_5_without_its_storage_every_answer_is_that_it_is_unavailable(
+def test_guarantee_5_every_operation_is_unavailable_during_an_outage(
     open_records: Opener, a_record: Builder, outage: Outage
 ) -> None:
     records = open_records()
@@ -335,7 +331,7 @@ def test_guarantee_5_without_its_storage_every_answer_is_that_it_is_unavailable(
     assert list(records.list()) == [stored]
 
 
-def test_a_stopped_watch_ends(records: SessionRecords) -> None:
+def test_stopped_watch_ends(records: SessionRecords) -> None:
     with watching(records) as seen:
         seen.until(lambda: seen.known == {})
         seen.stop.set()

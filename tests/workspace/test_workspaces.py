@@ -34,9 +34,7 @@ def is_refused(workspaces: Workspaces, path: str) -> bool:
     return False
 
 
-def test_guarantee_3_what_is_lodges_own_is_refused_in_the_place_of_now_and_in_all_before(
-    data: Path, workspaces: Workspaces
-) -> None:
+def test_guarantee_3_own_files_are_refused_in_current_and_former_roots(data: Path, workspaces: Workspaces) -> None:
     own = [f"{root}{part}" for root in ("now", "before") for part in ("", "/.lodge", f"/{SESSION}")]
     assert [path for path in own if is_refused(workspaces, path)] == own[:3]
     moved = workspaces.with_former_roots([data / "now", data / "before"])
@@ -46,12 +44,12 @@ def test_guarantee_3_what_is_lodges_own_is_refused_in_the_place_of_now_and_in_al
         assert not is_refused(moved, path)
 
 
-def test_former_roots_are_given_as_a_whole_and_never_name_the_current_one(data: Path, workspaces: Workspaces) -> None:
+def test_with_former_roots_replaces_all_and_omits_the_current_root(data: Path, workspaces: Workspaces) -> None:
     moved = workspaces.with_former_roots([data / "before"]).with_former_roots([data / "now"])
     assert moved == workspaces
 
 
-def test_only_the_temporary_workspace_and_what_is_named_are_writable(data: Path) -> None:
+def test_only_temporary_and_named_workspaces_are_writable(data: Path) -> None:
     uris = {name: data.as_uri() for name in ("dfs.tmp", "a", "b")}
     found = Workspaces.from_uris(uris, "dfs.tmp", ["b"])
     assert [name for name, workspace in found.by_name.items() if workspace.is_writable] == ["dfs.tmp", "b"]
@@ -60,7 +58,7 @@ def test_only_the_temporary_workspace_and_what_is_named_are_writable(data: Path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_workspace_that_is_to_be_writable_must_be(data: Path) -> None:
+def test_writable_workspace_must_be_writable(data: Path) -> None:
     closed = data / "closed"
     closed.mkdir(mode=0o500)
     uris = {"dfs.tmp": data.as_uri(), "a": closed.as_uri()}

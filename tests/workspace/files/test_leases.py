@@ -16,7 +16,7 @@ from workspace.records import RecordsUnavailableError, ReplicaId
 A = ReplicaId("a")
 
 
-def test_guarantee_1_readers_see_whole_marks_while_the_lease_is_renewed_and_deleted(
+def test_guarantee_1_readers_see_complete_marks_during_renewals_and_deletions(
     root: Path, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]]
 ) -> None:
     def renew() -> None:
@@ -33,7 +33,7 @@ def test_guarantee_1_readers_see_whole_marks_while_the_lease_is_renewed_and_dele
     assert all(seen <= {32} for seen in looks)
 
 
-def test_guarantee_3_a_renewal_killed_at_any_step_leaves_a_whole_lease(
+def test_guarantee_3_renewal_killed_at_any_step_leaves_a_complete_lease(
     root: Path, killed_at: Callable[[int, Callable[[], Any]], bool]
 ) -> None:
     FileLeases(root).renew(A)
@@ -50,7 +50,7 @@ def test_guarantee_3_a_renewal_killed_at_any_step_leaves_a_whole_lease(
     assert outcomes == {True, False}
 
 
-def test_guarantee_2_other_files_are_not_leases(root: Path) -> None:
+def test_guarantee_2_list_ignores_other_files(root: Path) -> None:
     leases = FileLeases(root)
     leases.renew(A)
     for name in (".hidden", "UPPER", "a_b"):
@@ -58,7 +58,7 @@ def test_guarantee_2_other_files_are_not_leases(root: Path) -> None:
     assert leases.list().keys() == {A}
 
 
-def test_leases_on_missing_storage_are_unavailable_and_not_none(root: Path) -> None:
+def test_missing_storage_makes_leases_unavailable(root: Path) -> None:
     leases = FileLeases(root)
     leases.renew(A)
     (root / ".lodge").rename(root / "elsewhere")
@@ -67,7 +67,7 @@ def test_leases_on_missing_storage_are_unavailable_and_not_none(root: Path) -> N
             operation()
 
 
-def test_a_lease_that_is_a_link_is_not_followed(root: Path, tmp_path: Path) -> None:
+def test_lease_that_is_a_link_is_not_followed(root: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     (root / ".lodge" / "leases" / "a").symlink_to(tmp_path / "secret")
     with pytest.raises(RecordsUnavailableError):
@@ -77,7 +77,7 @@ def test_a_lease_that_is_a_link_is_not_followed(root: Path, tmp_path: Path) -> N
     assert FileLeases(root).list().keys() == {A}
 
 
-def test_leases_guarantee_1_a_lease_is_lost_only_after_it_stood_still_for_its_whole_duration() -> None:
+def test_leases_guarantee_1_lease_is_lost_only_after_its_whole_duration_unchanged() -> None:
     observer = LeaseObserver(lease_duration_seconds=10)
     named = {ReplicaId("never-leased")}
     observer.observe({A: RenewalMark("1")}, named, 100.0)
@@ -92,7 +92,7 @@ def test_leases_guarantee_1_a_lease_is_lost_only_after_it_stood_still_for_its_wh
     assert observer.lost(119.5) == named
 
 
-def test_leases_guarantee_2_a_held_lease_counts_from_the_beginning_of_its_renewal() -> None:
+def test_leases_guarantee_2_own_lease_counts_from_the_start_of_its_renewal() -> None:
     held = OwnLease(lease_duration_seconds=10)
     assert not held.is_valid(0.0)
     held.record_renewal(begun_seconds=100.0)

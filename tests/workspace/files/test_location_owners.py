@@ -63,7 +63,7 @@ def remove_and_purge(locations: FileSessionLocations) -> None:
 
 @as_root
 @pytest.mark.parametrize("umask", [0, 0o077, 0o777])
-def test_a_location_is_its_owners_only(locations: FileSessionLocations, umask: int) -> None:
+def test_location_is_private_to_its_owner(locations: FileSessionLocations, umask: int) -> None:
     before = os.umask(umask)
     try:
         path = locations.create(SESSION, OTHER)
@@ -76,7 +76,7 @@ def test_a_location_is_its_owners_only(locations: FileSessionLocations, umask: i
 
 
 @as_root
-def test_creating_again_keeps_what_is_there_and_mends_the_mode(locations: FileSessionLocations) -> None:
+def test_create_keeps_existing_files_and_repairs_the_mode(locations: FileSessionLocations) -> None:
     path = locations.create(SESSION, OTHER)
     (path / TABLE).mkdir()
     path.chmod(0o777)
@@ -86,7 +86,7 @@ def test_creating_again_keeps_what_is_there_and_mends_the_mode(locations: FileSe
 
 
 @as_root
-def test_the_location_of_another_user_is_refused_and_stays_as_it_was(locations: FileSessionLocations) -> None:
+def test_create_refuses_location_of_another_user(locations: FileSessionLocations) -> None:
     path = locations.create(SESSION)
     with pytest.raises(OwnerError, match="uid 0, not 65534"):
         locations.create(SESSION, OTHER)
@@ -94,7 +94,9 @@ def test_the_location_of_another_user_is_refused_and_stays_as_it_was(locations: 
 
 
 @as_root
-def test_a_link_or_file_in_the_place_of_a_location_is_refused(locations: FileSessionLocations, outside: Path) -> None:
+def test_create_refuses_link_or_file_with_the_name_of_a_location(
+    locations: FileSessionLocations, outside: Path
+) -> None:
     path = locations.path(SESSION)
     path.symlink_to(outside)
     with pytest.raises(NotADirectoryError):
@@ -107,7 +109,7 @@ def test_a_link_or_file_in_the_place_of_a_location_is_refused(locations: FileSes
 
 
 @as_root
-def test_the_name_appears_only_when_owner_and_mode_are_right(
+def test_location_is_visible_only_with_its_owner_and_mode(
     new_root: Callable[[], Path], interrupted_at: Callable[..., tuple[bool, Any]]
 ) -> None:
     for step in itertools.count(1):
@@ -127,7 +129,7 @@ def test_the_name_appears_only_when_owner_and_mode_are_right(
 
 
 @as_root
-def test_a_creation_killed_at_any_step_leaves_nothing_but_trash(
+def test_creation_killed_at_any_step_leaves_only_trash(
     new_root: Callable[[], Path], killed_at: Callable[[int, Callable[[], Any]], bool]
 ) -> None:
     for step in itertools.count(1):
@@ -142,7 +144,7 @@ def test_a_creation_killed_at_any_step_leaves_nothing_but_trash(
 
 
 @as_root
-def test_a_location_that_is_taken_for_trash_while_it_is_made_is_made_again(
+def test_location_purged_during_its_creation_is_created_again(
     new_root: Callable[[], Path], interrupted_at: Callable[..., tuple[bool, Any]]
 ) -> None:
     for step in itertools.count(1):
@@ -160,7 +162,7 @@ def test_a_location_that_is_taken_for_trash_while_it_is_made_is_made_again(
 
 
 @as_root
-def test_many_processes_may_create_one_location_at_once(
+def test_many_processes_create_one_location_concurrently(
     locations: FileSessionLocations, in_processes: Callable[..., list[Any]]
 ) -> None:
     path = locations.path(SESSION)
@@ -194,7 +196,7 @@ def exchange(descriptors: list[int], outside: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["link", "fifo"])
 @pytest.mark.parametrize("task", ["remove", "set aside", "size"])
-def test_what_an_owner_exchanges_at_any_step_is_not_followed(
+def test_link_that_an_owner_places_at_any_step_is_not_followed(
     new_root: Callable[[], Path],
     outside: Path,
     interrupted_at: Callable[..., tuple[bool, Any]],
@@ -248,7 +250,7 @@ def exchanging_as_another_user(descriptors: list[int], outside: Path, ready: Any
 
 
 @as_root
-def test_an_owner_who_exchanges_directories_for_links_all_the_time_reaches_nothing(
+def test_owner_who_keeps_replacing_directories_with_links_reaches_nothing(
     locations: FileSessionLocations, outside: Path
 ) -> None:
     deadline = time.monotonic() + 3
@@ -284,7 +286,7 @@ def test_an_owner_who_exchanges_directories_for_links_all_the_time_reaches_nothi
     assert is_whole(outside)
 
 
-def test_a_size_is_that_of_the_regular_files(locations: FileSessionLocations, outside: Path) -> None:
+def test_size_counts_regular_files_only(locations: FileSessionLocations, outside: Path) -> None:
     location = locations.create(SESSION)
     a_tree(location)
     (location / TABLE / "link").symlink_to(outside)
@@ -298,7 +300,7 @@ def test_a_size_is_that_of_the_regular_files(locations: FileSessionLocations, ou
         locations.size_bytes(SESSION, other)
 
 
-def test_a_tree_deeper_than_a_table_is_an_error_and_takes_few_descriptors(locations: FileSessionLocations) -> None:
+def test_tree_deeper_than_a_table_is_an_error_and_uses_few_descriptors(locations: FileSessionLocations) -> None:
     directory = locations.create(SESSION) / TABLE
     (directory / "/".join(["d"] * MAX_DEPTH)).mkdir(parents=True)
     (directory / "/".join(["d"] * MAX_DEPTH) / "data").write_text("data")
@@ -308,7 +310,7 @@ def test_a_tree_deeper_than_a_table_is_an_error_and_takes_few_descriptors(locati
         locations.size_bytes(SESSION, TABLE)
 
 
-def test_files_that_vanish_while_they_are_counted_do_not_count(locations: FileSessionLocations) -> None:
+def test_size_ignores_files_that_vanish(locations: FileSessionLocations) -> None:
     a_tree(locations.create(SESSION))
     gone = locations.path(SESSION) / TABLE / "a" / "b" / "data"
     listing = os.scandir

@@ -59,7 +59,7 @@ def created_anyway(records: FileSessionRecords, record: SessionRecord) -> Stored
         return records.read(record.name)
 
 
-def test_files_guarantee_2_a_killed_create_is_done_or_not_and_can_be_done_again(
+def test_files_guarantee_2_killed_create_is_complete_or_not_and_repeatable(
     new_root: NewRoot, killed_at: KilledAt, a_record: Builder
 ) -> None:
     record = a_record()
@@ -79,7 +79,7 @@ def test_files_guarantee_2_a_killed_create_is_done_or_not_and_can_be_done_again(
     assert outcomes == {0, 1}
 
 
-def test_directory_guarantee_4_a_killed_replace_is_done_or_not_and_can_be_done_again(
+def test_directory_guarantee_4_killed_replace_is_complete_or_not_and_repeatable(
     new_root: NewRoot, killed_at: KilledAt, a_record: Builder
 ) -> None:
     outcomes = set()
@@ -102,7 +102,7 @@ def test_directory_guarantee_4_a_killed_replace_is_done_or_not_and_can_be_done_a
 
 
 @pytest.mark.parametrize("next_visitor", ["list", "create", "delete"])
-def test_files_guarantee_2_a_killed_delete_is_done_or_not_and_the_next_visitor_clears_up(
+def test_files_guarantee_2_killed_delete_is_complete_or_not_and_cleaned_up(
     new_root: NewRoot, killed_at: KilledAt, a_record: Builder, next_visitor: str
 ) -> None:
     outcomes = set()
@@ -134,9 +134,7 @@ def test_files_guarantee_2_a_killed_delete_is_done_or_not_and_the_next_visitor_c
     assert outcomes == {"done", "not done"}
 
 
-def test_directory_guarantee_4_no_confirmed_change_is_lost_when_processes_are_killed_at_random(
-    root: Path, a_record: Builder
-) -> None:
+def test_directory_guarantee_4_random_kills_lose_no_confirmed_change(root: Path, a_record: Builder) -> None:
     name = FileSessionRecords(root).create(a_record()).record.name
     confirmed = root / "confirmed"
     chance = random.Random(20)  # noqa: S311 - not for secrets

@@ -156,7 +156,7 @@ def attempted(operation: Callable[[], Any]) -> RecordError | None:
 
 @pytest.mark.parametrize("changes", ["", "ab"])
 @pytest.mark.parametrize("intrusion", INTRUSIONS)
-def test_directory_guarantees_1_and_2_a_paused_replace_wins_or_loses_but_never_revives(
+def test_directory_guarantees_1_and_2_paused_replace_never_revives_a_record(
     new_root: NewRoot, interrupted_at: InterruptedAt, a_record: Builder, intrusion: str, changes: str
 ) -> None:
     for step in itertools.count(1):
@@ -179,7 +179,7 @@ def test_directory_guarantees_1_and_2_a_paused_replace_wins_or_loses_but_never_r
 
 
 @pytest.mark.parametrize("intrusion", INTRUSIONS)
-def test_files_guarantee_1_a_paused_delete_never_harms_a_later_record_of_the_name(
+def test_files_guarantee_1_paused_delete_never_harms_a_later_record(
     new_root: NewRoot, interrupted_at: InterruptedAt, a_record: Builder, intrusion: str
 ) -> None:
     for step in itertools.count(1):
@@ -199,7 +199,7 @@ def test_files_guarantee_1_a_paused_delete_never_harms_a_later_record_of_the_nam
 
 
 @pytest.mark.parametrize("intrusion", INTRUSIONS)
-def test_directory_guarantee_3_a_paused_read_sees_a_whole_record_of_then_or_now(
+def test_directory_guarantee_3_paused_read_sees_a_complete_record(
     new_root: NewRoot, interrupted_at: InterruptedAt, a_record: Builder, intrusion: str
 ) -> None:
     for step in itertools.count(1):
@@ -214,7 +214,7 @@ def test_directory_guarantee_3_a_paused_read_sees_a_whole_record_of_then_or_now(
 
 
 @pytest.mark.parametrize("intrusion", INTRUSIONS)
-def test_directory_guarantee_3_a_paused_list_has_what_was_there_all_the_time(
+def test_directory_guarantee_3_paused_list_contains_unchanged_records(
     new_root: NewRoot, interrupted_at: InterruptedAt, a_record: Builder, intrusion: str
 ) -> None:
     for step in itertools.count(1):
@@ -236,7 +236,7 @@ def test_directory_guarantee_3_a_paused_list_has_what_was_there_all_the_time(
         *itertools.product(LEFTOVERS, ["looks", "creates", "creates_anew_and_deletes"]),
     ],
 )
-def test_files_guarantee_1_a_paused_create_is_the_only_one_that_succeeds(
+def test_files_guarantee_1_paused_create_is_the_only_one_that_succeeds(
     new_root: NewRoot, interrupted_at: InterruptedAt, a_record: Builder, leftover: str, intrusion: str
 ) -> None:
     for step in itertools.count(1):
@@ -259,7 +259,7 @@ def test_files_guarantee_1_a_paused_create_is_the_only_one_that_succeeds(
 
 
 @pytest.mark.parametrize("leftover", ["nothing", *LEFTOVERS])
-def test_directory_guarantee_2_whatever_is_left_of_a_deleted_record_is_not_found(
+def test_directory_guarantee_2_leftovers_of_a_deleted_record_are_not_found(
     root: Path, a_record: Builder, leftover: str
 ) -> None:
     scene = Scene(root, a_record, "looks")

@@ -91,7 +91,7 @@ def others_root(tmp_path: Path) -> Path:
 
 @as_root
 @pytest.mark.parametrize("mode", [0o000, 0o100, 0o200, 0o300, 0o400, 0o500, 0o600])
-def test_guarantee_2_a_directory_whose_mode_forbids_to_enter_or_change_it_is_removed(
+def test_guarantee_2_directory_with_forbidding_mode_is_removed(
     others_root: Path, in_processes: InProcesses, mode: int
 ) -> None:
     def task() -> str:
@@ -114,7 +114,7 @@ def test_guarantee_2_a_directory_whose_mode_forbids_to_enter_or_change_it_is_rem
 
 
 @as_root
-def test_guarantee_2_a_link_in_the_place_of_a_forbidden_directory_gets_no_other_mode(
+def test_guarantee_2_link_to_a_forbidden_directory_keeps_the_mode_of_its_target(
     others_root: Path, in_processes: InProcesses, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
@@ -149,9 +149,7 @@ def test_guarantee_2_a_link_in_the_place_of_a_forbidden_directory_gets_no_other_
 
 
 @as_root
-def test_guarantee_3_what_cannot_be_removed_keeps_nothing_else_and_goes_when_it_can(
-    others_root: Path, in_processes: InProcesses
-) -> None:
+def test_guarantee_3_error_does_not_prevent_removal_of_the_rest(others_root: Path, in_processes: InProcesses) -> None:
     location = others_root / SESSION
     for n in range(5):
         fill(location / f"t{n}" / "p", 50)
@@ -177,7 +175,7 @@ def test_guarantee_3_what_cannot_be_removed_keeps_nothing_else_and_goes_when_it_
     assert in_processes([lambda: as_nobody(lambda: purge_all(FileSessionLocations(others_root)))]) == [None]
 
 
-def test_of_very_many_files_that_cannot_be_removed_one_failure_is_kept(locations: FileSessionLocations) -> None:
+def test_only_the_first_of_many_failures_is_kept(locations: FileSessionLocations) -> None:
     fill(locations.create(SESSION) / TABLE, 1000)
     locations.move_to_trash(SESSION)
     (entry,) = locations.trash()
@@ -196,7 +194,7 @@ def test_of_very_many_files_that_cannot_be_removed_one_failure_is_kept(locations
 
 
 @as_root
-def test_guarantee_1_a_file_system_that_is_mounted_inside_is_not_entered(root: Path, in_processes: InProcesses) -> None:
+def test_guarantee_1_mounted_file_system_is_not_entered(root: Path, in_processes: InProcesses) -> None:
     def task() -> str:
         locations = FileSessionLocations(root)
         inside = locations.create(SESSION) / TABLE / "mounted"
@@ -217,7 +215,7 @@ def test_guarantee_1_a_file_system_that_is_mounted_inside_is_not_entered(root: P
     assert in_processes([lambda: with_own_mounts(task)]) == ["ok"]
 
 
-def test_guarantee_4_a_deep_tree_takes_few_descriptors(locations: FileSessionLocations) -> None:
+def test_guarantee_4_deep_tree_uses_few_descriptors(locations: FileSessionLocations) -> None:
     deep = locations.create(SESSION)
     for n in range(MAX_DEPTH * 3):
         deep = deep / "d"
@@ -239,7 +237,7 @@ def test_guarantee_4_a_deep_tree_takes_few_descriptors(locations: FileSessionLoc
 
 
 @pytest.mark.parametrize(("shape", "looks"), [("one directory", 5), ("many tables", 10), ("deep", 100)])
-def test_guarantee_5_a_purge_stops_soon_when_told_and_another_one_does_the_rest(
+def test_guarantee_5_purge_stops_soon_and_another_purge_completes_it(
     locations: FileSessionLocations, *, shape: str, looks: int
 ) -> None:
     files = 20 * FILES_BETWEEN_CHECKS
@@ -266,9 +264,7 @@ def test_guarantee_5_a_purge_stops_soon_when_told_and_another_one_does_the_rest(
     purge_all(locations)
 
 
-def test_a_purge_that_is_killed_in_the_middle_is_finished_by_the_next(
-    locations: FileSessionLocations, wait_until: Callable[..., None]
-) -> None:
+def test_next_purge_completes_a_killed_purge(locations: FileSessionLocations, wait_until: Callable[..., None]) -> None:
     files = 20_000
     rounds = 0
 
@@ -292,7 +288,7 @@ def test_a_purge_that_is_killed_in_the_middle_is_finished_by_the_next(
     purge_all(locations)
 
 
-def test_who_goes_on_writing_is_an_error_and_the_files_go_once_that_ends(locations: FileSessionLocations) -> None:
+def test_purge_fails_while_someone_keeps_writing_and_succeeds_later(locations: FileSessionLocations) -> None:
     table = locations.create(SESSION) / TABLE
     fill(table, 100)
     directory = os.open(table, os.O_RDONLY)
@@ -327,7 +323,7 @@ def test_who_goes_on_writing_is_an_error_and_the_files_go_once_that_ends(locatio
 
 
 @as_root
-def test_a_full_disk_keeps_nothing_from_being_removed(tmp_path: Path, in_processes: InProcesses) -> None:
+def test_purge_succeeds_on_a_full_disk(tmp_path: Path, in_processes: InProcesses) -> None:
     root = tmp_path / "small"
     root.mkdir()
 
@@ -358,9 +354,7 @@ def test_a_full_disk_keeps_nothing_from_being_removed(tmp_path: Path, in_process
 
 
 @as_root
-def test_a_read_only_disk_is_an_error_that_changes_nothing_and_passes(
-    tmp_path: Path, in_processes: InProcesses
-) -> None:
+def test_read_only_disk_is_a_transient_error_without_changes(tmp_path: Path, in_processes: InProcesses) -> None:
     root = tmp_path / "mounted"
     root.mkdir()
 
@@ -394,7 +388,7 @@ def test_a_read_only_disk_is_an_error_that_changes_nothing_and_passes(
     assert in_processes([lambda: with_own_mounts(task)]) == ["ok"]
 
 
-def test_a_location_with_very_many_files_does_not_hold_up_another_one(locations: FileSessionLocations) -> None:
+def test_purge_of_many_files_does_not_delay_another_purge(locations: FileSessionLocations) -> None:
     other = SessionUuid("00000000-0000-4000-8000-00000000000f")
     fill(locations.create(SESSION) / TABLE, 20_000)
     fill(locations.create(other) / TABLE, 1)
@@ -420,7 +414,7 @@ def test_a_location_with_very_many_files_does_not_hold_up_another_one(locations:
     assert not locations.trash()
 
 
-def test_tables_are_removed_side_by_side_but_not_more_than_the_limit(locations: FileSessionLocations) -> None:
+def test_tables_are_removed_concurrently_up_to_the_limit(locations: FileSessionLocations) -> None:
     for n in range(3 * THREADS):
         fill(locations.create(SESSION) / f"t{n}", 3)
     locations.move_to_trash(SESSION)

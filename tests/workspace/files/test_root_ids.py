@@ -77,7 +77,7 @@ def refused(task: Callable[[], Any]) -> str:
     return str(failed.value)
 
 
-def test_a_root_has_one_private_id_for_good_whoever_comes_first(
+def test_root_keeps_one_private_id(
     root: Path, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]]
 ) -> None:
     in_processes([lambda: opened(root).home] * 4)
@@ -92,7 +92,7 @@ def test_a_root_has_one_private_id_for_good_whoever_comes_first(
 
 @pytest.mark.parametrize("instead", ["nothing", "an empty directory", "another Lodge's root", "a root without an id"])
 @pytest.mark.parametrize("is_recorded", [True, False])
-def test_guarantee_3_what_is_not_the_root_is_an_error_and_stays_as_it_is(
+def test_guarantee_3_replaced_root_is_an_error_and_stays_unchanged(
     root: Path, root_ids: InMemoryRootIds, *, instead: str, is_recorded: bool
 ) -> None:
     locations = opened(root, root_ids if is_recorded else None)
@@ -114,7 +114,7 @@ def test_guarantee_3_what_is_not_the_root_is_an_error_and_stays_as_it_is(
     assert locations.list() == {SESSION}
 
 
-def test_guarantee_3_a_root_of_before_is_told_from_another_one(tmp_path: Path, root: Path) -> None:
+def test_guarantee_3_earlier_root_is_distinguished_from_another_root(tmp_path: Path, root: Path) -> None:
     locations = opened(root)
     locations.create(SESSION)
     moved = tmp_path / "second"
@@ -124,9 +124,7 @@ def test_guarantee_3_a_root_of_before_is_told_from_another_one(tmp_path: Path, r
     refused(locations.list)
 
 
-def test_guarantee_5_a_process_that_starts_does_not_make_a_recorded_root_anew(
-    root: Path, root_ids: InMemoryRootIds
-) -> None:
+def test_guarantee_5_start_does_not_recreate_a_recorded_root(root: Path, root_ids: InMemoryRootIds) -> None:
     opened(root, root_ids).create(SESSION)
     assert root_ids.ids == {str(root): marker(root).read_text()}
     root.rename(root.with_name("true"))
@@ -142,9 +140,7 @@ def test_guarantee_5_a_process_that_starts_does_not_make_a_recorded_root_anew(
     assert opened(root, root_ids).list() == {SESSION}
 
 
-def test_a_root_from_before_there_were_ids_gets_one_unless_another_is_recorded(
-    root: Path, root_ids: InMemoryRootIds
-) -> None:
+def test_root_without_id_gets_one_unless_another_is_recorded(root: Path, root_ids: InMemoryRootIds) -> None:
     moved = root.with_name("second")
     opened(root).set_current_root(moved)
     for each in (root, moved):
@@ -161,7 +157,7 @@ def test_a_root_from_before_there_were_ids_gets_one_unless_another_is_recorded(
     assert opened(root, root_ids).list() == set()
 
 
-def test_an_id_that_another_recorded_first_wins(root: Path, root_ids: InMemoryRootIds) -> None:
+def test_first_recorded_id_wins(root: Path, root_ids: InMemoryRootIds) -> None:
     class Late(InMemoryRootIds):
         def expected(self, root: str) -> str | None:
             return None
@@ -170,9 +166,7 @@ def test_an_id_that_another_recorded_first_wins(root: Path, root_ids: InMemoryRo
     assert "f" * 32 in refused(lambda: opened(root, Late(root_ids.ids)))
 
 
-def test_nothing_is_answered_and_made_while_it_cannot_be_found_out_which_id_is_right(
-    root: Path, root_ids: InMemoryRootIds
-) -> None:
+def test_operations_fail_while_the_recorded_id_cannot_be_read(root: Path, root_ids: InMemoryRootIds) -> None:
     root_ids.is_reachable = False
     assert "API server" in refused(lambda: opened(root, root_ids))
     assert not root.exists()
@@ -184,7 +178,7 @@ def test_nothing_is_answered_and_made_while_it_cannot_be_found_out_which_id_is_r
     assert "API server" in refused(late.list)
 
 
-def test_a_start_killed_at_any_step_can_be_done_again(
+def test_start_killed_at_any_step_can_be_repeated(
     tmp_path: Path, killed_at: Callable[[int, Callable[[], Any]], bool]
 ) -> None:
     for step in itertools.count(1):
@@ -208,7 +202,7 @@ def in_own_mounts(task: Callable[[], Any]) -> Any:
 
 @as_root
 @pytest.mark.parametrize("kind", ["empty", "another root", "unmounted"])
-def test_guarantee_3_a_file_system_that_is_mounted_over_the_root_holds_everything_back(
+def test_guarantee_3_file_system_mounted_over_the_root_is_an_error(
     root: Path,
     a_record: Callable[..., SessionRecord],
     in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]],

@@ -46,9 +46,7 @@ def mark(root: Path) -> Path:
     return root / ".lodge" / "records"
 
 
-def test_the_mark_is_private_and_says_whose_records_these_are(
-    root: Path, moved: Path, root_ids: InMemoryRootIds
-) -> None:
+def test_records_file_is_private_and_names_the_records(root: Path, moved: Path, root_ids: InMemoryRootIds) -> None:
     opened(root, root_ids).set_current_root(moved)
     opened(root.with_name("embedded"))
     for each, content in ((root, root_ids.records), (moved, root_ids.records), (root.with_name("embedded"), "files")):
@@ -57,7 +55,7 @@ def test_the_mark_is_private_and_says_whose_records_these_are(
 
 
 @pytest.mark.parametrize("sign", ["record", "lease"])
-def test_embedded_lodge_goes_on_in_roots_of_before_without_any_question(
+def test_embedded_lodge_continues_in_earlier_roots(
     root: Path, moved: Path, a_record: Callable[..., SessionRecord], *, sign: str
 ) -> None:
     locations = opened(root)
@@ -77,7 +75,7 @@ def test_embedded_lodge_goes_on_in_roots_of_before_without_any_question(
 
 @pytest.mark.parametrize("sign", ["location", "record", "lease"])
 @pytest.mark.parametrize("is_of_before", [False, True])
-def test_a_root_of_file_records_does_not_become_one_of_kubernetes(
+def test_root_of_file_records_is_refused_for_kubernetes_records(
     root: Path, root_ids: InMemoryRootIds, a_record: Callable[..., SessionRecord], *, sign: str, is_of_before: bool
 ) -> None:
     locations = opened(root)
@@ -96,7 +94,7 @@ def test_a_root_of_file_records_does_not_become_one_of_kubernetes(
     assert mark(root).exists() != is_of_before
 
 
-def test_a_home_of_before_is_not_empty_while_sessions_live_where_it_moved(
+def test_earlier_home_is_not_empty_while_sessions_live_in_its_other_root(
     root: Path, moved: Path, root_ids: InMemoryRootIds
 ) -> None:
     locations = opened(root, root_ids)
@@ -114,7 +112,7 @@ def test_a_home_of_before_is_not_empty_while_sessions_live_where_it_moved(
 
 
 @pytest.mark.parametrize("is_of_before", [False, True])
-def test_a_workspace_does_not_move_into_a_root_of_other_records(
+def test_workspace_cannot_move_to_a_root_of_other_records(
     root: Path, moved: Path, root_ids: InMemoryRootIds, *, is_of_before: bool
 ) -> None:
     other = opened(moved, root_ids)
@@ -130,7 +128,7 @@ def test_a_workspace_does_not_move_into_a_root_of_other_records(
 
 
 @pytest.mark.parametrize("is_other", [False, True])
-def test_after_a_start_killed_at_any_step_the_next_has_the_root_whoever_it_is(
+def test_root_is_free_for_any_lodge_after_a_killed_start(
     tmp_path: Path, killed_at: Callable[[int, Callable[[], Any]], bool], *, is_other: bool
 ) -> None:
     for step in itertools.count(1):

@@ -60,15 +60,13 @@ def a_table(locations: FileSessionLocations, content: str = "data") -> TableUuid
     return table
 
 
-def test_a_root_is_its_own_home_until_it_becomes_part_of_another(
-    home: Path, moved: Path, locations: FileSessionLocations
-) -> None:
+def test_root_is_its_own_home_until_it_joins_another(home: Path, moved: Path, locations: FileSessionLocations) -> None:
     assert (home_of(home), home_of(moved)) == (home, moved)
     locations.set_current_root(moved)
     assert (home_of(home), home_of(moved)) == (home, home)
 
 
-def test_new_locations_are_made_in_the_new_root_and_old_ones_are_found(
+def test_new_locations_are_created_in_the_new_root_and_old_ones_found(
     home: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
     old = a_table(locations, "old data")
@@ -89,7 +87,7 @@ def test_new_locations_are_made_in_the_new_root_and_old_ones_are_found(
         locations.size_bytes(SESSION, other)
 
 
-def test_a_table_is_removed_from_whichever_root_has_it(
+def test_table_is_removed_from_the_root_that_contains_it(
     home: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
     old = a_table(locations)
@@ -106,7 +104,7 @@ def test_a_table_is_removed_from_whichever_root_has_it(
 
 
 @pytest.mark.parametrize("known_root", ["first", "second"])
-def test_the_end_of_a_session_deletes_and_logs_both_locations_whoever_ends_it(
+def test_end_of_a_session_deletes_and_logs_its_locations_in_both_roots(
     tmp_path: Path, home: Path, moved: Path, locations: FileSessionLocations, a_record: Builder, *, known_root: str
 ) -> None:
     stored = FileSessionRecords(home).create(a_record(session_uuid=SESSION))
@@ -127,7 +125,7 @@ def test_the_end_of_a_session_deletes_and_logs_both_locations_whoever_ends_it(
     assert not FileSessionRecords(home).list()
 
 
-def test_an_end_killed_at_any_step_is_finished_in_both_roots_by_one_that_knows_the_new_one_only(
+def test_killed_end_is_completed_in_both_roots_by_a_process_that_knows_one(
     tmp_path: Path, killed_at: Callable[[int, Callable[[], Any]], bool], a_record: Builder
 ) -> None:
     for step in itertools.count(1):
@@ -152,7 +150,7 @@ def test_an_end_killed_at_any_step_is_finished_in_both_roots_by_one_that_knows_t
     assert step > 20
 
 
-def test_an_entry_of_the_trash_tells_where_it_was(home: Path, moved: Path, locations: FileSessionLocations) -> None:
+def test_trash_entry_names_its_former_location(home: Path, moved: Path, locations: FileSessionLocations) -> None:
     a_table(locations)
     locations.set_current_root(moved)
     a_table(locations)
@@ -162,7 +160,7 @@ def test_an_entry_of_the_trash_tells_where_it_was(home: Path, moved: Path, locat
     assert sorted(location_of(entry) for entry in entries) == [home / SESSION, moved / SESSION]
 
 
-def test_the_workspace_may_move_on_and_back(tmp_path: Path, home: Path, locations: FileSessionLocations) -> None:
+def test_workspace_can_move_on_and_back(tmp_path: Path, home: Path, locations: FileSessionLocations) -> None:
     third = tmp_path / "third"
     for root in (tmp_path / "second", third, home, third):
         locations.set_current_root(root)
@@ -172,13 +170,13 @@ def test_the_workspace_may_move_on_and_back(tmp_path: Path, home: Path, location
     assert locations.known_roots()[0] == third
 
 
-def test_a_workspace_of_files_does_not_move_into_an_object_store(home: Path, locations: FileSessionLocations) -> None:
+def test_workspace_on_files_cannot_move_to_an_object_store(home: Path, locations: FileSessionLocations) -> None:
     with pytest.raises(RootError, match=r"cannot move from .* to \[s3://bucket/lodge\]"):
         locations.set_current_root("s3://bucket/lodge")
     assert locations.known_roots() == [home]
 
 
-def test_guarantee_1_a_move_killed_at_any_step_can_be_done_again(
+def test_guarantee_1_move_killed_at_any_step_can_be_repeated(
     tmp_path: Path, killed_at: Callable[[int, Callable[[], Any]], bool]
 ) -> None:
     for step in itertools.count(1):
@@ -198,7 +196,7 @@ def test_guarantee_1_a_move_killed_at_any_step_can_be_done_again(
     assert step > 10
 
 
-def test_many_processes_may_move_at_once(
+def test_many_processes_move_concurrently(
     home: Path, moved: Path, locations: FileSessionLocations, in_processes: Callable[[Sequence[Callable[[], Any]]], Any]
 ) -> None:
     assert in_processes([partial(locations.set_current_root, moved)] * 4) == [None] * 4
@@ -206,7 +204,7 @@ def test_many_processes_may_move_at_once(
 
 
 @pytest.mark.parametrize("kind", ["record", "lease", "root"])
-def test_guarantee_2_a_root_that_another_lodge_uses_is_refused_and_left_as_it_was(
+def test_guarantee_2_root_of_another_lodge_is_refused_and_unchanged(
     tmp_path: Path, home: Path, moved: Path, locations: FileSessionLocations, a_record: Builder, *, kind: str
 ) -> None:
     other = FileSessionLocations(moved)
@@ -225,7 +223,7 @@ def test_guarantee_2_a_root_that_another_lodge_uses_is_refused_and_left_as_it_wa
     assert opened(home).known_roots() == [home]
 
 
-def test_guarantee_2_a_root_of_another_home_is_refused(
+def test_guarantee_2_root_of_another_home_is_refused(
     tmp_path: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
     third = tmp_path / "third"
@@ -237,7 +235,7 @@ def test_guarantee_2_a_root_of_another_home_is_refused(
 
 
 @pytest.mark.parametrize("fault", ["missing", "not mounted", "not readable"])
-def test_guarantee_3_a_root_that_is_not_there_is_an_error_that_names_it_and_the_way_out(
+def test_guarantee_3_missing_root_is_an_error_with_a_remedy(
     tmp_path: Path, home: Path, moved: Path, locations: FileSessionLocations, a_record: Builder, *, fault: str
 ) -> None:
     stored = FileSessionRecords(home).create(a_record(session_uuid=SESSION))
@@ -275,7 +273,7 @@ def test_guarantee_3_a_root_that_is_not_there_is_an_error_that_names_it_and_the_
     assert locations.table_paths(SESSION, [table])[0].exists()
 
 
-def test_guarantee_3_a_home_that_is_not_there_is_not_made_anew(
+def test_guarantee_3_missing_home_is_not_created_again(
     home: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
     locations.set_current_root(moved)
@@ -288,7 +286,7 @@ def test_guarantee_3_a_home_that_is_not_there_is_not_made_anew(
     assert not home.with_name("third").exists()
 
 
-def test_guarantee_4_who_used_a_root_as_its_home_finds_out(
+def test_guarantee_4_process_learns_that_its_home_has_moved(
     home: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
     stale = opened(moved)
@@ -299,7 +297,7 @@ def test_guarantee_4_who_used_a_root_as_its_home_finds_out(
             ask()
 
 
-def test_the_pointer_and_the_register_are_private_and_no_links_are_followed(
+def test_pointer_and_register_are_private_and_never_links(
     tmp_path: Path, home: Path, moved: Path, locations: FileSessionLocations
 ) -> None:
     locations.set_current_root(moved)
@@ -315,7 +313,7 @@ def test_the_pointer_and_the_register_are_private_and_no_links_are_followed(
         locations.list()
 
 
-def test_a_path_may_have_any_bytes(tmp_path: Path, home: Path, locations: FileSessionLocations) -> None:
+def test_root_path_may_contain_any_bytes(tmp_path: Path, home: Path, locations: FileSessionLocations) -> None:
     awkward = tmp_path / "a\nb \udcff ü"
     locations.set_current_root(awkward)
     assert home_of(awkward) == home

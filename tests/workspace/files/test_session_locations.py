@@ -62,7 +62,7 @@ def purged_anyway(locations: FileSessionLocations, entry: TrashEntry) -> None:
         locations.purge(entry)
 
 
-def test_initialising_again_and_by_many_at_once_is_no_error(
+def test_initialise_can_be_repeated_and_run_concurrently(
     tmp_path: Path, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]]
 ) -> None:
     root = tmp_path / "deep" / "root"
@@ -73,9 +73,7 @@ def test_initialising_again_and_by_many_at_once_is_no_error(
 
 
 @pytest.mark.parametrize("place", [".lodge", ".lodge/trash", ".lodge/sessions"])
-def test_initialising_refuses_a_link_in_the_place_of_a_directory_of_its_own(
-    tmp_path: Path, outside: Path, place: str
-) -> None:
+def test_initialise_refuses_a_link_with_the_name_of_an_own_directory(tmp_path: Path, outside: Path, place: str) -> None:
     link = tmp_path / "root" / place
     link.parent.mkdir(parents=True)
     link.symlink_to(outside)
@@ -100,13 +98,13 @@ def test_guarantee_1_only_uuids_become_paths(locations: FileSessionLocations, ta
 
 
 @pytest.mark.parametrize("bad", ["", ".", "..", "../x", "a/b", "/etc", "a/"])
-def test_guarantee_1_only_names_in_the_trash_are_purged(locations: FileSessionLocations, bad: str) -> None:
+def test_guarantee_1_only_trash_entries_are_purged(locations: FileSessionLocations, bad: str) -> None:
     with pytest.raises(ValueError, match="trash"):
         locations.purge(TrashEntry(bad))
 
 
 @pytest.mark.parametrize("umask", [0, 0o077, 0o277])
-def test_guarantee_4_a_location_is_for_its_owner_only_whatever_the_umask(
+def test_guarantee_4_location_is_private_with_any_umask(
     locations: FileSessionLocations, session_uuid: SessionUuid, umask: int
 ) -> None:
     before = os.umask(umask)
@@ -118,16 +116,14 @@ def test_guarantee_4_a_location_is_for_its_owner_only_whatever_the_umask(
     assert path.stat().st_mode & 0o777 == 0o700
 
 
-def test_guarantee_5_creating_again_keeps_what_is_there(
-    locations: FileSessionLocations, session_uuid: SessionUuid
-) -> None:
+def test_guarantee_5_create_keeps_existing_files(locations: FileSessionLocations, session_uuid: SessionUuid) -> None:
     (locations.create(session_uuid) / "table").mkdir()
     locations.create(session_uuid).chmod(0o755)
     assert locations.create(session_uuid).stat().st_mode & 0o777 == 0o700
     assert (locations.path(session_uuid) / "table").is_dir()
 
 
-def test_only_real_directories_with_a_uuid_for_a_name_are_listed(
+def test_list_returns_only_directories_named_by_a_uuid(
     root: Path, locations: FileSessionLocations, session_uuid: SessionUuid, outside: Path
 ) -> None:
     locations.create(session_uuid)
@@ -138,13 +134,13 @@ def test_only_real_directories_with_a_uuid_for_a_name_are_listed(
     assert locations.list() == {session_uuid}
 
 
-def test_locations_on_missing_storage_are_an_error_and_not_none(root: Path, locations: FileSessionLocations) -> None:
+def test_missing_storage_is_an_error_for_locations(root: Path, locations: FileSessionLocations) -> None:
     root.rename(root.with_name("elsewhere"))
     with pytest.raises(RootUnavailableError):
         locations.list()
 
 
-def test_guarantee_3_a_location_set_aside_is_gone_and_can_be_purged(
+def test_guarantee_3_location_in_the_trash_is_gone_and_can_be_purged(
     root: Path, locations: FileSessionLocations, session_uuid: SessionUuid
 ) -> None:
     location = locations.create(session_uuid)
@@ -160,7 +156,7 @@ def test_guarantee_3_a_location_set_aside_is_gone_and_can_be_purged(
     assert [path.name for path in root.iterdir()] == [".lodge"]
 
 
-def test_a_location_that_comes_back_can_be_set_aside_again(
+def test_recreated_location_can_move_to_the_trash_again(
     locations: FileSessionLocations, session_uuid: SessionUuid
 ) -> None:
     for _ in range(3):
@@ -169,7 +165,7 @@ def test_a_location_that_comes_back_can_be_set_aside_again(
     assert len(locations.trash_of(session_uuid)) == 3
 
 
-def test_a_missing_trash_does_not_look_like_a_missing_location(
+def test_missing_trash_is_an_error(
     root: Path, locations: FileSessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid
 ) -> None:
     (locations.create(session_uuid) / table_uuid).mkdir()
@@ -181,7 +177,7 @@ def test_a_missing_trash_does_not_look_like_a_missing_location(
     assert locations.list() == {session_uuid}
 
 
-def test_removing_a_table_leaves_the_others(
+def test_remove_table_keeps_other_tables(
     locations: FileSessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid
 ) -> None:
     other = TableUuid(str(uuid.uuid4()))
@@ -196,7 +192,7 @@ def test_removing_a_table_leaves_the_others(
     assert not locations.trash()
 
 
-def test_guarantee_2_a_link_in_the_place_of_a_location_is_refused_or_removed_but_never_followed(
+def test_guarantee_2_link_with_the_name_of_a_location_is_never_followed(
     locations: FileSessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid, outside: Path
 ) -> None:
     (outside / table_uuid).mkdir()
@@ -212,7 +208,7 @@ def test_guarantee_2_a_link_in_the_place_of_a_location_is_refused_or_removed_but
     assert {path.name for path in outside.iterdir()} == {"precious", table_uuid}
 
 
-def test_guarantee_2_a_link_in_the_place_of_a_table_is_removed_and_not_followed(
+def test_guarantee_2_link_with_the_name_of_a_table_is_never_followed(
     locations: FileSessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid, outside: Path
 ) -> None:
     (locations.create(session_uuid) / table_uuid).symlink_to(outside)
@@ -221,7 +217,7 @@ def test_guarantee_2_a_link_in_the_place_of_a_table_is_removed_and_not_followed(
     assert (outside / "precious").exists()
 
 
-def test_guarantee_2_links_inside_a_location_are_purged_and_not_followed(
+def test_guarantee_2_links_in_a_location_are_purged_and_not_followed(
     locations: FileSessionLocations, session_uuid: SessionUuid, outside: Path
 ) -> None:
     location = locations.create(session_uuid)
@@ -237,7 +233,7 @@ def test_guarantee_2_links_inside_a_location_are_purged_and_not_followed(
     assert (outside / "precious").read_text() == "precious"
 
 
-def test_guarantee_2_a_link_put_in_the_place_of_a_directory_while_it_is_purged_is_not_followed(
+def test_guarantee_2_link_placed_during_a_purge_is_not_followed(
     locations: FileSessionLocations, session_uuid: SessionUuid, outside: Path, interrupted_at: Callable[..., bool]
 ) -> None:
     for step in itertools.count(1):
@@ -261,7 +257,7 @@ def test_guarantee_2_a_link_put_in_the_place_of_a_directory_while_it_is_purged_i
     assert step > 5
 
 
-def test_a_location_that_gets_its_name_while_it_is_purged_as_one_being_made_keeps_all_that_is_written_there(
+def test_location_completed_during_its_purge_keeps_its_files(
     root: Path, interrupted_at: Callable[..., tuple[bool, Any]]
 ) -> None:
     locations, trash = FileSessionLocations(root), Trash(Layout(root))
@@ -286,7 +282,7 @@ def test_a_location_that_gets_its_name_while_it_is_purged_as_one_being_made_keep
     assert step > 3
 
 
-def test_the_trash_of_one_session_is_found_among_very_many_others_without_taking_them_up(
+def test_trash_of_one_session_is_found_quickly_among_many_entries(
     root: Path, locations: FileSessionLocations, session_uuid: SessionUuid, table_uuid: TableUuid
 ) -> None:
     (locations.create(session_uuid) / table_uuid).mkdir()
@@ -306,7 +302,7 @@ def test_the_trash_of_one_session_is_found_among_very_many_others_without_taking
     assert peak_bytes < 100_000
 
 
-def test_a_purge_gets_to_the_bottom_of_a_tree_deeper_than_any_path_or_stack(
+def test_purge_removes_a_tree_deeper_than_any_path_or_stack(
     locations: FileSessionLocations, session_uuid: SessionUuid
 ) -> None:
     descriptor = os.open(locations.create(session_uuid), os.O_RDONLY)
@@ -321,7 +317,7 @@ def test_a_purge_gets_to_the_bottom_of_a_tree_deeper_than_any_path_or_stack(
     assert not locations.trash()
 
 
-def test_guarantee_5_many_processes_may_purge_the_same_at_once(
+def test_guarantee_5_many_processes_purge_the_same_entry_concurrently(
     locations: FileSessionLocations,
     session_uuid: SessionUuid,
     in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]],
@@ -337,7 +333,7 @@ def test_guarantee_5_many_processes_may_purge_the_same_at_once(
     assert not locations.trash()
 
 
-def test_guarantee_5_of_many_processes_that_set_one_location_aside_one_does(
+def test_guarantee_5_one_of_many_processes_moves_a_location_to_the_trash(
     locations: FileSessionLocations,
     session_uuid: SessionUuid,
     in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]],
@@ -347,7 +343,7 @@ def test_guarantee_5_of_many_processes_that_set_one_location_aside_one_does(
     assert sorted(results) == [[], [], [], [locations.path(session_uuid)]]
 
 
-def test_a_purge_killed_at_any_step_is_finished_by_the_next(
+def test_next_purge_completes_one_killed_at_any_step(
     new_root: Callable[[], Path],
     session_uuid: SessionUuid,
     killed_at: Callable[[int, Callable[[], Any]], bool],

@@ -37,7 +37,7 @@ def everything(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
 
 
-def test_directory_guarantee_1_names_stay_and_old_contents_go(root: Path, a_record: Builder) -> None:
+def test_directory_guarantee_1_names_stay_and_old_contents_are_truncated(root: Path, a_record: Builder) -> None:
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     for n in range(3):
@@ -51,7 +51,7 @@ def test_directory_guarantee_1_names_stay_and_old_contents_go(root: Path, a_reco
     assert len(list((root / ".lodge" / "sessions" / stored.record.name).iterdir())) == 4
 
 
-def test_deleting_a_record_leaves_nothing_behind(root: Path, a_record: Builder) -> None:
+def test_delete_leaves_no_files(root: Path, a_record: Builder) -> None:
     before = everything(root)
     records = FileSessionRecords(root)
     stored = records.create(a_record())
@@ -60,7 +60,7 @@ def test_deleting_a_record_leaves_nothing_behind(root: Path, a_record: Builder) 
     assert everything(root) == before
 
 
-def test_a_link_that_was_made_although_the_reply_was_lost_counts_as_made(root: Path, a_record: Builder) -> None:
+def test_link_with_a_lost_reply_is_recognised(root: Path, a_record: Builder) -> None:
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     original = os.link
@@ -74,7 +74,7 @@ def test_a_link_that_was_made_although_the_reply_was_lost_counts_as_made(root: P
     assert records.read(stored.record.name) == changed
 
 
-def test_a_rename_that_was_made_although_the_reply_was_lost_counts_as_made(root: Path, a_record: Builder) -> None:
+def test_rename_with_a_lost_reply_is_recognised(root: Path, a_record: Builder) -> None:
     original = os.rename
 
     def rename_and_lose_the_reply(*args: Any, **kwargs: Any) -> None:
@@ -99,7 +99,7 @@ def test_a_rename_that_was_made_although_the_reply_was_lost_counts_as_made(root:
         b"[" * 100_000,
     ],
 )
-def test_records_guarantee_1_a_damaged_record_is_unavailable_and_its_file_is_named(
+def test_records_guarantee_1_error_names_the_file_of_a_damaged_record(
     root: Path, a_record: Builder, damage: bytes
 ) -> None:
     records = FileSessionRecords(root)
@@ -114,7 +114,7 @@ def test_records_guarantee_1_a_damaged_record_is_unavailable_and_its_file_is_nam
         records.create(a_record())
 
 
-def test_records_guarantee_2_a_record_in_the_place_of_another_is_damaged(root: Path, a_record: Builder) -> None:
+def test_records_guarantee_2_record_at_the_path_of_another_is_damaged(root: Path, a_record: Builder) -> None:
     records = FileSessionRecords(root)
     one = records.create(a_record()).record
     other = records.create(a_record(client_session_id=ClientSessionId("other"))).record
@@ -124,7 +124,7 @@ def test_records_guarantee_2_a_record_in_the_place_of_another_is_damaged(root: P
 
 
 @pytest.mark.parametrize("missing", ["", ".lodge", ".lodge/sessions"])
-def test_storage_that_is_missing_is_unavailable_and_not_empty(root: Path, a_record: Builder, missing: str) -> None:
+def test_missing_storage_makes_records_unavailable(root: Path, a_record: Builder, missing: str) -> None:
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     gone = root / missing
@@ -141,7 +141,7 @@ def test_storage_that_is_missing_is_unavailable_and_not_empty(root: Path, a_reco
 
 
 @pytest.mark.parametrize("broken", ["link", "rename", "fsync", "open", "scandir"])
-def test_an_error_of_the_storage_is_unavailable_and_passes(root: Path, a_record: Builder, broken: str) -> None:
+def test_storage_error_makes_records_unavailable_until_it_ends(root: Path, a_record: Builder, broken: str) -> None:
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     with mock.patch(f"os.{broken}", side_effect=OSError(5, "Input/output error")):
@@ -154,7 +154,7 @@ def test_an_error_of_the_storage_is_unavailable_and_passes(root: Path, a_record:
     assert records.read(stored.record.name).record == stored.record
 
 
-def test_a_link_in_the_place_of_a_record_is_not_followed(root: Path, a_record: Builder, tmp_path: Path) -> None:
+def test_record_that_is_a_link_is_not_followed(root: Path, a_record: Builder, tmp_path: Path) -> None:
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     place = root / ".lodge" / "sessions" / stored.record.name
@@ -166,7 +166,7 @@ def test_a_link_in_the_place_of_a_record_is_not_followed(root: Path, a_record: B
     assert list((tmp_path / "elsewhere").iterdir())
 
 
-def test_what_is_no_record_is_not_listed(root: Path, a_record: Builder) -> None:
+def test_list_ignores_other_names(root: Path, a_record: Builder) -> None:
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     (root / ".lodge" / "sessions" / "README").write_text("not a record")
@@ -175,9 +175,7 @@ def test_what_is_no_record_is_not_listed(root: Path, a_record: Builder) -> None:
 
 
 @pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o277])
-def test_files_and_directories_are_for_their_owner_only_whatever_the_umask(
-    tmp_path: Path, a_record: Builder, umask: int
-) -> None:
+def test_record_files_are_private_with_any_umask(tmp_path: Path, a_record: Builder, umask: int) -> None:
     before = os.umask(umask)
     try:
         FileSessionLocations(tmp_path).initialise()
@@ -192,7 +190,7 @@ def test_files_and_directories_are_for_their_owner_only_whatever_the_umask(
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_files_guarantee_3_a_list_leaves_alone_what_may_still_be_worked_on(root: Path, a_record: Builder) -> None:
+def test_files_guarantee_3_list_keeps_recent_unfinished_directories(root: Path, a_record: Builder) -> None:
     now_seconds = 0.0
     records = FileSessionRecords(root, lambda: now_seconds)
     stored = records.create(a_record())

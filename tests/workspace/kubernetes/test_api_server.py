@@ -78,15 +78,13 @@ def assert_unavailable(asked: list[Callable[[], object]], reason: str) -> None:
             assert "\n" not in message
 
 
-def test_a_request_without_the_right_to_it_says_which_right_is_missing(
-    session_cluster: Cluster, session_namespace: str, a_record: Builder
-) -> None:
+def test_error_names_the_missing_right(session_cluster: Cluster, session_namespace: str, a_record: Builder) -> None:
     nobody = session_cluster.service_account(session_namespace, "nobody")
     asked = questions(connect(nobody.kubeconfig, None, "lodge"), a_record())
     assert_unavailable(asked, r"403 Forbidden: .* cannot .*Give the service account the rights")
 
 
-def test_a_server_whose_certificate_does_not_fit_is_not_asked(
+def test_server_with_wrong_certificate_is_refused(
     session_cluster: Cluster, account: ServiceAccount, tmp_path: Path, a_record: Builder
 ) -> None:
     stranger = ServerFile(session_cluster.server.url, Path(certifi.where()))
@@ -94,7 +92,7 @@ def test_a_server_whose_certificate_does_not_fit_is_not_asked(
     assert_unavailable(questions(connect(kubeconfig, None, "lodge"), a_record()), "CERTIFICATE_VERIFY_FAILED")
 
 
-def test_a_definition_that_is_not_installed_is_not_taken_for_no_records(
+def test_missing_definition_makes_records_unavailable(
     account: ServiceAccount, monkeypatch: pytest.MonkeyPatch, a_record: Builder
 ) -> None:
     monkeypatch.setattr("workspace.kubernetes.connect_session_api.API_VERSION", "v0")
@@ -103,7 +101,7 @@ def test_a_definition_that_is_not_installed_is_not_taken_for_no_records(
     assert_unavailable(asked, r"404 .*connectsessions.sparklodge.io is installed")
 
 
-def test_a_namespace_that_is_not_there_is_not_taken_for_no_records(session_cluster: Cluster, a_record: Builder) -> None:
+def test_missing_namespace_makes_records_unavailable(session_cluster: Cluster, a_record: Builder) -> None:
     records = KubernetesSessionRecords(connect(session_cluster.kubeconfig, "nowhere", "lodge"), HASTE)
     with pytest.raises(RecordsUnavailableError, match=r"namespaces .*nowhere.* not found.*Check that the namespace"):
         records.create(a_record())
@@ -120,7 +118,7 @@ def test_a_namespace_that_is_not_there_is_not_taken_for_no_records(session_clust
         (302, ""),
     ],
 )
-def test_something_in_between_that_answers_is_not_believed(
+def test_answer_of_a_proxy_makes_records_unavailable(
     tmp_path: Path, a_record: Builder, status: int, content: str
 ) -> None:
     with _answering((status, content)) as url:
@@ -138,7 +136,7 @@ def test_something_in_between_that_answers_is_not_believed(
         {"metadata": {"resourceVersion": "1"}, "items": [{"spec": {}}]},
     ],
 )
-def test_something_in_between_that_answers_with_no_list_of_objects_is_not_believed(
+def test_answer_that_is_no_list_of_objects_makes_records_unavailable(
     tmp_path: Path, page: dict[str, Any], a_record: Builder
 ) -> None:
     with _answering((200, json.dumps({"kind": "List", **page}))) as url:
@@ -152,7 +150,7 @@ def test_something_in_between_that_answers_with_no_list_of_objects_is_not_believ
         assert isinstance(first, RecordsUnreachable)
 
 
-def test_a_partition_is_noticed_in_time_and_survived(
+def test_network_partition_is_noticed_in_time_and_survived(
     session_cluster: Cluster, records: SessionRecords, connection: Connection, a_record: Builder
 ) -> None:
     stored = records.create(a_record())
@@ -164,7 +162,7 @@ def test_a_partition_is_noticed_in_time_and_survived(
     assert list(records.list()) == [stored]
 
 
-def test_a_server_without_its_storage_is_not_taken_for_an_empty_one(
+def test_server_without_its_storage_makes_records_unavailable(
     session_cluster: Cluster, records: SessionRecords, connection: Connection, a_record: Builder
 ) -> None:
     stored = records.create(a_record())
@@ -173,7 +171,7 @@ def test_a_server_without_its_storage_is_not_taken_for_an_empty_one(
     assert list(records.list()) == [stored]
 
 
-def test_guarantee_2_a_short_absence_of_the_server_is_waited_for(
+def test_guarantee_2_short_outage_is_retried(
     session_cluster: Cluster, connection: Connection, a_record: Builder
 ) -> None:
     records = KubernetesSessionRecords(connection, RetryPolicy(repeat_seconds=60.0))
@@ -187,7 +185,7 @@ def test_guarantee_2_a_short_absence_of_the_server_is_waited_for(
     assert records.read(stored.record.name) == changed
 
 
-def test_guarantee_2_a_server_that_throttles_is_asked_again_when_it_says_and_not_for_ever(
+def test_guarantee_2_throttled_request_is_retried_when_the_server_says(
     session_cluster: Cluster, session_namespace: str, instance: str, a_record: Builder
 ) -> None:
     account = session_cluster.service_account(session_namespace, f"throttled-{instance}")
@@ -209,7 +207,7 @@ def test_guarantee_2_a_server_that_throttles_is_asked_again_when_it_says_and_not
     assert waiting.result() == [stored]
 
 
-def test_a_list_that_grew_too_old_between_two_pages_is_read_anew(tmp_path: Path, a_record: Builder) -> None:
+def test_list_that_expires_between_pages_is_read_again(tmp_path: Path, a_record: Builder) -> None:
     first, second, third = (a_record(client_session_id=ClientSessionId(str(number))) for number in range(3))
     gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "the continue parameter is too old"}
     answers = [
@@ -224,7 +222,7 @@ def test_a_list_that_grew_too_old_between_two_pages_is_read_anew(tmp_path: Path,
     assert [stored.record for stored in listed] == [second, third]
 
 
-def test_a_list_of_many_pages_is_what_there_was_at_one_time(
+def test_list_of_many_pages_shows_one_point_in_time(
     records: SessionRecords, connection: Connection, a_record: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workspace.kubernetes.api_server.PAGE_OBJECTS", 4)
@@ -234,14 +232,12 @@ def test_a_list_of_many_pages_is_what_there_was_at_one_time(
     assert len(asked_at) == 3
 
 
-def test_a_record_with_a_thousand_tables_is_stored(records: SessionRecords, a_record: Builder) -> None:
+def test_record_with_a_thousand_tables_is_stored(records: SessionRecords, a_record: Builder) -> None:
     stored = records.create(a_record(tables=_tables(1_000)))
     assert records.read(stored.record.name).record == stored.record
 
 
-def test_a_record_that_etcd_would_not_take_is_refused_before_and_the_old_one_stays(
-    records: SessionRecords, a_record: Builder
-) -> None:
+def test_record_larger_than_the_limit_is_refused_before_the_request(records: SessionRecords, a_record: Builder) -> None:
     stored = records.create(a_record())
     full = replace(stored.record, tables=_tables(10_000))
     with pytest.raises(RecordTooLargeError, match=r"10000 temporary tables .* \d+ bytes, .* accepts 1400000. Drop"):
@@ -251,7 +247,7 @@ def test_a_record_that_etcd_would_not_take_is_refused_before_and_the_old_one_sta
     assert list(records.list()) == [stored]
 
 
-def test_a_record_that_etcd_does_not_take_is_too_large_as_well(records: SessionRecords, a_record: Builder) -> None:
+def test_record_that_etcd_refuses_is_too_large(records: SessionRecords, a_record: Builder) -> None:
     """The server spells some characters with six bytes."""
     stored = records.create(a_record())
     tables = tuple(replace(table, options=(("x", "<" * 2_000),)) for table in _tables(400))

@@ -99,15 +99,13 @@ def as_stored(record: SessionRecord) -> dict[str, Any]:
 
 @given(RECORDS)
 @settings(max_examples=200)
-def test_guarantee_1_every_record_becomes_an_object_and_itself_again(record: SessionRecord) -> None:
+def test_guarantee_1_record_survives_conversion_to_an_object(record: SessionRecord) -> None:
     assert stored_record(as_stored(record), "lodge").record == record
 
 
 @given(RECORDS)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_guarantee_1_what_the_api_server_stores_is_the_same_record(
-    records: SessionRecords, record: SessionRecord
-) -> None:
+def test_guarantee_1_api_server_stores_the_same_record(records: SessionRecords, record: SessionRecord) -> None:
     stored = records.create(record)
     try:
         assert stored.record == record
@@ -117,13 +115,13 @@ def test_guarantee_1_what_the_api_server_stores_is_the_same_record(
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
-def test_guarantee_1_a_number_that_the_api_would_round_is_refused(a_record: Builder, number: int) -> None:
+def test_guarantee_1_number_that_the_api_would_round_is_refused(a_record: Builder, number: int) -> None:
     answer = Answer("operation", (("count", number),))
     with pytest.raises(ValueError, match=str(number)):
         spec_of(a_record(answers=(answer,)), "lodge", REVISION)
 
 
-def test_keys_are_spelled_as_in_kubernetes(a_record: Builder) -> None:
+def test_keys_are_in_camel_case(a_record: Builder) -> None:
     write = PendingWrite(TableUuid("00000000-0000-4000-8000-000000000001"), "operation", ReplicaId("a"))
     table = TemporaryTable("t", TableUuid("00000000-0000-4000-8000-000000000001"), TableState.READY, "parquet")
     spec = spec_of(a_record(tables=(table,), writes=(write,)), "lodge", REVISION)
@@ -132,7 +130,7 @@ def test_keys_are_spelled_as_in_kubernetes(a_record: Builder) -> None:
         assert all(re.fullmatch("[a-z][a-zA-Z]*", key) for key in part)
 
 
-def test_the_columns_show_what_stands_in_the_record(a_record: Builder) -> None:
+def test_printer_columns_show_values_of_the_record(a_record: Builder) -> None:
     tables = tuple(
         TemporaryTable(f"t{n}", TableUuid(f"00000000-0000-4000-8000-{n:012}"), TableState.READY, "csv", size_bytes=n)
         for n in (1, 2)
@@ -146,7 +144,7 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | TEXT, lambda inn
 
 @given(data=st.data(), value=JSON)
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_guarantee_3_an_object_with_any_part_changed_is_refused_or_has_the_right_types(
+def test_guarantee_3_changed_object_is_refused_or_has_the_right_types(
     a_record: Builder, data: st.DataObject, value: Any
 ) -> None:
     found = as_stored(a_record())
@@ -162,7 +160,7 @@ def test_guarantee_3_an_object_with_any_part_changed_is_refused_or_has_the_right
     assert spec_of(record, "lodge", REVISION)
 
 
-def test_guarantee_3_the_object_of_another_session_or_lodge_is_refused(a_record: Builder) -> None:
+def test_guarantee_3_object_of_another_session_or_lodge_is_refused(a_record: Builder) -> None:
     found = as_stored(a_record())
     with pytest.raises(ValueError, match="another session"):
         stored_record(found, "other")
@@ -171,7 +169,7 @@ def test_guarantee_3_the_object_of_another_session_or_lodge_is_refused(a_record:
         stored_record(found, "lodge")
 
 
-def test_every_part_of_a_record_is_tried_here() -> None:
+def test_builder_sets_every_part_of_a_record() -> None:
     """A part that a later release adds must stand in the strategies above, and in the definition."""
     tried = {SessionRecord: 10, TemporaryTable: 12, PendingWrite: 11, PendingDrop: 3, Answer: 2}
     assert {kind: len(fields(kind)) for kind in tried if is_dataclass(kind)} == tried

@@ -55,22 +55,20 @@ def is_refused(connection: Connection) -> bool:
     return False
 
 
-def test_a_kubeconfig_says_where_the_server_is_and_which_namespace_is_ones_own(account: ServiceAccount) -> None:
+def test_kubeconfig_names_server_and_namespace(account: ServiceAccount) -> None:
     connection = connect(account.kubeconfig, None, "lodge")
     assert connection.namespace == account.namespace
     assert VersionApi(connection.api_client).get_code().major
     assert connect(account.kubeconfig, "other", "lodge").namespace == "other"
 
 
-def test_without_a_file_the_one_in_the_environment_counts(
-    account: ServiceAccount, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kubeconfig_of_the_environment_is_the_default(account: ServiceAccount, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(account.kubeconfig))
     assert connect(None, None, "lodge").namespace == account.namespace
 
 
-def test_in_a_pod_its_service_account_counts(in_pod: None, own_account: ServiceAccount) -> None:
+def test_service_account_is_the_default_in_a_pod(in_pod: None, own_account: ServiceAccount) -> None:
     connection = connect(None, None, "lodge")
     assert connection.namespace == own_account.namespace
     assert not KubernetesSessionRecords(connection).list()
@@ -86,31 +84,31 @@ def test_in_a_pod_its_service_account_counts(in_pod: None, own_account: ServiceA
         "current-context: none\ncontexts: []\nclusters: []\nusers: []",
     ],
 )
-def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path, content: str) -> None:
+def test_error_names_an_invalid_kubeconfig(tmp_path: Path, content: str) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(content)
     with pytest.raises(KubernetesConfigError, match=rf"\[{kubeconfig}\] cannot be used: .*--kubeconfig"):
         connect(kubeconfig, None, "lodge")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_error_names_a_missing_kubeconfig(tmp_path: Path) -> None:
     with pytest.raises(KubernetesConfigError, match=rf"\[{tmp_path}/none\] cannot be used"):
         connect(tmp_path / "none", None, "lodge")
 
 
-def test_a_pod_without_a_token_says_how_to_get_one(in_pod: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_in_a_pod_without_token_has_a_remedy(in_pod: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", "/nowhere/token")
     with pytest.raises(KubernetesConfigError, match="automountServiceAccountToken"):
         connect(None, None, "lodge")
 
 
-def test_a_token_file_may_end_with_a_line_break(own_account: ServiceAccount) -> None:
+def test_token_file_may_end_with_a_newline(own_account: ServiceAccount) -> None:
     own_account.token_file.write_text(f"{own_account.token}\n")
     assert not KubernetesSessionRecords(connect(own_account.kubeconfig, None, "lodge")).list()
 
 
 @pytest.mark.parametrize("where", ["file", "pod"])
-def test_guarantee_1_a_token_that_is_replaced_is_followed_without_a_failure(
+def test_guarantee_1_replaced_token_is_reloaded_without_a_failure(
     in_pod: None, own_account: ServiceAccount, where: str
 ) -> None:
     connection = connect(own_account.kubeconfig if where == "file" else None, None, "lodge")
@@ -126,7 +124,7 @@ def test_guarantee_1_a_token_that_is_replaced_is_followed_without_a_failure(
     assert not records.list()
 
 
-def test_guarantee_1_a_token_that_has_expired_is_never_taken_for_no_records_and_recovered_from(
+def test_guarantee_1_expired_token_makes_records_unavailable_until_replaced(
     session_cluster: Cluster,
     own_account: ServiceAccount,
     a_record: Builder,
@@ -147,7 +145,7 @@ def test_guarantee_1_a_token_that_has_expired_is_never_taken_for_no_records_and_
     assert list(records.list()) == [stored]
 
 
-def test_guarantee_1_a_kubeconfig_with_another_token_is_followed(
+def test_guarantee_1_changed_kubeconfig_is_reloaded(
     session_cluster: Cluster, own_account: ServiceAccount, tmp_path: Path
 ) -> None:
     path = session_cluster.server.write_kubeconfig(tmp_path / "kubeconfig", {"token": "old"}, own_account.namespace)
@@ -161,7 +159,7 @@ def test_guarantee_1_a_kubeconfig_with_another_token_is_followed(
     assert not KubernetesSessionRecords(connection).list(), "what was read before counts while the file is written"
 
 
-def test_guarantee_2_a_request_that_names_no_limit_has_one(
+def test_guarantee_2_every_request_has_a_timeout(
     session_cluster: Cluster, account: ServiceAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "REQUEST_TIMEOUT_SECONDS", (0.5, 0.5))

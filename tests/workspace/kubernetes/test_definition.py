@@ -94,7 +94,7 @@ def valid(a_record: Builder, instance: str) -> dict[str, Any]:
     return deepcopy(dict(new_object(record, instance, "0123456789abcdef")))
 
 
-def test_kubectl_shows_what_an_operator_asks_for(
+def test_kubectl_shows_the_printer_columns(
     records: SessionRecords, sessions: Sessions, a_record: Builder, instance: str
 ) -> None:
     table = TemporaryTable("t", TABLE, TableState.READY, "parquet", size_bytes=4096)
@@ -121,7 +121,7 @@ def test_kubectl_shows_what_an_operator_asks_for(
     }
 
 
-def test_the_definition_is_established_under_its_short_name(administrator: Connection) -> None:
+def test_definition_is_established_with_its_short_name(administrator: Connection) -> None:
     found = ApiextensionsV1Api(administrator.api_client).read_custom_resource_definition(f"{PLURAL}.{GROUP}")
     assert found.status.accepted_names.short_names == ["csess"]
     conditions = {condition.type: condition.status for condition in found.status.conditions}
@@ -129,7 +129,7 @@ def test_the_definition_is_established_under_its_short_name(administrator: Conne
     assert conditions.get("NonStructuralSchema", "False") == "False"
 
 
-def test_every_part_of_the_record_is_described_and_required() -> None:
+def test_definition_describes_and_requires_every_part_of_a_record() -> None:
     spec = yaml.safe_load(DEFINITION.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"][
         "spec"
     ]
@@ -138,7 +138,7 @@ def test_every_part_of_the_record_is_described_and_required() -> None:
         assert sorted(part["required"]) == sorted(part["properties"])
 
 
-def test_the_reference_describes_every_part() -> None:
+def test_reference_describes_every_field() -> None:
     reference = REFERENCE.read_text()
     version = yaml.safe_load(DEFINITION.read_text())["spec"]["versions"][0]
     spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
@@ -152,7 +152,7 @@ def test_the_reference_describes_every_part() -> None:
         assert column["name"].upper() in reference or column.get("priority")
 
 
-def test_an_object_with_all_its_parts_is_taken_whole(sessions: Sessions, valid: dict[str, Any]) -> None:
+def test_object_with_every_field_is_stored_unchanged(sessions: Sessions, valid: dict[str, Any]) -> None:
     assert sessions.create(valid, field_validation="Strict")["spec"] == valid["spec"]
 
 
@@ -180,7 +180,7 @@ WRONG: Mapping[str, tuple[tuple[str | int, ...], Any]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_no_record_can_have_is_refused(sessions: Sessions, valid: dict[str, Any], what: str) -> None:
+def test_invalid_values_are_refused(sessions: Sessions, valid: dict[str, Any], what: str) -> None:
     path, value = WRONG[what]
     part: Any = valid
     for key in path[:-1]:
@@ -191,16 +191,14 @@ def test_what_no_record_can_have_is_refused(sessions: Sessions, valid: dict[str,
     assert refusal.value.status == 422, refusal.value.body
 
 
-def test_what_the_definition_does_not_know_is_refused_and_not_dropped(
-    sessions: Sessions, valid: dict[str, Any]
-) -> None:
+def test_unknown_fields_are_refused(sessions: Sessions, valid: dict[str, Any]) -> None:
     valid["spec"]["tables"][0]["clusteredBy"] = ["a"]
     with pytest.raises(ApiException, match=r"unknown field.*clusteredBy"):
         sessions.create(valid, field_validation="Strict")
 
 
 @pytest.mark.parametrize("part", ["instance", "sessionUuid", "principal", "clientSessionId"])
-def test_what_identifies_a_session_cannot_change(sessions: Sessions, valid: dict[str, Any], part: str) -> None:
+def test_identity_of_a_session_is_immutable(sessions: Sessions, valid: dict[str, Any], part: str) -> None:
     name = sessions.create(valid)["metadata"]["name"]
     other = "00000000-0000-4000-8000-00000000000b"
     with pytest.raises(ApiException, match=r"cannot change|must begin with"):
@@ -208,14 +206,14 @@ def test_what_identifies_a_session_cannot_change(sessions: Sessions, valid: dict
     assert sessions.read(name)["spec"] == valid["spec"]
 
 
-def test_a_session_that_ends_cannot_become_active_again(sessions: Sessions, valid: dict[str, Any]) -> None:
+def test_ending_session_cannot_become_active(sessions: Sessions, valid: dict[str, Any]) -> None:
     name = sessions.create(valid)["metadata"]["name"]
     sessions.change(name, {"spec": {"phase": "Ending"}})
     with pytest.raises(ApiException, match="cannot become active again"):
         sessions.change(name, {"spec": {"phase": "Active"}})
 
 
-def test_a_status_and_labels_make_no_version_old(
+def test_status_and_labels_keep_the_version(
     records: SessionRecords, sessions: Sessions, a_record: Builder, instance: str
 ) -> None:
     stored = records.create(a_record())
@@ -239,7 +237,7 @@ def test_a_status_and_labels_make_no_version_old(
     assert sessions.read(name)["status"]["observedGeneration"] == 1, "only through its own door"
 
 
-def test_a_label_that_somebody_took_away_hides_no_record(
+def test_record_without_its_label_is_listed(
     records: SessionRecords, sessions: Sessions, a_record: Builder, instance: str
 ) -> None:
     stored = records.create(a_record())
@@ -250,7 +248,7 @@ def test_a_label_that_somebody_took_away_hides_no_record(
     assert records.find(stored.record.session_uuid) == stored
 
 
-def test_deleting_the_object_asks_for_the_end_of_the_session_and_waits_for_it(
+def test_kubectl_delete_requests_the_end_and_waits(
     records: SessionRecords, sessions: Sessions, a_record: Builder, instance: str
 ) -> None:
     stored = records.create(a_record())
@@ -268,7 +266,7 @@ def test_deleting_the_object_asks_for_the_end_of_the_session_and_waits_for_it(
         sessions.read(name)
 
 
-def test_an_object_that_others_hold_is_no_record_any_more(
+def test_object_kept_by_other_finalizers_is_no_record(
     records: SessionRecords, sessions: Sessions, a_record: Builder, instance: str
 ) -> None:
     stored = records.create(a_record())
@@ -292,7 +290,7 @@ def test_an_object_that_others_hold_is_no_record_any_more(
     assert records.create(a_record())
 
 
-def test_a_record_without_its_finalizer_can_be_deleted_as_well(
+def test_record_without_its_finalizer_can_be_deleted(
     records: SessionRecords, sessions: Sessions, a_record: Builder, instance: str
 ) -> None:
     stored = records.create(a_record())

@@ -14,7 +14,7 @@ Builder = Callable[..., SessionRecord]
 KEPT = "example.com/kept"
 
 
-def test_an_object_by_a_foreign_name_that_goes_ends_no_watch(
+def test_deletion_of_a_foreign_object_does_not_end_the_watch(
     administrator: Connection, records: SessionRecords, a_record: Builder, wait_until: Callable[..., None]
 ) -> None:
     api, place = CustomObjectsApi(administrator.api_client), (GROUP, API_VERSION, administrator.namespace, PLURAL)

@@ -16,9 +16,7 @@ A, B = ReplicaId("gateway-a.1"), ReplicaId("gateway-b")
 POD = PodIdentity("gateway-0", "c0ffee", "node-1")
 
 
-def test_a_lease_says_to_kubectl_who_holds_it_for_how_long_and_since_when(
-    connection: Connection, administrator: Connection
-) -> None:
+def test_kubectl_shows_holder_duration_and_times_of_a_lease(connection: Connection, administrator: Connection) -> None:
     leases = KubernetesLeases(connection, POD, lease_duration_seconds=14.2)
     leases.renew(A)
     first = _lease(administrator, A)
@@ -36,7 +34,7 @@ def test_a_lease_says_to_kubectl_who_holds_it_for_how_long_and_since_when(
     }
 
 
-def test_the_pod_of_a_replica_is_listed_with_its_lease(connection: Connection) -> None:
+def test_list_returns_the_pod_of_each_replica(connection: Connection) -> None:
     KubernetesLeases(connection, POD).renew(A)
     KubernetesLeases(connection).renew(B)
     leases = KubernetesLeases(connection)
@@ -45,9 +43,7 @@ def test_the_pod_of_a_replica_is_listed_with_its_lease(connection: Connection) -
     assert leases.pods() == {A: POD}
 
 
-def test_guarantee_1_another_change_of_the_lease_is_no_renewal(
-    connection: Connection, administrator: Connection
-) -> None:
+def test_guarantee_1_other_change_of_a_lease_is_no_renewal(connection: Connection, administrator: Connection) -> None:
     leases = KubernetesLeases(connection)
     leases.renew(A)
     before = leases.list()
@@ -58,7 +54,7 @@ def test_guarantee_1_another_change_of_the_lease_is_no_renewal(
     assert leases.list() == before
 
 
-def test_guarantee_3_leases_of_others_are_not_listed(connection: Connection, administrator: Connection) -> None:
+def test_guarantee_3_list_ignores_leases_of_others(connection: Connection, administrator: Connection) -> None:
     leases = KubernetesLeases(connection)
     leases.renew(A)
     api = CoordinationV1Api(administrator.api_client)
@@ -69,14 +65,12 @@ def test_guarantee_3_leases_of_others_are_not_listed(connection: Connection, adm
     assert KubernetesLeases(longer).list().keys() == {B}
 
 
-def test_guarantee_3_no_replica_takes_the_lease_of_the_reapers(connection: Connection) -> None:
+def test_guarantee_3_replica_cannot_use_the_lease_of_the_reapers(connection: Connection) -> None:
     with pytest.raises(ValueError, match=re.escape("Not a replica id: 'reaper'")):
         KubernetesLeases(connection).renew(ReplicaId("reaper"))
 
 
-def test_a_label_that_somebody_took_away_comes_back_with_the_next_renewal(
-    connection: Connection, administrator: Connection
-) -> None:
+def test_renewal_restores_a_removed_label(connection: Connection, administrator: Connection) -> None:
     leases = KubernetesLeases(connection)
     leases.renew(A)
     CoordinationV1Api(administrator.api_client).patch_namespaced_lease(
@@ -87,7 +81,7 @@ def test_a_label_that_somebody_took_away_comes_back_with_the_next_renewal(
     assert leases.list().keys() == {A}
 
 
-def test_guarantee_2_a_renewal_is_one_request(connection: Connection) -> None:
+def test_guarantee_2_renewal_is_one_request(connection: Connection) -> None:
     requests: list[str] = []
     call = connection.api_client.call_api
 

@@ -34,7 +34,7 @@ def lossy(proxied: Connection) -> KubernetesSessionRecords:
     return records
 
 
-def test_a_creation_is_recognised_as_ones_own(
+def test_own_creation_is_recognised(
     lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder
 ) -> None:
     proxy.lose_answer()
@@ -42,7 +42,7 @@ def test_a_creation_is_recognised_as_ones_own(
     assert records.read(created.record.name) == created
 
 
-def test_a_creation_that_another_made_is_not_ones_own(
+def test_creation_by_another_process_is_not_recognised_as_own(
     lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder
 ) -> None:
     other = records.create(a_record())
@@ -52,7 +52,7 @@ def test_a_creation_that_another_made_is_not_ones_own(
     assert records.read(other.record.name) == other
 
 
-def test_a_creation_that_another_deleted_is_not_told_to_have_failed(
+def test_creation_that_another_process_deleted_is_undecided(
     lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder
 ) -> None:
     mine, others = a_record(), a_record()
@@ -68,7 +68,7 @@ def test_a_creation_that_another_deleted_is_not_told_to_have_failed(
     assert records.read(mine.name).record == others
 
 
-def test_a_replacement_is_recognised_as_ones_own(
+def test_own_replacement_is_recognised(
     lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder
 ) -> None:
     stored = lossy.create(a_record())
@@ -78,7 +78,7 @@ def test_a_replacement_is_recognised_as_ones_own(
     assert replaced.record.holders == {A}
 
 
-def test_a_replacement_that_others_changed_since_is_not_told_to_have_failed(
+def test_replacement_that_others_changed_since_is_undecided(
     lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder
 ) -> None:
     stored = lossy.create(a_record())
@@ -93,9 +93,7 @@ def test_a_replacement_that_others_changed_since_is_not_told_to_have_failed(
     assert records.read(stored.record.name).record == replace(add_holder(stored.record, A), created_at="later")
 
 
-def test_a_replacement_that_came_too_late_is_a_conflict_all_the_same(
-    lossy: SessionRecords, records: SessionRecords, a_record: Builder
-) -> None:
+def test_late_replacement_is_a_conflict(lossy: SessionRecords, records: SessionRecords, a_record: Builder) -> None:
     stored = lossy.create(a_record())
     records.replace(add_holder(stored.record, A), stored.version)
     with pytest.raises(RecordConflictError):
@@ -103,7 +101,7 @@ def test_a_replacement_that_came_too_late_is_a_conflict_all_the_same(
 
 
 @pytest.mark.parametrize("answers", [0, 1, 2])
-def test_a_deletion_goes_on_whichever_of_its_answers_was_lost(
+def test_deletion_continues_after_any_lost_answer(
     lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder, answers: int
 ) -> None:
     stored = lossy.create(a_record())
@@ -116,7 +114,7 @@ def test_a_deletion_goes_on_whichever_of_its_answers_was_lost(
         records.read(stored.record.name)
 
 
-def test_a_renewal_of_a_lease_and_a_roots_id_are_made_again(proxied: Connection, proxy: TcpProxy) -> None:
+def test_lease_renewal_and_root_id_are_retried(proxied: Connection, proxy: TcpProxy) -> None:
     leases, root_ids = KubernetesLeases(proxied), KubernetesRootIds(proxied)
     assert not leases.list()
     proxy.lose_answer()

@@ -80,7 +80,7 @@ def following(connection: Connection, listing: Callable[..., Any] | None = None)
         followed.thread.join(DEADLINE_SECONDS)
 
 
-def test_guarantee_1_a_watch_that_the_server_ends_in_order_is_taken_up_without_a_list(
+def test_guarantee_1_watch_that_ends_normally_continues_without_a_list(
     connection: Connection, records: SessionRecords, a_record: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_watch, "WATCH_SECONDS", 2)
@@ -101,7 +101,7 @@ def test_guarantee_1_a_watch_that_the_server_ends_in_order_is_taken_up_without_a
         assert followed.count(ObjectChanged) == 1, "no change is told twice"
 
 
-def test_guarantee_1_a_watch_that_is_cut_off_lists_anew(
+def test_guarantee_1_interrupted_watch_lists_again(
     proxied: Connection, proxy: TcpProxy, records: SessionRecords, a_record: Builder
 ) -> None:
     with following(proxied) as followed:
@@ -113,7 +113,7 @@ def test_guarantee_1_a_watch_that_is_cut_off_lists_anew(
             stored = records.replace(replace(stored.record, created_at=str(round_number)), stored.version)
 
 
-def test_guarantee_1_a_watch_that_the_server_has_forgotten_lists_anew(
+def test_guarantee_1_expired_watch_lists_again(
     connection: Connection, records: SessionRecords, a_record: Builder
 ) -> None:
     real = listing_of(connection)
@@ -136,7 +136,7 @@ def test_guarantee_1_a_watch_that_the_server_has_forgotten_lists_anew(
         assert not followed.count(ObjectsUnreachable)
 
 
-def test_guarantee_1_a_server_that_is_killed_and_started_again_is_listed_anew(
+def test_guarantee_1_restarted_server_is_listed_again(
     session_cluster: Cluster, connection: Connection, records: SessionRecords, a_record: Builder
 ) -> None:
     with following(connection) as followed:
@@ -146,7 +146,7 @@ def test_guarantee_1_a_server_that_is_killed_and_started_again_is_listed_anew(
         followed.until(lambda: _knows_one(followed), "the record")
 
 
-def test_guarantee_2_a_silence_of_the_server_is_noticed(
+def test_guarantee_2_silent_server_is_noticed(
     proxied: Connection,
     proxy: TcpProxy,
     records: SessionRecords,
@@ -165,7 +165,7 @@ def test_guarantee_2_a_silence_of_the_server_is_noticed(
 
 
 @pytest.mark.parametrize("is_silent", [False, True])
-def test_guarantee_3_a_stopped_watch_ends_at_once(
+def test_guarantee_3_stopped_watch_ends_at_once(
     proxied: Connection, proxy: TcpProxy, records: SessionRecords, a_record: Builder, is_silent: bool
 ) -> None:
     with following(proxied) as followed:
@@ -178,7 +178,7 @@ def test_guarantee_3_a_stopped_watch_ends_at_once(
         assert not followed.thread.is_alive()
 
 
-def test_guarantee_4_a_server_that_refuses_watches_is_not_asked_all_the_time(connection: Connection) -> None:
+def test_guarantee_4_refused_watches_are_retried_with_pauses(connection: Connection) -> None:
     real = listing_of(connection)
 
     def listing(**options: Any) -> Any:

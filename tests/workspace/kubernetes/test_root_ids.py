@@ -12,7 +12,7 @@ from workspace.kubernetes.root_ids import KubernetesRootIds
 from workspace.records import RecordsUnavailableError
 
 
-def test_an_id_is_recorded_once_for_each_root(root_ids: KubernetesRootIds) -> None:
+def test_id_is_recorded_once_for_each_root(root_ids: KubernetesRootIds) -> None:
     assert root_ids.expected("/data") is None
     assert root_ids.record("/data", "1") == "1"
     assert root_ids.expected("/more") is None
@@ -22,7 +22,7 @@ def test_an_id_is_recorded_once_for_each_root(root_ids: KubernetesRootIds) -> No
     assert root_ids.expected("s3://bucket/\udcff") == "2"
 
 
-def test_guarantee_1_of_many_that_record_at_once_one_wins(account: ServiceAccount, instance: str) -> None:
+def test_guarantee_1_one_of_many_concurrent_ids_wins(account: ServiceAccount, instance: str) -> None:
     def record(number: int) -> tuple[str, str]:
         root_ids = KubernetesRootIds(connect(account.kubeconfig, None, instance))
         return root_ids.record("/data", str(number)), root_ids.record(f"/data/{number % 3}", str(number))
@@ -33,7 +33,7 @@ def test_guarantee_1_of_many_that_record_at_once_one_wins(account: ServiceAccoun
     assert len({second for _, second in recorded}) == 3
 
 
-def test_guarantee_1_the_records_have_one_id_for_good_that_says_where_they_are(
+def test_guarantee_1_records_keep_one_id_that_names_their_namespace(
     account: ServiceAccount, instance: str, administrator: Connection
 ) -> None:
     def asked(number: int) -> str:
@@ -49,14 +49,14 @@ def test_guarantee_1_the_records_have_one_id_for_good_that_says_where_they_are(
     assert KubernetesRootIds(connect(account.kubeconfig, None, f"{instance}-b")).records_id() != records_id
 
 
-def test_lodges_of_one_namespace_have_ids_of_their_own(account: ServiceAccount, instance: str) -> None:
+def test_lodges_in_one_namespace_have_separate_ids(account: ServiceAccount, instance: str) -> None:
     one = KubernetesRootIds(connect(account.kubeconfig, None, instance))
     other = KubernetesRootIds(connect(account.kubeconfig, None, f"{instance}-b"))
     one.record("/data", "1")
     assert other.expected("/data") is None
 
 
-def test_an_operator_finds_the_root_beside_its_id_and_damage_is_named(
+def test_config_map_shows_the_root_and_errors_name_damaged_entries(
     root_ids: KubernetesRootIds, administrator: Connection
 ) -> None:
     root_ids.record("/data", "1")

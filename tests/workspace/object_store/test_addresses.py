@@ -21,7 +21,7 @@ from workspace.workspaces import NotFileBasedError, Workspaces, WorkspaceSetting
         ("s3://bucket/lodge?region=eu-central-1", ObjectAddress("bucket", "lodge", region="eu-central-1")),
     ],
 )
-def test_a_uri_says_where_and_comes_back_as_it_was(uri: str, address: ObjectAddress) -> None:
+def test_uri_round_trip(uri: str, address: ObjectAddress) -> None:
     found = ObjectAddress.from_uri(uri)
     assert found == address
     assert ObjectAddress.from_uri(found.uri) == found
@@ -52,7 +52,7 @@ def test_a_uri_says_where_and_comes_back_as_it_was(uri: str, address: ObjectAddr
         ("s3://bucket/lodge?allow_bucket_creation=true", "allow_bucket_creation"),
     ],
 )
-def test_a_uri_that_says_too_little_or_too_much_is_refused(uri: str, reason: str) -> None:
+def test_invalid_uri_is_refused(uri: str, reason: str) -> None:
     with pytest.raises(ObjectAddressError, match=reason):
         ObjectAddress.from_uri(uri)
 
@@ -65,7 +65,7 @@ def test_a_uri_that_says_too_little_or_too_much_is_refused(uri: str, reason: str
         "s3a://AKIAKEY:verysecret@bucket/lodge",
     ],
 )
-def test_credentials_in_a_uri_are_refused_and_not_repeated(uri: str) -> None:
+def test_credentials_in_a_uri_are_refused_and_not_shown(uri: str) -> None:
     with pytest.raises(WorkspaceSettingError) as failed:
         Workspaces.from_uris({"dfs.tmp": uri}, "dfs.tmp")
     assert "AKIAKEY" not in str(failed.value)

@@ -158,7 +158,7 @@ def purge_all(locations: ObjectSessionLocations) -> None:
 
 
 @pytest.mark.parametrize("is_sent", [False, True])
-def test_a_session_whose_end_dies_at_any_request_is_ended_by_the_next(
+def test_session_end_interrupted_at_any_request_is_completed(
     storage: Objects, tmp_path: Path, a_record: Callable[..., SessionRecord], *, is_sent: bool
 ) -> None:
     home = FileSessionLocations(tmp_path / "records")
@@ -192,7 +192,7 @@ def test_a_session_whose_end_dies_at_any_request_is_ended_by_the_next(
     assert step > 20
 
 
-def test_a_location_that_was_set_aside_is_never_listed_again_wherever_its_purge_dies(storage: Objects) -> None:
+def test_location_in_the_trash_is_never_listed_after_an_interrupted_purge(storage: Objects) -> None:
     for step in itertools.count(1):
         locations = storage.opened()
         locations.create(SESSION)
@@ -214,7 +214,7 @@ def test_a_location_that_was_set_aside_is_never_listed_again_wherever_its_purge_
     assert step > 5
 
 
-def test_answers_that_are_lost_change_nothing(storage: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_answers_change_nothing(storage: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workspace.object_store.s3_client._LONGEST_PAUSE_SECONDS", 0.01)
     storage.opened()
     store = StoreWithABadNetwork(storage)
@@ -234,7 +234,7 @@ def test_answers_that_are_lost_change_nothing(storage: Objects, monkeypatch: pyt
     assert set(storage.files()) == {f"{OTHER}/{TABLE}/part-0"}
 
 
-def test_two_that_start_at_once_agree_on_one_id_without_conditional_writes(storage: Objects) -> None:
+def test_concurrent_starts_agree_on_one_id_without_conditional_writes(storage: Objects) -> None:
     shared = InMemoryRootIds()
     both_looked, has_looked = threading.Barrier(2), threading.local()
     early_records, late_records, early_recorded = threading.Event(), threading.Event(), threading.Event()
@@ -269,7 +269,7 @@ def test_two_that_start_at_once_agree_on_one_id_without_conditional_writes(stora
 
 
 @pytest.mark.parametrize("is_sent", [False, True])
-def test_a_first_start_that_dies_at_any_request_can_be_done_again(storage: Objects, *, is_sent: bool) -> None:
+def test_first_start_interrupted_at_any_request_can_be_repeated(storage: Objects, *, is_sent: bool) -> None:
     for step in itertools.count(1):
         root_ids = InMemoryRootIds()
         store = StoreOfADyingProcess(storage, step, is_sent=is_sent)
@@ -288,7 +288,7 @@ def test_a_first_start_that_dies_at_any_request_can_be_done_again(storage: Objec
 
 
 @pytest.mark.parametrize("fault", ["killed", "paused"])
-def test_a_server_that_fails_in_the_middle_of_a_purge_holds_it_up_and_no_more(
+def test_server_failure_during_a_purge_only_delays_it(
     server: Server, tmp_path: Path, wait_until: Callable[..., None], *, fault: str
 ) -> None:
     locations, storage = opened(server.raw), Objects(server.raw, BUCKET)
@@ -326,9 +326,7 @@ def test_a_server_that_fails_in_the_middle_of_a_purge_holds_it_up_and_no_more(
     assert set(storage.files()) == {f"{OTHER}/{TABLE}/part-0"}
 
 
-def test_a_server_that_is_killed_around_setting_aside_leaves_a_whole_location_or_a_mark(
-    server: Server, tmp_path: Path
-) -> None:
+def test_killed_server_leaves_a_complete_location_or_a_tombstone(server: Server, tmp_path: Path) -> None:
     storage = Objects(server.raw, BUCKET)
     for round_number in range(6):
         locations = opened(server.raw)
@@ -362,7 +360,7 @@ def test_a_server_that_is_killed_around_setting_aside_leaves_a_whole_location_or
         assert not storage.files()
 
 
-def test_a_mark_that_a_killed_server_only_believes_to_have_is_written(server: Server, tmp_path: Path) -> None:
+def test_tombstone_that_a_killed_server_only_seems_to_have_is_written(server: Server, tmp_path: Path) -> None:
     locations, storage = opened(server.raw), Objects(server.raw, BUCKET)
     locations.create(SESSION)
     storage.write(f"{SESSION}/{TABLE}/part-0")
@@ -389,7 +387,7 @@ def _attributes_of(directory: Path, entry: str) -> Iterator[tuple[Path, bytes]]:
             yield path, path.read_bytes()
 
 
-def test_credentials_that_may_only_read_are_an_error_that_changes_nothing(server: Server, tmp_path: Path) -> None:
+def test_read_only_credentials_are_an_error_without_changes(server: Server, tmp_path: Path) -> None:
     locations, storage = opened(server.raw), Objects(server.raw, BUCKET)
     for session in (SESSION, OTHER):
         locations.create(session)
@@ -419,7 +417,7 @@ def test_credentials_that_may_only_read_are_an_error_that_changes_nothing(server
 
 
 @pytest.mark.parametrize("wrong", ["secret", "account", "nothing given"])
-def test_wrong_credentials_are_an_error_that_tells_none_of_them(
+def test_error_for_wrong_credentials_does_not_show_them(
     server: Server, capfd: pytest.CaptureFixture[str], *, wrong: str
 ) -> None:
     raw, storage = server.raw, Objects(server.raw, BUCKET)
@@ -442,7 +440,7 @@ def test_wrong_credentials_are_an_error_that_tells_none_of_them(
     assert raw.secret_key not in "".join(capfd.readouterr())
 
 
-def test_twenty_thousand_objects_are_purged_and_hold_up_no_other_location(server: Server, tmp_path: Path) -> None:
+def test_purge_of_twenty_thousand_objects_delays_no_other_location(server: Server, tmp_path: Path) -> None:
     locations, storage = opened(server.raw), Objects(server.raw, BUCKET)
     location = many(tmp_path, storage, SESSION)
     locations.create(OTHER)
@@ -463,7 +461,7 @@ def test_twenty_thousand_objects_are_purged_and_hold_up_no_other_location(server
     assert not locations.trash()
 
 
-def test_a_writer_that_goes_on_during_the_purge_is_found_again(storage: Objects) -> None:
+def test_objects_written_during_a_purge_are_found_again(storage: Objects) -> None:
     locations = storage.opened()
     locations.create(SESSION)
     stop, begun = threading.Event(), threading.Event()
@@ -498,9 +496,7 @@ def test_a_writer_that_goes_on_during_the_purge_is_found_again(storage: Objects)
 
 @pytest.mark.parametrize("meanwhile", ["table removed", "location set aside", "both purged", "a file deleted"])
 @pytest.mark.parametrize("step", [1, 3])
-def test_a_table_that_goes_while_it_is_copied_is_not_taken_for_copied(
-    storage: Objects, *, meanwhile: str, step: int
-) -> None:
+def test_table_that_is_removed_during_its_copy_is_an_error(storage: Objects, *, meanwhile: str, step: int) -> None:
     other = storage.opened()
     for session in (SESSION, OTHER):
         other.create(session)
@@ -522,7 +518,7 @@ def test_a_table_that_goes_while_it_is_copied_is_not_taken_for_copied(
         copying.copy_table((SESSION, TABLE), (OTHER, TABLE))
 
 
-def test_uploads_in_parts_are_given_up_with_their_location(storage: Objects) -> None:
+def test_multi_part_uploads_are_aborted_with_their_location(storage: Objects) -> None:
     locations = storage.opened()
     for session in (SESSION, OTHER):
         locations.create(session)
@@ -540,7 +536,7 @@ def test_uploads_in_parts_are_given_up_with_their_location(storage: Objects) -> 
     assert OTHER.encode() in uploads()
 
 
-def test_what_is_inside_of_a_location_is_asked_for_once_in_a_while(storage: Objects) -> None:
+def test_contents_of_a_location_are_cached(storage: Objects) -> None:
     seconds = [0.0]
     store = StoreOfADyingProcess(storage, -1, is_sent=True)
     locations = ObjectSessionLocations(storage.address, bucket=store, relist_seconds=60, monotonic=lambda: seconds[0])
@@ -583,7 +579,7 @@ class StoreWithManyLocations(Bucket):
             yield from (f"{session}/" for session in self.sessions)
 
 
-def test_many_locations_are_listed_at_once(storage: Objects) -> None:
+def test_many_locations_are_listed_concurrently(storage: Objects) -> None:
     others = threading.Barrier(4)
     store = StoreWithManyLocations(storage, lambda _: others.wait(30) and None)
     locations = ObjectSessionLocations(storage.address, bucket=store)
@@ -592,7 +588,7 @@ def test_many_locations_are_listed_at_once(storage: Objects) -> None:
     assert all(root.contents(SessionUuid(each)).tables == {TABLE} for each in store.sessions)
 
 
-def test_of_more_locations_than_there_is_time_for_the_others_are_listed_next(storage: Objects) -> None:
+def test_locations_that_found_no_time_are_listed_next(storage: Objects) -> None:
     lock, seconds = threading.Lock(), [0.0]
 
     def listing(_: str) -> None:
@@ -614,7 +610,7 @@ def test_of_more_locations_than_there_is_time_for_the_others_are_listed_next(sto
     assert listed() == 100
 
 
-def test_a_location_that_cannot_be_listed_keeps_no_other_from_it_and_is_tried_again(storage: Objects) -> None:
+def test_location_that_cannot_be_listed_is_retried_and_blocks_no_other(storage: Objects) -> None:
     failures = iter([True])
 
     def listing(_: str) -> None:
@@ -631,7 +627,7 @@ def test_a_location_that_cannot_be_listed_keeps_no_other_from_it_and_is_tried_ag
     assert all(root.contents(SessionUuid(each)).tables == {TABLE} for each in store.sessions)
 
 
-def test_locations_that_cannot_be_listed_and_take_all_the_time_leave_the_others_their_turn(storage: Objects) -> None:
+def test_slow_failing_locations_leave_the_others_their_turn(storage: Objects) -> None:
     lock, seconds = threading.Lock(), [0.0]
     bad: set[str] = set()
 
@@ -659,7 +655,7 @@ def test_locations_that_cannot_be_listed_and_take_all_the_time_leave_the_others_
     assert listed() == set(store.sessions)
 
 
-def test_the_store_error_is_an_os_error_with_the_servers_code(storage: Objects) -> None:
+def test_object_store_error_has_the_code_of_the_server(storage: Objects) -> None:
     missing = Bucket(Objects(storage.raw, "nobody-has-this").address)
     with pytest.raises(ObjectStoreError, match="Create the bucket") as failed:
         missing.get("key")

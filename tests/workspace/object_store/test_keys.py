@@ -63,7 +63,7 @@ def outside(storage: Objects) -> list[str]:
     return kept
 
 
-def test_all_keys_of_a_location_go_and_no_others(storage: Objects) -> None:
+def test_all_keys_of_a_location_are_deleted_and_no_others(storage: Objects) -> None:
     locations = storage.opened()
     locations.create(SESSION)
     for odd in ODD:
@@ -86,7 +86,7 @@ def test_all_keys_of_a_location_go_and_no_others(storage: Objects) -> None:
     assert all(storage.raw.get(storage.bucket, key) == b"kept" for key in kept)
 
 
-def test_a_copy_has_the_same_odd_keys(storage: Objects) -> None:
+def test_copy_keeps_unusual_keys(storage: Objects) -> None:
     locations = storage.opened()
     for session in (SESSION, OTHER):
         locations.create(session)
@@ -102,7 +102,7 @@ def test_a_copy_has_the_same_odd_keys(storage: Objects) -> None:
     assert len(copied) > 5
 
 
-def test_marks_that_are_none_are_left_alone(storage: Objects) -> None:
+def test_invalid_tombstones_are_ignored(storage: Objects) -> None:
     locations = storage.opened()
     locations.create(SESSION)
     trash = f"{storage.prefix}/.lodge/trash/"
@@ -113,7 +113,7 @@ def test_marks_that_are_none_are_left_alone(storage: Objects) -> None:
     assert locations.trash_of(SESSION) == []
 
 
-def test_a_location_that_was_set_aside_is_not_made_again_before_it_is_purged(storage: Objects) -> None:
+def test_location_in_the_trash_cannot_be_created_before_its_purge(storage: Objects) -> None:
     locations = storage.opened()
     locations.create(SESSION)
     locations.move_to_trash(SESSION)
@@ -125,7 +125,7 @@ def test_a_location_that_was_set_aside_is_not_made_again_before_it_is_purged(sto
     assert locations.list() == {SESSION}
 
 
-def test_there_are_no_owners_and_no_other_roots(storage: Objects, tmp_path: Path) -> None:
+def test_owners_and_other_roots_are_refused(storage: Objects, tmp_path: Path) -> None:
     locations = storage.opened()
     with pytest.raises(OwnerError, match="no OS users"):
         locations.create(SESSION, Owner(1000, 1000))
@@ -137,7 +137,7 @@ def test_there_are_no_owners_and_no_other_roots(storage: Objects, tmp_path: Path
     assert locations.known_roots() == [storage.address.storage_path]
 
 
-def test_a_store_takes_many_pages(storage: Objects) -> None:
+def test_listings_have_many_pages(storage: Objects) -> None:
     store = Bucket(storage.address)
     for n in range(1050):
         storage.raw.put(storage.bucket, f"{storage.prefix}/many/{n:04}/x")

@@ -42,7 +42,7 @@ def world(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> I
     world.end()
 
 
-def test_what_is_dead_goes_what_is_alive_stays_and_people_are_told(
+def test_reaper_removes_dead_sessions_keeps_live_ones_and_reports(
     world: WorldInAnObjectStore, wait_until: Callable[..., None]
 ) -> None:
     alive, dead = world.start_gateway("alive"), world.start_gateway("dead")
@@ -63,7 +63,7 @@ def test_what_is_dead_goes_what_is_alive_stays_and_people_are_told(
     alive.die()
 
 
-def test_while_the_store_is_away_or_emptied_the_reaper_deletes_nothing(
+def test_reaper_deletes_nothing_while_the_store_is_away_or_emptied(
     world: WorldInAnObjectStore, server: Server, wait_until: Callable[..., None]
 ) -> None:
     gateway = world.start_gateway("gone")

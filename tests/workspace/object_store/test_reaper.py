@@ -42,7 +42,7 @@ def world(server: Server, tmp_path: Path) -> WorldInAnObjectStore:
     return WorldInAnObjectStore(tmp_path / "records", Objects(server.raw, BUCKET))
 
 
-def test_what_is_dead_goes_and_what_is_alive_stays(world: WorldInAnObjectStore) -> None:
+def test_reaper_removes_dead_sessions_and_keeps_live_ones(world: WorldInAnObjectStore) -> None:
     alive, dead = world.start_session("a"), world.start_session("b")
     world.make_location(ORPHAN)
     world.storage.write(f"{alive.record.session_uuid}/{ORPHAN}/half-written")
@@ -54,7 +54,7 @@ def test_what_is_dead_goes_and_what_is_alive_stays(world: WorldInAnObjectStore) 
     assert dead.record.session_uuid not in {each.split(".")[0] for each in world.locations.trash()}
 
 
-def test_what_a_late_task_writes_into_a_reaped_location_is_swept(world: WorldInAnObjectStore) -> None:
+def test_objects_of_a_late_task_in_a_removed_location_are_deleted(world: WorldInAnObjectStore) -> None:
     dead = world.start_session("b")
     world.passes(LONG_SECONDS)
     for _ in range(2):
@@ -65,9 +65,7 @@ def test_what_a_late_task_writes_into_a_reaped_location_is_swept(world: WorldInA
     assert not world.locations.trash()
 
 
-def test_while_the_store_does_not_answer_nothing_happens_and_then_all(
-    world: WorldInAnObjectStore, server: Server
-) -> None:
+def test_reaper_waits_while_the_store_does_not_answer(world: WorldInAnObjectStore, server: Server) -> None:
     alive, dead = world.start_session("a"), world.start_session("b")
     server.process.kill()
     summaries = world.passes(3, "a")
@@ -81,7 +79,9 @@ def test_while_the_store_does_not_answer_nothing_happens_and_then_all(
 
 
 @pytest.mark.parametrize("is_foreign", [False, True])
-def test_an_emptied_or_foreign_bucket_holds_everything_back(world: WorldInAnObjectStore, *, is_foreign: bool) -> None:
+def test_reaper_deletes_nothing_in_an_emptied_or_foreign_bucket(
+    world: WorldInAnObjectStore, *, is_foreign: bool
+) -> None:
     dead = world.start_session("b")
     world.storage.unmount()
     if is_foreign:

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"lodge {version('spark-lodge')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     serve = _add_command(commands, "serve", "Serve clients until SIGINT or SIGTERM; reload the workspaces on SIGHUP.")
-    reap = _add_command(commands, "reap", "Remove what dead gateways left behind until SIGINT or SIGTERM.")
+    reap = _add_command(commands, "reap", "Remove what dead gateways left behind; run until SIGINT or SIGTERM.")
     serve_options = SettingsOptions(ServeSettings, serve)
     reap_options = SettingsOptions(ReapSettings, reap)
     parsed = parser.parse_args(arguments)

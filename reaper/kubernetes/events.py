@@ -45,7 +45,7 @@ CONTROLLER = "sparklodge.io/reaper"
 
 _LONGEST_NOTE_CHARACTERS = 1024
 _MOST_WAITING = 10_000
-_PATIENCE = RetryPolicy(timeout_seconds=(2.0, 5.0), repeat_seconds=2.0)
+_RETRY_POLICY = RetryPolicy(timeout_seconds=(2.0, 5.0), repeat_seconds=2.0)
 _STOP_SECONDS = 2.0
 
 Reference = Mapping[str, str]
@@ -112,7 +112,7 @@ class EventRecorder:
         self._connection = connection
         self._reporter = instance
         self._fallback = fallback
-        self._server = ApiServer(connection, "Events", "events", _PATIENCE)
+        self._server = ApiServer(connection, "Events", "events", _RETRY_POLICY)
         self._api = EventsV1Api(connection.api_client)
         self._waiting: queue.Queue[EventContent | None] = queue.Queue(_MOST_WAITING)
         self._lock = threading.Lock()
@@ -134,7 +134,7 @@ class EventRecorder:
 
     def take(self, report: Report) -> None:
         """Record the Events for a report."""
-        if isinstance(report, ActionFailed) and not self._is_recorded(report):
+        if isinstance(report, ActionFailed) and not self._should_record(report):
             return
         for content in events_for(report):
             try:
@@ -142,7 +142,7 @@ class EventRecorder:
             except queue.Full:
                 self._drop(content, "Too many Events are waiting.")
 
-    def _is_recorded(self, failed: ActionFailed) -> bool:
+    def _should_record(self, failed: ActionFailed) -> bool:
         key = (failed.action, failed.about)
         with self._lock:
             attempts = self._attempts[key] = self._attempts.pop(key, 0) + 1

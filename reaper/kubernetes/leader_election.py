@@ -57,8 +57,8 @@ class LeaderElection:
         self._instance = connection.instance
         self._candidacy = Candidacy(f"{socket.gethostname()}_{secrets.token_hex(4)}", duration_seconds)
         request_seconds = self._candidacy.retry_seconds
-        patience = RetryPolicy(timeout_seconds=(request_seconds, request_seconds), repeat_seconds=0.0)
-        self._server = ApiServer(connection, "reapers' lease", "leases", patience)
+        retry_policy = RetryPolicy(timeout_seconds=(request_seconds, request_seconds), repeat_seconds=0.0)
+        self._server = ApiServer(connection, "reapers' lease", "leases", retry_policy)
         self._api = CoordinationV1Api(connection.api_client)
         self._lease: JsonObject | None = None
         self._logged_leading = False

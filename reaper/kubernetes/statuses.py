@@ -33,7 +33,7 @@ _PAUSE_AFTER_FAILURE_SECONDS = 5.0
 _FAILING_SECONDS = 150.0
 """A failure without a further attempt for so long is over: attempts are less than half as far apart."""
 
-_PATIENCE = RetryPolicy(timeout_seconds=(2.0, 5.0), repeat_seconds=0.0)
+_RETRY_POLICY = RetryPolicy(timeout_seconds=(2.0, 5.0), repeat_seconds=0.0)
 _CHANGED_CONCURRENTLY = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY})
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -67,7 +67,7 @@ class Statuses:
     ) -> None:
         self._availability = availability
         self._may_write = may_write
-        self._api = ConnectSessionApi(connection, _PATIENCE)
+        self._api = ConnectSessionApi(connection, _RETRY_POLICY)
         self._changed = threading.Condition()
         self._written: dict[SessionUuid, _Status] | None = None
         self._waiting: dict[SessionUuid, StoredRecord] = {}

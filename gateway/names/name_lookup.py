@@ -21,7 +21,7 @@ from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspace, Workspaces
 
 ONE_PATH = (
-    f"Data source [{FORMAT}] reads one path of a workspace, as text: load('dfs.`a.csv`'), or in SQL "
+    f"Data source [{FORMAT}] reads exactly one path of a workspace. Use load('dfs.`a.csv`'), or in SQL "
     "OPTIONS (path 'dfs.`a.csv`'). It cannot read a stream."
 )
 

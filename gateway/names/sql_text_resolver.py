@@ -103,6 +103,8 @@ class SqlTextResolver:
         references = find_references(known, self._lookup.count_workspace_parts)
         if references:
             self._resolve_references(tokens, references, replacements)
+        if not replacements.spans:
+            return ResolvedText(text)
         if replacements.scans or replacements.inner_scans:
             _refuse_view(tokens)
         spans = sorted(replacements.spans)

@@ -239,13 +239,16 @@ def _parse_options(cursor: Cursor) -> dict[str, str]:
 
 def _parse_query(cursor: Cursor, body: _Body) -> None:
     if not cursor.take("AS"):
-        raise cursor.syntax_error("AS and a query, or one each of USING, PARTITION BY and OPTIONS before it,")
+        raise cursor.syntax_error("AS and a query, or one of each of USING, PARTITION BY and OPTIONS before it,")
     start = cursor.previous_end
     if not is_query_start(cursor):
         raise cursor.syntax_error("a query")
     change = find_data_change(cursor)
     if change is not None:
-        raise cursor.error(f"{cursor.statement} takes a query, not a change of data.", change)
+        raise cursor.error(
+            f"{cursor.statement} needs a query, not a change of data. Run {change.keyword} as a statement of its own.",
+            change,
+        )
     body.query_span = (start, cursor.end)
 
 

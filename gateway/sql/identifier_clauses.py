@@ -52,7 +52,8 @@ def resolve_identifier_clauses(
     ]
     if not starts:
         return tokens, ()
-    literals, strings = StringEvaluator(tokens, parameters), StringEvaluator(tokens, parameters, dialect)
+    strings = StringEvaluator(tokens, parameters, dialect)
+    literals = StringEvaluator(tokens, parameters) if dialect.escaped_string_literals else strings
     closing = match_brackets(tokens)
     replaced: list[Token] = []
     unknown: list[UnknownName] = []

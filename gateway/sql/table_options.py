@@ -65,7 +65,7 @@ def parse_property_list(tokens: Sequence[Token], position: int, dialect: Dialect
     while True:
         key = reader.take_key()
         if key in values:
-            raise TableOptionsError("each key only once", reader.last, 0)
+            raise TableOptionsError("a key that is not in the list yet", reader.last, 0)
         if reader.is_at("="):
             reader.take("=")
         values[key] = reader.take_value(dialect)

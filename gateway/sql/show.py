@@ -33,7 +33,7 @@ def _parse_temporary_tables(cursor: Cursor) -> ShowTemporaryTables:
     has_like = cursor.take("LIKE")
     pattern = cursor.take_strings()
     if cursor.current is not None or (has_like and pattern is None):
-        raise cursor.syntax_error("FROM and a name, or LIKE and a pattern in quotes,")
+        raise cursor.syntax_error("FROM and a name, or LIKE and a pattern between quotes,")
     return ShowTemporaryTables(namespace=namespace, pattern=pattern)
 
 

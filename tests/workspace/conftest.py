@@ -1,7 +1,7 @@
 """Fixtures for the storage of records, leases and locations.
 
-A second implementation of a protocol joins its contract suite by a folder whose ``conftest.py`` has ``open_records``,
-``open_leases`` and ``outage`` of its own, and which imports the suite's tests (:mod:`tests.workspace.kubernetes`).
+Another implementation joins a contract suite by a folder that imports the tests of the suite. The ``conftest.py`` of
+the folder defines its own ``open_records``, ``open_leases`` and ``outage`` (:mod:`tests.workspace.kubernetes`).
 """
 
 import multiprocessing
@@ -39,13 +39,13 @@ ALL_STEPS = (*CHANGING_STEPS, "fdopen", "scandir", "listdir", "stat", "lstat")
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """An initialised workspace root."""
+    """Return an initialised workspace root."""
     return _initialised(tmp_path / "workspace")
 
 
 @pytest.fixture
 def new_root(tmp_path: Path) -> Callable[[], Path]:
-    """Makes another initialised root at each call."""
+    """Return a function that creates another initialised root."""
     return lambda: _initialised(tmp_path / uuid.uuid4().hex)
 
 
@@ -56,13 +56,13 @@ def locations(root: Path) -> FileSessionLocations:
 
 @pytest.fixture
 def open_records(root: Path) -> Callable[[], SessionRecords]:
-    """Opens the same storage of records anew, in this process or another."""
+    """Return a function that opens the same storage of records, in this process or another."""
     return partial(FileSessionRecords, root, poll_seconds=POLL_SECONDS)
 
 
 @pytest.fixture
 def outage(root: Path) -> Callable[[], AbstractContextManager[None]]:
-    """Makes the storage of records and leases unreachable for a while."""
+    """Return a context manager that makes records and leases unreachable."""
     return partial(_moved_away, root / ".lodge")
 
 
@@ -73,13 +73,13 @@ def records(open_records: Callable[[], SessionRecords]) -> SessionRecords:
 
 @pytest.fixture
 def open_leases(root: Path) -> Callable[[], Leases]:
-    """Opens the same storage of leases anew."""
+    """Return a function that opens the same storage of leases."""
     return partial(FileLeases, root)
 
 
 @pytest.fixture
 def a_record() -> Callable[..., SessionRecord]:
-    """Builds a valid record; keywords replace its parts."""
+    """Return a builder of valid records; keywords replace its defaults."""
 
     def build(**parts: Any) -> SessionRecord:
         defaults: dict[str, Any] = {
@@ -97,21 +97,27 @@ def a_record() -> Callable[..., SessionRecord]:
 
 @pytest.fixture
 def in_processes() -> Callable[[Sequence[Callable[[], Any]]], list[Any]]:
-    """Runs each task in a process of its own, all at once; the results, of an exception its text."""
+    """Return a function that runs each task in its own process, all concurrently.
+
+    It returns the results; for an exception, its text.
+    """
     return _in_processes
 
 
 @pytest.fixture
 def killed_at() -> Callable[[int, Callable[[], Any]], bool]:
-    """Runs a task in a process that kills itself before its n-th changing step; False if it ended first."""
+    """Return a function that kills a task before its n-th changing step.
+
+    The task runs in its own process. The function returns False if the task ended first.
+    """
     return _killed_at
 
 
 @pytest.fixture
 def interrupted_at() -> Callable[[int, Callable[[], Any], Callable[[], Any]], tuple[bool, Any]]:
-    """Runs something else in the middle of a task, before its n-th step.
+    """Return a function that runs an intruder before the n-th step of a task.
 
-    Returns whether the task had so many steps, and its result.
+    It returns whether the task had that many steps, and the result of the task.
     """
     return _interrupted_at
 
@@ -183,7 +189,7 @@ def _interrupted_at(step: int, task: Callable[[], Any], intruder: Callable[[], A
 
 @contextmanager
 def _counted(names: Sequence[str], step: int, at_step: Callable[[], Any]) -> Iterator[None]:
-    """Calls something once, just before the step-th call of one of these functions of os."""
+    """Call a function once, just before the step-th call of any of these functions of ``os``."""
     count = 0
 
     def counting(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Ids of roots that are recorded elsewhere than on the roots' storage, in memory."""
+"""An in-memory registry of root ids."""
 
 import secrets
 from dataclasses import dataclass, field
@@ -8,10 +8,12 @@ from workspace.records import RecordsUnavailableError
 
 @dataclass
 class InMemoryRootIds:
-    """Attributes:
-    ids: By root.
-    is_reachable: Whether anything can be read or recorded.
-    records: What roots say whose records these are.
+    """An implementation of :class:`workspace.root_identities.RootIds`.
+
+    Attributes:
+        ids: The ids by root.
+        is_reachable: Whether the registry answers.
+        records: The id of the session records.
     """
 
     ids: dict[str, str] = field(default_factory=dict)

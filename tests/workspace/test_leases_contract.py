@@ -1,4 +1,4 @@
-"""The contract of Leases, held by every implementation (guarantees: workspace.leases)."""
+"""The contract of Leases for every implementation (guarantees: workspace.leases)."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,7 @@
-"""What holds for session locations on every storage (guarantees: workspace.locations).
+"""The contract of session locations for every storage (guarantees: workspace.locations).
 
-Another implementation joins by a folder whose ``conftest.py`` has ``storage`` of its own, and which imports these tests
-(:mod:`tests.workspace.object_store`).
+Another implementation joins by a folder that imports these tests. The ``conftest.py`` of the folder defines its own
+``storage`` (:mod:`tests.workspace.object_store`).
 """
 
 import re
@@ -314,7 +314,7 @@ def test_guarantee_5_overtaken_start_uses_the_id_of_the_other_process(storage: S
 
 
 def refused_for_its_records(storage: Storage, root_ids: RootIds | None) -> Sequence[str]:
-    """Which files the refusal says to remove."""
+    """Return the files that the error message tells the operator to remove."""
     with pytest.raises(RootTakenError) as refused:
         storage.opened(root_ids)
     return re.findall(r"\[([^\]]*/\.lodge/[^\]]*)\]", str(refused.value))

@@ -80,7 +80,7 @@ def test_guarantee_3_watch_restarts_after_an_unexpected_error(
         structlog.testing.capture_logs() as logs,
         (cache := RecordCache(records, lambda: views.append(cache.view()))),
     ):
-        wait_until(lambda: len(views) == 3, "the watch is begun anew")
+        wait_until(lambda: len(views) == 3, "the watch restarts")
         assert [view.is_current for view in views] == [True, False, True]
         assert "items" in views[1].reason
         stored = records.create(a_record())

@@ -1,4 +1,4 @@
-"""The life of a session (guarantees: workspace.sessions)."""
+"""The changes and the end of a session (guarantees: workspace.record_changes, workspace.session_end)."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -168,7 +168,7 @@ def test_end_of_an_ended_session_spares_its_successor(
 
 
 class RecordsThatNeedTheLocationGone:
-    """Fails the test when a record is deleted while its session location is there."""
+    """Records that fail the test when a record is deleted before its session location."""
 
     def __init__(self, records: SessionRecords, locations: FileSessionLocations) -> None:
         self._records = records

@@ -1,4 +1,4 @@
-"""The contract of SessionRecords, held by every implementation (guarantees: workspace.records)."""
+"""The contract of SessionRecords for every implementation (guarantees: workspace.records)."""
 
 import threading
 import time
@@ -350,7 +350,7 @@ def test_ten_thousand_records_are_listed_watched_and_found(open_records: Opener,
 
 
 class Watched:
-    """What a watch has told so far, and what follows from it."""
+    """The events of a watch so far, and the state that follows from them."""
 
     def __init__(self, records: SessionRecords) -> None:
         self.events: list[RecordsEvent] = []

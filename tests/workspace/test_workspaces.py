@@ -12,7 +12,7 @@ SESSION = "00000000-0000-4000-8000-000000000001"
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A workspace that contains all the others."""
+    """Return a workspace that contains all others."""
     for name in ("now", "before", "plain"):
         (tmp_path / name / SESSION).mkdir(parents=True)
         (tmp_path / name / ".lodge").mkdir()

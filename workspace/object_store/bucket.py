@@ -12,7 +12,7 @@ Guarantees:
 Not guaranteed: keys that are not UTF-8; S3 has none.
 
 All methods block, and raise ObjectStoreError, which is an OSError. S3 is consistent: the next request sees what was
-written or deleted before, whoever sends it.
+written or deleted before.
 
 Source: [s3-api].
 """

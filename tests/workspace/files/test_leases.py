@@ -1,6 +1,6 @@
 """Leases as files, and how leases are judged.
 
-Guarantees are those of workspace.files.leases, or where said of workspace.leases.
+The guarantees are those of workspace.files.leases; ``leases_guarantee`` means those of workspace.leases.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Session locations that belong to other OS users, who may do there what they like (workspace.locations, 2 and 4)."""
+"""Session locations of other OS users who attack them (workspace.locations, guarantees 2 and 4)."""
 
 import itertools
 import multiprocessing
@@ -172,7 +172,7 @@ def test_many_processes_create_one_location_concurrently(
 
 @contextmanager
 def held_open(tree: Path) -> Iterator[list[int]]:
-    """Descriptors of all directories of a tree, which their owner may use wherever they are moved."""
+    """Open all directories of a tree, which their owner may then use wherever they move."""
     found = [os.open(path, os.O_RDONLY) for path in (tree, *tree.rglob("*")) if path.is_dir()]
     try:
         yield found
@@ -182,7 +182,7 @@ def held_open(tree: Path) -> Iterator[list[int]]:
 
 
 def exchange(descriptors: list[int], outside: Path, kind: str) -> None:
-    """Puts links to elsewhere, or FIFOs, in the place of all directories and files."""
+    """Replace all directories and files with links to elsewhere, or with FIFOs."""
     for descriptor in descriptors:
         with suppress(OSError):
             for name in [entry.name for entry in os.scandir(descriptor)]:
@@ -232,7 +232,7 @@ def test_link_that_an_owner_places_at_any_step_is_not_followed(
 
 
 def exchanging_as_another_user(descriptors: list[int], outside: Path, ready: Any) -> None:
-    """Runs until it is killed: an owner who exchanges all that it can, as fast as it can."""
+    """Run an owner who replaces everything as fast as possible, until it is killed."""
     os.setgroups([])
     os.setresgid(OTHER.gid, OTHER.gid, OTHER.gid)
     os.setresuid(OTHER.uid, OTHER.uid, OTHER.uid)

@@ -1,6 +1,7 @@
-"""Records as files when processes are killed: at every step of every change, and at random.
+"""Records as files when processes are killed, at every step of every change and at random.
 
-Guarantees are those of workspace.files.record_versions ("directory") and workspace.files.record_directories ("files").
+The guarantees are those of workspace.files.record_versions ("directory") and workspace.files.record_directories
+("files").
 """
 
 import itertools
@@ -42,7 +43,7 @@ def assert_empty(root: Path) -> None:
 
 
 def sweep(root: Path) -> None:
-    """Lets lists see for long what a dead process left, and purges what they moved to the trash."""
+    """Let lists see the left-overs of a dead process for long enough, and purge the trash."""
     times = iter([0.0, LEFTOVER_SECONDS])
     records = FileSessionRecords(root, lambda: next(times))
     assert not records.list()

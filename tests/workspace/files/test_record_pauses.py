@@ -1,6 +1,7 @@
-"""Records as files when a process is paused at any step, while another does something whole.
+"""Records as files when a process is paused at any step while another completes an operation.
 
-Guarantees are those of workspace.files.record_versions ("directory") and workspace.files.record_directories ("files").
+The guarantees are those of workspace.files.record_versions ("directory") and workspace.files.record_directories
+("files").
 """
 
 import itertools
@@ -34,7 +35,7 @@ LEFTOVERS = ["tombstone", "no anchor", "late name", "empty directory"]
 
 
 class Intruder:
-    """What another process does while the first is paused; knows which record it found and which it left."""
+    """The operation of another process during a pause; it knows the record before and after."""
 
     def __init__(self, root: Path, action: str, fresh: SessionRecord) -> None:
         self.records = FileSessionRecords(root)
@@ -81,16 +82,16 @@ class Intruder:
         with mock.patch("pathlib.Path.rmdir"):
             self.deletes()
 
-    def creates_anew(self) -> None:
+    def creates_again(self) -> None:
         self.deletes()
         self.creates()
 
-    def creates_anew_and_changes_often(self) -> None:
-        self.creates_anew()
+    def creates_again_and_changes_often(self) -> None:
+        self.creates_again()
         self.changes_often()
 
-    def creates_anew_and_deletes(self) -> None:
-        self.creates_anew()
+    def creates_again_and_deletes(self) -> None:
+        self.creates_again()
         self.deletes()
 
 
@@ -98,7 +99,7 @@ INTRUSIONS = [name for name in vars(Intruder) if not name.startswith("_")]
 
 
 class Scene:
-    """A record with some changes behind it, and an intruder into whatever is tried with it."""
+    """A record with some changes, and an intruder for each operation on it."""
 
     def __init__(self, root: Path, a_record: Builder, intrusion: str, changes: Sequence[str] = "ab") -> None:
         self.records = FileSessionRecords(root)
@@ -118,7 +119,7 @@ class Scene:
             return None
 
     def leave(self, leftover: str) -> None:
-        """Deletes the record, up to a state in which the delete, or a change that it overtook, may die."""
+        """Delete the record up to a state in which the delete, or a change that it overtook, may die."""
         files = self._files()
         content = files[-1].read_bytes()
         if leftover == "nothing":
@@ -146,7 +147,7 @@ class Scene:
 
 
 def attempted(operation: Callable[[], Any]) -> RecordError | None:
-    """None if the operation succeeded."""
+    """Return the error of an operation; None if it succeeded."""
     try:
         operation()
     except RecordError as error:
@@ -208,7 +209,7 @@ def test_directory_guarantee_3_paused_read_sees_a_complete_record(
         if not was_interrupted:
             break
         assert seen in (None, scene.stored, scene.intruder.left)
-        if scene.intruder.left is not None and "anew" not in intrusion:
+        if scene.intruder.left is not None and "again" not in intrusion:
             assert seen is not None
     assert step > 3
 
@@ -223,7 +224,7 @@ def test_directory_guarantee_3_paused_list_contains_unchanged_records(
         if not was_interrupted:
             break
         assert set(listed) <= {scene.stored, scene.intruder.left}
-        if scene.intruder.left is not None and "anew" not in intrusion:
+        if scene.intruder.left is not None and "again" not in intrusion:
             assert listed
         scene.assert_nothing_stays_dead()
     assert step > 3
@@ -233,7 +234,7 @@ def test_directory_guarantee_3_paused_list_contains_unchanged_records(
     ("leftover", "intrusion"),
     [
         *(("nothing", intrusion) for intrusion in INTRUSIONS),
-        *itertools.product(LEFTOVERS, ["looks", "creates", "creates_anew_and_deletes"]),
+        *itertools.product(LEFTOVERS, ["looks", "creates", "creates_again_and_deletes"]),
     ],
 )
 def test_files_guarantee_1_paused_create_is_the_only_one_that_succeeds(

@@ -31,7 +31,7 @@ InProcesses = Callable[[Sequence[Callable[[], Any]]], list[Any]]
 
 
 class BrokenDiskError(OSError):
-    """One that a test can count."""
+    """An error that a test can count."""
 
     alive: ClassVar[WeakSet["BrokenDiskError"]] = WeakSet()
 
@@ -77,7 +77,7 @@ def with_own_mounts(task: Callable[[], Any]) -> Any:
 
 @pytest.fixture
 def others_root(tmp_path: Path) -> Path:
-    """An initialised root of a user who is not root, in a place that this user can get to."""
+    """Return an initialised root of another user, in a directory that this user can enter."""
     for parent in tmp_path.parents:
         if parent.stat().st_uid == os.geteuid() and not parent.stat().st_mode & 0o001:
             parent.chmod(parent.stat().st_mode | 0o011)

@@ -1,4 +1,4 @@
-"""A root is told from whatever else may be mounted in its place (workspace.files.roots, guarantees 3 and 5)."""
+"""Roots are distinguished from anything else in their place (workspace.files.roots, guarantees 3 and 5)."""
 
 import ctypes
 import itertools
@@ -37,7 +37,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def opened(root: Path, root_ids: InMemoryRootIds | None = None) -> FileSessionLocations:
-    """What a process sees that starts now."""
+    """Return the locations of a process that starts now."""
     found = FileSessionLocations(root, home_of(root), root_ids)
     found.initialise()
     return found
@@ -48,7 +48,7 @@ def marker(root: Path) -> Path:
 
 
 def without_marks(root: Path) -> None:
-    """As roots were before there were ids."""
+    """Return a root in the state of releases without root ids."""
     marker(root).unlink()
     (root / ".lodge" / "records").unlink()
 
@@ -192,7 +192,7 @@ def test_start_killed_at_any_step_can_be_repeated(
 
 
 def in_own_mounts(task: Callable[[], Any]) -> Any:
-    """Runs a task where mounts are its own, and end with its process; to be called in a process of its own."""
+    """Run a task with its own mounts, which end with its process; must be called in a separate process."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS):
         raise OSError(ctypes.get_errno(), "unshare")

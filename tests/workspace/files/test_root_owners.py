@@ -1,4 +1,4 @@
-"""A root of files tells whose session records name what lives in it (workspace.files.roots, guarantee 6)."""
+"""A root names the session records that name its contents (workspace.files.roots, guarantee 6)."""
 
 import itertools
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def moved(root: Path) -> Path:
-    """Where the workspace moves to."""
+    """Return the root that the workspace moves to."""
     return root.with_name("moved")
 
 
@@ -36,7 +36,7 @@ def root_ids() -> InMemoryRootIds:
 
 
 def opened(root: Path, root_ids: InMemoryRootIds | None = None) -> FileSessionLocations:
-    """What a process sees that starts now."""
+    """Return the locations of a process that starts now."""
     found = FileSessionLocations(root, home_of(root), root_ids)
     found.initialise()
     return found

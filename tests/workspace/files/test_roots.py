@@ -31,7 +31,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def moved(tmp_path: Path) -> Path:
-    """Where the workspace moves to."""
+    """Return the root that the workspace moves to."""
     path = tmp_path / "second"
     path.mkdir()
     return path
@@ -39,14 +39,14 @@ def moved(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def locations(home: Path) -> FileSessionLocations:
-    """Those of a gateway that started in the first root."""
+    """Return the locations of a gateway that started in the first root."""
     found = FileSessionLocations(home)
     found.initialise()
     return found
 
 
 def opened(root: Path) -> FileSessionLocations:
-    """What a process sees that knows this root only."""
+    """Return the locations of a process that knows only this root."""
     found = FileSessionLocations(root, home_of(root))
     found.initialise()
     return found

@@ -1,4 +1,4 @@
-"""Session locations (guarantees: workspace.locations)."""
+"""Session locations on a file system (guarantees: workspace.locations)."""
 
 import itertools
 import os
@@ -45,7 +45,7 @@ def table_uuid() -> TableUuid:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A directory that is none of Lodge's business, with a file that must survive."""
+    """Return a directory outside the workspace, with a file that must survive."""
     directory = tmp_path / "outside"
     directory.mkdir()
     (directory / "precious").write_text("precious")

@@ -1,6 +1,7 @@
-"""Records as files: what lies where, lost replies, damage, faults of the storage, and modes.
+"""Records as files: their layout, lost replies, damage, storage failures and modes.
 
-Guarantees are those of workspace.files.record_versions ("directory") and workspace.files.session_records ("records").
+The guarantees are those of workspace.files.record_versions ("directory") and workspace.files.session_records
+("records").
 """
 
 import os

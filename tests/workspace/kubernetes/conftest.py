@@ -1,6 +1,6 @@
-"""Session records, leases and root ids on a real API server; each test has a Lodge of its own in one namespace.
+"""Session records, leases and root ids on a real API server; each test has its own instance in one namespace.
 
-What asks for records or leases has the rights of an account that may do no more than is written here.
+Requests for records and leases run as an account with only the rights that are listed here.
 """
 
 import secrets
@@ -42,16 +42,16 @@ RULES = (
 
 @pytest.fixture(scope="session")
 def session_cluster(cluster: Cluster) -> Cluster:
-    """The cluster with the definition of session records."""
+    """Return the cluster, with the definition of session records."""
     cluster.apply([yaml.safe_load(DEFINITION.read_text())])
     return cluster
 
 
 @pytest.fixture(scope="session")
 def session_namespace(session_cluster: Cluster) -> str:
-    """The namespace that the tests share, each with an instance of its own.
+    """Return the namespace that all tests share, each with its own instance.
 
-    It stays as long as the cluster: it could not be deleted while records that tests left have their finalizers.
+    It exists as long as the cluster. It could not be deleted while records of tests have their finalizers.
     """
     return session_cluster.namespace("sessions")
 
@@ -63,7 +63,7 @@ def instance() -> str:
 
 @pytest.fixture(scope="session")
 def account(session_cluster: Cluster, session_namespace: str) -> ServiceAccount:
-    """Has the rights that records, leases and root ids need together, and no more."""
+    """Return an account with exactly the rights that records, leases and root ids need together."""
     account = session_cluster.service_account(session_namespace, "lodge")
     account.allow(*RULES)
     return account
@@ -76,7 +76,7 @@ def connection(account: ServiceAccount, instance: str) -> Connection:
 
 @pytest.fixture
 def administrator(session_cluster: Cluster, session_namespace: str, instance: str) -> Connection:
-    """May do everything, as an operator."""
+    """Return a connection with all rights, like that of an operator."""
     return connect(session_cluster.kubeconfig, session_namespace, instance)
 
 
@@ -92,7 +92,7 @@ def open_leases(account: ServiceAccount, instance: str) -> Callable[[], Leases]:
 
 @pytest.fixture
 def proxy(session_cluster: Cluster) -> Iterator[TcpProxy]:
-    """Before the API server; :func:`proxied` goes through it."""
+    """Return a proxy of the API server, which :func:`proxied` uses."""
     port = urlsplit(session_cluster.server.url).port
     assert port is not None
     with TcpProxy(port) as proxy:
@@ -103,7 +103,7 @@ def proxy(session_cluster: Cluster) -> Iterator[TcpProxy]:
 def proxied(
     session_cluster: Cluster, account: ServiceAccount, proxy: TcpProxy, instance: str, tmp_path: Path
 ) -> Connection:
-    """A connection through the proxy, with the rights of the account."""
+    """Return a connection through the proxy, with the rights of the account."""
     server = ApiServer(f"https://127.0.0.1:{proxy.port}", session_cluster.server.ca_file)
     user = {"tokenFile": str(account.token_file)}
     return connect(server.write_kubeconfig(tmp_path / "proxied", user, account.namespace), None, instance)
@@ -116,5 +116,5 @@ def root_ids(connection: Connection) -> KubernetesRootIds:
 
 @pytest.fixture
 def outage(session_cluster: Cluster) -> Callable[[], AbstractContextManager[None]]:
-    """Makes the storage of records unreachable for a while."""
+    """Return a context manager that makes records and leases unreachable."""
     return session_cluster.api_server.stopped

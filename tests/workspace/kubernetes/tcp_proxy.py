@@ -1,4 +1,4 @@
-"""A proxy before the API server that loses what a test wants lost; it sees only TLS, as a network does."""
+"""A proxy of the API server that loses chosen answers; it sees only TLS, as a network does."""
 
 import selectors
 import socket
@@ -12,11 +12,11 @@ _LOOK_SECONDS = 0.05
 
 
 class TcpProxy:
-    """Hands bytes on between clients and a server on loopback, for ``with``.
+    """A context manager that forwards bytes between clients and a server on loopback.
 
     Attributes:
-        port: Where clients connect.
-        is_silent: Whether nothing is handed on while connections stay open.
+        port: The port for clients.
+        is_silent: Whether the proxy forwards nothing while connections stay open.
     """
 
     def __init__(self, server_port: int) -> None:
@@ -38,16 +38,16 @@ class TcpProxy:
         self.cut()
 
     def cut(self) -> None:
-        """Cuts all connections."""
+        """Close all connections."""
         for end in list(self._open):
             _close(end)
 
-    def lose_answer(self, meanwhile: Callable[[], object] = lambda: None, *, after: int = 0) -> None:
-        """Cuts the connection in the place of an answer, after so many others.
+    def lose_answer(self, before_loss: Callable[[], object] = lambda: None, *, after: int = 0) -> None:
+        """Close the connection instead of forwarding an answer, after a number of other answers.
 
-        The client must have a connection open already: what a server says first is no answer.
+        The client must have an open connection, because the first bytes of a server are no answer.
         """
-        self._answers_before, self._losing = after, meanwhile
+        self._answers_before, self._losing = after, before_loss
 
     def _accept(self) -> None:
         with suppress(OSError):  # the listener is closed
@@ -69,7 +69,7 @@ class TcpProxy:
                 pass
 
     def _hands_on(self, selector: selectors.BaseSelector, server: socket.socket) -> bool:
-        """Returns: False when the connection is over."""
+        """Forward some bytes, and return False when the connection has ended."""
         for key, _ in selector.select(_LOOK_SECONDS):
             if self.is_silent:
                 threading.Event().wait(_LOOK_SECONDS)
@@ -84,15 +84,15 @@ class TcpProxy:
         return True
 
     def _loses(self, server: socket.socket) -> bool:
-        """Whether what the server says is the answer to lose."""
+        """Return whether these bytes of the server are the answer to lose."""
         if self._losing is None or server not in self._asked:
             return False
         self._asked.discard(server)
         if self._answers_before:
             self._answers_before -= 1
             return False
-        meanwhile, self._losing = self._losing, None
-        meanwhile()
+        before_loss, self._losing = self._losing, None
+        before_loss()
         return True
 
 

@@ -1,4 +1,4 @@
-"""What becomes of answers that do not come or do not please (guarantees: workspace.kubernetes.api_server)."""
+"""Missing and unexpected answers of the API server (guarantees: workspace.kubernetes.api_server)."""
 
 import http.client
 import http.server
@@ -50,7 +50,7 @@ HASTE = RetryPolicy(timeout_seconds=(2.0, 4.0), repeat_seconds=0.0)
 
 
 def questions(connection: Connection, record: SessionRecord) -> list[Callable[[], object]]:
-    """Everything that can be asked, for one that must not wait long for an answer."""
+    """Return every kind of request, each with a short time limit."""
     records = KubernetesSessionRecords(connection, HASTE)
     leases, root_ids = KubernetesLeases(connection, retry_policy=HASTE), KubernetesRootIds(connection, HASTE)
     return [
@@ -67,7 +67,7 @@ def questions(connection: Connection, record: SessionRecord) -> list[Callable[[]
 
 
 def assert_unavailable(asked: list[Callable[[], object]], reason: str) -> None:
-    """None of the answers may be taken for "there is none"."""
+    """Check that no answer is mistaken for "there is none"."""
     with ThreadPoolExecutor(len(asked)) as threads:
         for answer in [threads.submit(question) for question in asked]:
             with pytest.raises(RecordsUnavailableError, match=reason) as unavailable:
@@ -248,7 +248,7 @@ def test_record_larger_than_the_limit_is_refused_before_the_request(records: Ses
 
 
 def test_record_that_etcd_refuses_is_too_large(records: SessionRecords, a_record: Builder) -> None:
-    """The server spells some characters with six bytes."""
+    """The server encodes some characters with six bytes."""
     stored = records.create(a_record())
     tables = tuple(replace(table, options=(("x", "<" * 2_000),)) for table in _tables(400))
     with pytest.raises(RecordTooLargeError, match="more than the API server accepts"):
@@ -264,7 +264,7 @@ def _tables(count: int) -> tuple[TemporaryTable, ...]:
 
 
 def _times_of_requests(connection: Connection) -> list[float]:
-    """Gets the monotonic time of each request that the connection makes from now on."""
+    """Return a list that collects the monotonic time of each further request of a connection."""
     times: list[float] = []
     call = connection.api_client.call_api
 
@@ -278,7 +278,7 @@ def _times_of_requests(connection: Connection) -> list[float]:
 
 @contextmanager
 def _throttled(cluster: Cluster, account: ServiceAccount) -> Iterator[None]:
-    """The API server accepts one request of the account at a time, and is busy with one."""
+    """Let the API server accept one request of the account at a time, and keep it busy with one."""
     levels = FlowcontrolApiserverV1Api(cluster.client)
     limited = {"nominalConcurrencyShares": 0, "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}
     subject = {"kind": "ServiceAccount", "serviceAccount": {"namespace": account.namespace, "name": account.name}}
@@ -303,7 +303,7 @@ def _throttled(cluster: Cluster, account: ServiceAccount) -> Iterator[None]:
 
 
 def _flow_of(cluster: Cluster, account: ServiceAccount) -> str | None:
-    """By which rule the server queues a request of the account; None if it refuses to."""
+    """Return the rule by which the server queues a request of the account; None if it refuses the request."""
     with _requesting(cluster, account, "GET", []) as request:
         response = request.getresponse()
         return None if response.status == 429 else response.getheader("X-Kubernetes-Pf-Flowschema-Uid")
@@ -327,7 +327,7 @@ def _requesting(
 
 
 def _page(records: list[SessionRecord], more: str = "") -> str:
-    """A part of a list, as the API server answers it."""
+    """Return a page of a list in the form of the API server."""
     state = {"uid": "u", "generation": 1, "resourceVersion": "1"}
     objects = [new_object(record, "lodge", "0123456789abcdef") for record in records]
     items = [{**content, "metadata": {**content["metadata"], **state}} for content in objects]
@@ -336,7 +336,7 @@ def _page(records: list[SessionRecord], more: str = "") -> str:
 
 @contextmanager
 def _answering(*answers: tuple[int, str]) -> Iterator[str]:
-    """Something that gives these answers in turn, and the last one for ever. Gives: its URL."""
+    """Run a server that gives these answers in turn, the last one repeatedly, and yield its URL."""
     left = list(answers)
 
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Records as objects (guarantees: workspace.kubernetes.connect_session_objects)."""
+"""Session records as objects (guarantees: workspace.kubernetes.connect_session_objects)."""
 
 import json
 import re
@@ -91,7 +91,7 @@ RECORDS = st.builds(
 
 
 def as_stored(record: SessionRecord) -> dict[str, Any]:
-    """The object as the API server answers it."""
+    """Return an object in the form in which the API server answers it."""
     found: dict[str, Any] = json.loads(json.dumps(new_object(record, "lodge", REVISION)))
     found["metadata"] |= {"uid": "u", "generation": 1, "resourceVersion": "1"}
     return found
@@ -170,6 +170,6 @@ def test_guarantee_3_object_of_another_session_or_lodge_is_refused(a_record: Bui
 
 
 def test_builder_sets_every_part_of_a_record() -> None:
-    """A part that a later release adds must stand in the strategies above, and in the definition."""
+    """A new part of a record must be added to the strategies above and to the definition."""
     tried = {SessionRecord: 10, TemporaryTable: 12, PendingWrite: 11, PendingDrop: 3, Answer: 2}
     assert {kind: len(fields(kind)) for kind in tried if is_dataclass(kind)} == tried

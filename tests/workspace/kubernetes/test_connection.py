@@ -1,4 +1,4 @@
-"""Connections: where they lead, and credentials that change (guarantees: workspace.kubernetes.connection)."""
+"""Configurations of the API server, and credentials that change (guarantees: workspace.kubernetes.connection)."""
 
 import time
 from collections.abc import Callable
@@ -25,7 +25,7 @@ IMPATIENT = RetryPolicy(repeat_seconds=0.0)
 
 @pytest.fixture
 def own_account(session_cluster: Cluster, session_namespace: str, instance: str) -> ServiceAccount:
-    """An account that no other test uses."""
+    """Return an account that no other test uses."""
     account = session_cluster.service_account(session_namespace, instance)
     account.allow(*RULES)
     return account
@@ -35,7 +35,7 @@ def own_account(session_cluster: Cluster, session_namespace: str, instance: str)
 def in_pod(
     own_account: ServiceAccount, session_cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What a process finds in a pod of the account."""
+    """Set up the environment of a pod of the account."""
     address = urlsplit(session_cluster.server.url)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(address.hostname))
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(address.port))

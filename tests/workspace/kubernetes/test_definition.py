@@ -1,4 +1,4 @@
-"""The definition of ConnectSession: what the API server shows, refuses and keeps."""
+"""The definition of ConnectSession: what the API server shows, refuses and stores."""
 
 import json
 import re
@@ -35,7 +35,7 @@ MERGE = "application/merge-patch+json"
 
 
 class Sessions:
-    """ConnectSession objects, as an operator's client handles them."""
+    """ConnectSession objects as the client of an operator handles them."""
 
     def __init__(self, connection: Connection) -> None:
         self._api = CustomObjectsApi(connection.api_client)
@@ -66,7 +66,7 @@ class Sessions:
         self._api.delete_namespaced_custom_object(**self._place, name=name)
 
     def table(self, name: str) -> dict[str, Any]:
-        """What kubectl makes its columns of."""
+        """Return the table from which kubectl makes its columns."""
         header = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io", "authorization": self._token()}
         url = f"{self._client.configuration.host}{self.path}/{name}"
         response = self._client.call_api("GET", url, header)
@@ -87,7 +87,7 @@ def sessions(administrator: Connection) -> Sessions:
 
 @pytest.fixture
 def valid(a_record: Builder, instance: str) -> dict[str, Any]:
-    """An object with all its parts, that the API server accepts."""
+    """Return an object with every field, which the API server accepts."""
     write = PendingWrite(TABLE, "operation", ReplicaId("a"))
     table = TemporaryTable("t", TABLE, TableState.READY, "parquet", parts=(TABLE,), writes=(write,))
     record = a_record(holders=frozenset({ReplicaId("a")}), tables=(table,), writes=(write,))

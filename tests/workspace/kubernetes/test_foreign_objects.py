@@ -1,4 +1,4 @@
-"""Objects that name this Lodge but are no records of it, on a real API server."""
+"""Objects that name this Lodge but are no records, on a real API server."""
 
 import threading
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def test_deletion_of_a_foreign_object_does_not_end_the_watch(
         wait_until(lambda: told == [RecordsListed(())], "it is no record while it stays for others' sake")
         api.patch_namespaced_custom_object(*place, name, {"metadata": {"finalizers": []}})
         stored = records.create(a_record())
-        wait_until(lambda: told == [RecordsListed(()), RecordChanged(stored)], "the watch goes on")
+        wait_until(lambda: told == [RecordsListed(()), RecordChanged(stored)], "the watch continues")
     finally:
         stop.set()
         thread.join(30)

@@ -28,7 +28,7 @@ A = ReplicaId("a")
 
 @pytest.fixture
 def lossy(proxied: Connection) -> KubernetesSessionRecords:
-    """Records through the proxy, with a connection that is open."""
+    """Return records through the proxy, with an open connection."""
     records = KubernetesSessionRecords(proxied)
     assert not records.list()
     return records

@@ -1,4 +1,4 @@
-"""Watches that break, fall silent or are forgotten (guarantees: workspace.kubernetes.object_watch)."""
+"""Watches that break, go silent or expire (guarantees: workspace.kubernetes.object_watch)."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ DEADLINE_SECONDS = 60
 
 
 class Followed:
-    """What a watch has told so far."""
+    """The events of a watch so far."""
 
     def __init__(self, connection: Connection, listing: Callable[..., Any] | None = None) -> None:
         self.events: list[ObjectsEvent] = []

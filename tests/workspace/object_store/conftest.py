@@ -1,4 +1,4 @@
-"""An S3 server, and credentials for it in the environment."""
+"""Fixtures for an S3 server, with credentials in the environment."""
 
 import os
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def environment() -> Iterator[None]:
 
 @pytest.fixture
 def server(s3_programs: None, tmp_path: Path) -> Iterator[Server]:
-    """A server of the test's own, which it may kill."""
+    """Return a server that only this test uses and may kill."""
     with over_files(tmp_path) as server:
         give_credentials(server.raw.access_key, server.raw.secret_key, os.environ)
         yield server

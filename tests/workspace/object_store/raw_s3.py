@@ -1,4 +1,4 @@
-"""S3 as bytes on the wire, for keys that no well-behaved client would send (AWS: Signature Version 4)."""
+"""An S3 client that sends keys that no well-behaved client would send (AWS: Signature Version 4)."""
 
 import datetime
 import hashlib
@@ -15,7 +15,7 @@ _UNSIGNED = "UNSIGNED-PAYLOAD"
 
 @dataclass(frozen=True, slots=True)
 class RawS3:
-    """One account at one server.
+    """A client for one account at one server.
 
     Attributes:
         endpoint: ``host:port``; plain HTTP.
@@ -27,7 +27,7 @@ class RawS3:
     region: str = "us-east-1"
 
     def put(self, bucket: str, key: str, content: bytes = b"data") -> int:
-        """Writes one object. Returns: the status; servers refuse some keys."""
+        """Write an object, and return the status; servers refuse some keys."""
         status, _ = self.request("PUT", f"/{bucket}/{key}", content)
         return status
 
@@ -36,7 +36,7 @@ class RawS3:
         return content if status == http.HTTPStatus.OK else None
 
     def keys(self, bucket: str, prefix: str = "") -> Sequence[str]:
-        """All keys, as the server tells them."""
+        """Return all keys exactly as the server lists them."""
         found: list[str] = []
         query = {"list-type": "2", "prefix": prefix}
         while True:

@@ -1,4 +1,4 @@
-"""S3 servers that a test may kill, pause and start in other ways; what is stored stays."""
+"""S3 servers that a test may kill, pause and restart in other ways; their data stays."""
 
 import http.client
 import secrets
@@ -16,11 +16,11 @@ BUCKET = "bucket"
 
 
 class Server:
-    """One server of a test's own, for ``with``.
+    """A context manager that runs a server for one test.
 
     Attributes:
-        raw: Its only account.
-        process: To be killed, paused and started again.
+        raw: A client for its only account.
+        process: The process, which a test may kill, pause and restart.
     """
 
     def __init__(self, command: Sequence[str | Path], log: Path, raw: RawS3) -> None:
@@ -45,7 +45,7 @@ class Server:
 
 
 def over_files(directory: Path, *options: str) -> Server:
-    """versitygw: what it stores in a bucket are the files of a directory, ``objects/bucket``."""
+    """Return a versitygw, which stores the objects of a bucket as files in ``objects/bucket``."""
     objects, attributes = directory / "objects", directory / "attributes"
     for path in (objects, attributes):
         path.mkdir(exist_ok=True)
@@ -55,14 +55,14 @@ def over_files(directory: Path, *options: str) -> Server:
 
 
 def with_exact_keys(directory: Path) -> Server:
-    """gofakes3: keys are texts to it, as they are to AWS."""
+    """Return a gofakes3, for which keys are texts, as they are for AWS."""
     raw = _account()
     return Server([program("gofakes3"), "-host", raw.endpoint, "-backend", "memory"], directory / "gofakes3.log", raw)
 
 
 @contextmanager
 def read_only(server: Server, directory: Path) -> Iterator[Server]:
-    """Another server over the same files that refuses all changes."""
+    """Return another server over the same files that refuses all changes."""
     with over_files(directory, "--readonly") as other:
         yield other
 

@@ -1,4 +1,4 @@
-"""The storage under session locations, as those see it who are not Lodge: backends that write, operators who look."""
+"""The storage of session locations from the view of backends that write and operators who look."""
 
 import os
 import shutil
@@ -20,35 +20,35 @@ from workspace.root_identities import RootIds
 
 
 class Storage(Protocol):
-    """One default temporary workspace. Names are relative to it, with slashes."""
+    """A default temporary workspace. Names are relative to it, with slashes."""
 
     def opened(self, root_ids: RootIds | None = None) -> SessionLocations:
-        """What a process has that starts now."""
+        """Return the locations of a process that starts now."""
         ...
 
     def write(self, name: str, content: bytes = b"data") -> None:
-        """Writes a file, as backends do; directories that are missing are made."""
+        """Write a file as backends do, with missing directories."""
         ...
 
     def remove(self, place: str) -> None:
-        """Removes a file of Lodge's own, given by its whole path or URI, as operators do."""
+        """Remove a file of Lodge's own as operators do, by its path or URI."""
         ...
 
     def files(self) -> Mapping[str, bytes]:
-        """All that was written and is there, Lodge's own left out."""
+        """Return all files and their contents, without Lodge's own."""
         ...
 
     def unmount(self) -> None:
-        """Leaves nothing where the workspace was."""
+        """Leave an empty directory or bucket in the place of the workspace."""
         ...
 
     def mount(self) -> None:
-        """Brings it back."""
+        """Bring the workspace back."""
         ...
 
 
 class Files:
-    """A directory."""
+    """A workspace in a directory."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -81,7 +81,7 @@ class Files:
 
 
 class Objects:
-    """A prefix of a bucket; written and read by pyarrow, which knows nothing of Lodge."""
+    """A workspace in a bucket, written and read by pyarrow, which does not know Lodge."""
 
     def __init__(self, raw: RawS3, bucket: str, prefix: str = "lodge/tmp") -> None:
         self.raw = raw
@@ -119,7 +119,7 @@ class Objects:
         return {name: self._read(name) for name in names if not name.startswith(own[0]) and not name.endswith(own[1])}
 
     def keys(self, below: str = "") -> Set[str]:
-        """All keys, without the prefix, Lodge's own too; those that begin so."""
+        """Return all keys below a prefix, relative to the workspace, including Lodge's own."""
         prefix = f"{self.prefix}/"
         return {key.removeprefix(prefix) for key in self.raw.keys(self.bucket, prefix + below)}
 
@@ -140,7 +140,7 @@ class Objects:
 
 
 def give_credentials(access_key: str, secret_key: str, environment: "os._Environ[str] | dict[str, str]") -> None:
-    """As an operator gives them: by the standard environment variables, and nothing else."""
+    """Set credentials as an operator does, by the standard environment variables only."""
     for name in [name for name in environment if name.startswith("AWS_")]:
         del environment[name]
     environment.update(AWS_ACCESS_KEY_ID=access_key, AWS_SECRET_ACCESS_KEY=secret_key, AWS_EC2_METADATA_DISABLED="true")

@@ -1,4 +1,4 @@
-"""What the URI of a workspace in an object store may be (workspace.object_store.addresses, workspace.workspaces)."""
+"""URIs of workspaces in an object store (workspace.object_store.addresses, workspace.workspaces)."""
 
 from pathlib import Path
 

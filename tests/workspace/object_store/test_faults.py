@@ -39,11 +39,11 @@ READ_SECONDS = 1.0
 
 
 class DiedError(BaseException):
-    """The process ended here."""
+    """The process died here."""
 
 
 class StoreOfADyingProcess(Bucket):
-    """Its process dies at its n-th request: before it is sent, or after it was carried out."""
+    """A bucket whose process dies at the n-th request, before it is sent or after it took effect."""
 
     def __init__(self, storage: Objects, step: int, *, is_sent: bool) -> None:
         super().__init__(storage.address)
@@ -62,7 +62,7 @@ class StoreOfADyingProcess(Bucket):
 
 
 class StoreWithABadNetwork(Bucket):
-    """Every answer is lost the first time that it is asked for, though the server does what it is told."""
+    """A bucket that loses the first answer to every request, although the request takes effect."""
 
     def __init__(self, storage: Objects) -> None:
         super().__init__(storage.address)
@@ -77,7 +77,7 @@ class StoreWithABadNetwork(Bucket):
 
 
 class StoreWithoutConditionalWrites(Bucket):
-    """Its server takes every write; something happens after each look."""
+    """A bucket that accepts every write, with an interruption after each read."""
 
     def __init__(self, storage: Objects, after_look: Callable[[], Any]) -> None:
         super().__init__(storage.address)
@@ -94,7 +94,7 @@ class StoreWithoutConditionalWrites(Bucket):
 
 
 class RootIdsOfOneReplica(InMemoryRootIds):
-    """Those that all replicas share, as one of them sees them; something happens around each recording."""
+    """The shared root ids from the view of one replica, with interruptions around each recording."""
 
     def __init__(self, shared: InMemoryRootIds, before: Callable[[], Any], after: Callable[[], Any]) -> None:
         super().__init__(shared.ids, records=shared.records)
@@ -108,7 +108,7 @@ class RootIdsOfOneReplica(InMemoryRootIds):
 
 
 class InTheMiddle(Bucket):
-    """Something else happens after the n-th of some requests."""
+    """A bucket with an interruption after the n-th of certain requests."""
 
     def __init__(self, storage: Objects, name: str, step: int, intruder: Callable[[], Any]) -> None:
         super().__init__(storage.address)
@@ -130,7 +130,7 @@ class InTheMiddle(Bucket):
 
 
 def many(directory: Path, storage: Objects, session: SessionUuid, objects: int = MANY) -> Path:
-    """Puts objects into a location as files, where the server has them."""
+    """Create the objects of a location directly as files of the server."""
     location = directory / "objects" / storage.bucket / storage.prefix / session
     for n in range(20):
         (location / TABLE / f"p={n}").mkdir(parents=True)
@@ -381,7 +381,7 @@ def test_tombstone_that_a_killed_server_only_seems_to_have_is_written(server: Se
 
 
 def _attributes_of(directory: Path, entry: str) -> Iterator[tuple[Path, bytes]]:
-    """What versitygw wrote beside an object, before the object."""
+    """Yield the attributes that versitygw wrote before an object."""
     for path in directory.rglob("meta/*"):
         if path.parents[1].name == entry.rpartition("/")[2]:
             yield path, path.read_bytes()
@@ -494,9 +494,9 @@ def test_objects_written_during_a_purge_are_found_again(storage: Objects) -> Non
     assert not storage.files()
 
 
-@pytest.mark.parametrize("meanwhile", ["table removed", "location set aside", "both purged", "a file deleted"])
+@pytest.mark.parametrize("intrusion", ["table removed", "location removed", "both purged", "a file deleted"])
 @pytest.mark.parametrize("step", [1, 3])
-def test_table_that_is_removed_during_its_copy_is_an_error(storage: Objects, *, meanwhile: str, step: int) -> None:
+def test_table_that_is_removed_during_its_copy_is_an_error(storage: Objects, *, intrusion: str, step: int) -> None:
     other = storage.opened()
     for session in (SESSION, OTHER):
         other.create(session)
@@ -504,13 +504,13 @@ def test_table_that_is_removed_during_its_copy_is_an_error(storage: Objects, *, 
         storage.write(f"{SESSION}/{TABLE}/part-{n}")
 
     def intrude() -> None:
-        if meanwhile == "a file deleted":
+        if intrusion == "a file deleted":
             storage.raw.request("DELETE", f"/{storage.bucket}/{storage.prefix}/{SESSION}/{TABLE}/part-1")
-        elif meanwhile == "table removed":
+        elif intrusion == "table removed":
             other.remove_table(SESSION, TABLE)
         else:
             other.move_to_trash(SESSION)
-        if meanwhile == "both purged":
+        if intrusion == "both purged":
             purge_all(other)
 
     copying = ObjectSessionLocations(storage.address, bucket=InTheMiddle(storage, "copy", step, intrude))
@@ -562,7 +562,7 @@ def test_contents_of_a_location_are_cached(storage: Objects) -> None:
 
 
 class StoreWithManyLocations(Bucket):
-    """One table in each; listing one of them does what it is told."""
+    """A bucket with one table per location, where a callback runs for each listing."""
 
     def __init__(self, storage: Objects, listing: Callable[[str], None], count: int = 100) -> None:
         super().__init__(storage.address)

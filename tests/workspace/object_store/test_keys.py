@@ -54,7 +54,7 @@ def storage(server: Server) -> Objects:
 
 
 def outside(storage: Objects) -> list[str]:
-    """Keys that look as if they had to do with the location, and have not."""
+    """Return keys that resemble keys of the location but are outside it."""
     kept = ["etc/passwd", "x", f"{storage.prefix}x/{SESSION}/part", f"{storage.prefix}/{OTHER}/{TABLE}/part-0"]
     kept += [f"{storage.prefix}/{SESSION}-", f"{storage.prefix}/{SESSION}x/part", f"{storage.prefix}/{SESSION}.x/part"]
     kept += [f"{SESSION}/{TABLE}/part", f"{storage.prefix}/other"]

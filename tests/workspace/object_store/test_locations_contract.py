@@ -1,4 +1,4 @@
-"""The contract of session locations, held by those in an object store: the same tests, against a real S3 server."""
+"""The contract of session locations on a real S3 server."""
 
 from tests.workspace.test_locations_contract import *  # noqa: F403
 

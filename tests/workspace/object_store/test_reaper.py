@@ -1,4 +1,4 @@
-"""The reaper's own code over session locations in an object store, against a real S3 server."""
+"""The reaper with session locations on a real S3 server."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ LONG_SECONDS = 2 * (LEASE_SECONDS + GRACE_SECONDS)
 
 
 class WorldInAnObjectStore(World):
-    """Records and leases are files elsewhere, as they are never in the object store."""
+    """A world with records and leases in files, because they are never in the object store."""
 
     def __init__(self, directory: Path, storage: Objects) -> None:
         self.storage = storage

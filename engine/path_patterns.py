@@ -18,6 +18,7 @@ _WILDCARDS = frozenset("*?[")
 
 
 def is_pattern(path: str) -> bool:
+    """Return whether a path has a wildcard."""
     return not _WILDCARDS.isdisjoint(path)
 
 

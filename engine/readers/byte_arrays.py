@@ -28,6 +28,7 @@ def allocate(size_bytes: int) -> ByteArray:
 
 
 def count(data: ByteArray, byte: int) -> int:
+    """Return how often a byte occurs."""
     return int(np.count_nonzero(data == byte))
 
 
@@ -54,6 +55,7 @@ def find_last(data: ByteArray, byte: int) -> int:
 
 
 def contains(data: ByteArray, byte: int) -> bool:
+    """Return whether a byte occurs."""
     return bool((data == byte).any())
 
 
@@ -63,8 +65,10 @@ def contains_pair(data: ByteArray, first: int, second: int) -> bool:
 
 
 def contains_zero(data: ByteArray) -> bool:
+    """Return whether a zero byte occurs."""
     return bool(len(data)) and int(data.min()) == 0
 
 
 def is_ascii(data: ByteArray) -> bool:
+    """Return whether all bytes are ASCII."""
     return not len(data) or int(data.max()) < 128

@@ -62,6 +62,8 @@ class IpcFile:
 
 
 class IpcFormat(ColumnarFormat):
+    """The format of Arrow IPC files and streams."""
+
     name: ClassVar[str] = "arrow"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
     columnar_file = IpcFile

@@ -50,6 +50,8 @@ class OrcFile:
 
 
 class OrcFormat(ColumnarFormat):
+    """The format of ORC files."""
+
     name: ClassVar[str] = "orc"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
     columnar_file = OrcFile

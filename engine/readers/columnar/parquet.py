@@ -66,6 +66,8 @@ class ParquetFile:
 
 
 class ParquetFormat(ColumnarFormat):
+    """The format of Parquet files."""
+
     name: ClassVar[str] = "parquet"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
     columnar_file = ParquetFile

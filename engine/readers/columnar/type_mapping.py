@@ -59,10 +59,12 @@ def scan_schema(schema: pa.Schema) -> TupleSchema:
 
 
 def scan_field(field: pa.Field) -> pa.Field:
+    """Return a column of a file with its type in a scan."""
     return field.with_type(scan_type(field.type))
 
 
 def scan_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type in a scan for a type in a file."""
     if type_ in _SIMPLE:
         return _SIMPLE[type_]
     for applies, mapping in _MAPPINGS:

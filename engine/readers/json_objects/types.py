@@ -108,6 +108,7 @@ def name_count(type_: pa.DataType) -> int:
 
 
 def has_double(type_: pa.DataType) -> bool:
+    """Return whether a type is a double or contains one."""
     if pa.types.is_struct(type_):
         return any(has_double(field.type) for field in type_)
     return has_double(type_.value_type) if pa.types.is_list(type_) else bool(type_.equals(DOUBLE))

@@ -92,14 +92,17 @@ def skip_white_space(text: str, position: int) -> int:
 
 
 def too_deep(context: ErrorContext) -> FormatError:
+    """Return the error for values that are nested too deeply."""
     return FormatError(context, f"values are nested deeper than {MAX_DEPTH} levels, which no scan reads")
 
 
 def not_an_object(context: ErrorContext, text: str) -> FormatError:
+    """Return the error for a row that is not an object."""
     return FormatError(context, f"a row must be an object, and {text[:40]!r} is none")
 
 
 def not_utf_8(context: ErrorContext) -> FormatError:
+    """Return the error for bytes that are not UTF-8."""
     return FormatError(context, "the bytes are not UTF-8; convert the file to UTF-8")
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 
@@ -78,6 +79,15 @@ def test_splits_have_each_row_once(memory_file, rows, target_bytes):
     provided = {field.name: field.type for field in file.discover() if field.type != pa.null()}
     found = file.split_rows(target_bytes, provided=provided)
     assert [without_nulls(row) for row in found] == [without_nulls(row) for row in rows]
+
+
+def test_lines_before_a_split_are_counted_once(memory_file):
+    file = memory_file("a.jsonl", '{"a":1}\n' * 1000, all_text=True)
+    split = file.splits(4000)[-1]
+    opened = []
+    counting = replace(split, open=lambda: opened.append(split) or split.open())
+    assert len(file.rows(split=counting)) == 500
+    assert len(opened) == 2
 
 
 def test_only_lines_are_split(memory_file):

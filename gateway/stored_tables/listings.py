@@ -1,4 +1,4 @@
-"""The answers of ``SHOW TEMPORARY TABLES``, ``SHOW TABLES IN`` a workspace and ``SHOW CREATE TABLE``.
+"""The answers of ``SHOW TEMPORARY TABLES``, ``SHOW TABLES`` and ``SHOW CREATE TABLE``.
 
 Source: Spark's ``SHOW TABLES``: its columns, and its patterns with ``*`` and ``|``, regardless of letter case.
 """
@@ -17,7 +17,7 @@ from workspace.records import TableState, TemporaryTable
 def list_temporary_tables(
     tables: Iterable[TemporaryTable], workspace: str, pattern: str | None, now: datetime
 ) -> pa.Table:
-    """Return the temporary tables that can be read: one row with size and age for each.
+    """Return the temporary tables that can be read, with their size and age.
 
     Args:
         tables: The temporary tables of a session.
@@ -93,7 +93,7 @@ def _text(value: str) -> str:
 
 
 def _type(kind: DataType) -> str:
-    """Return a type as Spark parses it. Spark's own text of a type does not quote names."""
+    """Return a type as Spark parses it, with quoted names."""
     if isinstance(kind, StructType):
         return f"STRUCT<{', '.join(f'{quote_name(field.name)}: {_type(field.dataType)}' for field in kind.fields)}>"
     if isinstance(kind, ArrayType):

@@ -1,4 +1,4 @@
-"""The storage formats of tables, and the options that Spark needs to read back what it wrote.
+"""The storage formats of tables, and the options that Spark needs for them.
 
 Guarantee: every format returns a value as it was written, or the write fails. With Spark's defaults, text formats lose
 empty strings, leading and trailing blanks, line ends and microseconds.
@@ -128,7 +128,7 @@ def find_storage_format(name: str, table: str) -> StorageFormat:
 
 
 def unsupported_partitions(storage: StorageFormat) -> GatewayError:
-    """Return the error for partitions in a format that does not support them [temporary-tables §5.4]."""
+    """Return the error for partitions in a format that does not support them."""
     return GatewayError(
         "LODGE_PARTITION_FORMAT", "0A000", f"{storage.name.capitalize()} format does not support auto-partitioning."
     )

@@ -1,4 +1,4 @@
-"""Descriptions of permanent tables: a file in the directory of each table that only Lodge writes.
+"""Descriptions of permanent tables: a file in the directory of each table.
 
 Name resolution must distinguish a table that ``CREATE TABLE`` made from other files in a workspace. It reads the
 description and needs nothing of the code that creates and drops tables.
@@ -71,7 +71,7 @@ class TableDescription:
 
 
 def build_permanent_scan(path: Path) -> relations_pb2.Relation | None:
-    """Return the relation of a permanent table; None if a directory is no permanent table.
+    """Return the relation of a permanent table; None for another directory.
 
     Raises:
         GatewayError: The directory contains a link. Spark would follow it out of the workspace.
@@ -106,7 +106,10 @@ def list_permanent_tables(workspace: Workspace) -> Sequence[str]:
 
 
 def _has_user_defined_type(value: object) -> bool:
-    """Return whether a schema has a user-defined type. Decoding one would import the Python module that it names."""
+    """Return whether a schema has a user-defined type.
+
+    Decoding such a type would import the Python module that it names.
+    """
     if isinstance(value, dict):
         return value.get("type") == "udt" or any(map(_has_user_defined_type, value.values()))
     return isinstance(value, list) and any(map(_has_user_defined_type, value))

@@ -34,7 +34,7 @@ def build_write(
     partition_columns: Sequence[str],
     options: Mapping[str, str],
 ) -> base_pb2.Plan:
-    """Return the plan that writes the rows of a query into a new directory, and counts them."""
+    """Return the plan that writes rows into a new directory, and counts them."""
     count = expressions_pb2.Expression()
     count.alias.name.append(ROWS_WRITTEN)
     count.alias.expr.unresolved_function.function_name = "count"
@@ -62,7 +62,9 @@ def build_scan(
     options: Mapping[str, str],
     is_partitioned: bool,
 ) -> relations_pb2.Relation:
-    """Return the relation of the rows in one or more directories, with the columns in the order of the schema.
+    """Return the relation of the rows in one or more directories.
+
+    The columns have the order of the schema.
 
     Spark reads several directories in one scan, unless they are partitioned.
     """
@@ -115,7 +117,7 @@ def build_named_table(name: str) -> relations_pb2.Relation:
 
 
 def build_session_table(name: str) -> relations_pb2.Relation:
-    """Return the relation of a temporary view, even if a table of Spark has the same name."""
+    """Return the relation of a temporary view, never of a table of the same name."""
     return build_named_table(qualify_with_session(name))
 
 
@@ -125,7 +127,7 @@ def rename_columns(query: relations_pb2.Relation, names: Sequence[str]) -> relat
 
 
 def to_spark_path(path: StoragePath | str) -> str:
-    """Return a path as Spark reads it: paths in object stores have the scheme of Hadoop's file system for them."""
+    """Return a path as Spark reads it: with ``s3a://`` for object stores."""
     name = str(path)
     return f"s3a://{name.removeprefix('s3://')}" if name.startswith("s3://") else name
 

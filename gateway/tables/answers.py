@@ -9,7 +9,7 @@ from workspace.records import PendingChange, PendingDrop, WriteKind
 
 
 def answer_to(change: PendingChange, table: str) -> Values:
-    """Return the answer of a statement that changed a temporary table, when its change is complete."""
+    """Return the answer of a statement whose change of a temporary table is complete."""
     if isinstance(change, PendingDrop):
         return _ok(True, f"Temporary table [{table}] was dropped.")
     return created(change.rows) if change.kind is WriteKind.CREATION else {}

@@ -1,4 +1,4 @@
-"""The steps of a statement that changes a table, as transitions of its session's record.
+"""The steps of a change of a table, as transitions of the session record.
 
 A write begins, is published, and is completed; or it is undone. A drop begins and is completed, or is undone. Each
 function takes a record and returns the next one. It checks its conditions within the compare-and-swap that stores the
@@ -164,12 +164,12 @@ def undo(record: SessionRecord, table: TemporaryTable, change: PendingChange) ->
 
 
 def pending_change(table: TemporaryTable, change: PendingChange) -> PendingChange | None:
-    """Return a change as a table has it now, regardless of the replica that follows it."""
+    """Return a change as a table has it now, regardless of its replica."""
     return next((each for each in table.pending_changes if _is_same_change(each, change)), None)
 
 
 def same_table(record: SessionRecord, table: TemporaryTable) -> TemporaryTable | None:
-    """Return a table as the record has it now; None if it is gone, even if another table has its name."""
+    """Return a table as the record has it now; None if it is gone."""
     found = find_table(record, table.name)
     return found if found is not None and found.uuid == table.uuid else None
 

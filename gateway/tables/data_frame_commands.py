@@ -1,4 +1,4 @@
-"""The commands of the DataFrame API that may change a temporary table: writes, views and calls of the catalog.
+"""The commands of the DataFrame API that may change a temporary table.
 
 Source: [spark-connect-proto commands.proto] (``WriteOperation``, ``WriteOperationV2``, ``CreateDataFrameViewCommand``,
 ``MergeIntoTableCommand``, ``WriteStreamOperationStart``); [spark-connect-proto catalog.proto].
@@ -171,7 +171,7 @@ class DataFrameCommands:
 def _check_layout(
     context: StatementContext, write: commands_pb2.WriteOperation, table: TemporaryTable, *, by_position: bool
 ) -> None:
-    """Check that a write names no other format or partitions than the table has, as Spark does for its own tables.
+    """Check that a write does not ask for another format or other partitions.
 
     Raises:
         GatewayError: The table is stored in another way.

@@ -19,7 +19,7 @@ class AlreadyExistsError(SparkError):
 
 
 def outside_of_temporary_workspace(workspaces: Workspaces) -> GatewayError:
-    """Return the error for a temporary table in another workspace than the default temporary one."""
+    """Return the error for a temporary table in another workspace."""
     return GatewayError(
         "LODGE_NOT_TEMPORARY_WORKSPACE",
         "42602",
@@ -45,7 +45,7 @@ def not_file_based(name: str) -> GatewayError:
 
 
 def temporary_table_used(name: str) -> GatewayError:
-    """Return the error for a view over a temporary table that would outlive the session."""
+    """Return the error for a lasting view over a temporary table."""
     return GatewayError(
         "LODGE_TEMPORARY_TABLE_USED",
         "42K0F",
@@ -102,7 +102,7 @@ def unsupported_creation(workspace: str) -> GatewayError:
 
 
 def no_data_frame_table(workspace: str) -> GatewayError:
-    """Return the error for a write of a DataFrame that would create a table in a workspace."""
+    """Return the error for a DataFrame that would become a table in a workspace."""
     return GatewayError(
         "LODGE_WORKSPACE_TABLE",
         "0A000",
@@ -112,7 +112,7 @@ def no_data_frame_table(workspace: str) -> GatewayError:
 
 
 def no_tables_in_object_store(table: str, workspace: str) -> GatewayError:
-    """Return the error for a permanent table if a workspace is in an object store, where Lodge cannot rename."""
+    """Return the error for a permanent table next to a workspace in an object store."""
     return GatewayError(
         "LODGE_WORKSPACE_TABLE",
         "0A000",
@@ -122,7 +122,7 @@ def no_tables_in_object_store(table: str, workspace: str) -> GatewayError:
 
 
 def no_change_in_workspace(name: str, operation: str) -> GatewayError:
-    """Return the error for a change of something in a workspace that is not a temporary table."""
+    """Return the error for a change of anything else than a temporary table."""
     return GatewayError(
         "LODGE_WORKSPACE_TABLE",
         "0A000",
@@ -141,7 +141,7 @@ def no_view_in_workspace(workspace: str) -> GatewayError:
 
 
 def view_not_checked() -> GatewayError:
-    """Return the error for a view if Spark cuts off the plan that shows what the view reads."""
+    """Return the error for a view whose plan Spark cuts off."""
     return GatewayError(
         "LODGE_VIEW_NOT_CHECKED",
         "0A000",
@@ -151,7 +151,7 @@ def view_not_checked() -> GatewayError:
 
 
 def statement_failed(table: str) -> GatewayError:
-    """Return the error for a statement that failed for a reason that only the log tells."""
+    """Return the error for a statement that failed for an internal reason."""
     return GatewayError(
         "LODGE_STATEMENT_FAILED",
         "58000",

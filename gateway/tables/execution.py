@@ -75,7 +75,7 @@ class TableChangedError(Exception):
 
 
 class StatementExecutor:
-    """Executes the changes of temporary tables for the sessions that this replica serves.
+    """Executes the statements that change temporary tables.
 
     Args:
         replica: This replica.
@@ -236,7 +236,7 @@ class StatementExecutor:
         )
 
     async def _complete(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> Answer | None:
-        """Make the view of a table what the record says, and take a published change out of the record.
+        """Update the view of a table, and remove a published change from the record.
 
         Several replicas may do this at the same time, and again. A replica that changed the view checks afterwards
         that the view still shows what the record says, even if the change is complete by then.
@@ -297,7 +297,7 @@ def new_directory() -> TableUuid:
 def _completion(
     table: TemporaryTable, shown: TemporaryTable | None, change: PendingChange | None
 ) -> Callable[[SessionRecord], SessionRecord]:
-    """Return the transition that completes a change, if the table is still as its view shows it."""
+    """Return the transition that completes a change if the table is as its view shows."""
 
     def transition(record: SessionRecord) -> SessionRecord:
         current = same_table(record, table)

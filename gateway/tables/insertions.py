@@ -1,4 +1,4 @@
-"""Insertions into a temporary table: how the columns of a query become the columns of the table.
+"""Insertions: how the columns of a query become the columns of a table.
 
 Source: Spark's ``INSERT INTO`` by position, by name and with a list of columns; ``Dataset.to``, which converts values
 as in ANSI store assignment.

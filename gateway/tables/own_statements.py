@@ -1,4 +1,4 @@
-"""The statements that Lodge executes instead of the backend, and how each becomes an operation.
+"""The statements that Lodge executes instead of the backend.
 
 Spark runs every plan, except one that creates, changes or drops a temporary table, or that would change what the name
 of a temporary table means. This module decides which plans these are, for SQL text and for all other commands.
@@ -160,7 +160,7 @@ class OwnStatements:
         return operation
 
     async def running_writes(self, session: Session) -> Mapping[str, str]:
-        """Return the writes that run now, at any replica: the backend's operation id by the client's.
+        """Return the backend's operation id of each running write, by the client's id.
 
         Raises:
             GatewayError: The session has ended, or the storage failed.
@@ -200,7 +200,7 @@ class OwnStatements:
         return execution.operation
 
     async def before_clone(self, session: Session) -> SessionRecord:
-        """Return what :meth:`copy_to_clone` must know about a session before the backend clones it."""
+        """Return the record of a session that the backend is about to clone."""
         return await self._records.read(session)
 
     async def copy_to_clone(
@@ -246,7 +246,9 @@ class OwnStatements:
         return replace(record, tables=tuple([await _as_spark_names(table, backend) for table in record.tables]))
 
     async def _follow(self, execution: Execution) -> Response:
-        """Wait for the answer of a statement that another replica began, or complete it if that replica is lost.
+        """Return the answer of a statement that another replica began.
+
+        If that replica is lost, complete the statement.
 
         Raises:
             GatewayError: The statement failed or was undone.
@@ -272,7 +274,10 @@ class OwnStatements:
                 await self._executor.complete_for(execution, table, change)
 
     async def _is_lost(self, replica: ReplicaId, observer: LeaseObserver) -> bool:
-        """Return whether no replica follows a change. This replica has no operation for a change of its own here."""
+        """Return whether the replica that follows a change is lost.
+
+        This replica itself counts as lost: it runs no operation for the change.
+        """
         if replica == self._replica:
             return True
         leases = await self._storage.run_lease(self._storage.leases.list)
@@ -310,7 +315,7 @@ def _is_known(record: SessionRecord, operation_id: str) -> bool:
 
 
 def _find_change(record: SessionRecord, operation_id: str) -> tuple[TemporaryTable | None, PendingChange] | None:
-    """Return the change of an operation, with its temporary table; None if the operation changes nothing."""
+    """Return the running change of an operation, with its temporary table."""
     for table in record.tables:
         for change in table.pending_changes:
             if change.operation_id == operation_id:

@@ -1,4 +1,4 @@
-"""Permanent tables in workspaces: ``CREATE TABLE dfs.t AS`` and ``DROP TABLE dfs.t``.
+"""Permanent tables: ``CREATE TABLE dfs.t AS`` and ``DROP TABLE dfs.t``.
 
 A permanent table is a directory of a workspace, which everyone may read who may enter the workspace. The backend writes
 it into the session location, and Lodge then moves it to its place as a whole. So no reader ever sees a part of a table.

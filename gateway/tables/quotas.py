@@ -1,4 +1,4 @@
-"""Quotas of temporary tables: how many tables a session and a principal may have, and how many bytes.
+"""Quotas of temporary tables: tables and bytes of a session and of a principal.
 
 Not guaranteed: that the sessions of one principal keep its quotas if they create tables at the same time. Each session
 has a record of its own, and a check reads the other records without locking them.

@@ -283,7 +283,7 @@ async def _new_name(context: StatementContext, target: Target) -> str:
 
 
 async def _check_definition(context: StatementContext, columns: relations_pb2.Relation) -> None:
-    """Check that the definition of columns has no constraint that the files of the table would not keep.
+    """Check that the definition of columns has no constraints.
 
     Raises:
         GatewayError: A column has such a constraint, or Spark cannot parse the definition.
@@ -335,7 +335,7 @@ def _refuse_change(sql: SqlStatement, name: TableName, operation: str, way_out: 
 
 
 def _require_sparks(context: StatementContext, target: Target, operation: str) -> None:
-    """Check that a name means nothing in a workspace, where only temporary tables can be changed.
+    """Check that a name is not in a workspace.
 
     Raises:
         GatewayError: The name is in a workspace, or there is no such workspace.

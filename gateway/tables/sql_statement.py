@@ -62,7 +62,7 @@ class SqlStatement:
         return parts
 
     async def query(self, statement: HasQuery) -> relations_pb2.Relation:
-        """Return the client's relation with only the query of a statement as its text, and with its names resolved.
+        """Return the query of a statement as a relation with its names resolved.
 
         Raises:
             GatewayError: A name cannot be resolved.

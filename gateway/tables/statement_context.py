@@ -72,7 +72,7 @@ class StatementContext:
         return parse_target(parts, self.workspaces)
 
     def require_schema(self, target: Target) -> None:
-        """Check that a name does not begin with a workspace and continue with something that is none.
+        """Check that a name does not lead to a workspace that does not exist.
 
         Raises:
             GatewayError: There is no such workspace.

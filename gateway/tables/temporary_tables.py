@@ -290,7 +290,7 @@ class TemporaryTables:
         return AlreadyExistsError(name, self._workspaces.now.temporary.name)
 
     async def _check_name(self, session: Session, name: str) -> None:
-        """Check that no permanent table has a name, and that the principal may have one more table."""
+        """Check that a name is free and that the principal may have one more table."""
         if await self._storage.run(_is_taken, self._workspaces.now.temporary, name):
             raise self.already_exists(name)
         if self._quotas.has_principal_tables and find_table(await self._records.read(session), name) is not None:
@@ -336,7 +336,7 @@ def _require_ready(record: SessionRecord, name: str) -> TemporaryTable:
 
 
 def _is_taken(workspace: Workspace, name: str) -> bool:
-    """Return whether something in the directory of a workspace has a name, regardless of letter case."""
+    """Return whether a workspace contains a name, regardless of letter case."""
     if "/" in name or not workspace.is_file_based:
         return False
     found = (comparable_name(entry.name) for entry in workspace.root.iterdir())

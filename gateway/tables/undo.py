@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 class UndoPendingError(Exception):
-    """The change is still in the record. It is undone later, or completed by another replica."""
+    """The change is still in the record, to be undone or completed later."""
 
 
 class Undo:

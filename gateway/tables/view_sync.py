@@ -1,4 +1,4 @@
-"""Views of temporary tables: the backend's session shows what the session record says.
+"""Views of temporary tables: they show what the session record says.
 
 Guarantee: if two replicas change one table at the same time, its view shows what the record says. Each replica makes
 the view from a record that it read, and checks afterwards that the table is still the same.
@@ -57,7 +57,7 @@ class ViewSync:
     async def synchronise(
         self, execution: Execution, record: SessionRecord, table: TemporaryTable, change: PendingChange
     ) -> None:
-        """Make the view of a table what a record says, or drop it if the table cannot be read.
+        """Make the view of a table what a record says, or drop it.
 
         Args:
             execution: The statement.

@@ -1,4 +1,4 @@
-"""Views over temporary tables: which views are allowed, and how Lodge finds the tables that a query reads.
+"""Views over temporary tables: which are allowed, and what they read.
 
 A temporary view ends with the session, like the table, so it may read the table. Other sessions see global temporary
 views and permanent views. Spark refuses some of these views over a temporary table, but not a global view of a
@@ -22,7 +22,7 @@ _VIEW = re.compile(r"\bView \(`((?:[^`]|``)*)`,")
 
 
 async def refuse_lasting_view(context: StatementContext, query: relations_pb2.Relation) -> None:
-    """Check that the query of a view which outlives the session reads no temporary table, also not through views.
+    """Check that the query of a lasting view reads no temporary table.
 
     If Spark cannot analyse the query, the client gets Spark's own error later.
 

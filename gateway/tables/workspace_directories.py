@@ -109,7 +109,7 @@ def remove_table(workspace: Workspace, name: str) -> None:
 
 
 def _move(source: Path, target: Path) -> None:
-    """Rename a directory. To another file system, copy it to a hidden name beside the target first."""
+    """Rename a directory, or copy it if the target is on another file system."""
     target.mkdir()  # claims the name: only one statement succeeds, and a rename replaces an empty directory
     try:
         source.replace(target)

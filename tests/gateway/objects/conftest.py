@@ -1,4 +1,4 @@
-"""A gateway, a reaper and Spark on an object store, with session records on Kubernetes."""
+"""A gateway, a reaper and Spark on an object store, with records on Kubernetes."""
 
 import os
 import socket

@@ -40,7 +40,7 @@ def jars() -> Path:
 
 
 def settings(directory: Path, endpoint: str) -> Mapping[str, str]:
-    """Return Spark's settings for an S3 server. The credentials come from the environment."""
+    """Return Spark's settings for an S3 server, without the credentials."""
     return {
         "spark.driver.extraClassPath": f"{directory}/*",
         "spark.hadoop.fs.s3a.endpoint": f"http://{endpoint}",

@@ -1,4 +1,4 @@
-"""Temporary tables in an object store, with an unmodified client, a real Spark and a real S3 server."""
+"""Temporary tables in an object store, with a real Spark and a real S3 server."""
 
 from typing import Any
 

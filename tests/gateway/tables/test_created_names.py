@@ -1,4 +1,4 @@
-"""Names of temporary tables in statements that create and drop them [temporary-tables §5.1.2, §5.1.3, §5.1.11]."""
+"""Names of new temporary tables [temporary-tables §5.1.2, §5.1.3, §5.1.11]."""
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -163,7 +163,7 @@ def test_case_sensitive_session_distinguishes_columns(client, case_sensitive):
 
 
 def test_case_sensitive_names_turned_on_later_leave_table_in_lower_case(client, case_sensitive):
-    """Spark stores the name of a view in lower case while names are not case-sensitive."""
+    """Spark stored the name of the view in lower case."""
     client.run("create temporary table Ab as select 1 a")
     case_sensitive()
     for name in ("ab", "dfs.tmp.ab"):

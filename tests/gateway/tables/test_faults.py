@@ -1,4 +1,7 @@
-"""Statements whose client, gateway or backend dies: they are completed once, or leave nothing behind."""
+"""Statements whose client, gateway or backend dies.
+
+They are completed once, or leave nothing behind.
+"""
 
 import signal
 import socket

@@ -1,4 +1,7 @@
-"""Storage formats, and access to the files [temporary-tables §5.1.4, §5.1.5, §5.1.9, §5.2, §5.14]."""
+"""Storage formats, and access to the files.
+
+Source: [temporary-tables §5.1.4, §5.1.5, §5.1.9, §5.2, §5.14].
+"""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Temporary tables of several sessions, of clones, at several replicas, and in a workspace that moves."""
+"""Temporary tables of several sessions, clones, replicas and workspaces."""
 
 import json
 import signal

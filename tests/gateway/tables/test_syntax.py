@@ -1,4 +1,4 @@
-"""The syntax of ``CREATE TEMPORARY TABLE`` [temporary-tables §5.1.1, §5.1.6, §5.14]."""
+"""``CREATE TEMPORARY TABLE`` [temporary-tables §5.1.1, §5.1.6, §5.14]."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Temporary tables in queries: joins, subqueries, statistics [temporary-tables §4.4, §5.1.14, §5.14]."""
+"""Temporary tables in queries [temporary-tables §4.4, §5.1.14, §5.14]."""
 
 EXAMPLE = """
     create temporary table total_amount_by_discount as

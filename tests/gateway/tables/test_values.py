@@ -1,4 +1,4 @@
-"""Values that every format returns as they were written, or refuses [temporary-tables §5.1.7, §5.14]."""
+"""Values in every storage format [temporary-tables §5.1.7, §5.14]."""
 
 import pytest
 from pyspark.sql.types import ArrayType, DoubleType, StructField, StructType, UserDefinedType

@@ -1,4 +1,4 @@
-"""Views over temporary tables: temporary views are allowed, lasting ones refused [temporary-tables §5.1.12, §5.14]."""
+"""Views over temporary tables [temporary-tables §5.1.12, §5.14]."""
 
 import pytest
 from pyspark.errors import PySparkException
@@ -112,7 +112,7 @@ def test_spark_schema_can_contain_view_of_same_name(client):
 
 
 def test_view_with_truncated_plan_is_refused(client):
-    """A setting that truncates plans must not let a global view show the table to others."""
+    """A setting that truncates plans must not open the table to other sessions."""
     spark = client.spark
     spark.conf.set("spark.sql.maxPlanStringLength", "10")
     try:

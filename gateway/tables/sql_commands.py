@@ -34,20 +34,7 @@ from gateway.sql.statements import (
 )
 from gateway.stored_tables.listings import list_temporary_tables, list_workspace_tables
 from gateway.stored_tables.table_plans import build_empty_relation, build_named_table, encode_schema
-from gateway.tables.answers import no_table, no_view, not_created
-from gateway.tables.errors import (
-    immutable_schema,
-    no_change_in_workspace,
-    no_tables_in_object_store,
-    no_view_in_workspace,
-    not_a_view,
-    not_file_based,
-    not_supported,
-    outside_of_temporary_workspace,
-    unchecked_constraint,
-    unreadable_name,
-    unsupported_creation,
-)
+from gateway.tables import answers, errors
 from gateway.tables.insertions import Insertion
 from gateway.tables.new_tables import NewTable
 from gateway.tables.permanent_tables import PermanentTables
@@ -112,14 +99,14 @@ class SqlCommands:
         workspace = _require_writable(target.workspace)
         for needed in (workspace, context.temporary_workspace):
             if not needed.is_file_based:
-                raise no_tables_in_object_store(target.name, needed.name)
+                raise errors.no_tables_in_object_store(target.name, needed.name)
         if context.table(target) is not None:
             error = self._tables.already_exists(target.name)
             if statement.if_not_exists:
-                return _answer(not_created(error.text))
+                return _answer(answers.not_created(error.text))
             raise error
         if statement.query_span is None or statement.has_other_clauses:
-            raise unsupported_creation(workspace.name)
+            raise errors.unsupported_creation(workspace.name)
         new = NewTable.of_statement(target.name, await sql.query(statement), statement, context.settings)
         return partial(self._permanent.create, context.execution, workspace, new)
 
@@ -140,7 +127,7 @@ class SqlCommands:
         if is_sparks and table is None:
             return None
         if statement.if_exists:
-            return _answer(no_table(target.name))
+            return _answer(answers.no_table(target.name))
         raise table_not_found(target.name)
 
     @work.register
@@ -150,8 +137,8 @@ class SqlCommands:
         if table is None and target.workspace is None:
             return None
         if statement.if_exists:
-            return _answer(no_view(target.name, (target.workspace or context.temporary_workspace).name))
-        raise view_not_found(target.name) if table is None else not_a_view(table.name, "DROP VIEW")
+            return _answer(answers.no_view(target.name, (target.workspace or context.temporary_workspace).name))
+        raise view_not_found(target.name) if table is None else errors.not_a_view(table.name, "DROP VIEW")
 
     @work.register
     async def _insert(self, statement: Insert, sql: SqlStatement) -> Runner | None:
@@ -159,7 +146,7 @@ class SqlCommands:
         for other in statement.other_names:
             table = sql.context.table(sql.target(other, operation))
             if table is not None:
-                raise not_supported(table.name, "several INSERT clauses", "Use one statement for each.")
+                raise errors.not_supported(table.name, "several INSERT clauses", "Use one statement for each.")
         target = sql.target(statement.name, operation)
         table = sql.context.table(target)
         if table is None:
@@ -168,7 +155,7 @@ class SqlCommands:
         if statement.unsupported is not None and not statement.unsupported.startswith(_UNSUPPORTED_INSERT_CLAUSES):
             return None  # a syntax error, for which Spark has the better message
         if statement.unsupported is not None:
-            raise not_supported(
+            raise errors.not_supported(
                 table.name,
                 f"{statement.unsupported} in {operation}",
                 "Give all columns by position, by name (BY NAME) or in a list.",
@@ -190,7 +177,9 @@ class SqlCommands:
             _require_sparks(sql.context, target, "TRUNCATE TABLE")
             return None
         if statement.unsupported is not None:
-            raise not_supported(table.name, f"TRUNCATE TABLE ... {statement.unsupported}", "Use INSERT OVERWRITE.")
+            raise errors.not_supported(
+                table.name, f"TRUNCATE TABLE ... {statement.unsupported}", "Use INSERT OVERWRITE."
+            )
         return partial(self._tables.truncate, sql.context.execution, table.name)
 
     @work.register
@@ -214,7 +203,7 @@ class SqlCommands:
             raise self._tables.already_exists(target.name)
         context.require_schema(target)
         if target.workspace is not None:
-            raise no_view_in_workspace(target.workspace.name)
+            raise errors.no_view_in_workspace(target.workspace.name)
         outlives_session = statement.is_global or not statement.is_temporary
         if outlives_session and context.record.tables and statement.query_span is not None:
             await refuse_lasting_view(context, await sql.query(statement))
@@ -274,11 +263,11 @@ async def _new_name(context: StatementContext, target: Target) -> str:
     """
     if target.kind not in {TargetKind.UNQUALIFIED, TargetKind.SESSION}:
         if target.kind is TargetKind.SPARK and await context.backend.database_exists(target.schema):
-            raise not_file_based(target.schema)
+            raise errors.not_file_based(target.schema)
         if target.workspace is None:
             raise schema_not_found(target.schema, context.workspaces)
         if target.workspace is not context.temporary_workspace:
-            raise outside_of_temporary_workspace(context.workspaces)
+            raise errors.outside_of_temporary_workspace(context.workspaces)
     return target.name
 
 
@@ -292,17 +281,17 @@ async def _check_definition(context: StatementContext, columns: relations_pb2.Re
         schema = await context.backend.analyze_schema(columns)
     except BackendError as error:
         if "char/varchar" in str(error):  # Spark fails with INTERNAL_ERROR: its LocalRelation supports neither
-            raise unchecked_constraint("CHAR or VARCHAR", "Use STRING") from error
+            raise errors.unchecked_constraint("CHAR or VARCHAR", "Use STRING") from error
         raise
     for field in schema.fields:
         if not field.nullable:
-            raise unchecked_constraint(f"NOT NULL in column [{field.name}]", "Remove NOT NULL")
+            raise errors.unchecked_constraint(f"NOT NULL in column [{field.name}]", "Remove NOT NULL")
 
 
 async def _empty_like(sql: SqlStatement, statement: CreateTemporaryTable) -> relations_pb2.Relation:
     """Return an empty relation with the columns of another table, view or file."""
     if statement.like is None or isinstance(statement.like, IdentifierClause):
-        raise unreadable_name("CREATE TEMPORARY TABLE ... LIKE")
+        raise errors.unreadable_name("CREATE TEMPORARY TABLE ... LIKE")
     source = build_named_table(sql.text[statement.like.start : statement.like.end])
     schema = await sql.context.backend.analyze_schema(await sql.context.resolve(source))
     return build_empty_relation(encode_schema(schema))
@@ -321,7 +310,7 @@ def _namespace(sql: SqlStatement, name: TableName) -> Target:
 
 def _require_writable(workspace: Workspace) -> Workspace:
     if not workspace.is_writable:
-        raise immutable_schema(workspace.name)
+        raise errors.immutable_schema(workspace.name)
     return workspace
 
 
@@ -330,7 +319,7 @@ def _refuse_change(sql: SqlStatement, name: TableName, operation: str, way_out: 
     target = sql.target(name, operation)
     table = sql.context.table(target)
     if table is not None:
-        raise not_supported(table.name, operation, way_out)
+        raise errors.not_supported(table.name, operation, way_out)
     _require_sparks(sql.context, target, operation)
 
 
@@ -342,7 +331,7 @@ def _require_sparks(context: StatementContext, target: Target, operation: str) -
     """
     context.require_schema(target)
     if target.workspace is not None:
-        raise no_change_in_workspace(f"{target.schema}.{target.name}", operation)
+        raise errors.no_change_in_workspace(f"{target.schema}.{target.name}", operation)
 
 
 def _answer(response: Response) -> Runner:

@@ -53,15 +53,15 @@ class Reference:
     is_ambiguous: bool = False
 
 
-def find_references(tokens: Sequence[Token], is_workspace: Callable[[Sequence[str]], int]) -> list[Reference]:
+def find_references(tokens: Sequence[Token], count_workspace_parts: Callable[[Sequence[str]], int]) -> list[Reference]:
     """Return all references among the tokens of a text, in order.
 
     Args:
         tokens: All tokens of the text. Names in ``IDENTIFIER(…)`` are found after
             :func:`gateway.sql.identifier_clauses.resolve_identifier_clauses`.
-        is_workspace: Returns how many leading parts of a name are a workspace; 0 if it begins with none.
+        count_workspace_parts: Returns how many leading parts of a name are a workspace; 0 if it begins with none.
     """
-    return _ReferenceFinder(tokens, is_workspace).find_references()
+    return _ReferenceFinder(tokens, count_workspace_parts).find_references()
 
 
 def replace_spans(sql: str, spans: Sequence[tuple[int, int, str]]) -> str:
@@ -104,9 +104,9 @@ class _Frame:
 class _ReferenceFinder:
     """A single walk over the tokens of a text."""
 
-    def __init__(self, tokens: Sequence[Token], is_workspace: Callable[[Sequence[str]], int]) -> None:
+    def __init__(self, tokens: Sequence[Token], count_workspace_parts: Callable[[Sequence[str]], int]) -> None:
         self._tokens = tokens
-        self._is_workspace = is_workspace
+        self._count_workspace_parts = count_workspace_parts
         self._frames = [_Frame()]
         self._in_hint = False
         self._tables_and_hints: list[Reference] = []
@@ -163,7 +163,7 @@ class _ReferenceFinder:
         if len(chain) == 1 or self._is_symbol(position - 1, ".:"):
             return
         parts = tuple(token.value for token in chain)
-        count = self._is_workspace(parts)
+        count = self._count_workspace_parts(parts)
         if not 0 < count < len(parts):
             return
         is_table = self._frames[-1].expects_table and not self._in_hint
@@ -179,7 +179,7 @@ class _ReferenceFinder:
         parts = tuple(comparable_name(token.value) for token in chain)
         if len(parts) == 1:
             self._unqualified_tables.add(parts[0])
-        elif parts[:-1] not in _SESSION_SCHEMAS and self._is_workspace(parts) == 0:
+        elif parts[:-1] not in _SESSION_SCHEMAS and self._count_workspace_parts(parts) == 0:
             self._other_tables.add(parts[-1])
 
     def _step(self, position: int, following: int) -> None:

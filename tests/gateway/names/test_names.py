@@ -25,7 +25,7 @@ def plan(spark, text):
 
 @pytest.fixture(scope="module")
 def spark(lodge):
-    """A shared session for tests that only read.
+    """Return a shared session for tests that only read.
 
     It has the temporary table ``t`` and Spark's table ``kept``.
     """
@@ -364,6 +364,7 @@ def test_double_quoted_identifiers_are_names(connect):
         spark.sql('begin drop view "t"; end').collect()
 
 
+@pytest.mark.filterwarnings("ignore:.*escapedStringLiterals")
 def test_escaped_string_literals_have_no_escapes(connect):
     spark = connect()
     spark.sql("create temporary table t as select 1 a").collect()
@@ -447,7 +448,7 @@ def test_deep_plans_resolve(spark):
 
 @pytest.fixture
 def compressing(connect):
-    """A session whose client compresses plans of more than a hundred bytes."""
+    """Return a session whose client compresses plans of more than a hundred bytes."""
     spark = connect()
     spark.sql("create temporary table t as select id a, id + 1 b from range(3)").collect()
     spark.client._plan_compression_threshold = 100

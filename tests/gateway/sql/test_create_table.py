@@ -9,8 +9,8 @@ from gateway.sql.statement_parser import extract_query, parse_statement
 from gateway.sql.statements import CreateTable, CreateTemporaryTable, Explain, Span
 
 
-def parse_temporary(sql: str, **settings: bool) -> CreateTemporaryTable:
-    statement = parse_statement(sql, **settings)
+def parse_temporary(sql: str) -> CreateTemporaryTable:
+    statement = parse_statement(sql)
     assert isinstance(statement, CreateTemporaryTable), sql
     return statement
 
@@ -67,7 +67,7 @@ def extract(sql: str, span: Span | None) -> str | None:
     ],
 )
 def test_table_from_query(sql: str, expected: tuple[object, ...], query: str) -> None:
-    """[temporary-tables §5.1.1]
+    """[temporary-tables §5.1.1].
 
     Expected are name, columns, storage format and partition columns.
     """

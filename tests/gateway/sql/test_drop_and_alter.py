@@ -29,7 +29,7 @@ from gateway.sql.statements import (
     ],
 )
 def test_drop(sql: str, kind: type, name: tuple[str, ...], if_exists: bool) -> None:
-    """[temporary-tables §5.1.8]"""
+    """[temporary-tables §5.1.8]."""
     statement = parse_statement(sql)
     assert isinstance(statement, DropTable | DropView)
     assert isinstance(statement, kind)

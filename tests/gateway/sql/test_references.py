@@ -14,14 +14,14 @@ from gateway.sql.references import Reference, find_references, replace_spans
 WORKSPACES = [("dfs", "tmp"), ("dfs",)]
 
 
-def is_workspace(parts: Sequence[str]) -> int:
+def count_workspace_parts(parts: Sequence[str]) -> int:
     folded = tuple(part.casefold() for part in parts)
     return next((len(name) for name in WORKSPACES if folded[: len(name)] == name), 0)
 
 
 def find(sql: str, parameters: Parameters = NO_PARAMETERS, **dialect: bool) -> list[Reference]:
     tokens, _ = resolve_identifier_clauses(tokenize(sql, Dialect(**dialect)), parameters)
-    return find_references(tokens, is_workspace)
+    return find_references(tokens, count_workspace_parts)
 
 
 def describe(sql: str, **dialect: bool) -> list[str]:
@@ -255,7 +255,7 @@ def test_every_written_reference_is_found(
     (parts, text), (before, is_table) = chain, frame
     sql = before + text + after
     found = [r for r in find(sql) if r.start == len(before)]
-    if is_workspace(parts) == len(parts):
+    if count_workspace_parts(parts) == len(parts):
         assert found == []
         return
     (reference,) = found

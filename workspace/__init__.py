@@ -1,1 +1,1 @@
-"""Shared storage of gateway and reaper: workspaces, session locations, session records and leases."""
+"""The storage that gateway and reaper share."""

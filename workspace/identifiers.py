@@ -25,12 +25,12 @@ def is_uuid(text: str) -> bool:
 
 
 def is_record_name(text: str) -> bool:
-    """Return whether a text has the form that :func:`workspace.records.record_name` returns."""
+    """Return whether a text has the form of the name of a session record."""
     return _RECORD_NAME.fullmatch(text) is not None
 
 
 def is_replica_id(text: str) -> bool:
-    """Return whether a text can name a lease, both as a file and as a Kubernetes object."""
+    """Return whether a text can name a lease, as a file and on Kubernetes."""
     return _REPLICA_ID.fullmatch(text) is not None
 
 

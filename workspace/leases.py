@@ -79,13 +79,16 @@ class LeaseObserver:
         )
 
     def due_seconds(self, now_seconds: float) -> float:
-        """Return when the next lease is lost unless it changes; infinite if no lease is left that could be."""
+        """Return when the next lease is lost unless it changes.
+
+        Infinite if no lease is left that could be lost.
+        """
         ends = (changed + self._lease_duration_seconds for _, changed in self._last_change.values())
         return min((end for end in ends if end > now_seconds), default=float("inf"))
 
 
 class OwnLease:
-    """A replica's view of its own lease, which says whether it may still act on its sessions.
+    """A replica's view of its own lease: may it still act on its sessions?
 
     Args:
         lease_duration_seconds: The value that is configured for all replicas and reapers of the workspace.

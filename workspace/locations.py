@@ -1,4 +1,4 @@
-"""Session locations: the directories or key prefixes that contain the temporary tables of sessions.
+"""Session locations, which contain the temporary tables of sessions.
 
 Gateway and reaper must create, find and remove session locations in the same way. A removal must be safe while a late
 task still writes, while another process removes the same location, and when someone put a link in the way. So nothing
@@ -64,14 +64,18 @@ class RootContents(Protocol):
     """The contents of the session locations of one root."""
 
     def stamp(self, session_uuid: SessionUuid) -> Hashable:
-        """Return a value that differs after any change of the names in a location; None if there is no location.
+        """Return a value that differs after any change of the names in a location.
+
+        Returns None if there is no location.
 
         The owner of the location cannot restore an earlier value.
         """
         ...
 
     def contents(self, session_uuid: SessionUuid) -> LocationContents:
-        """Return the directories in a location: a part of them if there are very many, none if there is no location.
+        """Return the directories in a location.
+
+        Returns a part of them if there are very many, and none if there is no location.
 
         Raises:
             OSError: If the location cannot be read.
@@ -83,7 +87,9 @@ class SessionLocations(Protocol):
     """The session locations in all roots of the default temporary workspace."""
 
     def initialise(self) -> None:
-        """Create Lodge's own files where they are missing. Each process calls this when it starts.
+        """Create Lodge's own files where they are missing.
+
+        Each process calls this when it starts.
 
         Raises:
             RootError: If the root was replaced, or belongs to another Lodge.
@@ -153,7 +159,10 @@ class SessionLocations(Protocol):
         ...
 
     def table_paths(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[StoragePath]:
-        """Return the directory of each table. A missing directory counts as one of the current root."""
+        """Return the directory of each table.
+
+        A missing directory counts as one of the current root.
+        """
         ...
 
     def size_bytes(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> int:
@@ -166,7 +175,9 @@ class SessionLocations(Protocol):
         ...
 
     def copy_table(self, source: tuple[SessionUuid, TableUuid], target: tuple[SessionUuid, TableUuid]) -> None:
-        """Copy a table to another session that has a location, without moving bytes where the storage can.
+        """Copy a table to another session that has a location.
+
+        The storage moves no bytes if it can avoid it.
 
         Raises:
             FileNotFoundError: If the table is gone, or was removed during the copy.

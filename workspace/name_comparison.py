@@ -6,5 +6,8 @@ full case folding of Unicode is no substitute: for Spark, ``ß`` and ``ss`` are 
 
 
 def comparable_name(name: str) -> str:
-    """Return a form of a name that is equal for all names that are the same, regardless of letter case."""
+    """Return a form of a name that is equal for all spellings of the name.
+
+    Spellings differ in letter case only.
+    """
     return name.lower()

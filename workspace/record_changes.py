@@ -54,7 +54,10 @@ def add_holder(record: SessionRecord, replica: ReplicaId) -> SessionRecord:
 
 
 def remove_holders(record: SessionRecord, replicas: Set[ReplicaId]) -> SessionRecord:
-    """Remove replicas that no longer serve the session. An ending session stays unchanged."""
+    """Remove replicas that no longer serve the session.
+
+    An ending session stays unchanged.
+    """
     if record.phase is Phase.ENDING:
         return record
     return replace(record, holders=record.holders - replicas)
@@ -66,7 +69,7 @@ def mark_ending(record: SessionRecord) -> SessionRecord:
 
 
 def put_table(record: SessionRecord, table: TemporaryTable) -> SessionRecord:
-    """Add a temporary table, or replace the table of that name regardless of letter case.
+    """Add a temporary table, or replace the table of that name.
 
     Raises:
         SessionEndingError: If the session is ending.
@@ -78,7 +81,9 @@ def put_table(record: SessionRecord, table: TemporaryTable) -> SessionRecord:
 
 
 def remove_table(record: SessionRecord, name: str) -> SessionRecord:
-    """Remove a temporary table, regardless of letter case. A missing table is no error.
+    """Remove a temporary table by its name.
+
+    A missing table is no error.
 
     Raises:
         SessionEndingError: If the session is ending.
@@ -93,7 +98,9 @@ def add_answer(record: SessionRecord, answer: Answer) -> SessionRecord:
 
 
 def remove_writes(record: SessionRecord, replicas: Set[ReplicaId]) -> SessionRecord:
-    """Remove the unfinished writes of replicas: insertions, and the tables that they were creating.
+    """Remove the unfinished writes of replicas.
+
+    These are insertions, and the tables that they were creating.
 
     Published writes stay, because only a gateway can complete them.
 
@@ -111,7 +118,7 @@ def find_answer(record: SessionRecord, operation_id: str) -> Answer | None:
 
 
 def find_table(record: SessionRecord, name: str) -> TemporaryTable | None:
-    """Return the temporary table of a name, regardless of letter case; None if there is none."""
+    """Return the temporary table of a name; None if there is none."""
     return next((table for table in record.tables if _same_name(table.name, name)), None)
 
 

@@ -90,7 +90,10 @@ def _check(document: _Document) -> SessionRecord:
 
 
 def _stored_drop(table_uuid: str, drop: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a pending drop as an entry of ``writes``; its directory has a name that no directory ever has."""
+    """Return a pending drop as an entry of ``writes``.
+
+    Its directory has a name that no directory ever has.
+    """
     directory = str(uuid.uuid5(uuid.UUID(table_uuid), drop["operation_id"]))
     counts = {"rows": 0, "size_bytes": 0, "replaced": [], "replaced_rows": 0, "replaced_bytes": 0}
     return {**drop, "directory": directory, "kind": _DROP, "is_published": True, **counts}

@@ -73,7 +73,10 @@ class TableState(enum.StrEnum):
 
 
 class WriteKind(enum.StrEnum):
-    """The kind of statement that writes rows; see :mod:`gateway.tables.execution` for the steps."""
+    """The kind of a statement that writes rows.
+
+    See :mod:`gateway.tables.execution` for the steps.
+    """
 
     CREATION = "Creation"
     INSERTION = "Insertion"
@@ -133,7 +136,10 @@ class PendingDrop:
 
     @property
     def is_published(self) -> bool:
-        """Always true: a record that names a drop already contains the outcome of the drop."""
+        """Always true.
+
+        A record that names a drop already contains the outcome of the drop.
+        """
         return True
 
 
@@ -282,7 +288,10 @@ class RecordGone:
 
 @dataclass(frozen=True, slots=True)
 class RecordsUnreachable:
-    """The storage does not answer. The state of a watcher may be stale until the next :class:`RecordsListed`."""
+    """The storage does not answer.
+
+    The state of a watcher may be stale until the next :class:`RecordsListed`.
+    """
 
     reason: str
 
@@ -332,7 +341,10 @@ class RecordsUnavailableError(RecordError):
 
 
 class SessionRecords(Protocol):
-    """The storage of session records. All methods block; callers in an event loop use an executor."""
+    """The storage of session records.
+
+    All methods block; callers in an event loop use an executor.
+    """
 
     def create(self, record: SessionRecord) -> StoredRecord:
         """Store a new record.

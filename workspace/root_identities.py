@@ -53,13 +53,16 @@ class HomeMovedError(RootError):
 
 
 class RootIds(Protocol):
-    """A registry of the ids of roots, beside session records that are stored elsewhere than the roots.
+    """A registry of root ids, for records that are stored elsewhere than roots.
 
     Every method raises RecordsUnavailableError if the registry cannot answer.
     """
 
     def records_id(self) -> str:
-        """Return the id of these session records: always the same, and unlike that of any other records."""
+        """Return the id of these session records.
+
+        It is always the same, and unlike that of any other records.
+        """
         ...
 
     def expected(self, root: str) -> str | None:
@@ -113,7 +116,10 @@ class RootIdentities:
             raise self.taken_error(root, f"the session records of [{found}]", ["records"])
 
     def taken_error(self, root: str, owner: str, said_in: Sequence[str] = ()) -> RootTakenError:
-        """Return the error for a root that belongs to other records; its message says how to release the root."""
+        """Return the error for a root that belongs to other records.
+
+        Its message says how to release the root.
+        """
         names = said_in if self.are_recorded and self.expected(root) is not None else [*said_in, "root"]
         files = " and ".join(f"[{root}/{OWN_DIRECTORY}/{name}]" for name in names)
         return RootTakenError(

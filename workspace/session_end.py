@@ -72,7 +72,10 @@ class EndedSession:
 
 
 def end_session(records: SessionRecords, locations: SessionLocations, stored: StoredRecord) -> EndedSession | None:
-    """End a session and purge its files; see :func:`begin_end` and :func:`complete_end`."""
+    """End a session and purge its files.
+
+    See :func:`begin_end` and :func:`complete_end`.
+    """
     ending = begin_end(records, locations, stored)
     done = None if ending is None else complete_end(records, ending)
     return done and replace(done, purge_error=_purge(locations, done.record.session_uuid))

@@ -14,10 +14,16 @@ OWN_DIRECTORY = ".lodge"
 
 
 def file_system_of(path: StoragePath) -> str:
-    """Return the URI of the file system that contains a path: ``file:///``, or that of the bucket."""
+    """Return the URI of the file system of a path.
+
+    It is ``file:///``, or that of the bucket.
+    """
     return "file:///" if isinstance(path, Path) else "/".join(path.split("/", 3)[:3])
 
 
 def deletion_message(location: StoragePath) -> str:
-    """Return the log message for a deleted session location [temporary-tables §5.1.13]."""
+    """Return the log message for a deleted session location.
+
+    Source: [temporary-tables §5.1.13].
+    """
     return f"Deleted session temporary location [{location}] from file system [{file_system_of(location)}]"

@@ -15,7 +15,10 @@ TrashEntry = NewType("TrashEntry", str)
 
 
 def session_of(entry: TrashEntry) -> SessionUuid:
-    """Return the session that an entry belonged to; for a foreign entry, something that is not a UUID."""
+    """Return the session that an entry belonged to.
+
+    For a foreign entry, the result is not a UUID.
+    """
     return SessionUuid(_name(entry).partition(".")[0])
 
 

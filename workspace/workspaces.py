@@ -26,7 +26,9 @@ from workspace.storage_paths import OWN_DIRECTORY, StoragePath
 
 
 class WorkspaceError(Exception):
-    """The base class of the errors of workspaces and the paths in them; the message says what to do.
+    """The base class of the errors of workspaces and their paths.
+
+    The message says what to do.
 
     ::
 
@@ -168,11 +170,17 @@ class Workspaces:
         return (self.temporary.storage_path, *self.former_roots)
 
     def with_former_roots(self, roots: Sequence[StoragePath]) -> "Workspaces":
-        """Return the same workspaces with other former roots, from which the current root is left out."""
+        """Return the same workspaces with other former roots.
+
+        The current root is left out of them.
+        """
         return replace(self, former_roots=tuple(root for root in roots if root != self.temporary.storage_path))
 
     def match(self, parts: Sequence[str]) -> tuple[Workspace, int] | None:
-        """Return the workspace at the start of a multipart name, and how many parts name it; None if there is none."""
+        """Return the workspace at the start of a multipart name.
+
+        The result includes how many parts name it; it is None if there is no such workspace.
+        """
         for count in range(len(parts), 0, -1):
             name = ".".join(parts[:count])
             found = self.by_name.get(name) or self._match_in_any_case(name)

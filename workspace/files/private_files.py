@@ -1,4 +1,4 @@
-"""Files and directories for their owner only, independent of the umask, that no link can redirect.
+"""Private files and directories that no link can redirect.
 
 On shared storage, the modes of Lodge's files are its access control, and a link in the place of a directory is an
 attack. So this module creates and opens everything below a root that must be private.
@@ -33,7 +33,7 @@ def open_directory_descriptor(path: str | Path, parent: int | None = None) -> in
 
 @contextmanager
 def open_directory(path: str | Path, parent: int | None = None) -> Iterator[int]:
-    """Open a directory as :func:`open_directory_descriptor` does, and close it at the end of the block."""
+    """Open a directory that is no link, and close it at the end of the block."""
     descriptor = open_directory_descriptor(path, parent)
     try:
         yield descriptor
@@ -95,7 +95,7 @@ def remove_file(name: str, directory: int) -> None:
 
 
 def scan_directory(directory: int) -> Sequence[os.DirEntry[str]]:
-    """Return the entries of an open directory; none if the directory itself was removed."""
+    """Return the entries of an open directory; none if it was removed."""
     with os.scandir(directory) as entries:
         return list(entries)
 

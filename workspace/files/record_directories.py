@@ -1,4 +1,4 @@
-"""The directories of session records: created once, changed by compare-and-swap, deleted for good.
+"""The directories of session records, created and deleted without locks.
 
 :mod:`workspace.files.record_versions` says how one directory of versions changes without locks. This module creates and
 deletes such directories at ``.lodge/sessions/<name>/``, also without locks:
@@ -58,7 +58,10 @@ _NOT_EMPTY = {errno.ENOTEMPTY, errno.EEXIST}
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a live directory, with the version that a change must name, and the file for messages."""
+    """The content of a live directory.
+
+    It comes with the version that a change must name, and the file for messages.
+    """
 
     content: bytes
     version: Version
@@ -111,7 +114,10 @@ class RecordDirectories:
             return _retry_transient(self._read)(name)
 
     def list(self) -> Sequence[tuple[RecordName, Content]]:
-        """Return all contents that exist during the whole call, perhaps others too. Removes left-overs."""
+        """Return all contents, and remove left-overs.
+
+        The result contains everything that exists during the whole call, and perhaps more.
+        """
         with self._convert_errors(None):
             staged = {path.name for path in self._layout.staging.iterdir()}
             names = {path.name for path in self._layout.sessions.iterdir() if is_record_name(path.name)}

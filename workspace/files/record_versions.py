@@ -1,4 +1,4 @@
-"""The versions of one session record, in a directory that changes by compare-and-swap without locks.
+"""The versions of one session record, changed by compare-and-swap without locks.
 
 Several gateway replicas and reapers change the same record on shared storage. With a lock, a paused process would block
 all others. Here nobody waits for anyone: a late process gets a conflict.
@@ -124,7 +124,10 @@ class VersionDirectory:
         self._append(version, _TOMBSTONE)
 
     def clear(self) -> None:
-        """Remove all files of a dead directory: first the anchor, synced to the disk, then the rest in any order."""
+        """Remove all files of a dead directory.
+
+        The anchor goes first, synced to the disk, then the rest in any order.
+        """
         os.fsync(self._descriptor)
         for version in self._versions()[:1]:
             remove_file(file_name(version), self._descriptor)
@@ -165,7 +168,10 @@ class VersionDirectory:
                 raise
 
     def _spend(self, version: Version) -> None:
-        """Truncate a version. Never creates its name, because the directory may have been cleared."""
+        """Truncate a version.
+
+        Never creates its name, because the directory may have been cleared.
+        """
         flags = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW
         with suppress(FileNotFoundError):
             os.close(os.open(file_name(version), flags, dir_fd=self._descriptor))
@@ -192,7 +198,10 @@ class VersionDirectory:
 
 
 def first_version(incarnation: str) -> Version:
-    """Return the version that a creation writes. The incarnation has 16 random hexadecimal digits."""
+    """Return the version that a creation writes.
+
+    The incarnation has 16 random hexadecimal digits.
+    """
     return _numbered(1, incarnation)
 
 

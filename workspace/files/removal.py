@@ -1,4 +1,4 @@
-"""Removal of a directory with everything below it, even against the will of its owner.
+"""Removal of a directory tree, even against the will of its owner.
 
 Tables have very many files, so a removal must cost about as much as ``rm -rf``. The owner of the directories may
 replace them with links, make them unreadable, or keep writing to them.
@@ -74,7 +74,10 @@ class Removal:
         return True
 
     def _note(self, error: OSError) -> None:
-        """Keep the first failure only, without its traceback: there may be as many failures as files."""
+        """Keep the first failure only, without its traceback.
+
+        There may be as many failures as files.
+        """
         if self._failure is None:
             self._failure = OSError(error.errno, error.strerror, error.filename)
 
@@ -96,7 +99,7 @@ class Removal:
             self._note(error)
 
     def _empty(self, name: str, parent: int, directory: int, depth: int) -> None:
-        """Remove the entries of a directory, then the directory; retry if others create new entries."""
+        """Remove a directory with its entries; retry if others create new ones."""
         for _ in range(_ROUNDS):
             self._remove_children(directory, depth)
             try:
@@ -167,7 +170,7 @@ class Removal:
 
 
 def _open_removable(name: str, parent: int) -> int:
-    """Open a directory so that it can be listed, and change modes if they forbid it and this process may."""
+    """Open a directory to list it, and change modes if they forbid that."""
     try:
         return open_directory_descriptor(name, parent)
     except PermissionError:
@@ -177,7 +180,7 @@ def _open_removable(name: str, parent: int) -> int:
 
 
 def make_removable(name: str | Path, parent: int | None) -> None:
-    """Give a directory, but no link to one, the mode that lets its owner list and change it."""
+    """Let the owner of a directory list and change it, unless it is a link."""
     if os.chmod in os.supports_follow_symlinks:
         os.chmod(name, _PRIVATE, dir_fd=parent, follow_symlinks=False)
         return
@@ -189,7 +192,7 @@ def make_removable(name: str | Path, parent: int | None) -> None:
 
 
 def _retry_permitted(remove: Callable[..., None], name: str, parent: int) -> None:
-    """Remove an entry; if its directory forbids that, change the mode of the directory and retry."""
+    """Remove an entry, and retry after changing a mode that forbids it."""
     try:
         remove(name, dir_fd=parent)
     except PermissionError:
@@ -198,6 +201,9 @@ def _retry_permitted(remove: Callable[..., None], name: str, parent: int) -> Non
 
 
 def _make_writable(directory: int) -> None:
-    """Give an open directory the mode that lets its owner change it. The next step reports a failure."""
+    """Let the owner of an open directory change it.
+
+    The next step reports a failure.
+    """
     with suppress(OSError):
         os.fchmod(directory, _PRIVATE)

@@ -1,4 +1,7 @@
-"""Session locations in one root; see :mod:`workspace.files.session_locations` for the guarantees."""
+"""Session locations in one root.
+
+See :mod:`workspace.files.session_locations` for the guarantees.
+"""
 
 import errno
 import os
@@ -23,7 +26,10 @@ _MAX_DIRECTORIES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """A value that differs after any change of the names in a directory; its owner cannot restore an earlier value."""
+    """A value that differs after any change of the names in a directory.
+
+    The owner of the directory cannot restore an earlier value.
+    """
 
     inode: int
     changed_ns: int
@@ -96,7 +102,10 @@ class RootLocations:
         return Stamp(status.st_ino, status.st_ctime_ns) if stat.S_ISDIR(status.st_mode) else None
 
     def contents(self, session_uuid: SessionUuid) -> LocationContents:
-        """Return the directories in a location, at most the first 10,000; none if there is no location."""
+        """Return the directories in a location, at most the first 10,000.
+
+        A missing location has none.
+        """
         tables, foreign_count = set[TableUuid](), 0
         for name in islice(self._directories(session_uuid), _MAX_DIRECTORIES):
             if is_uuid(name):

@@ -1,4 +1,6 @@
-"""The roots of one home. The default temporary workspace may move while sessions live [temporary-tables §5.1.5].
+"""The roots of one home.
+
+The default temporary workspace may move while sessions live [temporary-tables §5.1.5].
 
 Session records and leases stay in the first root, the *home*, so that gateways and reapers agree on them through any
 move. Session locations are created in the current root, and exist in all roots so far. So each root has a private
@@ -158,7 +160,10 @@ class Roots:
             raise self._identities.taken_error(root, "unknown session records")
 
     def _identify_others(self) -> None:
-        """Give ids to roots that were registered before roots had ids. A missing root fails later, when it is read."""
+        """Give ids to roots that were registered before roots had ids.
+
+        A missing root fails later, when it is read.
+        """
         for root in self.registered()[1:]:
             with suppress(OSError):
                 self._check_pointer(Layout(root))

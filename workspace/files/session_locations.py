@@ -1,4 +1,6 @@
-"""Session locations as directories of a file system; see :mod:`workspace.locations` for the interface.
+"""Session locations as directories of a file system.
+
+See :mod:`workspace.locations` for the interface.
 
 A removal first moves its target to the trash by one atomic rename, and purges it later. The default temporary workspace
 may move while sessions live [temporary-tables §5.1.5], so a session can have a location in each of several roots. New
@@ -50,7 +52,10 @@ class FileSessionLocations:
         return self._home
 
     def initialise(self) -> None:
-        """Create the root and Lodge's own directories where they are missing. Each process calls this at its start."""
+        """Create the root and Lodge's own directories where they are missing.
+
+        Each process calls this when it starts.
+        """
         self._roots.add(self._root)
 
     def set_current_root(self, root: StoragePath) -> None:
@@ -116,7 +121,7 @@ class FileSessionLocations:
         return [root.path(session_uuid) for root in self.roots() if root.stamp(session_uuid) is not None]
 
     def move_to_trash(self, session_uuid: SessionUuid) -> Sequence[Path]:
-        """Move the locations of a session to the trash of their roots, and return their former paths."""
+        """Move the locations of a session to the trash; return their former paths."""
         return [root.path(session_uuid) for root in self.roots() if root.move_to_trash(session_uuid)]
 
     def remove_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
@@ -132,7 +137,10 @@ class FileSessionLocations:
         return any(removed)
 
     def table_paths(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[Path]:
-        """Return the directory of each table. A missing directory counts as one of the current root."""
+        """Return the directory of each table.
+
+        A missing directory counts as one of the current root.
+        """
         roots = self.roots()
         return [_root_of(roots, session_uuid, each).table(session_uuid, each) for each in tables]
 
@@ -146,7 +154,9 @@ class FileSessionLocations:
         return _root_of(self.roots(), session_uuid, table_uuid).size_bytes(session_uuid, table_uuid)
 
     def copy_table(self, source: tuple[SessionUuid, TableUuid], target: tuple[SessionUuid, TableUuid]) -> None:
-        """Copy a table to another session that has a location, by hard links where the file system has them.
+        """Copy a table to another session that has a location.
+
+        Uses hard links where the file system has them.
 
         Raises:
             FileNotFoundError: If the table is gone, or was removed during the copy.

@@ -37,7 +37,7 @@ _PAUSE_FACTOR = 9
 
 
 class FileSessionRecords:
-    """The implementation of :class:`workspace.records.SessionRecords` for a file system.
+    """The implementation of ``SessionRecords`` for a file system.
 
     Safe to share between threads.
 

@@ -25,7 +25,9 @@ _PUBLIC_FILE_MODE = 0o644
 
 
 def size_bytes(directory: int) -> int:
-    """Return the total size of the regular files below an open directory, without those that vanish.
+    """Return the total size of the regular files below an open directory.
+
+    Files that vanish do not count.
 
     Raises:
         OSError: If the tree cannot be read, or is deeper than ``MAX_DEPTH`` levels.
@@ -39,7 +41,9 @@ def size_bytes(directory: int) -> int:
 
 
 def has_links(path: Path) -> bool:
-    """Return whether a tree contains anything but directories and regular files, or may: if it is too deep to tell.
+    """Return whether a tree contains anything but directories and files.
+
+    A tree that is too deep to tell counts as one that does.
 
     Raises:
         OSError: If the tree cannot be read.
@@ -90,7 +94,7 @@ def write_public_file(name: str, content: bytes, directory: Path) -> None:
 
 
 def copy_table(source: Path, target: Path) -> None:
-    """Copy a directory with everything below it, by hard links where the file system has them.
+    """Copy a directory tree, by hard links where the file system has them.
 
     Raises:
         FileNotFoundError: If the source is gone.
@@ -102,7 +106,7 @@ def copy_table(source: Path, target: Path) -> None:
 
 
 def _walk(directory: int, *, skip_vanished: bool = False, depth: int = 0) -> Iterator[tuple[os.DirEntry[str], int]]:
-    """Yield each entry below an open directory, with the open directory that contains it.
+    """Yield each entry below an open directory, with the open parent.
 
     A directory comes before its entries. ``skip_vanished`` skips a directory that was removed or replaced after it was
     listed; otherwise that is an error.

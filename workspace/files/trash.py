@@ -44,7 +44,10 @@ class Trash:
         return [TrashEntry(str(path)) for path in sorted(self._path.iterdir())]
 
     def entries_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
-        """Return the entries of one session, without a look at the other entries beyond their names."""
+        """Return the entries of one session.
+
+        Only the names of other entries are read.
+        """
         with os.scandir(self._path) as entries:
             names = sorted(entry.name for entry in entries if entry.name.startswith(f"{session_uuid}."))
         return [TrashEntry(str(self._path / name)) for name in names]
@@ -54,7 +57,7 @@ class Trash:
         return TrashEntry(str(self._path / f"{name}.{secrets.token_hex(8)}"))
 
     def new_location(self, session_uuid: str) -> TrashEntry:
-        """Return a unique path for a new location, which leaves the trash when it is complete."""
+        """Return a unique path for a location until it is complete."""
         return self.new_entry(f"{session_uuid}{_NEW}")
 
     def take(self, path: Path, directory: int | None, name: str) -> bool:
@@ -79,7 +82,10 @@ class Trash:
         return True
 
     def require(self) -> None:
-        """Raise FileNotFoundError if the trash is missing, which would look like a location that is gone."""
+        """Raise FileNotFoundError if the trash is missing.
+
+        Otherwise that would look like a location that is gone.
+        """
         self._path.lstat()
 
     def has(self, entry: TrashEntry) -> bool:

@@ -135,7 +135,9 @@ class ApiServer:
             raise ApiStatusError(error.status, error.message, was_lost=was_lost) from error
 
     def list_all(self, request: Callable[..., Any]) -> tuple[list[JsonObject], str]:
-        """Return all objects of a list, as they were at one point in time after the call began.
+        """Return all objects of a list.
+
+        They show one point in time after the call began.
 
         Args:
             request: A list function of the Kubernetes client, with its arguments except the page.
@@ -155,7 +157,10 @@ class ApiServer:
         raise self.unavailable("the list expired while it was read", "Try again.")
 
     def unavailable(self, reason: str, remedy: str) -> RecordsUnavailableError:
-        """Return the error for a server that cannot answer; its message says why and what to do."""
+        """Return the error for a server that cannot answer.
+
+        Its message says why and what to do.
+        """
         server = self._connection.server
         return RecordsUnavailableError(
             None, f"The {self._description} at [{server}] cannot be used now: {reason}. {remedy}"
@@ -220,7 +225,10 @@ def is_object(content: object) -> TypeGuard[JsonObject]:
 
 
 def _is_answer(content: object) -> TypeGuard[JsonObject]:
-    """Return whether a JSON value can be an answer of the API server: an object, a list, or a status."""
+    """Return whether a JSON value can be an answer of the API server.
+
+    An answer is an object, a list, or a status.
+    """
     return (
         isinstance(content, dict) and isinstance(content.get("kind"), str) and isinstance(content.get("metadata"), dict)
     )

@@ -55,11 +55,17 @@ class ConnectSessionApi:
         return self._patch(self._api.patch_namespaced_custom_object, name, patch)
 
     def patch_status(self, name: RecordName, patch: Patch) -> JsonObject:
-        """Apply a patch to the status of the object of a record; the API server ignores its other parts."""
+        """Apply a patch to the status of the object of a record.
+
+        The API server ignores the other parts of the patch.
+        """
         return self._patch(self._api.patch_namespaced_custom_object_status, name, patch)
 
     def delete(self, name: RecordName, found: JsonObject) -> JsonObject:
-        """Delete an object in the state in which it was read, and return it if finalizers keep it."""
+        """Delete an object in the state in which it was read.
+
+        Returns the object if finalizers keep it.
+        """
         state = {key: found["metadata"][key] for key in ("uid", "resourceVersion")}
         return self._request(
             self._api.delete_namespaced_custom_object,
@@ -68,7 +74,10 @@ class ConnectSessionApi:
         )
 
     def list(self, *fields: str) -> Sequence[JsonObject]:
-        """Return the objects that match all field selectors, such as ``spec.phase=Active``."""
+        """Return the objects that match all field selectors.
+
+        A selector has the form ``spec.phase=Active``.
+        """
         found, _ = self._server.list_all(self._listing(*fields))
         return found
 
@@ -77,7 +86,10 @@ class ConnectSessionApi:
         return watch_objects(self._watch_server, self._listing(), stop)
 
     def unavailable(self, reason: str, remedy: str) -> RecordsUnavailableError:
-        """Return the error for session records that cannot be used; its message says why and what to do."""
+        """Return the error for session records that cannot be used.
+
+        Its message says why and what to do.
+        """
         return self._server.unavailable(reason, remedy)
 
     def _listing(self, *fields: str) -> Callable[..., Any]:

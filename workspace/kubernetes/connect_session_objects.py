@@ -128,7 +128,10 @@ def is_deletion_requested(found: JsonObject) -> bool:
 
 
 def is_gone(found: JsonObject) -> bool:
-    """Return whether Lodge has deleted the record, so that only finalizers of others keep the object."""
+    """Return whether only finalizers of others keep the object of a record.
+
+    Lodge has deleted the record then.
+    """
     return is_deletion_requested(found) and FINALIZER not in found["metadata"].get("finalizers", ())
 
 

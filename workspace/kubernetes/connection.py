@@ -38,7 +38,10 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
 class KubernetesConfigError(Exception):
-    """There is no valid configuration of a Kubernetes API server; the message says what to do."""
+    """There is no valid configuration of an API server.
+
+    The message says what to do.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,7 @@ class _Client(ApiClient):
         return super().call_api(method, url, headers, body, post_params, timeout)
 
     def _reload(self, used: _Loaded) -> bool:
-        """Load the credentials again, and return whether they differ from the rejected ones."""
+        """Load the credentials again, and return whether they have changed."""
         with self._loading:
             if self._loaded is used:
                 try:

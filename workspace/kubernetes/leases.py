@@ -62,7 +62,9 @@ class PodIdentity:
 
 
 class KubernetesLeases:
-    """The implementation of :class:`workspace.leases.Leases` for Kubernetes; safe to share between threads.
+    """The implementation of ``Leases`` for Kubernetes.
+
+    Safe to share between threads.
 
     Args:
         connection: The namespace and the instance.
@@ -124,7 +126,10 @@ class KubernetesLeases:
         }
 
     def pods(self) -> Mapping[ReplicaId, PodIdentity]:
-        """Return the pods of the replicas of the last list; a replica outside Kubernetes has none."""
+        """Return the pods of the replicas of the last list.
+
+        A replica outside Kubernetes has none.
+        """
         return self._pods
 
     def delete(self, replica: ReplicaId) -> None:

@@ -70,7 +70,10 @@ class ObjectGone:
 
 @dataclass(frozen=True, slots=True)
 class ObjectsUnreachable:
-    """The server does not answer. The state of a watcher may be stale until the next :class:`ObjectsListed`."""
+    """The server does not answer.
+
+    The state of a watcher may be stale until the next :class:`ObjectsListed`.
+    """
 
     reason: str
 
@@ -138,7 +141,10 @@ def _stream(watch: Watch, listing: Callable[..., Any]) -> Iterator[ObjectsEvent]
 
 @contextmanager
 def _stop_with(stop: threading.Event, watch: Watch) -> Iterator[None]:
-    """Stop the watch when ``stop`` is set, because a watch that waits for data would not notice."""
+    """Stop the watch when ``stop`` is set.
+
+    A watch that waits for data would not notice it.
+    """
     has_ended = threading.Event()
 
     def cut() -> None:

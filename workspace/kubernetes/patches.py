@@ -19,7 +19,10 @@ Patch = Sequence[Mapping[str, Any]]
 
 
 def replace_at_version(version: Version, path: str, value: Any) -> Patch | None:
-    """Return a patch that replaces a part of an object at a version; None if no object can have that version."""
+    """Return a patch that replaces a part of an object at a version.
+
+    Returns None if no object can have that version.
+    """
     uid, _, generation = version.rpartition(".")
     if not uid or not (generation.isascii() and generation.isdigit()):
         return None
@@ -27,7 +30,10 @@ def replace_at_version(version: Version, path: str, value: Any) -> Patch | None:
 
 
 def remove_finalizer(found: JsonObject) -> Patch:
-    """Return a patch that removes Lodge's finalizer if the spec has not changed since the object was read."""
+    """Return a patch that removes Lodge's finalizer.
+
+    It fails if the spec has changed since the object was read.
+    """
     metadata = found["metadata"]
     path = f"/metadata/finalizers/{metadata['finalizers'].index(FINALIZER)}"
     return [

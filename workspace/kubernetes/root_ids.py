@@ -33,7 +33,9 @@ class _ContendedError(RecordsUnavailableError):
 
 
 class KubernetesRootIds:
-    """The implementation of :class:`workspace.root_identities.RootIds`; safe to share between threads.
+    """The implementation of ``RootIds`` for Kubernetes.
+
+    Safe to share between threads.
 
     Args:
         connection: The namespace and the instance of the ConfigMap.

@@ -74,7 +74,9 @@ _retry_contended = retry_on(_ContendedError, attempts=20, first_pause_seconds=0.
 
 
 class KubernetesSessionRecords:
-    """The implementation of :class:`workspace.records.SessionRecords` for Kubernetes; safe to share between threads.
+    """The implementation of ``SessionRecords`` for Kubernetes.
+
+    Safe to share between threads.
 
     Args:
         connection: The namespace and the instance.
@@ -112,7 +114,10 @@ class KubernetesSessionRecords:
         return next(iter(self._records(self._api.list(f"spec.sessionUuid={session_uuid}"))), None)
 
     def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
-        """Yield changes until ``stop`` is set; a damaged object makes the records unreachable."""
+        """Yield changes until ``stop`` is set.
+
+        A damaged object makes the records unreachable.
+        """
         while not stop.is_set():
             for event in self._api.watch(stop):
                 try:
@@ -165,7 +170,7 @@ class KubernetesSessionRecords:
             self._api.patch(name, patches.remove_finalizer(found))
 
     def _still_mine(self, name: RecordName, revision: str, error: ApiStatusError) -> JsonObject:
-        """Return the current object if nobody has changed the record since it got the revision.
+        """Return the current object if it still has the revision.
 
         Raises:
             RecordConflictError: If the record has changed.
@@ -180,7 +185,9 @@ class KubernetesSessionRecords:
         return found
 
     def _change(self, name: RecordName, version: Version, revision: str, path: str, value: object) -> JsonObject:
-        """Change an object at a version, including its revision, and return the changed object.
+        """Change an object at a version, and return the changed object.
+
+        The change includes the revision.
 
         Raises:
             RecordError: If the record has changed or is gone, or that cannot be decided now.
@@ -278,7 +285,10 @@ class KubernetesSessionRecords:
                 return RecordsUnreachable(reason)
 
     def _gone(self, content: JsonObject) -> RecordGone | None:
-        """Return the event for a record that is gone; None if the name of the object is not that of a record."""
+        """Return the event for a record that is gone.
+
+        Returns None if the name of the object is not that of a record.
+        """
         try:
             return RecordGone(record_name_of(content, self._instance))
         except ValueError:

@@ -19,7 +19,10 @@ _OPTIONS = ("endpoint_override", "scheme", "region")
 
 
 class ObjectAddressError(ValueError):
-    """The URI is not a valid address. The message completes a sentence, and repeats nothing that may be a secret."""
+    """The URI is not a valid address.
+
+    The message completes a sentence, and repeats nothing that may be a secret.
+    """
 
 
 @dataclass(frozen=True, slots=True)

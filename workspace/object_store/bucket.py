@@ -85,7 +85,10 @@ class Bucket(S3Client):
         return not self._page(prefix, None, 1)[0]
 
     def pages(self, prefix: str) -> Iterator[Sequence[StoredObject]]:
-        """Yield all objects below a prefix, a thousand at a time. Objects may be deleted between pages."""
+        """Yield all objects below a prefix, a thousand at a time.
+
+        Objects may be deleted between pages.
+        """
         token: str | None = None
         while True:
             objects, token = self._page(prefix, token, _PAGE_OBJECTS)
@@ -138,7 +141,10 @@ class Bucket(S3Client):
             raise FileNotFoundError(errno.ENOENT, "An object was deleted while it was copied", source)
 
     def abort_uploads(self, prefix: str) -> None:
-        """Abort the multi-part uploads below a prefix. A server without such uploads has nothing to abort."""
+        """Abort the multi-part uploads below a prefix.
+
+        A server without such uploads has nothing to abort.
+        """
         no_uploads = {HTTPStatus.NOT_IMPLEMENTED: "NotImplemented", HTTPStatus.NOT_FOUND: "NoSuchUpload"}
         query = {"uploads": "", "prefix": prefix, "encoding-type": "url"}
         aborted: set[tuple[str, str]] = set()

@@ -27,7 +27,10 @@ _MAX_DIRECTORIES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """The last listing of a location: its contents, None if there was no location, or why it failed."""
+    """The last listing of a location.
+
+    The result is the contents, None if there was no location, or why the listing failed.
+    """
 
     result: LocationContents | OSError | None
     at_seconds: float
@@ -59,7 +62,7 @@ class ContentsCache:
         self._lock = threading.Lock()
 
     def refresh(self, sessions: Set[SessionUuid]) -> Mapping[SessionUuid, LocationContents | OSError | None]:
-        """Return what is known of locations, after listing those that are unknown, failed or too old.
+        """List unknown, failed and old locations, and return what is known.
 
         Lists as many locations as ``LISTING_SECONDS`` allows. Locations that were never listed come first, then those
         whose last attempt is oldest, whether it failed or not. So each location has its turn, however many fail.
@@ -114,7 +117,9 @@ class ContentsCache:
 
 
 class ObjectRoot:
-    """The contents of session locations, without what was in the trash when this object was created.
+    """The contents of session locations at one moment.
+
+    What was in the trash at that moment is left out.
 
     Args:
         trash: The targets in the trash.
@@ -126,7 +131,10 @@ class ObjectRoot:
         self._known = known
 
     def stamp(self, session_uuid: SessionUuid) -> Hashable:
-        """Return the contents of a location as its stamp, because an object store has no other sign of a change."""
+        """Return the contents of a location as its stamp.
+
+        An object store has no other sign of a change.
+        """
         found = self._find(session_uuid)
         return str(found) if isinstance(found, OSError) else found
 

@@ -86,7 +86,10 @@ class Keys:
 
 
 def parse_tombstone(name: str) -> Target | None:
-    """Return the target of a tombstone, given by the last part of its key; None for any other name."""
+    """Return the target of a tombstone; None for any other name.
+
+    The name is the last part of the key.
+    """
     found = _TOMBSTONE.fullmatch(name)
     if found is None:
         return None

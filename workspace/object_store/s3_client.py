@@ -181,7 +181,10 @@ class S3Client:
     def refusal(
         self, action: str, code: str | None, error_type: type[ObjectStoreError] = ObjectStoreError
     ) -> ObjectStoreError:
-        """Return the error for a request that the server refused; the message says what to do."""
+        """Return the error for a request that the server refused.
+
+        Its message says what to do.
+        """
         shown = code if code and _CODE.fullmatch(code) else "an unknown reason"
         return error_type(
             f"The object store at [{self.host}] refused {action} objects in bucket [{self.bucket}]: {shown}. "

@@ -1,4 +1,6 @@
-"""Session locations in an object store; see :mod:`workspace.locations` for the interface.
+"""Session locations in an object store.
+
+See :mod:`workspace.locations` for the interface.
 
 An object store has no directories and no renames. A *tombstone* replaces the rename of a file system: it is an object
 in ``.lodge/trash/`` that marks its target as deleted (:mod:`workspace.object_store.keys`). Moving to the trash writes
@@ -167,7 +169,10 @@ class ObjectSessionLocations:
         return [uri] if self._exists(Target(session_uuid)) else []
 
     def move_to_trash(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
-        """Write the tombstone of a location, and return its URI; nothing if there is no live location."""
+        """Write the tombstone of a location, and return its URI.
+
+        Returns nothing if there is no live location.
+        """
         uri = self._keys.uri(session_uuid)
         self._check()
         return [uri] if self._bury(Target(session_uuid)) else []

@@ -117,7 +117,7 @@ def test_location_in_the_trash_cannot_be_created_before_its_purge(storage: Objec
     locations = storage.opened()
     locations.create(SESSION)
     locations.move_to_trash(SESSION)
-    with pytest.raises(FileNotFoundError, match="set aside"):
+    with pytest.raises(FileNotFoundError, match="in the trash"):
         locations.create(SESSION)
     for entry in locations.trash():
         locations.purge(entry)

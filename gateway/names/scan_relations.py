@@ -8,6 +8,7 @@ Source: [scan-framework], [architecture "Engine"], [spark-connect-proto], ``rela
 
 import re
 import secrets
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,7 @@ class StatementScans:
 
     @staticmethod
     def _parse_options(tokens: Sequence[Token], reference: Reference) -> TableOptions | None:
-        following = next((i for i, token in enumerate(tokens) if token.start >= reference.end), len(tokens))
+        following = bisect_left(tokens, reference.end, key=lambda token: token.start)
         try:
             return parse_table_options(tokens, following)
         except TableOptionsError as error:

@@ -103,7 +103,9 @@ def test_data_frame_cannot_create_table_in_workspace(client):
 
 def test_catalog_calls_do_not_change_table(table):
     catalog = table.spark.catalog
-    table.refuses(lambda: catalog.dropTempView("t"), "EXPECT_VIEW_NOT_TABLE", "42809", "[t] is not a VIEW")
+    table.refuses(
+        lambda: catalog.dropTempView("t"), "EXPECT_VIEW_NOT_TABLE.NO_ALTERNATIVE", "42809", "[t] is not a VIEW"
+    )
     table.refuses(lambda: catalog.recoverPartitions("t"), *OPERATION)
     assert catalog.dropGlobalTempView("t") is False
     assert catalog.tableExists("t")

@@ -49,7 +49,7 @@ def test_drop_deletes_files_of_all_insertions(client):
 def test_drop_view_of_table_is_refused(client):
     client.run("create temporary table t as select 1 a")
     for name in ("t", "dfs.tmp.t"):
-        client.refuses(f"drop view {name}", "EXPECT_VIEW_NOT_TABLE", "42809", "[t] is not a VIEW")
+        client.refuses(f"drop view {name}", "EXPECT_VIEW_NOT_TABLE.NO_ALTERNATIVE", "42809", "[t] is not a VIEW")
         assert client.rows(f"drop view if exists {name}") == [(False, "View [t] not found in schema [dfs.tmp].")]
     assert client.rows("select * from t") == [(1,)]
 

@@ -69,7 +69,7 @@ def test_failed_creation_leaves_nothing(writer):
     for rest, condition, state in (
         ("as select raise_error('no') a", "USER_RAISED_EXCEPTION", "P0001"),
         ("as select nope", "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION", "42703"),
-        ("(x, y) as select 1", "CREATE_VIEW_COLUMN_ARITY_MISMATCH", "21S01"),
+        ("(x, y) as select 1", "CREATE_VIEW_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS", "21S01"),
         ("partition by (c1) as select 1 a", "COLUMN_NOT_FOUND", "42703"),
         ("using json partition by (a) as select 1 a, 2 b", "LODGE_PARTITION_FORMAT", "0A000"),
         ("using csv as select X'00' a", "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "0A000"),

@@ -106,7 +106,7 @@ def test_spark_schema_can_contain_view_of_same_name(client):
     try:
         assert client.rows("select a from my_temp") == [(1,)]
         assert client.rows("select a from default.my_temp") == [(9,)]
-        client.refuses("drop view my_temp", "EXPECT_VIEW_NOT_TABLE", "42809")
+        client.refuses("drop view my_temp", "EXPECT_VIEW_NOT_TABLE.NO_ALTERNATIVE", "42809")
     finally:
         client.run("drop view default.my_temp")
 

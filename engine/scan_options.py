@@ -51,7 +51,7 @@ class ScanOptions(BaseModel):
         try:
             pc.assume_timezone(pa.scalar(0, pa.timestamp("us")), zone)
         except pa.ArrowInvalid:
-            raise ValueError("is no time zone, such as Europe/Berlin or +02:00") from None
+            raise ValueError("is not a time zone, such as Europe/Berlin or +02:00") from None
         return zone
 
 

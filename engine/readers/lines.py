@@ -150,7 +150,7 @@ class Block:
             FormatError: A line is not UTF-8, or has a zero byte. The error names the line.
         """
         if contains_zero(self.data):
-            problem = "it has a byte that is zero, which is no text: the file may be damaged, or in another encoding"
+            problem = "it has a byte that is zero, which is not text: the file may be damaged or in another encoding"
             raise positions.error(self.line_at(find(self.data, 0)), problem)
         if not is_ascii(self.data):
             self.text(positions)

@@ -580,19 +580,19 @@ FOUND: Sequence[Case] = [
         "a header, and a row too short",
         File("a,b\n1,2\n", [{"a": "1", "b": "2"}]),
         File("a,b\n3,4\n5\n", [{"a": "3", "b": "4"}, {"a": "5"}], "line 3"),
-        refused=Refused("FormatError", "", ("1 fields", "the header 2"), (1, 1)),
+        refused=Refused("FormatError", "", ("1 fields", "the header has 2"), (1, 1)),
     ),
     csv(
         "a header, and a row too long",
         File("a,b\n1,2\n", [{"a": "1", "b": "2"}]),
         File("a,b\n3,4\n5,6,7\n", [{"a": "3", "b": "4"}, {"a": "5", "b": "6", "column2": "7"}], "line 3"),
-        refused=Refused("FormatError", "", ("3 fields", "the header 2"), (1, 1)),
+        refused=Refused("FormatError", "", ("3 fields", "the header has 2"), (1, 1)),
     ),
     jsonl(
         "a line that is no JSON",
         lines({"a": 1}, right=None),
         File('{"a": 2}\n{"a": \n', None, "line 2"),
-        refused=Refused("FormatError", "", ("no JSON",), (1, 1)),
+        refused=Refused("FormatError", "", ("not JSON",), (1, 1)),
     ),
 ]
 """Cases without a declared schema and without a policy."""
@@ -725,7 +725,7 @@ DECLARED: Sequence[Case] = [
         declared={"a": pa.map_(TEXT, BIGINT)},
     ),
     jsonl(
-        "declared: a column that no file has, and one beside",
+        "declared: a column that no file has, without one that they have",
         lines({"a": 1, "b": 2}, right=[{"a": 1}]),
         lines({"a": 2}),
         declared={"a": INT, "c": TEXT},

@@ -244,8 +244,8 @@ MOST_BYTES_FOR_A_LINE = 160 << 20
         ("header.csv", b"a,b\n", "line 2: it is longer than 16,777,216 bytes"),
         ("header.csv", b'a,b\n"', "line 2: it is longer than 16,777,216 bytes"),
         ("a.jsonl", b'{"a":"', "line 1: it is longer than 16,777,216 bytes"),
-        ("a.json", b'[{"a":"', "object 1: this is no JSON: Invalid control character"),
-        ("a.json", b'{"a":\n1}\n{"a":"', "object 2: this is no JSON: Invalid control character"),
+        ("a.json", b'[{"a":"', "object 1: this is not JSON: Invalid control character"),
+        ("a.json", b'{"a":\n1}\n{"a":"', "object 2: this is not JSON: Invalid control character"),
     ],
 )
 def test_line_of_200_mb_is_rejected_in_bounded_memory(workspace, new_scan_process, path, begin, problem):

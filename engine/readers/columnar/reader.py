@@ -52,7 +52,7 @@ def open_columnar(file: SourceFile, kind: type[ColumnarFile]) -> OpenColumnarFil
     raw = open_checked(file)
     try:
         if file.size_bytes == 0:
-            raise FormatError(file.context, f"it is empty, which no {kind.kind} file is")
+            raise FormatError(file.context, f"the file is empty, so it is not a {kind.kind} file")
         with format_errors(file.context, kind.kind):
             return OpenColumnarFile(kind(ArrowFileAdapter(file, raw)), raw)
     except BaseException:

@@ -91,7 +91,7 @@ class DelimitedOptions(BaseModel):
             "a".encode(name)
             codecs.getincrementaldecoder(name)
         except (LookupError, UnicodeError):
-            raise ValueError("is no encoding of text that this Python knows") from None
+            raise ValueError("is not a text encoding that Python knows") from None
         return name
 
     @model_validator(mode="after")

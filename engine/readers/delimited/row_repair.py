@@ -89,7 +89,7 @@ class RowRepair:
     def _ragged_error(self, line: int, found: int, wanted: int) -> FormatError:
         return self._positions.error(
             line,
-            f"the row has {found} fields, but the header {wanted}; correct the file, or choose another policy with "
+            f"the row has {found} fields, but the header has {wanted}; correct the file, or choose another policy with "
             "the option 'ragged'",
         )
 

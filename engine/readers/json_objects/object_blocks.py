@@ -128,7 +128,7 @@ class ObjectSequence:
             self._position += 1
             self._is_closed = True
             if self._skip_white_space():
-                raise FormatError(self._context, "something follows after the array")
+                raise FormatError(self._context, "text follows after the array")
             return False
         if expected and self._text[self._position] != expected:
             raise FormatError(self._context, f"{expected!r} is missing before it")
@@ -156,8 +156,8 @@ class ObjectSequence:
                     raise RowTooLongError(self._context, self._max_bytes, _TOO_LONG)
                 return end
             except json.JSONDecodeError as error:
-                may_continue, problem = is_truncated(self._text, error), f"this is no JSON: {error.msg}"
-                problem += f" at character {error.pos - self._position + 1} of it"
+                may_continue, problem = is_truncated(self._text, error), f"this is not JSON: {error.msg}"
+                problem += f" at character {error.pos - self._position + 1} of the object"
             except RecursionError:
                 raise too_deep(self._context) from None
             if len(self._text) - self._position > self._max_bytes:

@@ -26,7 +26,7 @@ class TypeInference:
     Args:
         on_conflict: The treatment of values of several types in one array.
         is_projected: Returns whether a member of the rows is read.
-        is_text: Returns whether a member is text, whatever its values are.
+        is_text: Returns whether a member is text, independent of its values.
         all_text: Whether numbers and booleans are text.
     """
 

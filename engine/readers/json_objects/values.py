@@ -75,7 +75,7 @@ def parse_values(text: str, context: ErrorContext) -> Iterator[Any]:
         try:
             value, position = _DECODER.raw_decode(text, position)
         except json.JSONDecodeError as error:
-            raise FormatError(context, f"this is no JSON: {error.msg} at character {error.pos + 1}") from None
+            raise FormatError(context, f"this is not JSON: {error.msg} at character {error.pos + 1}") from None
         except RecursionError:
             raise too_deep(context) from None
         except _RepeatedNameError as error:
@@ -98,7 +98,7 @@ def too_deep(context: ErrorContext) -> FormatError:
 
 def not_an_object(context: ErrorContext, text: str) -> FormatError:
     """Return the error for a row that is not an object."""
-    return FormatError(context, f"a row must be an object, and {text[:40]!r} is none")
+    return FormatError(context, f"a row must be an object, but {text[:40]!r} is not")
 
 
 def not_utf_8(context: ErrorContext) -> FormatError:

@@ -81,8 +81,8 @@ def test_malformed_policy_skips_rows_or_sets_null(memory_file, caplog):
 @pytest.mark.parametrize(
     ("ragged", "row", "outcome"),
     [
-        ("error", "1", "line 2: the row has 1 fields, but the header 2"),
-        ("error", "1,2,3", "line 2: the row has 3 fields, but the header 2"),
+        ("error", "1", "line 2: the row has 1 fields, but the header has 2"),
+        ("error", "1,2,3", "line 2: the row has 3 fields, but the header has 2"),
         ("null", "1", {"a": "1", "b": None}),
         ("null", "1,2,3", "line 2: the row has 3 fields"),
         ("truncate", "1", {"a": "1", "b": None}),

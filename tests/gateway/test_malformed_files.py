@@ -38,7 +38,7 @@ def test_error_names_the_malformed_file_and_the_session_continues(spark, folder,
     path = folder / name
     pq.write_table(pa.table({"a": [1, 2]}), path)
     MALFORMED[name](path)
-    with pytest.raises(PySparkException, match=rf"FormatError: '{folder.name}/{name}' in workspace 'dfs'"):
+    with pytest.raises(PySparkException, match=rf"\[LODGE_MALFORMED_FILE\] '{folder.name}/{name}' in workspace 'dfs'"):
         spark.sql(f"select * from dfs.`{folder.name}/{name}`").collect()
     assert rows(spark.sql("select 1")) == [(1,)]
 

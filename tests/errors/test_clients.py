@@ -1,0 +1,290 @@
+"""Every error of the reference, as PySpark, the Scala client and the Go client show it.
+
+Clients provoke as many as possible with SQL at a real gateway and a real Spark. The rest need a fault or another API;
+a server that answers with the product's own statuses stands for them.
+"""
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from pathlib import Path
+
+import grpc
+import pyarrow as pa
+import pyspark
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
+from pyspark.sql.connect.session import SparkSession
+
+from gateway.error_status import error_status
+from gateway.errors import SPARK_CONDITIONS, SPARK_SQL_EXCEPTION, CanceledError, GatewayError, ParseError, SparkError
+from tests.errors.test_reference import reference
+from tests.skips import skip_missing
+
+HERE = Path(__file__).parent / "clients"
+JARS = Path(pyspark.__file__).parent / "jars"
+SERVER_JARS = re.compile(r"spark-(sql|core|connect|catalyst|hive|mllib|streaming|yarn|kubernetes)_")
+
+SETUP = ("create temporary table t as select 1 a", "create temporary table two as select 1 a, 2 b")
+BY_SQL = {
+    "LODGE_DUPLICATE_COLUMN": "select * from dfs.`same.jsonl`",
+    "LODGE_INVALID_VALUE": "select * from dfs.`value.csv` with (header = true, schema = 'id int, s string')",
+    "LODGE_MALFORMED_FILE": "select * from dfs.`broken.jsonl`",
+    "LODGE_NO_FILES": "select * from dfs.`empty`",
+    "LODGE_NO_READER": "select * from dfs.`a.unknown`",
+    "LODGE_PATH_REFUSED": "select * from dfs.`link.csv`",
+    "LODGE_ROW_TOO_LONG": "select * from dfs.`long.csv` with (max_line_bytes = 4096)",
+    "LODGE_SCAN_OPTIONS": "select * from dfs.`value.csv` with (nope = 1)",
+    "LODGE_TYPE_CONFLICT": "select * from dfs.`conflict`",
+    "LODGE_TYPE_NOT_SUPPORTED": "select * from dfs.`digits.arrows`",
+    "LODGE_UNREADABLE_FILE": "select * from dfs.`pipe.csv`",
+    "LODGE_AMBIGUOUS_COLUMN": "with t as (select 9 a) select dfs.tmp.t.a from t",
+    "LODGE_EXECUTE_IMMEDIATE": "begin execute immediate 'drop view t'; end",
+    "LODGE_STATEMENT_IN_SCRIPT": "begin insert into dfs.tmp.t values (1); end",
+    "LODGE_VARIABLE_SUBSTITUTION": "drop view ${name}",
+    "LODGE_VIEW_OVER_FILE": "begin create view v as select * from dfs.`value.csv`; end",
+    "SCHEMA_NOT_FOUND": "create temporary table dfs.wk1.x as select 1 a",
+    "TABLE_OR_VIEW_NOT_FOUND": "drop table dfs.tmp.nope",
+    "COLUMN_ALREADY_EXISTS": "insert into two (a, a) values (1, 2)",
+    "COLUMN_NOT_FOUND": "create temporary table x partition by (c1) as select 1 a",
+    "CREATE_VIEW_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS": "create temporary table x (a, b) as select 1 a",
+    "CREATE_VIEW_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS": "create temporary table x (a) as select 1 a, 2 b",
+    "EXPECT_VIEW_NOT_TABLE.NO_ALTERNATIVE": "drop view t",
+    "INSERT_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS": "insert into two values (1)",
+    "INSERT_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS": "insert into two values (1, 2, 3)",
+    "LODGE_COLUMN_CONSTRAINT": "create temporary table x (a int not null)",
+    "LODGE_COLUMN_NAME": "create temporary table x using orc as select 1 `a``b`",
+    "LODGE_IMMUTABLE_SCHEMA": "create table dfs.x as select 1 a",
+    "LODGE_NOT_FILE_BASED": "create temporary table default.x as select 1 a",
+    "LODGE_NOT_TEMPORARY_WORKSPACE": "create temporary table dfs.x as select 1 a",
+    "LODGE_PARTITION_FORMAT": "create temporary table x using json partition by (a) as select 1 a, 2 b",
+    "LODGE_STORAGE_FORMAT": "create temporary table x using delta as select 1 a",
+    "LODGE_TABLE_OPTIONS": "create temporary table x options (path '/tmp/x') as select 1 a",
+    "LODGE_TEMPORARY_TABLE_OPERATION": "alter table t rename to u",
+    "LODGE_TEMPORARY_TABLE_USED": "create view v as select * from t",
+    "LODGE_VIEW_IN_WORKSPACE": "create view dfs.v as select 1 a",
+    "LODGE_WORKSPACE_TABLE": "insert into dfs.`value.csv` values (1)",
+    "PARSE_SYNTAX_ERROR": "create temporary table x (a, b as select 1",
+    "TABLE_OR_VIEW_ALREADY_EXISTS": "create temporary table t as select 2 a",
+    "UNRESOLVED_COLUMN.WITH_SUGGESTION": "insert into t (nope) values (1)",
+    "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE": "create temporary table x using csv as select X'00' a",
+}
+BY_STATUS = sorted(set(reference()) - set(BY_SQL))
+
+
+def error_of(condition):
+    """An error with the condition, as the product makes it."""
+    state, parameters = reference()[condition]
+    if condition == "OPERATION_CANCELED":
+        return CanceledError()
+    if condition == "PARSE_SYNTAX_ERROR":
+        return ParseError("Syntax error at or near 'x': a query was expected.")
+    values = {name: f"the {name} of 'ä'" for name in parameters}
+    if condition in SPARK_CONDITIONS:
+        return SparkError(condition, "What happened, and what to do.", **values)
+    return GatewayError(condition, state, "What happened to 'ä', and what to do.", values)
+
+
+class ErrorServer(base_pb2_grpc.SparkConnectServiceServicer):
+    """A Spark Connect server that answers a statement with the error whose condition the statement is."""
+
+    def Config(self, request, context):  # noqa: N802 - Spark's name
+        answer = base_pb2.ConfigResponse(session_id=request.session_id, server_side_session_id=request.session_id)
+        operation = getattr(request.operation, request.operation.WhichOneof("op_type"))
+        for key in operation.keys if hasattr(operation, "keys") else [pair.key for pair in operation.pairs]:
+            answer.pairs.add(key=key, value="-1")
+        return answer
+
+    def ExecutePlan(self, request, context):  # noqa: N802 - Spark's name
+        command = request.plan.command.sql_command
+        condition = command.input.sql.query or command.sql or request.plan.root.sql.query
+        context.abort(*self._with_trailers(error_status(error_of(condition), request.client_type), context))
+        yield
+
+    def ReleaseExecute(self, request, context):  # noqa: N802 - Spark's name
+        return base_pb2.ReleaseExecuteResponse(session_id=request.session_id)
+
+    def ReleaseSession(self, request, context):  # noqa: N802 - Spark's name
+        return base_pb2.ReleaseSessionResponse(session_id=request.session_id)
+
+    @staticmethod
+    def _with_trailers(status, context):
+        context.set_trailing_metadata(status.trailing)
+        return status.code, status.details
+
+
+@pytest.fixture(scope="module")
+def error_server():
+    server = grpc.server(ThreadPoolExecutor(4))
+    base_pb2_grpc.add_SparkConnectServiceServicer_to_server(ErrorServer(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"sc://127.0.0.1:{port}"
+    server.stop(None)
+
+
+def write_files(directory):
+    """The files that the statements read."""
+    texts = {
+        "same.jsonl": '{"a":1,"A":2}\n',
+        "value.csv": "id,s\n1,x\nno,y\n",
+        "broken.jsonl": '{"a":1}\n{"a":\n',
+        "a.unknown": "x",
+        "long.csv": f"{'x' * 10_000}\n",
+        "conflict/1.jsonl": '{"a":1}\n',
+        "conflict/2.jsonl": '{"a":{"b":1}}\n',
+    }
+    for name, text in texts.items():
+        path = directory / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    (directory / "empty").mkdir()
+    (directory / "link.csv").symlink_to("/etc/hostname")
+    os.mkfifo(directory / "pipe.csv")
+    digits = pa.array([Decimal("12345678901234567890123456789012345678901.5")], pa.decimal256(50, 1))
+    with pa.ipc.new_stream(directory / "digits.arrows", pa.schema([("d", digits.type)])) as writer:
+        writer.write_table(pa.table({"d": digits}))
+
+
+@pytest.fixture(scope="module")
+def statements(start_lodge, spark_server, error_server):
+    """Where each statement runs, by the condition that it provokes; the setup comes first."""
+    gateway = start_lodge(backend=spark_server)
+    write_files(gateway.files)
+    setup = {f"setup {number}": (gateway.address, text) for number, text in enumerate(SETUP)}
+    by_sql = {condition: (gateway.address, text) for condition, text in BY_SQL.items()}
+    by_status = {condition: (error_server, condition) for condition in BY_STATUS}
+    return setup | by_sql | by_status
+
+
+@pytest.fixture(scope="module")
+def python_errors(statements):
+    """What PySpark shows, by condition."""
+    sessions = {}
+    shown = {}
+    for condition, (address, text) in statements.items():
+        if address not in sessions:
+            sessions[address] = SparkSession.builder.remote(address).create()
+        try:
+            sessions[address].sql(text).collect()
+        except PySparkException as error:
+            shown[condition] = error
+    for session in sessions.values():
+        session.stop()
+    return shown
+
+
+def text_of(error):
+    """What PySpark shows, without the class that it puts before the text of an exception it does not know."""
+    return str(error).removeprefix(f"({SPARK_SQL_EXCEPTION}) ")
+
+
+@pytest.mark.parametrize("condition", sorted(reference()))
+def test_pyspark_shows_text_condition_sql_state_and_parameters(python_errors, condition):
+    error = python_errors[condition]
+    state, parameters = reference()[condition]
+    assert (error.getCondition(), error.getSqlState()) == (condition, state)
+    assert text_of(error).startswith(f"[{condition}] ")
+    assert str(error).endswith(f" SQLSTATE: {state}")
+    assert len(str(error).splitlines()) == 1
+    assert set(error.getMessageParameters()) <= parameters
+    if condition in SPARK_CONDITIONS:
+        assert set(error.getMessageParameters()) == parameters
+
+
+@pytest.mark.parametrize("condition", sorted(BY_SQL))
+def test_errors_show_no_directory_of_the_server(python_errors, condition, statements):
+    text = str(python_errors[condition])
+    assert "Traceback" not in text
+    assert str(Path(__file__).parents[2]) not in text
+
+
+@pytest.fixture(scope="module")
+def scala_errors(statements, tmp_path_factory):
+    """What the Scala client shows: class, text, condition and SQLSTATE."""
+    java = shutil.which("java")
+    client = next((JARS / "connect-repl").glob("spark-connect-client-jvm_*.jar"))
+    libraries = [client, *(jar for jar in sorted(JARS.glob("*.jar")) if not SERVER_JARS.match(jar.name))]
+    class_path = os.pathsep.join(map(str, libraries))
+    compiler = os.pathsep.join(
+        str(jar) for name in ("compiler", "reflect", "library") for jar in JARS.glob(f"scala-{name}-*")
+    )
+    extra = os.pathsep.join(str(jar) for jar in [*JARS.glob("jline-*.jar"), *JARS.glob("jna-*.jar")])
+    classes = tmp_path_factory.mktemp("scala")
+    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    source = HERE / "scala" / "Errors.scala"
+    run_program(
+        [
+            java,
+            *quick,
+            "-cp",
+            f"{compiler}{os.pathsep}{extra}",
+            "scala.tools.nsc.Main",
+            "-nowarn",
+            "-d",
+            classes,
+            "-cp",
+            class_path,
+            source,
+        ]
+    )
+    lines = [f"{address}\t{base64.b64encode(text.encode()).decode()}" for address, text in statements.values()]
+    opens = "--add-opens=java.base/java.nio=ALL-UNNAMED"
+    path = f"{classes}{os.pathsep}{class_path}"
+    output = run_program([java, *quick, opens, "-cp", path, "Errors"], "\n".join(lines))
+    results = [line.split("\t")[1:] for line in output.splitlines() if line.startswith("RESULT\t")]
+    decoded = [[base64.b64decode(each.removeprefix(".")).decode() for each in result] for result in results]
+    return dict(zip(statements, decoded, strict=True))
+
+
+@pytest.mark.parametrize("condition", sorted(reference()))
+def test_scala_client_shows_text_condition_and_sql_state(scala_errors, python_errors, spark_conditions, condition):
+    kind, text, shown_condition, shown_state = scala_errors[condition]
+    state, _ = reference()[condition]
+    assert (shown_condition, shown_state) == (condition, state), text
+    if condition.startswith("LODGE_"):
+        assert kind == "SparkException"
+        assert text == text_of(python_errors[condition])
+    else:
+        parameters = python_errors[condition].getMessageParameters()
+        _, template = spark_conditions(condition)
+        filled = re.sub(r"<(\w+)>", lambda match: parameters[match[1]], template)
+        assert f"[{condition}] {filled}".rstrip() in " ".join(text.split(" "))
+
+
+@pytest.fixture(scope="module")
+def go_errors(statements, tmp_path_factory):
+    """What the Go client shows: text, condition and SQLSTATE."""
+    go = shutil.which("go")
+    if go is None:
+        skip_missing("Go is not installed. Install it, and put it on PATH.")
+    program = tmp_path_factory.mktemp("go") / "errors"
+    run_program([go, "build", "-o", program, "."], cwd=HERE / "go")
+    lines = [json.dumps({"Remote": address, "Statement": text}) for address, text in statements.values()]
+    output = run_program([program], "\n".join(lines))
+    return dict(zip(statements, map(json.loads, output.splitlines()), strict=True))
+
+
+@pytest.mark.parametrize("condition", sorted(reference()))
+def test_go_client_shows_text_condition_and_sql_state(go_errors, python_errors, condition):
+    state, _ = reference()[condition]
+    assert go_errors[condition] == {
+        "text": text_of(python_errors[condition]),
+        "condition": condition,
+        "sqlState": state,
+    }
+
+
+def run_program(command, text="", cwd=None):
+    """Runs a program to its end. Returns: what it printed."""
+    done = subprocess.run(
+        list(map(str, command)), input=text, cwd=cwd, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout

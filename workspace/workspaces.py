@@ -21,6 +21,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from workspace.identifiers import is_uuid
+from workspace.name_comparison import comparable_name
 from workspace.object_store.addresses import ObjectAddress, ObjectAddressError
 from workspace.storage_paths import OWN_DIRECTORY, StoragePath
 
@@ -222,8 +223,8 @@ class Workspaces:
         return any(not parts or parts[0] == OWN_DIRECTORY or is_uuid(parts[0]) for parts in below_roots)
 
     def _match_in_any_case(self, name: str) -> Workspace | None:
-        folded = name.casefold()
-        found = [workspace for known, workspace in self.by_name.items() if known.casefold() == folded]
+        wanted = comparable_name(name)
+        found = [workspace for known, workspace in self.by_name.items() if comparable_name(known) == wanted]
         return found[0] if len(found) == 1 else None
 
 

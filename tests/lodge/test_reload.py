@@ -52,7 +52,7 @@ class Serving:
 
     def lines(self, event: str) -> list[dict[str, Any]]:
         whole = [line for line in self.log_file.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        lines = [json.loads(line) for line in whole]  # stderr contains nothing but log lines
+        lines = [json.loads(line) for line in whole if line.startswith("{")]
         return [line for line in lines if line["event"] == event]
 
 

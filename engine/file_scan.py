@@ -92,9 +92,9 @@ class FileScan:
             number = next(number for number, file in enumerate(sampled) if file.context == conflict.context)
             others = _merge(sampled[:number], schemas[:number])
             raise self._locate(conflict, sampled[number], others) from None
-        return self._select_columns(
-            resolve_missing_types(merged, _TYPE_OF_NULLS), [self._location(file) for file in files]
-        )
+        directory = selected_directory(self.source.path)
+        locations = [FileLocation.of(file.path, directory) for file in files]
+        return self._select_columns(resolve_missing_types(merged, _TYPE_OF_NULLS), locations)
 
     def partitions(self) -> Sequence[Sequence[SourceFile]]:
         """Return the files and splits that each task reads.
@@ -210,9 +210,6 @@ class FileScan:
             implicit = [one for name in sorted(self.mentioned) if (one := implicit_field(name)) is not None]
         own = (one.with_metadata(IMPLICIT_MARK) for one in implicit if schema.find(one.name) is None)
         return TupleSchema([*(one.remove_metadata() for one in needed), *own])
-
-    def _location(self, file: SourceFile) -> FileLocation:
-        return FileLocation.of(file.path, selected_directory(self.source.path))
 
     def _format(self, file: SourceFile) -> tuple[ReaderFormat, Any]:
         format_ = reader_format(file, self.options.format)

@@ -79,9 +79,8 @@ def validate_options(model: type[BaseModel], options: Mapping[str, str]) -> Any:
         first = error.errors()[0]
         option = str(first["loc"][0]) if first["loc"] else "options"
         if first["type"] == "extra_forbidden":
-            raise ScanOptionError(
-                option, f"is unknown; the options are {', '.join(sorted(model.model_fields))}"
-            ) from None
+            known = ", ".join(sorted(model.model_fields))
+            raise ScanOptionError(option, f"is unknown; the options are {known}") from None
         if first["type"] == "missing":
             raise ScanOptionError(option, "is missing, and files of this format need it") from None
         raise ScanOptionError(option, f"cannot be {first['input']!r}: {first['msg']}") from None

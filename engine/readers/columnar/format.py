@@ -29,7 +29,10 @@ class ColumnarFormat:
 
     def discover(self, file: SourceFile, options: Any) -> TupleSchema:
         """Return the schema in the footer or header of the file."""
-        with closing(open_columnar(file, self.columnar_file)) as opened, format_errors(file.context, opened.kind):
+        with (
+            closing(open_columnar(file, self.columnar_file)) as opened,
+            format_errors(file.context, opened.columns.kind),
+        ):
             return scan_schema(opened.columns.schema)
 
     def reader(self, file: SourceFile, options: Any) -> RowBatchReader:
@@ -39,7 +42,10 @@ class ColumnarFormat:
         """Split a file between units. A split has several units if they are together within ``target_bytes``."""
         if file.size_bytes <= target_bytes:
             return [file]
-        with closing(open_columnar(file, self.columnar_file)) as opened, format_errors(file.context, opened.kind):
+        with (
+            closing(open_columnar(file, self.columnar_file)) as opened,
+            format_errors(file.context, opened.columns.kind),
+        ):
             groups = list(pack(enumerate(opened.columns.unit_bytes()), target_bytes))
         if len(groups) < 2:
             return [file]

@@ -35,10 +35,6 @@ class OpenColumnarFile:
     columns: ColumnarFile
     raw: BinaryIO
 
-    @property
-    def kind(self) -> str:
-        return self.columns.kind
-
     def close(self) -> None:
         self.raw.close()
 
@@ -72,8 +68,8 @@ class ColumnarReader:
 
     def open(self, negotiator: SchemaNegotiator) -> bool:
         self._opened = open_columnar(self._file, self._kind)
-        with format_errors(self._file.context, self._opened.kind):
-            columns = self._opened.columns
+        columns = self._opened.columns
+        with format_errors(self._file.context, columns.kind):
             schema = scan_schema(columns.schema)
             negotiator.table_schema(schema, is_complete=True)
             units = self._select_units(columns, negotiator)

@@ -10,7 +10,7 @@ from engine.readers.delimited.options import DelimitedOptions, Dialect
 from engine.readers.delimited.rows import parse
 from engine.readers.lines import Block, LineBlocks, LinePositions
 from engine.scan.reader import SourceFile
-from engine.schema import TupleSchema, fold_case
+from engine.schema import TupleSchema
 
 _BLOCK_BYTES = 64 * 1024
 
@@ -105,9 +105,8 @@ class _Cursor:
 
 def _column_names(fields: list[str], positions: LinePositions, line: int) -> tuple[str, ...]:
     names = tuple(name or f"column_{number}" for number, name in enumerate(fields, 1))
-    first: dict[str, str] = {}
-    for name in names:
-        if fold_case(name) in first:
-            raise DuplicateColumnError(first[fold_case(name)], name, positions.at(line))
-        first[fold_case(name)] = name
+    try:
+        TupleSchema(pa.field(name, pa.string()) for name in names)
+    except DuplicateColumnError as error:
+        raise DuplicateColumnError(error.first, error.second, positions.at(line)) from None
     return names

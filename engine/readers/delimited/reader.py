@@ -22,12 +22,7 @@ from engine.readers.delimited.conversion import ColumnPlan, is_direct
 from engine.readers.delimited.header import COLUMNS, Header, read_header
 from engine.readers.delimited.options import DelimitedOptions, Dialect, EmptyValue
 from engine.readers.delimited.rows import ParsedRows, PlainRows, RowBlocks
-from engine.readers.delimited.table_builders import (
-    ArrayTableBuilder,
-    HeaderTableBuilder,
-    TableBuilder,
-    context_of,
-)
+from engine.readers.delimited.table_builders import ArrayTableBuilder, HeaderTableBuilder, TableBuilder, context_of
 from engine.readers.lines import BLOCK_BYTES, LineBlocks, LinePositions
 from engine.readers.read_ahead import map_ahead
 from engine.result_set.loader import ResultSetLoader

@@ -91,7 +91,8 @@ class RowBlocks:
         plain = find_plain_rows(block.data, self._dialect)
         if plain is None:
             return parse(block, self._dialect, self._lines.positions)
-        return PlainRows(block.until(plain.whole_bytes), plain.has_quotes), plain.whole_bytes
+        whole_bytes, has_quotes = plain
+        return PlainRows(block.until(whole_bytes), has_quotes), whole_bytes
 
     def _read_more(self) -> Block | None:
         """Return the incomplete row, if there is one, and the next lines."""
@@ -107,21 +108,13 @@ class RowBlocks:
         return incomplete.join(more)
 
 
-@dataclass(frozen=True, slots=True)
-class PlainBytes:
-    """The part of a block that is plain rows.
+def find_plain_rows(data: ByteArray, dialect: Dialect) -> tuple[int, bool] | None:
+    """Find the whole rows at the start of a block.
 
-    Attributes:
-        whole_bytes: The length of the whole rows at the start of the block.
-        has_quotes: Whether the block contains quotes.
+    Returns:
+        The length of the whole rows in bytes, and whether the block contains quotes. None if a row is not plain
+        (guarantee 2).
     """
-
-    whole_bytes: int
-    has_quotes: bool
-
-
-def find_plain_rows(data: ByteArray, dialect: Dialect) -> PlainBytes | None:
-    """Find the whole rows of a block if all rows are plain (guarantee 2); return None if some are not."""
     if dialect.escape and contains(data, ord(dialect.escape)):
         return None
     if dialect.comment and (data[0] == ord(dialect.comment) or contains_pair(data, LINE_FEED, ord(dialect.comment))):
@@ -131,9 +124,9 @@ def find_plain_rows(data: ByteArray, dialect: Dialect) -> PlainBytes | None:
         return None
     quotes = np.flatnonzero(data == ord(dialect.quote)) if dialect.quote else returns[:0]
     if not len(quotes):
-        return PlainBytes(len(data), False)
+        return len(data), False
     whole_bytes = _whole_bytes(data, quotes, ord(dialect.delimiter))
-    return None if whole_bytes is None else PlainBytes(whole_bytes, True)
+    return None if whole_bytes is None else (whole_bytes, True)
 
 
 def _whole_bytes(data: ByteArray, quotes: Offsets, delimiter: int) -> int | None:

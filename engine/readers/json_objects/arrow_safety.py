@@ -11,15 +11,7 @@ import re
 
 import numpy as np
 
-from engine.readers.byte_arrays import (
-    CARRIAGE_RETURN,
-    LINE_FEED,
-    ByteArray,
-    as_byte_array,
-    contains,
-    count,
-    is_ascii,
-)
+from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, ByteArray, as_byte_array, contains, count, is_ascii
 from engine.readers.json_objects.values import MAX_DEPTH
 
 _OPENING = ord("{")

@@ -46,13 +46,9 @@ class JsonFormat:
 
     def splits(self, file: SourceFile, options: JsonOptions, target_bytes: int) -> list[SourceFile]:
         """Split a file of lines that is not compressed into ranges of about ``target_bytes``."""
-        if (
-            file.size_bytes <= target_bytes
-            or compression_of(file.path)
-            or detect_layout(file, options) is not Layout.LINES
-        ):
+        if file.size_bytes <= target_bytes or compression_of(file.path):
             return [file]
-        return split_by_bytes(file, target_bytes)
+        return split_by_bytes(file, target_bytes) if detect_layout(file, options) is Layout.LINES else [file]
 
 
 @contextmanager

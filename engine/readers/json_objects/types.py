@@ -135,11 +135,8 @@ def parse_type(found: pa.DataType, promised: pa.DataType | None) -> pa.DataType:
 
 
 def _parse_struct(found: pa.StructType, promised: TupleSchema) -> pa.StructType:
-    members = []
-    for field in found:
-        wanted = promised.find(field.name)
-        members.append(field.with_type(parse_type(field.type, None if wanted is None else wanted.type)))
-    return pa.struct(members)
+    wanted = ((field, promised.find(field.name)) for field in found)
+    return pa.struct([one.with_type(parse_type(one.type, other and other.type)) for one, other in wanted])
 
 
 def _map_value_type(found: list[pa.DataType], promised: pa.DataType) -> pa.DataType:

@@ -49,8 +49,8 @@ _SIMPLE: Final[dict[pa.DataType, pa.DataType]] = {
 }
 
 
-def scan_schema(schema: pa.Schema) -> TupleSchema:
-    """Return the columns of a file in the types of a scan.
+def scan_schema(schema: "pa.Schema | pa.StructType") -> TupleSchema:
+    """Return the columns of a file, or the members of a struct, in the types of a scan.
 
     Raises:
         DuplicateColumnError: Two names differ at most by letter case.
@@ -73,16 +73,8 @@ def scan_type(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def _scan_list(type_: pa.DataType) -> pa.DataType:
-    return pa.list_(scan_field(type_.value_field))
-
-
 def _scan_map(type_: pa.DataType) -> pa.DataType:
     return pa.map_(scan_field(type_.key_field), scan_field(type_.item_field))
-
-
-def _scan_struct(type_: pa.DataType) -> pa.DataType:
-    return TupleSchema(scan_field(field) for field in type_).to_struct()
 
 
 def _scan_decimal(type_: pa.DataType) -> pa.DataType:
@@ -97,8 +89,8 @@ _MAPPINGS: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType
     (pa.types.is_timestamp, lambda one: pa.timestamp("us", one.tz)),
     (pa.types.is_decimal, _scan_decimal),
     (pa.types.is_map, _scan_map),
-    (pa.types.is_struct, _scan_struct),
-    (is_any_list, _scan_list),
+    (pa.types.is_struct, lambda one: scan_schema(one).to_struct()),
+    (is_any_list, lambda one: pa.list_(scan_field(one.value_field))),
 ]
 
 

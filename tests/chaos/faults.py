@@ -55,8 +55,8 @@ class Scene:
     absence_seconds: float
 
     @property
-    def ground(self) -> Testbed:
-        return self.site.ground
+    def testbed(self) -> Testbed:
+        return self.site.testbed
 
     def pause(self) -> None:
         """Sleep longer than the lease, and perhaps longer than lease and grace period."""

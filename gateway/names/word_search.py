@@ -34,7 +34,8 @@ class WordSearch:
 
     def matches_now(self, data: bytes) -> bool:
         """Return whether the bytes contain any of the words."""
-        return any(any(word in piece for word in self._words) for piece in map(bytes.lower, self._split(data)))
+        pieces = (piece.lower() for piece in self._split(data))
+        return any(word in piece for piece in pieces for word in self._words)
 
     def _split(self, data: bytes) -> Iterable[bytes]:
         """Split the bytes into pieces that overlap by the length of a word."""

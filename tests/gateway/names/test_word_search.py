@@ -25,7 +25,7 @@ def test_word_is_found_between_pieces(offset):
 
 class OnlyInPieces(bytes):
     def lower(self):
-        pytest.fail("the interpreter is held for as long as this takes for the whole request")
+        pytest.fail("the search must not convert the whole request at once")
 
 
 async def test_large_request_is_searched_in_pieces():

@@ -1,11 +1,11 @@
-"""Passing an RPC through: bytes both ways, with deadline, cancellation, metadata, trailers and error details.
+"""Forwarding of RPCs: bytes both ways, with deadline, cancellation, metadata, trailers and error details.
 
 Guarantees:
 
-1. A message is passed on as the bytes it came as.
-2. What the backend says of a call - initial metadata, trailing metadata, status, error details - reaches the client;
-   only metadata that each gRPC hop writes for itself is left out.
-3. A client's deadline is the backend's deadline, and a client that goes away cancels the backend's call.
+1. A message is forwarded as the bytes that arrived.
+2. The client gets the initial metadata, trailing metadata, status and error details of the backend. Only the metadata
+   that each gRPC hop writes for itself is left out.
+3. A client's deadline is the backend's deadline. A client that disconnects cancels the call to the backend.
 """
 
 import asyncio
@@ -23,12 +23,16 @@ Context = Any
 
 
 def call_arguments(context: Context) -> dict[str, Any]:
-    """Deadline and metadata of the client's call, for a call to the backend."""
+    """Return the deadline and the metadata of the client's call, for a call to the backend."""
     return {"metadata": forwardable(context.invocation_metadata() or ()), "timeout": context.time_remaining()}
 
 
 async def forward_unary(backend: Backend, method: str, request: bytes, context: Context) -> bytes:
-    """Raises: aio.AioRpcError as the backend failed."""
+    """Forward a call with one request and one response.
+
+    Raises:
+        aio.AioRpcError: The backend failed.
+    """
     call = backend.unary(method)(request, **call_arguments(context))
     response: bytes = await call
     await _pass_metadata(call, context)
@@ -36,7 +40,11 @@ async def forward_unary(backend: Backend, method: str, request: bytes, context: 
 
 
 async def forward_upload(backend: Backend, method: str, requests: AsyncIterator[bytes], context: Context) -> bytes:
-    """Raises: aio.AioRpcError as the backend failed."""
+    """Forward a call with a stream of requests and one response.
+
+    Raises:
+        aio.AioRpcError: The backend failed.
+    """
     call = backend.stream_unary(method)(requests, **call_arguments(context))
     response: bytes = await call
     await _pass_metadata(call, context)
@@ -44,14 +52,21 @@ async def forward_upload(backend: Backend, method: str, requests: AsyncIterator[
 
 
 async def forward_responses(backend: Backend, method: str, request: bytes, context: Context) -> None:
-    """Raises: aio.AioRpcError as the backend failed."""
+    """Forward a call with one request and a stream of responses.
+
+    Raises:
+        aio.AioRpcError: The backend failed.
+    """
     await _pass_stream(backend.unary_stream(method)(request, **call_arguments(context)), context)
 
 
 async def forward_stream(backend: Backend, method: str, requests: AsyncIterator[bytes], context: Context) -> None:
-    """For methods unknown to this version: on the wire, every other kind is a special case of this one.
+    """Forward a call of a method that this version does not know.
 
-    Raises: aio.AioRpcError as the backend failed.
+    On the wire, every kind of method is a special case of one with two streams.
+
+    Raises:
+        aio.AioRpcError: The backend failed.
     """
     await _pass_stream(backend.stream(method)(requests, **call_arguments(context)), context)
 
@@ -81,7 +96,7 @@ async def _pass_stream(call: Any, context: Context) -> None:
 
 
 def _discard(read: "asyncio.Future[Any]") -> None:
-    """Whatever a read ahead comes to, nobody is left to hear it."""
+    """Ignore the outcome of a read whose client has disconnected."""
     if not read.cancelled():
         read.exception()
 

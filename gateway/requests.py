@@ -1,12 +1,15 @@
-"""The head of a request: who it is for, read without decoding the rest.
+"""The head of a request: the fields that say what it is for, read without decoding the rest.
 
-Why it exists: a request may be 100 MB of data or a plan nested deeper than a decoder follows, and passes through as
-bytes either way. All a gateway needs of it are a few short fields at its top level. Every request of
-``SparkConnectService`` has ``session_id`` as field 1 and ``user_context`` as field 2; so will those of a newer Spark.
+A request may contain 100 MB of data, or a plan that is nested deeper than a decoder follows. The gateway needs only a
+few short fields at its top level. Every request of ``SparkConnectService`` has ``session_id`` as field 1 and
+``user_context`` as field 2, also in newer versions of Spark.
 
-Guarantee: reading a head copies nothing but the fields it returns, whatever the size of the request.
+Guarantees:
 
-Source: Spark's ``base.proto``; the Protocol Buffers encoding document.
+1. Reading a head copies nothing but the fields that it returns, whatever the size of the request.
+2. No session id and no user id is cached before its length is checked.
+
+Source: [spark-connect-proto base.proto], [protobuf-encoding].
 """
 
 import uuid
@@ -40,11 +43,11 @@ class SessionKey:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a request says of itself.
+    """The head of a request.
 
     Attributes:
-        key: The session it is for.
-        operation_id: The operation it starts or is about; empty if it names none.
+        key: The session of the request.
+        operation_id: The operation that the request starts or is about; empty if it names none.
     """
 
     key: SessionKey
@@ -52,14 +55,14 @@ class Head:
 
 
 def head(data: bytes, operation_field: int | None = None) -> Head:
-    """The head of a request. Of a field that is there twice, the last one counts, as for Spark.
+    """Return the head of a request. The last of repeated fields counts, as in Spark.
 
     Args:
         data: The encoded request.
-        operation_field: The number of the field with the operation id, if requests of this kind have one.
+        operation_field: The number of the field with the operation id; None if the request has no such field.
 
     Raises:
-        GatewayError: The bytes are no request, or the session id is not a UUID.
+        GatewayError: The bytes are not a request, the session id is not a UUID, or the user id is too long.
     """
     session_id = user_id = operation_id = b""
     for number, value in fields(memoryview(data)):
@@ -104,10 +107,10 @@ def _key(session_id: bytes, user_id: bytes) -> SessionKey:
 
 
 def message_field(data: bytes, wanted: int) -> memoryview | None:
-    """The encoded form of a message at the top level.
+    """Return the encoded form of a message at the top level.
 
     Raises:
-        GatewayError: It is there more than once. A decoder would merge both, so one alone is not what Spark would see.
+        GatewayError: The field is repeated. Spark's decoder would merge the messages.
     """
     found = [value for number, value in fields(memoryview(data)) if number == wanted]
     if len(found) > 1:
@@ -120,7 +123,7 @@ FieldSpan = tuple[int, int, int, int, int]
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """The length-delimited fields of a message, in order; fields of other kinds are passed over.
+    """Return the length-delimited fields of a message in their order, without fields of other kinds.
 
     Raises:
         GatewayError: The bytes are not an encoded message.
@@ -130,7 +133,7 @@ def fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:
 
 
 def field_spans(data: memoryview, start: int, end: int) -> Iterator[FieldSpan]:
-    """The places of the same fields, of the message between two offsets.
+    """Return the spans of the length-delimited fields of the message between two offsets.
 
     Raises:
         GatewayError: The bytes are not an encoded message.
@@ -159,7 +162,7 @@ def field_spans(data: memoryview, start: int, end: int) -> Iterator[FieldSpan]:
 
 
 def varint(number: int) -> bytes:
-    """A number as a message holds it."""
+    """Return a number as a variable-length integer."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)

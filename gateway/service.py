@@ -1,12 +1,12 @@
-"""``SparkConnectService`` as a client of Lodge sees it: each RPC passed through, or answered by Lodge.
+"""The gRPC service ``SparkConnectService``: what happens to each RPC.
 
-Why it exists: this is the one place that decides, for each RPC, what Lodge does with it: most pass through as bytes;
-``ExecutePlan`` and ``AnalyzePlan`` may hold names that Lodge resolves or a statement that Lodge answers; the RPCs about
-an operation or a session that is Lodge's concern are shared between Lodge and the backend.
+- Most RPCs pass through as bytes.
+- ``ExecutePlan`` and ``AnalyzePlan`` may contain names that Lodge resolves, or a statement that Lodge executes.
+- RPCs about an operation or a session concern both Lodge and the backend.
 
-Every failure leaves here as a gRPC status; this is one of the top loops that catch everything.
+Every failure leaves this module as a gRPC status. This is one of the top loops that catch every exception.
 
-Source: design, "Gateway"; Spark's ``base.proto``.
+Source: [architecture "Gateway"], [spark-connect-proto base.proto].
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -54,7 +54,7 @@ log = structlog.get_logger(__name__)
 
 
 class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no types
-    """Handles every method below ``/spark.connect.SparkConnectService/``, known or not."""
+    """The handlers of all methods of ``SparkConnectService``, known to this version or not."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         await self._releases.stop()
 
     def service(self, handler_call_details: Any) -> Any:
-        """The handler of a method; of one that this version does not know, one that passes everything."""
+        """Return the handler of a method. An unknown method gets one that passes everything through."""
         path: str = handler_call_details.method
         if not path.startswith(SERVICE):
             return None
@@ -101,7 +101,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return known or grpc.stream_stream_rpc_method_handler(self._streaming(name))
 
     def _unary(self, name: str, handler: Handler) -> Handler:
-        """A handler of a method with one request: finds its session, and turns failures into a status."""
+        """Return a handler of a method with one request, which finds the session and converts failures."""
         operation_field = _OPERATION_ID.get(name)
 
         async def handle(request: bytes, context: Context) -> Any:
@@ -129,7 +129,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return handle
 
     def _streaming(self, name: str) -> Handler:
-        """A handler of a method with a stream of requests; the first one names the session."""
+        """Return a handler of a method with a stream of requests, the first of which names the session."""
         method = SERVICE + name
 
         async def handle(requests: AsyncIterator[bytes], context: Context) -> Any:
@@ -150,6 +150,11 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                     await forward_stream(backend, method, everything, context)
             except (GatewayError, aio.AioRpcError) as error:
                 await self._fail(error, context, failed)
+            except (aio.AbortError, aio.InternalError, aio.UsageError):
+                raise
+            except Exception as error:
+                log.exception("request_failed", rpc=name)
+                await self._fail(internal_error(error), context, failed)
 
         return handle
 
@@ -178,7 +183,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return await self._failures.status(failure, FailedCall(call.key, call.backend, metadata, client_type))
 
     async def _forget(self, key: SessionKey) -> None:
-        """The backend says that the session is over, so it is over for Lodge."""
+        """End a session that is over at the backend."""
         session = self._sessions.find(key)
         if session is not None:
             await self._operations.end_session(key)
@@ -211,7 +216,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         await forward_responses(call.backend, call.method, request, context)
 
     async def _names(self, session: Session, request: bytes, context: Context) -> PlanResolver:
-        """What names mean in the session now, for one request with a plan."""
+        """Return the resolver of the names in a request with a plan."""
         client = base_pb2.ExecutePlanRequest(session_id=session.key.client_session_id)
         client.user_context.ParseFromString(bytes(message_field(request, _USER_CONTEXT) or b""))
         backend = BackendSession(session.backend, client, forwardable(context.invocation_metadata() or ()))
@@ -286,7 +291,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return response
 
     async def _clone_session(self, call: "_Call", request: bytes, context: Context) -> bytes:
-        """A clone has tables of its own: what its parent drops or adds later is not its concern."""
+        """Clone a session. The clone gets copies of the tables, which the parent cannot change."""
         parent = call.session
         before = None if parent is None else await self._statements.before_clone(parent)
         response = await self._pass_unary(call, request, context)
@@ -344,8 +349,10 @@ class _Call:
 
 
 def _bind_log(key: SessionKey, operation_id: str = "") -> None:
-    """Names the request in every line logged from here on. A call's task has a context of its own, so nothing undoes
-    this."""
+    """Add session, principal and operation to the log lines of this call.
+
+    The task of a call has a context of its own, so nothing needs to undo this.
+    """
     structlog.contextvars.bind_contextvars(session=key.client_session_id, principal=key.principal)
     if operation_id:
         structlog.contextvars.bind_contextvars(operation=operation_id)

@@ -206,12 +206,12 @@ def test_missing_location_has_no_stamp_and_no_contents(locations: SessionLocatio
 def test_reaper_finds_tables_on_every_storage(storage: Storage, locations: SessionLocations) -> None:
     directories = TableDirectories(locations)
     locations.create(SESSION)
-    assert directories.look({SESSION}, 0.0)[SESSION].tables == set()
+    assert directories.read({SESSION}, 0.0)[SESSION].tables == set()
     storage.write(f"{SESSION}/{TABLE}/part-0")
     for seconds in (1.0, 10.0, 20.0):
-        assert directories.look({SESSION}, seconds)[SESSION].tables == {TABLE}
+        assert directories.read({SESSION}, seconds)[SESSION].tables == {TABLE}
     locations.remove_table(SESSION, TABLE)
-    assert directories.look({SESSION}, 30.0)[SESSION].tables == set()
+    assert directories.read({SESSION}, 30.0)[SESSION].tables == set()
 
 
 def test_copy_of_a_table_is_independent(storage: Storage, locations: SessionLocations) -> None:

@@ -620,7 +620,7 @@ def test_location_that_cannot_be_listed_is_retried_and_blocks_no_other(storage: 
     store = StoreWithManyLocations(storage, listing)
     locations = ObjectSessionLocations(storage.address, bucket=store)
     locations.initialise()
-    found = TableDirectories(locations).look(locations.list(), 0.0)
+    found = TableDirectories(locations).read(locations.list(), 0.0)
     assert sorted(len(known.tables) for known in found.values()) == [0] + 99 * [1]
     assert [str(known.error) for known in found.values() if known.error] == ["the server is busy"]
     (root,) = locations.roots()

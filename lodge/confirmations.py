@@ -20,7 +20,7 @@ def confirmation_reader(workspaces: Workspaces) -> Callable[[], str | None]:
 
     def read() -> str | None:
         with suppress(OSError, ValueError):
-            file = Layout.below(home_of(root)).own / CONFIRMATION_FILE
+            file = Layout(home_of(root)).own / CONFIRMATION_FILE
             with file.open(encoding="ascii") as opened:
                 return opened.read(_LONGEST_TOKEN_CHARACTERS).strip()
         return None

@@ -39,7 +39,7 @@ def check_impersonation(settings: ServeSettings, workspaces: Workspaces) -> None
     root = workspaces.temporary.root
     _check_reachable(root)
     try:
-        layout = Layout.below(root)
+        layout = Layout(root)
         layout.initialise()
         _give_directory_away(layout.trash)
     except OSError as error:

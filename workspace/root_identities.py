@@ -149,15 +149,12 @@ class RootIdentities:
             RootUnavailableError: If it is not the expected one.
         """
         expected = self.expected(root)
-        if found is None:
-            raise RootUnavailableError(
-                f"[{root}] is not the storage that it was: it has no id, like an empty file system. Bring the right "
-                "storage back."
+        if found is None or found != (expected or found):
+            reason = (
+                "it has no id, like an empty file system" if found is None else f"its id is [{found}], not [{expected}]"
             )
-        if expected is not None and found != expected:
             raise RootUnavailableError(
-                f"[{root}] is not the storage that it was: its id is [{found}], not [{expected}]. Bring the right "
-                "storage back."
+                f"[{root}] is not the storage that it was: {reason}. Bring the right storage back."
             )
         self._seen.setdefault(root, found)
 

@@ -158,7 +158,7 @@ class Site:
         return self.workspace / session_uuid
 
     def trash(self) -> Sequence[Path]:
-        return list(Layout.below(self.workspace).trash.iterdir())
+        return list(Layout(self.workspace).trash.iterdir())
 
     def logs(self) -> Mapping[str, str]:
         """Return everything that each replica logged."""

@@ -15,63 +15,30 @@
 Everything below one root must be on one file system, so that a rename is atomic.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from workspace.files.private_files import make_private_directory
 from workspace.storage_paths import OWN_DIRECTORY
 
 
-@dataclass(frozen=True, slots=True)
 class Layout:
-    """The paths below one root.
+    """The paths below one root, which the module docstring describes.
 
-    Attributes:
-        root: The absolute path of the default temporary workspace.
+    Args:
+        root: The default temporary workspace; may be a relative path.
     """
 
-    root: Path
-
-    @classmethod
-    def below(cls, root: Path) -> "Layout":
-        """Return the layout of a root, which may be a relative path."""
-        return cls(root.absolute())
-
-    @property
-    def own(self) -> Path:
-        return self.root / OWN_DIRECTORY
-
-    @property
-    def sessions(self) -> Path:
-        return self.own / "sessions"
-
-    @property
-    def leases(self) -> Path:
-        return self.own / "leases"
-
-    @property
-    def staging(self) -> Path:
-        return self.own / "staging"
-
-    @property
-    def trash(self) -> Path:
-        return self.own / "trash"
-
-    @property
-    def roots(self) -> Path:
-        return self.own / "roots"
-
-    @property
-    def home(self) -> Path:
-        return self.own / "home"
-
-    @property
-    def marker(self) -> Path:
-        return self.own / "root"
-
-    @property
-    def records(self) -> Path:
-        return self.own / "records"
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.own = self.root / OWN_DIRECTORY
+        self.sessions = self.own / "sessions"
+        self.leases = self.own / "leases"
+        self.staging = self.own / "staging"
+        self.trash = self.own / "trash"
+        self.roots = self.own / "roots"
+        self.home = self.own / "home"
+        self.marker = self.own / "root"
+        self.records = self.own / "records"
 
     def initialise(self) -> None:
         """Create the missing directories; safe to repeat and to run concurrently.

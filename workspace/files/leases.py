@@ -30,7 +30,7 @@ class FileLeases:
     """
 
     def __init__(self, root: Path) -> None:
-        self._layout = Layout.below(root)
+        self._layout = Layout(root)
 
     def renew(self, replica: ReplicaId) -> None:
         """Create the lease of a replica, or change its renewal mark."""

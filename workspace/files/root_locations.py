@@ -106,13 +106,9 @@ class RootLocations:
 
         A missing location has none.
         """
-        tables, foreign_count = set[TableUuid](), 0
-        for name in islice(self._directories(session_uuid), _MAX_DIRECTORIES):
-            if is_uuid(name):
-                tables.add(TableUuid(name))
-            else:
-                foreign_count += 1
-        return LocationContents(tables, foreign_count)
+        names = list(islice(self._directories(session_uuid), _MAX_DIRECTORIES))
+        tables = {TableUuid(name) for name in names if is_uuid(name)}
+        return LocationContents(tables, len(names) - len(tables))
 
     def move_to_trash(self, session_uuid: SessionUuid) -> bool:
         """Move a location to the trash, and return whether there was one."""

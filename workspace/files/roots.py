@@ -53,7 +53,7 @@ from workspace.root_identities import (
 
 def home_of(root: Path) -> Path:
     """Return the home of a root: the target of its pointer, or the root itself."""
-    layout = Layout.below(root)
+    layout = Layout(root)
     return _pointer_target(layout) or layout.root
 
 
@@ -66,7 +66,7 @@ class Roots:
     """
 
     def __init__(self, home: Path, root_ids: RootIds | None = None) -> None:
-        self._home = Layout.below(home)
+        self._home = Layout(home)
         self._identities = RootIdentities(root_ids)
 
     def add(self, root: Path) -> None:
@@ -75,7 +75,7 @@ class Roots:
         Raises:
             RootError: If the root was replaced, or belongs to another home.
         """
-        layout = Layout.below(root)
+        layout = Layout(root)
         if layout.root == self._home.root:
             self._initialise(layout)
             self.check(layout.root)
@@ -120,7 +120,7 @@ class Roots:
         Raises:
             RootError: If it is not.
         """
-        layout = Layout.below(root)
+        layout = Layout(root)
         self._check_pointer(layout)
         try:
             root_id, records_id = _root_id(layout), _records_id(layout)

@@ -39,17 +39,15 @@ class FileSessionLocations:
         home: The root with the session records and leases (:func:`workspace.files.roots.home_of`); None if that is
             ``root``.
         root_ids: The registry of root ids; None if the ids are stored only in the roots.
+
+    Attributes:
+        home: The root with the session records and leases.
     """
 
     def __init__(self, root: Path, home: Path | None = None, root_ids: RootIds | None = None) -> None:
-        self._root = Layout.below(root).root
-        self._home = Layout.below(self._root if home is None else home).root
-        self._roots = Roots(self._home, root_ids)
-
-    @property
-    def home(self) -> Path:
-        """The root with the session records and leases."""
-        return self._home
+        self._root = Layout(root).root
+        self.home = Layout(self._root if home is None else home).root
+        self._roots = Roots(self.home, root_ids)
 
     def initialise(self) -> None:
         """Create the root and Lodge's own directories where they are missing.
@@ -70,7 +68,7 @@ class FileSessionLocations:
                 "Restart Lodge to change it."
             )
         self._roots.add(root)
-        self._root = Layout.below(root).root
+        self._root = Layout(root).root
 
     def roots(self) -> Sequence[RootLocations]:
         """Return the locations of all roots, the current one first.

@@ -50,7 +50,7 @@ class FileSessionRecords:
     def __init__(
         self, root: Path, monotonic: Callable[[], float] = time.monotonic, poll_seconds: float = _POLL_SECONDS
     ) -> None:
-        self._files = RecordDirectories(Layout.below(root), monotonic)
+        self._files = RecordDirectories(Layout(root), monotonic)
         self._poll_seconds = poll_seconds
 
     def create(self, record: SessionRecord) -> StoredRecord:

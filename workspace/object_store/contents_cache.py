@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, MutableMapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from workspace.identifiers import check_uuid, is_uuid
 from workspace.locations import LocationContents
@@ -103,17 +104,14 @@ class ContentsCache:
             self._listings.pop(session_uuid, None)
 
     def _list(self, session_uuid: SessionUuid) -> LocationContents | None:
-        tables, foreign, exists = set[TableUuid](), set[str](), False
-        for name in self._bucket.names(self._keys.prefix(Target(session_uuid))):
-            exists = True
-            directory = name.removesuffix("/")
-            if not name.endswith("/") or len(tables) + len(foreign) >= _MAX_DIRECTORIES:
-                continue
-            if is_uuid(directory):
-                tables.add(TableUuid(directory))
-            else:
-                foreign.add(directory)
-        return LocationContents(frozenset(tables), len(foreign)) if exists else None
+        names = self._bucket.names(self._keys.prefix(Target(session_uuid)))
+        first = next(names, None)
+        if first is None:
+            return None
+        directories = (name.removesuffix("/") for name in chain([first], names) if name.endswith("/"))
+        found = list(islice(directories, _MAX_DIRECTORIES))
+        tables = frozenset(TableUuid(name) for name in found if is_uuid(name))
+        return LocationContents(tables, len(found) - len(tables))
 
 
 class ObjectRoot:

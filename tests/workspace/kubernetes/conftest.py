@@ -14,7 +14,7 @@ import yaml
 
 from tests.cluster.accounts import ServiceAccount
 from tests.cluster.cluster import Cluster
-from tests.cluster.kubeconfig import ApiServer
+from tests.cluster.kubeconfig import Server
 from tests.workspace.kubernetes.tcp_proxy import TcpProxy
 from workspace.kubernetes.connect_session_objects import GROUP, PLURAL
 from workspace.kubernetes.connection import Connection, connect
@@ -104,7 +104,7 @@ def proxied(
     session_cluster: Cluster, account: ServiceAccount, proxy: TcpProxy, instance: str, tmp_path: Path
 ) -> Connection:
     """Return a connection through the proxy, with the rights of the account."""
-    server = ApiServer(f"https://127.0.0.1:{proxy.port}", session_cluster.server.ca_file)
+    server = Server(f"https://127.0.0.1:{proxy.port}", session_cluster.server.ca_file)
     user = {"tokenFile": str(account.token_file)}
     return connect(server.write_kubeconfig(tmp_path / "proxied", user, account.namespace), None, instance)
 

@@ -21,7 +21,7 @@ from kubernetes.client import FlowcontrolApiserverV1Api
 
 from tests.cluster.accounts import ServiceAccount
 from tests.cluster.cluster import Cluster
-from tests.cluster.kubeconfig import ApiServer as ServerFile
+from tests.cluster.kubeconfig import Server as ServerFile
 from tests.cluster.processes import wait_until
 from tests.workspace.kubernetes.conftest import RULES
 from workspace.kubernetes.api_server import RetryPolicy

@@ -16,7 +16,7 @@ from workspace.records import RecordName, RecordsUnavailableError, ReplicaId, Se
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredObject:
     """An object with a session record for its ``spec``.
 
     Attributes:
@@ -48,10 +48,10 @@ class NotFoundError(Exception):
     """404."""
 
 
-Watcher = Callable[[Stored, bool], object]
+Watcher = Callable[[StoredObject, bool], object]
 """Told of an object as it is now, and whether it is gone."""
 
-OnChange = Callable[[Stored | None, Stored | None], object]
+OnChange = Callable[[StoredObject | None, StoredObject | None], object]
 """Told of an object before and after a change."""
 
 
@@ -65,89 +65,91 @@ class ApiServer:
 
     def __init__(self, on_change: OnChange = lambda before, after: None, name: str = "api server") -> None:
         self.name = name
-        self.records: MutableMapping[RecordName, Stored] = {}
-        self.marks: MutableMapping[ReplicaId, int] = {}
+        self.records: MutableMapping[RecordName, StoredObject] = {}
+        self.lease_marks: MutableMapping[ReplicaId, int] = {}
         self.watchers: list[Watcher] = []
         self.leader: tuple[str, int] = ("", 0)
         self._on_change = on_change
-        self._last = 0
+        self._last_revision = 0
 
-    def unavailable(self, reason: str) -> Exception:
+    def create_unavailable_error(self, reason: str) -> Exception:
         return RecordsUnavailableError(None, f"The records on the model's {self.name} cannot be used now: {reason}.")
 
-    def create(self, name: RecordName, spec: SessionRecord) -> Stored:
+    def create(self, name: RecordName, spec: SessionRecord) -> StoredObject:
         """Raises: AlreadyExistsError."""
         if name in self.records:
             raise AlreadyExistsError
-        return self._put(None, Stored(name, self._next(), self._next(), 1, spec))
+        return self._put(None, StoredObject(name, self._next_revision(), self._next_revision(), 1, spec))
 
-    def get(self, name: RecordName) -> Stored:
+    def get(self, name: RecordName) -> StoredObject:
         """Raises: NotFoundError."""
         try:
             return self.records[name]
         except KeyError:
             raise NotFoundError from None
 
-    def patch(self, name: RecordName, uid: int, generation: int, spec: SessionRecord) -> Stored:
+    def patch(self, name: RecordName, uid: int, generation: int, spec: SessionRecord) -> StoredObject:
         """Changes the spec of an object that is at a generation. Raises: NotFoundError, ConflictError."""
-        found = self._at(name, uid, generation)
-        changed = replace(found, spec=spec, generation=generation + 1, resource_version=self._next())
+        found = self._get_generation(name, uid, generation)
+        changed = replace(found, spec=spec, generation=generation + 1, resource_version=self._next_revision())
         return self._put(found, changed)
 
-    def delete(self, name: RecordName, resource_version: int | None = None) -> Stored:
+    def delete(self, name: RecordName, resource_version: int | None = None) -> StoredObject:
         """Marks an object as deleted, until its finalizer is taken off. Raises: NotFoundError, ConflictError."""
         found = self.get(name)
         if resource_version is not None and found.resource_version != resource_version:
             raise ConflictError
         if found.is_deleting:
             return found
-        marked = replace(found, is_deleting=True, generation=found.generation + 1, resource_version=self._next())
+        marked = replace(
+            found, is_deleting=True, generation=found.generation + 1, resource_version=self._next_revision()
+        )
         return self._put(found, marked)
 
-    def let_go(self, name: RecordName, uid: int, generation: int) -> None:
+    def remove_finalizer(self, name: RecordName, uid: int, generation: int) -> None:
         """Takes the finalizer off an object that is being deleted, with which it is gone.
 
         Raises: NotFoundError, ConflictError.
         """
-        self._remove(self._at(name, uid, generation))
+        self._remove(self._get_generation(name, uid, generation))
 
     def renew(self, replica: ReplicaId) -> None:
-        self.marks[replica] = self._next()
+        self.lease_marks[replica] = self._next_revision()
 
     def leases(self) -> Mapping[ReplicaId, int]:
-        return dict(self.marks)
+        return dict(self.lease_marks)
 
-    def forget(self, replica: ReplicaId) -> None:
-        self.marks.pop(replica, None)
+    def delete_lease(self, replica: ReplicaId) -> None:
+        self.lease_marks.pop(replica, None)
 
-    def lead(self, candidate: str, mark: int) -> int:
+    def acquire_leadership(self, candidate: str, mark: int) -> int:
         """Takes or renews the leader's lease that has this mark. Raises: ConflictError."""
         if self.leader[1] != mark:
             raise ConflictError
-        self.leader = candidate, self._next()
+        self.leader = candidate, self._next_revision()
         return self.leader[1]
 
-    def _at(self, name: RecordName, uid: int, generation: int) -> Stored:
+    def _get_generation(self, name: RecordName, uid: int, generation: int) -> StoredObject:
         found = self.get(name)
         if (found.uid, found.generation) != (uid, generation):
             raise ConflictError
         return found
 
-    def _put(self, before: Stored | None, after: Stored) -> Stored:
+    def _put(self, before: StoredObject | None, after: StoredObject) -> StoredObject:
         self.records[after.name] = after
-        self._tell(before, after)
+        self._notify(before, after)
         return after
 
-    def _remove(self, found: Stored) -> None:
+    def _remove(self, found: StoredObject) -> None:
         del self.records[found.name]
-        self._next()
-        self._tell(found, None)
+        self._next_revision()
+        self._notify(found, None)
 
-    def _tell(self, before: Stored | None, after: Stored | None) -> None:
+    def _notify(self, before: StoredObject | None, after: StoredObject | None) -> None:
         self._on_change(before, after)
         for watcher in list(self.watchers):
             watcher(after or before, after is None)
 
-    def _next(self) -> int:
-        self._last += 1
-        return self._last
+    def _next_revision(self) -> int:
+        self._last_revision += 1
+        return self._last_revision

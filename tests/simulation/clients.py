@@ -13,19 +13,19 @@ import grpc
 from pyspark.sql.connect.proto import base_pb2
 
 from tests.simulation.gateways import GatewayProcess, Outcome
-from tests.simulation.invariants import Ledger, Statement
+from tests.simulation.invariants import InvariantChecker, Statement
 from tests.simulation.schedule import Process
 from workspace.records import ClientSessionId, Principal, record_name
 
 _CALL_SECONDS = 20.0
 _ATTEMPTS = 4
 _HEARTBEAT_SECONDS = 5.0
-_GONE = "INVALID_HANDLE.SESSION_"
+_SESSION_GONE = "INVALID_HANDLE.SESSION_"
 _TABLES = ("a", "b")
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class Workload:
     """What a client does.
 
     Attributes:
@@ -36,9 +36,9 @@ class Habits:
     """
 
     statements: int
-    pause_seconds: float
-    stays: bool
-    at_once: int
+    longest_pause_seconds: float
+    stays_open: bool
+    threads: int
 
 
 class SessionGoneError(Exception):
@@ -63,60 +63,60 @@ class Client:
         *,
         process: Process,
         user_id: str,
-        habits: Habits,
+        workload: Workload,
         gateways: Callable[[], Sequence[GatewayProcess]],
-        ledger: Ledger,
+        checker: InvariantChecker,
         travel_seconds: Callable[[], float],
-        is_calm: Callable[[], bool],
+        faults_are_over: Callable[[], bool],
     ) -> None:
         self._process = process
         self._schedule = process.schedule
         self._random: random.Random = process.schedule.random
         self._user_id = user_id
-        self._habits = habits
+        self._workload = workload
         self._gateways = gateways
-        self._ledger = ledger
+        self._checker = checker
         self._travel_seconds = travel_seconds
-        self._is_calm = is_calm
+        self._faults_are_over = faults_are_over
         self._gateway: GatewayProcess | None = None
 
     def run(self) -> None:
         """One session after another, until the faults are over."""
-        while not self._is_calm():
+        while not self._faults_are_over():
             session_id = str(uuid.uuid4())
             try:
-                self._use(session_id)
+                self._run_session(session_id)
             except SessionGoneError:
-                self._ledger.count("client_lost_session")
+                self._checker.count("client_lost_session")
 
-    def _use(self, session_id: str) -> None:
-        others = [self._random.random() < 0.5 for _ in range(self._habits.at_once - 1)]
+    def _run_session(self, session_id: str) -> None:
+        others = [self._random.random() < 0.5 for _ in range(self._workload.threads - 1)]
         for _ in others:
-            self._process.start(lambda: self._alongside(session_id), self._random.random() * 5)
-        self._statements(session_id, self._habits.statements)
-        if self._habits.stays:
-            while not self._leaves():
+            self._process.start(lambda: self._run_second_thread(session_id), self._random.random() * 5)
+        self._run_statements(session_id, self._workload.statements)
+        if self._workload.stays_open:
+            while not self._closes_early():
                 self._heartbeat(session_id)
                 self._schedule.wait(_HEARTBEAT_SECONDS)
         elif self._random.random() < 0.5:
-            self._ledger.end_asked(self._user_id, session_id, "its client")
-            self._call("ReleaseSession", _released(self._user_id, session_id))
+            self._checker.expect_end(self._user_id, session_id, "its client")
+            self._call("ReleaseSession", _release_request(self._user_id, session_id))
         else:
             self._schedule.wait(self._random.random() * 10)
 
-    def _leaves(self) -> bool:
+    def _closes_early(self) -> bool:
         """Whether one that stays goes after all; not when the faults are over."""
-        return not self._is_calm() and self._random.random() < 0.02
+        return not self._faults_are_over() and self._random.random() < 0.02
 
-    def _alongside(self, session_id: str) -> None:
+    def _run_second_thread(self, session_id: str) -> None:
         try:
-            self._statements(session_id, 2)
+            self._run_statements(session_id, 2)
         except SessionGoneError:
-            self._ledger.count("client_lost_session")
+            self._checker.count("client_lost_session")
 
-    def _statements(self, session_id: str, number: int) -> None:
+    def _run_statements(self, session_id: str, number: int) -> None:
         for _ in range(number):
-            if self._is_calm():
+            if self._faults_are_over():
                 return
             chance = self._random.random()
             table = self._random.choice(_TABLES)
@@ -130,7 +130,7 @@ class Client:
                 self._execute(session_id, table, f"DROP TABLE {table}")
             else:
                 self._heartbeat(session_id)
-            self._schedule.wait(self._random.random() ** 3 * self._habits.pause_seconds)
+            self._schedule.wait(self._random.random() ** 3 * self._workload.longest_pause_seconds)
 
     def _heartbeat(self, session_id: str) -> None:
         request = base_pb2.ConfigRequest(session_id=session_id)
@@ -143,44 +143,44 @@ class Client:
         operation_id = str(uuid.uuid4())
         statement = Statement(
             record=record_name(Principal(self._user_id), ClientSessionId(session_id)),
-            session_uuid=self._ledger.session_of(self._user_id, session_id),
+            session_uuid=self._checker.find_session(self._user_id, session_id),
             operation_id=operation_id,
             table=table,
-            begun_seconds=self._schedule.now,
+            started_seconds=self._schedule.now,
         )
         is_drop = sql.startswith("DROP")
         if is_drop:
-            self._ledger.being_dropped(statement)
+            self._checker.on_drop_started(statement)
         request = base_pb2.ExecutePlanRequest(session_id=session_id, operation_id=operation_id)
         request.user_context.user_id = self._user_id
         request.request_options.add().reattach_options.reattachable = True
         request.plan.command.sql_command.input.sql.query = sql
-        begin = request.SerializeToString()
-        again = base_pb2.ReattachExecuteRequest(session_id=session_id, operation_id=operation_id)
-        again.user_context.user_id = self._user_id
-        follow = again.SerializeToString()
-        method, data = "ExecutePlan", begin
+        execute_data = request.SerializeToString()
+        reattach = base_pb2.ReattachExecuteRequest(session_id=session_id, operation_id=operation_id)
+        reattach.user_context.user_id = self._user_id
+        reattach_data = reattach.SerializeToString()
+        method, data = "ExecutePlan", execute_data
         if self._random.random() < 0.1:
             self._interrupt_later(session_id, operation_id)
         for _ in range(_ATTEMPTS):
             outcome = self._call(method, data)
             if outcome.error is None:
-                self._ledger.count("statement_done")
+                self._checker.count("statement_done")
                 if sql.startswith("CREATE") and outcome.responses:
-                    self._ledger.created(statement)
+                    self._checker.on_table_created(statement)
                 elif is_drop:
-                    self._ledger.no_more_dropped(statement)
+                    self._checker.on_drop_completed(statement)
                 self._release(session_id, operation_id)
                 return
             code, text = outcome.error
             if "OPERATION_NOT_FOUND" in text:
-                method, data = "ExecutePlan", begin
+                method, data = "ExecutePlan", execute_data
             elif code in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}:
-                method, data = "ReattachExecute", follow
+                method, data = "ReattachExecute", reattach_data
             else:
-                self._ledger.count("statement_failed")
+                self._checker.count("statement_failed")
                 return
-        self._ledger.count("statement_given_up")
+        self._checker.count("statement_given_up")
 
     def _release(self, session_id: str, operation_id: str) -> None:
         request = base_pb2.ReleaseExecuteRequest(session_id=session_id, operation_id=operation_id)
@@ -198,7 +198,7 @@ class Client:
             try:
                 self._call("Interrupt", data)
             except SessionGoneError:
-                self._ledger.count("client_lost_session")
+                self._checker.count("client_lost_session")
 
         self._process.start(interrupt, self._random.random() * 2)
 
@@ -213,22 +213,22 @@ class Client:
             outcome.end((grpc.StatusCode.UNAVAILABLE, "There is no gateway."))
             return outcome
 
-        def late() -> None:
+        def time_out() -> None:
             if not outcome.is_over:
                 self._gateway = None
-                gateway.hang_up(outcome)
+                gateway.cancel_call(outcome)
                 outcome.end((grpc.StatusCode.DEADLINE_EXCEEDED, "The client waits no longer."))
 
         def send(wake: Callable[[], object]) -> None:
             outcome.wake = lambda: schedule.after(self._travel_seconds(), wake)
             schedule.after(self._travel_seconds(), lambda: gateway.serve(method, data, outcome))
-            schedule.after(_CALL_SECONDS, late)
+            schedule.after(_CALL_SECONDS, time_out)
 
         schedule.park(send)
         if outcome.error is not None:
             code, text = outcome.error
-            self._ledger.count(f"client_told_{text[1:].partition(']')[0] if text.startswith('[') else code.name}")
-            if _GONE in text:
+            self._checker.count(f"client_told_{text[1:].partition(']')[0] if text.startswith('[') else code.name}")
+            if _SESSION_GONE in text:
                 raise SessionGoneError(text)
             if code is grpc.StatusCode.UNAVAILABLE:
                 self._gateway = None
@@ -236,7 +236,7 @@ class Client:
         return outcome
 
 
-def _released(user_id: str, session_id: str) -> bytes:
+def _release_request(user_id: str, session_id: str) -> bytes:
     request = base_pb2.ReleaseSessionRequest(session_id=session_id)
     request.user_context.user_id = user_id
     return request.SerializeToString()

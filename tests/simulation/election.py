@@ -5,8 +5,8 @@ from contextlib import suppress
 
 from reaper.kubernetes.candidacy import Candidacy, LeaseState
 from tests.simulation.api_server import ApiServer, ConflictError
+from tests.simulation.network import Network
 from tests.simulation.schedule import Process
-from tests.simulation.wires import Wires
 from workspace.records import RecordsUnavailableError
 
 
@@ -25,13 +25,13 @@ class ModelElection:
         self,
         process: Process,
         api: ApiServer,
-        wires: Wires,
+        network: Network,
         duration_seconds: float,
         on_change: Callable[[], object],
     ) -> None:
         self._process = process
         self._api = api
-        self._wires = wires
+        self._network = network
         self._on_change = on_change
         self._candidacy = Candidacy(process.name, duration_seconds)
         self._led = False
@@ -51,11 +51,13 @@ class ModelElection:
 
     def _step(self) -> None:
         seconds = self._candidacy.duration_seconds
-        holder, mark = self._wires.call(self._process, self._api, "read leader", lambda: self._api.leader)
+        holder, mark = self._network.call(self._process, self._api, "read leader", lambda: self._api.leader)
         self._candidacy.observe(LeaseState(holder, str(mark), seconds), self._process.monotonic())
-        begun_seconds = self._process.monotonic()
-        if self._candidacy.may_take(begun_seconds):
+        started_seconds = self._process.monotonic()
+        if self._candidacy.may_take(started_seconds):
             name = self._candidacy.identity
-            new = self._wires.call(self._process, self._api, "take lead", lambda: self._api.lead(name, mark))
+            new = self._network.call(
+                self._process, self._api, "take lead", lambda: self._api.acquire_leadership(name, mark)
+            )
             self._candidacy.observe(LeaseState(name, str(new), seconds), self._process.monotonic())
-            self._candidacy.record_renewal(begun_seconds)
+            self._candidacy.record_renewal(started_seconds)

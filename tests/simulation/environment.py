@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from reaper.snapshot_reader import Hosts
 from tests.simulation.api_server import ApiServer
 from tests.simulation.gateways import GatewayProcess
-from tests.simulation.invariants import Ledger
+from tests.simulation.invariants import InvariantChecker
 from tests.simulation.observer import Observer
 from tests.simulation.schedule import Action, Schedule
 from workspace.records import ReplicaId
 
 _KEPT_TOKENS = 4
-_CONFIRMED_EVERY_SECONDS = 4.0
+_CONFIRMATION_INTERVAL_SECONDS = 4.0
 _STOP_SECONDS = 2.0
 
 
@@ -31,36 +31,36 @@ class Environment:
         self,
         schedule: Schedule,
         api: ApiServer,
-        ledger: Ledger,
+        checker: InvariantChecker,
         observer: Observer,
         gateways: Callable[[], Sequence[GatewayProcess]],
     ) -> None:
         self._schedule = schedule
         self._random: random.Random = schedule.random
         self._api = api
-        self._ledger = ledger
+        self._checker = checker
         self._observer = observer
         self._gateways = gateways
-        self._is_calm = False
+        self._faults_are_over = False
         self._ended: set[ReplicaId] = set()
         self._doubted: set[ReplicaId] = set()
         self._tokens: list[str] = []
         self._confirmations = 0
         self._confirmation: str | None = None
 
-    def begin(self, *, deletes_records: bool) -> None:
+    def start(self, *, deletes_records: bool) -> None:
         """Args:
         deletes_records: Whether operators end sessions by their records.
         """
-        self._ledger.on_mass_expiry = self._is_held_back
-        self._again(40, self._doubt)
-        self._again(60, self._replace_gateway)
+        self._checker.on_mass_expiry = self._request_confirmation
+        self._repeat(40, self._doubt_gateway)
+        self._repeat(60, self._stop_gateway)
         if deletes_records:
-            self._again(40, self._delete_record)
+            self._repeat(40, self._delete_record)
 
-    def calm_down(self) -> None:
+    def stop_faults(self) -> None:
         """Nothing more happens but what is confirmed; every node answers again."""
-        self._is_calm = True
+        self._faults_are_over = True
         self._doubted.clear()
 
     def hosts(self) -> Hosts:
@@ -73,46 +73,46 @@ class Environment:
         """The token with which an operator confirms a mass expiry now."""
         return self._confirmation
 
-    def died(self, gateway: GatewayProcess) -> None:
+    def on_gateway_death(self, gateway: GatewayProcess) -> None:
         """The kubelet may tell so, some time later."""
         if gateway.gateway is not None and self._random.random() < 0.4:
             replica = gateway.replica
             self._schedule.after(self._random.random() * 4, lambda: self._ended.add(replica))
 
-    def _again(self, most_seconds: float, action: Action) -> None:
+    def _repeat(self, longest_seconds: float, action: Action) -> None:
         def act() -> None:
-            if not self._is_calm:
+            if not self._faults_are_over:
                 action()
-                self._again(most_seconds, action)
+                self._repeat(longest_seconds, action)
 
-        self._schedule.after(self._random.random() * most_seconds, act)
+        self._schedule.after(self._random.random() * longest_seconds, act)
 
-    def _doubt(self) -> None:
+    def _doubt_gateway(self) -> None:
         """A node seems not to answer, though what runs there may be well."""
         self._doubted.clear()
-        gateway = self._any_gateway()
+        gateway = self._pick_gateway()
         if gateway is not None and self._random.random() < 0.5:
             self._doubted.add(gateway.replica)
             self._observer.count("gateway_doubted")
 
-    def _replace_gateway(self) -> None:
+    def _stop_gateway(self) -> None:
         """As a Deployment does when it is rolled out."""
-        gateway = self._any_gateway()
+        gateway = self._pick_gateway()
         if gateway is not None:
-            self._observer.tell(f"{gateway.process} is told to stop")
-            self._ledger.count("gateway_told_to_stop")
+            self._observer.trace(f"{gateway.process} is told to stop")
+            self._checker.count("gateway_told_to_stop")
             self._schedule.at(self._schedule.now, lambda: gateway.stop(_STOP_SECONDS), gateway.process)
 
     def _delete_record(self) -> None:
         names = list(self._api.records)
         if names:
             name = self._random.choice(names)
-            self._observer.tell(f"an operator deletes the record of {self._api.records[name].spec.session_uuid}")
-            self._ledger.count("operator_deleted_record")
-            self._ledger.end_asked_of(name, "an operator")
+            self._observer.trace(f"an operator deletes the record of {self._api.records[name].spec.session_uuid}")
+            self._checker.count("operator_deleted_record")
+            self._checker.expect_end_of(name, "an operator")
             self._api.delete(name)
 
-    def _is_held_back(self, token: str) -> None:
+    def _request_confirmation(self, token: str) -> None:
         """An operator is told that too many sessions are dead at once, and will confirm it."""
         if not self._tokens:
             self._schedule.after(self._random.random() * 15, self._confirm)
@@ -124,8 +124,8 @@ class Environment:
         self._confirmation = self._tokens[self._confirmations % len(self._tokens)]
         self._confirmations += 1
         del self._tokens[:-_KEPT_TOKENS]
-        self._schedule.after(_CONFIRMED_EVERY_SECONDS, self._confirm)
+        self._schedule.after(_CONFIRMATION_INTERVAL_SECONDS, self._confirm)
 
-    def _any_gateway(self) -> GatewayProcess | None:
+    def _pick_gateway(self) -> GatewayProcess | None:
         serving = [gateway for gateway in self._gateways() if gateway.is_serving]
         return self._random.choice(serving) if serving else None

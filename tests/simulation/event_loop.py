@@ -22,7 +22,7 @@ from tests.simulation.schedule import Process
 _DEFAULT_THREADS = 8
 
 
-class _Lane:
+class _ThreadPool:
     """The threads of one executor."""
 
     def __init__(self, threads: int) -> None:
@@ -50,9 +50,9 @@ class ModelLoop(asyncio.AbstractEventLoop):
         self._on_error = on_error
         self._is_fenced = is_fenced
         self._ready: deque[asyncio.Handle] = deque()
-        self._lanes: dict[object, _Lane] = {}
+        self._thread_pools: dict[object, _ThreadPool] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}
-        self._runs = False
+        self._is_running = False
         self._is_closed = False
 
     def time(self) -> float:
@@ -61,7 +61,7 @@ class ModelLoop(asyncio.AbstractEventLoop):
     def call_soon(self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None) -> Any:
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
-        if not self._runs and len(self._ready) == 1:
+        if not self._is_running and len(self._ready) == 1:
             self._schedule.at(self._schedule.now, self._run, self._process)
         return handle
 
@@ -78,7 +78,7 @@ class ModelLoop(asyncio.AbstractEventLoop):
                 self._ready.append(handle)
                 self._run()
 
-        self._schedule.at(max(self._process.when(when), self._schedule.now), due, self._process)
+        self._schedule.at(max(self._process.to_true_seconds(when), self._schedule.now), due, self._process)
         return handle
 
     def create_future(self) -> "asyncio.Future[Any]":
@@ -97,7 +97,7 @@ class ModelLoop(asyncio.AbstractEventLoop):
         future = self.create_future()
         was_fenced = self._is_fenced()
         threads = getattr(executor, "_max_workers", _DEFAULT_THREADS)
-        lane = self._lanes.setdefault(executor, _Lane(threads))
+        pool = self._thread_pools.setdefault(executor, _ThreadPool(threads))
 
         def work() -> None:
             try:
@@ -105,28 +105,28 @@ class ModelLoop(asyncio.AbstractEventLoop):
             except GreenletExit:
                 raise
             except BaseException as error:  # noqa: BLE001 - as an executor hands on whatever it is
-                self.call_soon(_settle, future, None, error)
+                self.call_soon(_set_result, future, None, error)
             else:
-                self.call_soon(_settle, future, result, None)
-            lane.free += 1
-            if lane.waiting:
-                lane.waiting.popleft()()
+                self.call_soon(_set_result, future, result, None)
+            pool.free += 1
+            if pool.waiting:
+                pool.waiting.popleft()()
 
         def begin() -> None:
-            lane.free -= 1
+            pool.free -= 1
             self._process.start(work).was_fenced = was_fenced
 
-        if lane.free:
+        if pool.free:
             begin()
         else:
-            lane.waiting.append(begin)
+            pool.waiting.append(begin)
         return future
 
     def get_debug(self) -> bool:
         return False
 
     def is_running(self) -> bool:
-        return self._runs
+        return self._is_running
 
     def is_closed(self) -> bool:
         return self._is_closed
@@ -138,7 +138,7 @@ class ModelLoop(asyncio.AbstractEventLoop):
         """asyncio tells its loop; a cancelled timer is passed over when it is due."""
 
     def _run(self) -> None:
-        self._runs = True
+        self._is_running = True
         asyncio._set_running_loop(self)
         try:
             while self._ready:
@@ -147,7 +147,7 @@ class ModelLoop(asyncio.AbstractEventLoop):
                     handle._run()
         finally:
             asyncio._set_running_loop(None)
-            self._runs = False
+            self._is_running = False
 
     def close(self) -> None:
         """Unwinds what still waits, of a process that is no more."""
@@ -163,7 +163,7 @@ class ModelLoop(asyncio.AbstractEventLoop):
         self._ready.clear()
 
 
-def _settle(future: "asyncio.Future[Any]", result: object, error: BaseException | None) -> None:
+def _set_result(future: "asyncio.Future[Any]", result: object, error: BaseException | None) -> None:
     if future.done():
         return
     if error is None:

@@ -5,7 +5,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-_DUELS = 0.25
+_DUEL_SHARE = 0.25
 
 
 class Fault(enum.Enum):
@@ -26,7 +26,7 @@ class Fault(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ambush:
+class TargetedFault:
     """One kind of fault that lies in wait for one kind of call.
 
     Attributes:
@@ -36,8 +36,8 @@ class Ambush:
         rate: At what share of these calls.
     """
 
-    by: str
-    what: str
+    process_prefix: str
+    operation: str
     fault: Fault
     rate: float
 
@@ -47,7 +47,7 @@ _RATES = (0.05, 0.2, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class FaultPlan:
     """How much goes wrong.
 
     Attributes:
@@ -61,13 +61,13 @@ class Weather:
 
     rate: float
     faults: Sequence[Fault]
-    ambushes: Mapping[str, Ambush]
+    targeted: Mapping[str, TargetedFault]
     longest_seconds: float
-    least_share: float
-    stale_seconds: float
+    shortest_share: float
+    longest_watch_delay_seconds: float
 
 
-CALM = Weather(0.0, (), {}, 0.0, 0.0, 0.0)
+NO_FAULTS = FaultPlan(0.0, (), {}, 0.0, 0.0, 0.0)
 
 CALLS = (
     "create record",
@@ -92,7 +92,7 @@ CALLS = (
 """What is called most or matters most."""
 
 
-def chosen_weather(random: random.Random, longest_seconds: float) -> Weather:
+def choose_fault_plan(random: random.Random, longest_seconds: float) -> FaultPlan:
     """Some seeds have few kinds of faults and many of them, others all kinds: what one hides, another shows.
 
     What needs two rare faults at two places in turn would hardly ever come of evenly spread ones, so in most seeds some
@@ -101,17 +101,17 @@ def chosen_weather(random: random.Random, longest_seconds: float) -> Weather:
     kinds = list(Fault)
     some = random.sample(kinds, random.choice([2, 4, 8, len(kinds)]))
     calls = random.sample(CALLS, random.choice([0, 0, 1, 2, 3]))
-    ambushes = [Ambush("", what, random.choice(kinds), random.choice(_RATES)) for what in calls]
-    is_duel = random.random() < _DUELS
+    targeted = [TargetedFault("", operation, random.choice(kinds), random.choice(_RATES)) for operation in calls]
+    is_duel = random.random() < _DUEL_SHARE
     if is_duel:  # a gateway that was given up comes back while a reaper is about to act
-        what = random.choice(("update record", "update record", "set location aside", "remove table"))
-        ambushes.append(Ambush("reaper", what, random.choice(_LONG), 0.5))
-        ambushes.append(Ambush("gateway", "renew lease", random.choice(_LONG), 0.2))
-    return Weather(
+        operation = random.choice(("update record", "update record", "set location aside", "remove table"))
+        targeted.append(TargetedFault("reaper", operation, random.choice(_LONG), 0.5))
+        targeted.append(TargetedFault("gateway", "renew lease", random.choice(_LONG), 0.2))
+    return FaultPlan(
         rate=random.choice([0.003, 0.01, 0.02, 0.05]),
         faults=tuple(some),
-        ambushes={ambush.what: ambush for ambush in ambushes},
+        targeted={targeted_fault.operation: targeted_fault for targeted_fault in targeted},
         longest_seconds=longest_seconds,
-        least_share=0.5 if is_duel else 0.0,
-        stale_seconds=random.choice([0.0, 0.0, 1.0, longest_seconds]),
+        shortest_share=0.5 if is_duel else 0.0,
+        longest_watch_delay_seconds=random.choice([0.0, 0.0, 1.0, longest_seconds]),
     )

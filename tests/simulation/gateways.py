@@ -113,12 +113,12 @@ class ModelServer:
 
     def begin(self, method: str, request: bytes, outcome: Outcome) -> asyncio.Task[None]:
         handler = self._service.service(SimpleNamespace(method=SERVICE + method))
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._handled(handler, request, outcome))
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._handle(handler, request, outcome))
         self.calls[task] = outcome
         task.add_done_callback(lambda done: self.calls.pop(done, None))
         return task
 
-    async def _handled(self, handler: Any, request: bytes, outcome: Outcome) -> None:
+    async def _handle(self, handler: Any, request: bytes, outcome: Outcome) -> None:
         context = _Context(outcome)
         try:
             if handler.unary_stream is not None:
@@ -220,21 +220,21 @@ class GatewayProcess:
         else:
             outcome.end((grpc.StatusCode.UNAVAILABLE, "The gateway stops."))
 
-    def hang_up(self, outcome: Outcome) -> None:
+    def cancel_call(self, outcome: Outcome) -> None:
         """The client is gone: gRPC cancels its call."""
         for task, each in list(self.server.calls.items()):
             if each is outcome:
                 self.loop.call_soon(task.cancel)
 
-    def held(self) -> dict[SessionKey, Session]:
+    def sessions(self) -> dict[SessionKey, Session]:
         """The sessions that it believes to serve."""
         if self.gateway is None or not hasattr(self.gateway, "_sessions"):
             return {}
         return {session.key: session for session in self.gateway._sessions.all()}
 
-    def believes_in(self, session_uuid: SessionUuid) -> bool:
+    def serves_with_lease(self, session_uuid: SessionUuid) -> bool:
         """Whether it serves a session, and believes by its own clock that it may touch its location."""
-        session = next((each for each in self.held().values() if each.uuid == session_uuid), None)
+        session = next((each for each in self.sessions().values() if each.uuid == session_uuid), None)
         if session is None or self.process.is_dead:
             return False
         schedule = self.process.schedule
@@ -247,7 +247,7 @@ class GatewayProcess:
             schedule.process = before
         return True
 
-    def died(self) -> None:
+    def close_connections(self) -> None:
         """Its clients notice that it is gone."""
         for outcome in self.server.calls.values():
             outcome.end((grpc.StatusCode.UNAVAILABLE, "The connection was closed."))
@@ -261,5 +261,5 @@ class GatewayProcess:
             return False
         return not self.gateway._sessions._lease.is_valid()
 
-    def holders(self) -> set[SessionUuid]:
-        return {session.uuid for session in self.held().values()}
+    def session_uuids(self) -> set[SessionUuid]:
+        return {session.uuid for session in self.sessions().values()}

@@ -33,7 +33,7 @@ from typing import Any
 
 from gateway.errors import GatewayError
 from reaper.holds import MASS_EXPIRY
-from tests.simulation.api_server import ApiServer, Stored
+from tests.simulation.api_server import ApiServer, StoredObject
 from tests.simulation.gateways import GatewayProcess
 from tests.simulation.schedule import Schedule
 from tests.simulation.storage import Storage
@@ -55,7 +55,7 @@ from workspace.records import (
 ViewsOf = Callable[[str, str], Mapping[str, tuple[str, ...]] | None]
 """The paths that each temporary view of a client's session reads; None if its backend has no such session."""
 
-_FORESEEN = (GatewayError, OSError, RecordError)
+_EXPECTED_ERRORS = (GatewayError, OSError, RecordError)
 """That a service cannot be reached, or that others were faster."""
 
 
@@ -93,11 +93,11 @@ class Statement:
     session_uuid: SessionUuid | None
     operation_id: str
     table: str
-    begun_seconds: float
+    started_seconds: float
 
 
 @dataclass(slots=True)
-class _Known:
+class _SessionState:
     """What is known of a session.
 
     Attributes:
@@ -109,13 +109,13 @@ class _Known:
     """
 
     name: RecordName
-    asked_to_end: str = ""
-    was_cleared: bool = False
-    told: int = 0
+    end_requested_by: str = ""
+    moved_to_trash: bool = False
+    end_reports: int = 0
     lost_location: bool = False
 
 
-class Ledger:
+class InvariantChecker:
     """Knows everything, and finds what must not be; see the module.
 
     Args:
@@ -139,17 +139,17 @@ class Ledger:
         self.violation: Violation | None = None
         self.is_closed = False
         self.counts: Counter[str] = Counter()
-        self._sessions: dict[SessionUuid, _Known] = {}
-        self._asked: dict[RecordName, str] = {}
-        self._there: dict[tuple[SessionUuid, str], None] = {}
-        self._dropping: Counter[tuple[RecordName, str]] = Counter()
-        self._dropped: dict[tuple[RecordName, str], float] = {}
+        self._sessions: dict[SessionUuid, _SessionState] = {}
+        self._end_requests: dict[RecordName, str] = {}
+        self._acknowledged: dict[tuple[SessionUuid, str], None] = {}
+        self._running_drops: Counter[tuple[RecordName, str]] = Counter()
+        self._last_drop_seconds: dict[tuple[RecordName, str], float] = {}
 
-    def look_at(self, api: ApiServer, storage: Storage, views_of: "ViewsOf") -> None:
+    def attach(self, api: ApiServer, storage: Storage, views_of: "ViewsOf") -> None:
         """Says where everything is."""
         self._api, self._storage, self._views_of = api, storage, views_of
 
-    def violate(self, invariant: int, text: str) -> None:
+    def report_violation(self, invariant: int, text: str) -> None:
         if self.violation is None and not self.is_closed:
             self.violation = Violation(invariant, text, self._schedule.now)
             self._schedule.is_over = True
@@ -157,22 +157,22 @@ class Ledger:
     def count(self, event: str) -> None:
         self.counts[event] += 1
 
-    def end_asked(self, principal: str, client_session_id: str, who: str) -> None:
+    def expect_end(self, principal: str, client_session_id: str, who: str) -> None:
         """Somebody asks for the end of a session, whatever its gateways think."""
-        self.end_asked_of(record_name(Principal(principal), ClientSessionId(client_session_id)), who)
+        self.expect_end_of(record_name(Principal(principal), ClientSessionId(client_session_id)), who)
 
-    def end_asked_of(self, name: RecordName, who: str) -> None:
-        self._asked[name] = who
+    def expect_end_of(self, name: RecordName, who: str) -> None:
+        self._end_requests[name] = who
         found = self._api.records.get(name)
         if found is not None:
-            self._sessions[found.spec.session_uuid].asked_to_end = who
+            self._sessions[found.spec.session_uuid].end_requested_by = who
 
-    def record_changed(self, before: Stored | None, after: Stored | None) -> None:
+    def on_record_change(self, before: StoredObject | None, after: StoredObject | None) -> None:
         """To be called at each change of a record."""
         old = None if before is None else before.spec
         new = None if after is None else after.spec
         if old is None and new is not None:
-            known = _Known(new.name, self._asked.get(new.name, ""))
+            known = _SessionState(new.name, self._end_requests.get(new.name, ""))
             self._sessions[new.session_uuid] = known
         elif old is not None and new is None:
             self._check_deletion(old)
@@ -181,31 +181,33 @@ class Ledger:
         if new is not None:
             self._check_tables(new)
 
-    def acted_without_lease(self, gateway: GatewayProcess, what: str) -> None:
+    def on_fenced_action(self, gateway: GatewayProcess, what: str) -> None:
         """To be called when a gateway does something that it knew, when it decided on it, that it must not."""
-        self.violate(6, f"{gateway.process} wants to {what} although its lease is lost")
+        self.report_violation(6, f"{gateway.process} wants to {what} although its lease is lost")
 
-    def location_touched(self, what: str, session_uuid: SessionUuid) -> None:
+    def on_location_change(self, what: str, session_uuid: SessionUuid) -> None:
         """To be called before a location is made or set aside, also if there is none."""
         if what == "set aside" and session_uuid in self._sessions:
-            self._sessions[session_uuid].was_cleared = True
+            self._sessions[session_uuid].moved_to_trash = True
 
-    def removed(self, session_uuid: SessionUuid, table: TableUuid | None) -> None:
+    def on_removal(self, session_uuid: SessionUuid, table: TableUuid | None) -> None:
         """To be called before a location, or a table's directory in it, is set aside."""
         known = self._sessions.get(session_uuid)
         if known is None:
             return
-        record = self._record_of(known, session_uuid)
+        record = self._find_record(known, session_uuid)
         if table is None:
             known.lost_location = True
         if record is None or record.phase is Phase.ENDING:
             return
         if table is None:
-            self.violate(1, f"the location of the active session {session_uuid} is removed")
+            self.report_violation(1, f"the location of the active session {session_uuid} is removed")
         elif table in record.directories:
-            self.violate(1, f"the directory {table} of the active session {session_uuid} is removed, which it names")
+            self.report_violation(
+                1, f"the directory {table} of the active session {session_uuid} is removed, which it names"
+            )
 
-    def logged(self, event: Mapping[str, Any]) -> None:
+    def on_log_event(self, event: Mapping[str, Any]) -> None:
         """To be called for each line of the log."""
         if self.is_closed:
             return
@@ -213,26 +215,26 @@ class Ledger:
         self.counts[name] += 1
         if name == "session_location_deleted" and event["session"] in self._sessions:
             known = self._sessions[event["session"]]
-            known.told += 1
-            if known.told > 1:
-                self.violate(4, f"the end of session {event['session']} is told {known.told} times")
+            known.end_reports += 1
+            if known.end_reports > 1:
+                self.report_violation(4, f"the end of session {event['session']} is told {known.end_reports} times")
         if name == "reaper_held_back" and event["kind"] == MASS_EXPIRY:
             self.on_mass_expiry(str(event["confirm_with"]))
         error = event.get("exc_info")
         if error:
-            self.failed(name, error if isinstance(error, BaseException) else sys.exc_info()[1])
+            self.on_error(name, error if isinstance(error, BaseException) else sys.exc_info()[1])
 
-    def failed(self, what: str, error: BaseException | None) -> None:
+    def on_error(self, what: str, error: BaseException | None) -> None:
         """To be called with what went wrong in code that does not say what it does then."""
-        if not isinstance(error, _FORESEEN):
-            self.violate(8, f"{what}: {error!r}")
+        if not isinstance(error, _EXPECTED_ERRORS):
+            self.report_violation(8, f"{what}: {error!r}")
 
-    def session_of(self, principal: str, client_session_id: str) -> SessionUuid | None:
+    def find_session(self, principal: str, client_session_id: str) -> SessionUuid | None:
         """Which session a client's statements are for now."""
         found = self._api.records.get(record_name(Principal(principal), ClientSessionId(client_session_id)))
         return None if found is None else found.spec.session_uuid
 
-    def created(self, statement: "Statement") -> None:
+    def on_table_created(self, statement: "Statement") -> None:
         """A client was told that a table is there."""
         found = self._api.records.get(statement.record)
         if found is None or found.spec.phase is Phase.ENDING:
@@ -240,31 +242,34 @@ class Ledger:
         session_uuid = found.spec.session_uuid
         key = session_uuid, statement.table
         named = statement.record, statement.table
-        if self._dropping[named] or self._dropped.get(named, float("-inf")) >= statement.begun_seconds:
+        if self._running_drops[named] or self._last_drop_seconds.get(named, float("-inf")) >= statement.started_seconds:
             return  # by another thread of the client, before or after
         if find_answer(found.spec, statement.operation_id) is not None:
-            self._there[key] = None
+            self._acknowledged[key] = None
         elif session_uuid == statement.session_uuid:
             text = f"a client was told that table [{statement.table}] of {session_uuid} was created"
-            self.violate(7, f"{text}, of which its record knows nothing")
+            self.report_violation(7, f"{text}, of which its record knows nothing")
 
-    def being_dropped(self, statement: "Statement") -> None:
+    def on_drop_started(self, statement: "Statement") -> None:
         """A client asks for a table to be dropped."""
-        self._dropping[statement.record, statement.table] += 1
+        self._running_drops[statement.record, statement.table] += 1
         if statement.session_uuid is not None:
-            self._there.pop((statement.session_uuid, statement.table), None)
+            self._acknowledged.pop((statement.session_uuid, statement.table), None)
 
-    def no_more_dropped(self, statement: "Statement") -> None:
+    def on_drop_completed(self, statement: "Statement") -> None:
         """A client was told what came of it."""
         named = statement.record, statement.table
-        self._dropping[named] -= 1
-        self._dropped[named] = self._schedule.now
+        self._running_drops[named] -= 1
+        self._last_drop_seconds[named] = self._schedule.now
 
-    def left_over(self) -> Sequence[tuple[int, str]]:
+    def find_leftovers(self) -> Sequence[tuple[int, str]]:
         """What must not be there once faults have stopped for long enough, with the number of the invariant."""
         gateways = [gateway for gateway in self._gateways() if gateway.is_serving]
         live = {
-            session: gateway for gateway in gateways for session in gateway.holders() if gateway.believes_in(session)
+            session: gateway
+            for gateway in gateways
+            for session in gateway.session_uuids()
+            if gateway.serves_with_lease(session)
         }
         replicas = {gateway.replica for gateway in gateways}
         records = {stored.spec.session_uuid: stored.spec for stored in self._api.records.values()}
@@ -275,7 +280,7 @@ class Ledger:
                 found.append((1, f"{gateway.process} serves the session {session_uuid}, which has ended"))
         for session_uuid, record in records.items():
             if session_uuid in live:
-                found += self._left_over_in(record, replicas)
+                found += self._find_record_leftovers(record, replicas)
             else:
                 of = f"the {record.phase} record of {session_uuid}, held by {sorted(record.holders)},"
                 found.append((2, f"{of} is there without a live session"))
@@ -285,10 +290,10 @@ class Ledger:
                 again = known is not None and known.lost_location
                 found.append((3 if again else 2, f"the location {session_uuid} is there without a live session"))
         found += [(2, f"[{entry}] is still in the trash") for entry in self._storage.trash]
-        found += [(2, f"the lease of {replica} is still there") for replica in self._api.marks.keys() - replicas]
+        found += [(2, f"the lease of {replica} is still there") for replica in self._api.lease_marks.keys() - replicas]
         return found
 
-    def _left_over_in(self, record: SessionRecord, replicas: set[ReplicaId]) -> Iterator[tuple[int, str]]:
+    def _find_record_leftovers(self, record: SessionRecord, replicas: set[ReplicaId]) -> Iterator[tuple[int, str]]:
         session_uuid = record.session_uuid
         for holder in sorted(record.holders - replicas):
             yield 2, f"the record of {session_uuid} still names {holder}, which is gone"
@@ -304,33 +309,35 @@ class Ledger:
                 if views.get(table.name) != parts:
                     yield 9, f"the view of [{table.name}] of {session_uuid} reads {views.get(table.name)}, not {parts}"
         named = {table.name for table in record.tables if table.state is not TableState.CREATING}
-        for session, name in self._there:
+        for session, name in self._acknowledged:
             if session == session_uuid and name not in named:
                 yield 7, f"table [{name}] of {session_uuid} was acknowledged, and is gone"
 
     def _check_deletion(self, old: SessionRecord) -> None:
         known = self._sessions[old.session_uuid]
         if old.phase is not Phase.ENDING:
-            self.violate(4, f"the record of {old.session_uuid} is deleted while it is {old.phase}")
-        elif not known.was_cleared:
-            self.violate(5, f"the record of {old.session_uuid} is deleted before its location is set aside")
+            self.report_violation(4, f"the record of {old.session_uuid} is deleted while it is {old.phase}")
+        elif not known.moved_to_trash:
+            self.report_violation(5, f"the record of {old.session_uuid} is deleted before its location is set aside")
 
     def _check_change(self, old: SessionRecord, new: SessionRecord) -> None:
         if old.phase is Phase.ENDING:
-            self.violate(4, f"the record of {old.session_uuid} changes although it is ending")
+            self.report_violation(4, f"the record of {old.session_uuid} changes although it is ending")
         elif old.session_uuid != new.session_uuid:
-            self.violate(4, f"the record of {old.session_uuid} becomes that of {new.session_uuid}")
+            self.report_violation(4, f"the record of {old.session_uuid} becomes that of {new.session_uuid}")
         elif new.phase is Phase.ENDING:
-            self._sessions[new.session_uuid].was_cleared = False
+            self._sessions[new.session_uuid].moved_to_trash = False
             self._check_live(new)
 
     def _check_live(self, record: SessionRecord) -> None:
         is_at_backend = self._views_of(record.principal, record.client_session_id) is not None
-        if self._sessions[record.session_uuid].asked_to_end or not is_at_backend:
+        if self._sessions[record.session_uuid].end_requested_by or not is_at_backend:
             return
         for gateway in self._gateways():
-            if gateway.believes_in(record.session_uuid):
-                self.violate(1, f"the session {record.session_uuid} is ended while {gateway.process} serves it")
+            if gateway.serves_with_lease(record.session_uuid):
+                self.report_violation(
+                    1, f"the session {record.session_uuid} is ended while {gateway.process} serves it"
+                )
 
     def _check_tables(self, record: SessionRecord) -> None:
         if record.phase is Phase.ENDING:
@@ -340,8 +347,10 @@ class Ledger:
                 for part in table.parts:
                     found = self._storage.table(record.session_uuid, part)
                     if found is None or not found.files:
-                        self.violate(1, f"table [{table.name}] of {record.session_uuid} is ready without its {part}")
+                        self.report_violation(
+                            1, f"table [{table.name}] of {record.session_uuid} is ready without its {part}"
+                        )
 
-    def _record_of(self, known: _Known, session_uuid: SessionUuid) -> SessionRecord | None:
+    def _find_record(self, known: _SessionState, session_uuid: SessionUuid) -> SessionRecord | None:
         found = self._api.records.get(known.name)
         return found.spec if found is not None and found.spec.session_uuid == session_uuid else None

@@ -10,9 +10,9 @@ from collections.abc import Callable, Hashable, Sequence, Set
 from pathlib import Path
 from typing import TypeVar
 
+from tests.simulation.network import Network
 from tests.simulation.schedule import Process
 from tests.simulation.storage import FILE_BYTES, Storage
-from tests.simulation.wires import Wires
 from workspace.identifiers import check_uuid
 from workspace.locations import LocationContents, Owner
 from workspace.records import SessionUuid, TableUuid
@@ -36,13 +36,13 @@ class ModelLocations:
         self,
         process: Process,
         storage: Storage,
-        wires: Wires,
-        may_touch: Callable[[str, SessionUuid], object] = lambda what, session: None,
+        network: Network,
+        on_change: Callable[[str, SessionUuid], object] = lambda operation, session: None,
     ) -> None:
         self._process = process
         self._storage = storage
-        self._wires = wires
-        self._may_touch = may_touch
+        self._network = network
+        self._on_change = on_change
 
     @property
     def home(self) -> Path:
@@ -68,7 +68,7 @@ class ModelLocations:
         path = self.path(session_uuid)
 
         def create() -> None:
-            self._may_touch("make", session_uuid)
+            self._on_change("make", session_uuid)
             self._storage.create(session_uuid)
 
         self._call("make location", create)
@@ -99,7 +99,7 @@ class ModelLocations:
         path = self.path(session_uuid)
 
         def move_to_trash() -> bool:
-            self._may_touch("set aside", session_uuid)
+            self._on_change("set aside", session_uuid)
             return self._storage.move_to_trash(session_uuid)
 
         return [path] if self._call("set location aside", move_to_trash) else []
@@ -132,10 +132,10 @@ class ModelLocations:
     def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] = lambda: False) -> bool:
         if not entry.startswith(f"{self._storage.root}/.lodge/trash/") or entry.rpartition("/")[2] in {"", ".", ".."}:
             raise ValueError(f"Not an entry of the trash: {entry!r}")
-        while self._call("purge", lambda: self._storage.purge_some(entry)):
+        while self._call("purge", lambda: self._storage.purge_one(entry)):
             if should_stop():
                 return False
         return True
 
-    def _call(self, what: str, effect: Callable[[], _Result]) -> _Result:
-        return self._wires.call(self._process, self._storage, what, effect)
+    def _call(self, operation: str, effect: Callable[[], _Result]) -> _Result:
+        return self._network.call(self._process, self._storage, operation, effect)

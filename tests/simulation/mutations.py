@@ -31,7 +31,7 @@ from workspace.record_changes import mark_ending, update_record
 from workspace.records import Phase, SessionRecord, StoredRecord, TableState, Version
 from workspace.session_end import EndedSession, EndingSession, begin_end, complete_end
 
-Made = Callable[[], AbstractContextManager[Any]]
+Apply = Callable[[], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Mutation:
     """
 
     name: str
-    made: Made
+    apply: Apply
     invariants: frozenset[int]
 
     def __str__(self) -> str:
@@ -53,19 +53,19 @@ class Mutation:
 
 
 @contextmanager
-def _instead(*changes: tuple[Any, str, Any]) -> Iterator[None]:
+def _patch(*changes: tuple[Any, str, Any]) -> Iterator[None]:
     """Exchanges attributes for the time of a block."""
     if not changes:
         yield
         return
-    (target, name, instead), *others = changes
-    with mock.patch.object(target, name, instead), _instead(*others):
+    (target, name, replacement), *others = changes
+    with mock.patch.object(target, name, replacement), _patch(*others):
         yield
 
 
 def _a_lease_is_lost_at_once() -> AbstractContextManager[None]:
     original = LeaseObserver.__init__
-    return _instead((LeaseObserver, "__init__", lambda self, lease_duration_seconds: original(self, 0.01)))
+    return _patch((LeaseObserver, "__init__", lambda self, lease_duration_seconds: original(self, 0.01)))
 
 
 def _ended_by(
@@ -73,7 +73,7 @@ def _ended_by(
 ) -> AbstractContextManager[None]:
     modules = (workspace.session_end, reaper.removals)
     steps = (("begin_end", begin), ("complete_end", complete))
-    return _instead(*((module, name, step) for module in modules for name, step in steps))
+    return _patch(*((module, name, step) for module in modules for name, step in steps))
 
 
 def _set_aside_before_marked() -> AbstractContextManager[None]:
@@ -116,7 +116,7 @@ def _marked_whatever_changed() -> AbstractContextManager[None]:
         is_ending = now.record.phase is Phase.ENDING
         return now if is_ending else records.replace(mark_ending(now.record), now.version)
 
-    return _instead((workspace.session_end, "_mark_ending", marked))
+    return _patch((workspace.session_end, "_mark_ending", marked))
 
 
 def _records_listed_first_and_one_snapshot() -> AbstractContextManager[None]:
@@ -130,7 +130,7 @@ def _records_listed_first_and_one_snapshot() -> AbstractContextManager[None]:
         finally:
             self._read_records = original_read
 
-    return _instead((reaper.snapshot_reader.SnapshotReader, "read", read), _one_snapshot())
+    return _patch((reaper.snapshot_reader.SnapshotReader, "read", read), _one_snapshot())
 
 
 def _one_snapshot() -> tuple[Any, str, Any]:
@@ -146,14 +146,14 @@ def _last_writer_wins() -> AbstractContextManager[None]:
     def replace(self: ModelSessionRecords, record: SessionRecord, version: Version) -> StoredRecord:
         return original(self, record, self.read(record.name).version)
 
-    return _instead((ModelSessionRecords, "replace", replace))
+    return _patch((ModelSessionRecords, "replace", replace))
 
 
 def _rejoined_without_writing() -> AbstractContextManager[None]:
     def without(records: Any, name: Any, change: Any, **_: Any) -> StoredRecord:
         return update_record(records, name, change)
 
-    return _instead((gateway.storage, "update_record", without), (record_updates, "update_record", without))
+    return _patch((gateway.storage, "update_record", without), (record_updates, "update_record", without))
 
 
 def _lapse_unnoticed() -> AbstractContextManager[None]:
@@ -163,7 +163,7 @@ def _lapse_unnoticed() -> AbstractContextManager[None]:
         await original(self)
         self.epoch = 0
 
-    return _instead((ReplicaLease, "renew", renew))
+    return _patch((ReplicaLease, "renew", renew))
 
 
 def _never_locked() -> AbstractContextManager[None]:
@@ -176,11 +176,11 @@ def _never_locked() -> AbstractContextManager[None]:
 
         async def __aexit__(self, *_: object) -> None: ...
 
-    return _instead((Sessions, "_lock", lambda self, name: Lock()))
+    return _patch((Sessions, "_lock", lambda self, name: Lock()))
 
 
 def _idle_for_all() -> AbstractContextManager[None]:
-    return _instead((RecordUpdates, "_is_last_holder", lambda self, record: True))
+    return _patch((RecordUpdates, "_is_last_holder", lambda self, record: True))
 
 
 def _only_parts_count() -> AbstractContextManager[None]:
@@ -191,7 +191,7 @@ def _only_parts_count() -> AbstractContextManager[None]:
             for table in found - frozenset[Any]().union(*ready):
                 yield stored.record.session_uuid, table
 
-    return _instead((Snapshot, "unnamed_tables", unnamed))
+    return _patch((Snapshot, "unnamed_tables", unnamed))
 
 
 def _doubted_is_gone() -> AbstractContextManager[None]:
@@ -201,22 +201,22 @@ def _doubted_is_gone() -> AbstractContextManager[None]:
         original(self)
         object.__setattr__(self, "gone", self.gone | self.doubted)
 
-    return _instead((Snapshot, "__post_init__", post_init))
+    return _patch((Snapshot, "__post_init__", post_init))
 
 
 def _view_not_made() -> AbstractContextManager[None]:
     async def synchronise(self: Any, execution: Any, record: Any, table: Any, change: Any) -> None:
         """Leaves the view as it is."""
 
-    return _instead((ViewSync, "synchronise", synchronise))
+    return _patch((ViewSync, "synchronise", synchronise))
 
 
 def _confirmed_by_the_cache() -> AbstractContextManager[None]:
-    return _instead((reaper.reaper, "confirm_orphans", lambda decisions, records: decisions))
+    return _patch((reaper.reaper, "confirm_orphans", lambda decisions, records: decisions))
 
 
 def _unfenced() -> AbstractContextManager[None]:
-    return _instead(
+    return _patch(
         (ReplicaLease, "require_joined", lambda self, session: None),
         (ReplicaLease, "require_valid", lambda self: None),
     )
@@ -236,7 +236,7 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation("an idle session is ended although others hold it", _idle_for_all, frozenset({1})),
     Mutation(
         "what could not be written is forgotten",
-        lambda: _instead((PendingUpdates, "keep_on_failure", lambda self, update: nullcontext())),
+        lambda: _patch((PendingUpdates, "keep_on_failure", lambda self, update: nullcontext())),
         frozenset({2}),
     ),
     Mutation("a doubted gateway is taken for dead", _doubted_is_gone, frozenset({1})),
@@ -245,14 +245,14 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation("an orphan is one by the cache alone", _confirmed_by_the_cache, frozenset({1})),
     Mutation(
         "an ending session may be joined",
-        lambda: _instead((workspace.record_changes, "_require_active", lambda record: record)),
+        lambda: _patch((workspace.record_changes, "_require_active", lambda record: record)),
         frozenset({4}),
     ),
     Mutation("everyone who tried tells of the end", _told_by_all_who_tried, frozenset({4})),
     Mutation(
         "orphans are left",
-        lambda: _instead((Removals, "remove_orphan", lambda self, session_uuid: True)),
+        lambda: _patch((Removals, "remove_orphan", lambda self, session_uuid: True)),
         frozenset({2, 3}),
     ),
-    Mutation("the trash is left", lambda: _instead((Removals, "purge", lambda self, entry: True)), frozenset({2})),
+    Mutation("the trash is left", lambda: _patch((Removals, "purge", lambda self, entry: True)), frozenset({2})),
 )

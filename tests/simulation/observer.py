@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from tests.simulation.api_server import Stored
+from tests.simulation.api_server import StoredObject
 from tests.simulation.faults import Fault
 from tests.simulation.gateways import GatewayProcess
-from tests.simulation.invariants import Ledger
+from tests.simulation.invariants import InvariantChecker
 from tests.simulation.schedule import Process, Schedule
 from workspace.records import SessionUuid, TableUuid
 
@@ -23,51 +23,51 @@ class Observer:
     def __init__(
         self,
         schedule: Schedule,
-        ledger: Ledger,
+        checker: InvariantChecker,
         gateway_of: Callable[[Process], GatewayProcess | None],
         trace: list[str] | None,
     ) -> None:
         self._schedule = schedule
-        self._ledger = ledger
+        self._checker = checker
         self._gateway_of = gateway_of
         self._trace = trace
 
-    def record_changed(self, before: Stored | None, after: Stored | None) -> None:
+    def on_record_change(self, before: StoredObject | None, after: StoredObject | None) -> None:
         if before is None and after is not None:
-            self._acted(f"create the session {after.spec.session_uuid}")
-        self._ledger.record_changed(before, after)
+            self._check_fencing(f"create the session {after.spec.session_uuid}")
+        self._checker.on_record_change(before, after)
         if self._trace is not None:
-            self.tell(f"{self._schedule.process}: record {_short(before)} -> {_short(after)}")
+            self.trace(f"{self._schedule.process}: record {_format_object(before)} -> {_format_object(after)}")
 
-    def removed(self, session_uuid: SessionUuid, table: TableUuid | None) -> None:
-        self.tell(f"{self._schedule.process}: removes {session_uuid} {table or ''}")
-        self._ledger.removed(session_uuid, table)
+    def on_removal(self, session_uuid: SessionUuid, table: TableUuid | None) -> None:
+        self.trace(f"{self._schedule.process}: removes {session_uuid} {table or ''}")
+        self._checker.on_removal(session_uuid, table)
 
-    def location_touched(self, what: str, session_uuid: SessionUuid) -> None:
-        self.tell(f"{self._schedule.process}: {what} {session_uuid}")
-        self._acted(f"{what} the location {session_uuid}")
-        self._ledger.location_touched(what, session_uuid)
+    def on_location_change(self, what: str, session_uuid: SessionUuid) -> None:
+        self.trace(f"{self._schedule.process}: {what} {session_uuid}")
+        self._check_fencing(f"{what} the location {session_uuid}")
+        self._checker.on_location_change(what, session_uuid)
 
-    def fault(self, process: Process, fault: Fault, what: str) -> None:
-        self._ledger.count(f"fault_{fault.name.lower()}")
-        self.tell(f"{process}: {fault.name} at {what}")
+    def on_fault(self, process: Process, fault: Fault, what: str) -> None:
+        self._checker.count(f"fault_{fault.name.lower()}")
+        self.trace(f"{process}: {fault.name} at {what}")
 
     def count(self, event: str) -> None:
-        self._ledger.count(event)
-        self.tell(event)
+        self._checker.count(event)
+        self.trace(event)
 
-    def tell(self, text: str) -> None:
+    def trace(self, text: str) -> None:
         if self._trace is not None:
             self._trace.append(f"{self._schedule.now:9.3f} {text}")
 
-    def _acted(self, what: str) -> None:
+    def _check_fencing(self, what: str) -> None:
         process = self._schedule.process
         gateway = None if process is None else self._gateway_of(process)
-        if gateway is not None and self._schedule.worker().was_fenced:
-            self._ledger.acted_without_lease(gateway, what)
+        if gateway is not None and self._schedule.current_worker().was_fenced:
+            self._checker.on_fenced_action(gateway, what)
 
 
-def _short(stored: Stored | None) -> str:
+def _format_object(stored: StoredObject | None) -> str:
     if stored is None:
         return "none"
     spec = stored.spec

@@ -19,9 +19,9 @@ from tests.reaper.passes import run_pass
 from tests.simulation.api_server import ApiServer
 from tests.simulation.election import ModelElection
 from tests.simulation.locations import ModelLocations
+from tests.simulation.network import Network
 from tests.simulation.records import ModelLeases, ModelSessionRecords
 from tests.simulation.schedule import Process
-from tests.simulation.wires import Wires
 from workspace.records import SessionRecord
 
 _RESYNC_SECONDS = 30.0
@@ -29,7 +29,7 @@ _FIRST_LIST_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ReaperSettings:
     """What a reaper is told.
 
     Attributes:
@@ -44,9 +44,9 @@ class Rules:
     lease_seconds: float
     grace_seconds: float
     mass_expiry: MassExpiryRule
-    is_operator: bool
-    has_cache: bool
-    is_elected: bool
+    runs_operator: bool
+    uses_cache: bool
+    uses_election: bool
 
     @property
     def period_seconds(self) -> float:
@@ -54,7 +54,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Knowledge:
+class ReaperInputs:
     """What it is told of the world beside records, leases and locations.
 
     Attributes:
@@ -85,22 +85,24 @@ class ReaperProcess:
     def __init__(
         self,
         process: Process,
-        rules: Rules,
-        knowledge: Knowledge,
+        reaper_settings: ReaperSettings,
+        inputs: ReaperInputs,
         *,
         api: ApiServer,
         records: ModelSessionRecords,
         locations: ModelLocations,
-        wires: Wires,
+        network: Network,
         on_error: Callable[[str, BaseException | None], None],
     ) -> None:
         self._process = process
-        self._rules = rules
+        self._settings = reaper_settings
         self._records = records
         self._on_error = on_error
         self._log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
-        self._look_soon: Callable[[], object] = lambda: None
-        self._election = ModelElection(process, api, wires, rules.lease_seconds, lambda: self._look_soon())
+        self._request_pass: Callable[[], object] = lambda: None
+        self._election = ModelElection(
+            process, api, network, reaper_settings.lease_seconds, lambda: self._request_pass()
+        )
         self._cache = CachedRecords(
             records,
             resync_seconds=_RESYNC_SECONDS,
@@ -109,31 +111,31 @@ class ReaperProcess:
         )
         self._reaper = Reaper(
             records=records,
-            leases=ModelLeases(process, api, wires),
+            leases=ModelLeases(process, api, network),
             locations=locations,
-            lease_duration_seconds=rules.lease_seconds,
-            grace_period_seconds=rules.grace_seconds,
-            storage_period_seconds=rules.period_seconds if rules.is_operator else 0.0,
+            lease_duration_seconds=reaper_settings.lease_seconds,
+            grace_period_seconds=reaper_settings.grace_seconds,
+            storage_period_seconds=reaper_settings.period_seconds if reaper_settings.runs_operator else 0.0,
             monotonic=process.monotonic,
             log=self._log,
             dependencies=ReaperDependencies(
-                read_records=self._cache.read if rules.has_cache else None,
-                hosts=knowledge.hosts,
-                release=knowledge.release,
-                confirmation=knowledge.confirmation,
-                mass_expiry=rules.mass_expiry,
-                may_act=self._election.leads if rules.is_elected else lambda: True,
+                read_records=self._cache.read if reaper_settings.uses_cache else None,
+                hosts=inputs.hosts,
+                release=inputs.release,
+                confirmation=inputs.confirmation,
+                mass_expiry=reaper_settings.mass_expiry,
+                may_act=self._election.leads if reaper_settings.uses_election else lambda: True,
             ),
         )
 
     def run(self) -> None:
         """Works until its process dies."""
         try:
-            if self._rules.is_elected:
+            if self._settings.uses_election:
                 self._process.start(self._election.run)
-            if not self._rules.has_cache:
+            if not self._settings.uses_cache:
                 self._work()
-            with self._cache.watch(lambda: self._look_soon()):
+            with self._cache.watch(lambda: self._request_pass()):
                 self._cache.wait_for_first_list(_FIRST_LIST_SECONDS)
                 self._work()
         except GreenletExit:
@@ -142,10 +144,10 @@ class ReaperProcess:
             self._on_error("a reaper", error)
 
     def _work(self) -> None:
-        while not self._rules.is_operator:
+        while not self._settings.runs_operator:
             run_pass(self._reaper)
-            self._process.schedule.wait(self._rules.period_seconds)
-        pace = Pace(self._rules.period_seconds, removals=1)
+            self._process.schedule.wait(self._settings.period_seconds)
+        pace = Pace(self._settings.period_seconds, removals=1)
         operator = Operator(self._reaper, pace, monotonic=self._process.monotonic, log=self._log)
-        self._look_soon = operator.request_pass
+        self._request_pass = operator.request_pass
         operator.run()

@@ -26,9 +26,9 @@ from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.world import History, run_seed
 
 _HASH_SEED = "0"
-_TOLD_EVERY_SECONDS = 30.0
-_COLLECTED_EVERY_SEEDS = 20
-_TRACED_LINES = 200
+_PROGRESS_INTERVAL_SECONDS = 30.0
+_SEEDS_PER_COLLECTION = 20
+_TRACE_LINES = 200
 
 
 @dataclass(slots=True)
@@ -46,18 +46,18 @@ class Campaign:
     seeds: int = 0
     steps: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    broken: list[History] = field(default_factory=list)
+    failures: list[History] = field(default_factory=list)
     cpu_seconds: float = 0.0
 
     def __str__(self) -> str:
         speed = self.seeds / max(self.cpu_seconds, 0.001)
         return (
             f"{self.seeds} seeds, {self.steps} steps, {self.cpu_seconds:.1f} s of CPU time ({speed:.1f} seeds/s), "
-            f"{len(self.broken)} broke an invariant"
+            f"{len(self.failures)} broke an invariant"
         )
 
 
-def run_seeds(seeds: Iterable[int], root: Path, most_broken: int = 1) -> Campaign:
+def run_seeds(seeds: Iterable[int], root: Path, max_failures: int = 1) -> Campaign:
     """Runs seeds until so many broke an invariant.
 
     Args:
@@ -66,7 +66,7 @@ def run_seeds(seeds: Iterable[int], root: Path, most_broken: int = 1) -> Campaig
         most_broken: After how many broken ones to stop.
     """
     campaign = Campaign()
-    begun_seconds, told_seconds = time.process_time(), time.monotonic()
+    started_cpu_seconds, reported_seconds = time.process_time(), time.monotonic()
     was_collecting = gc.isenabled()
     gc.collect()
     gc.freeze()  # all that was imported need not be looked at again and again
@@ -79,16 +79,16 @@ def run_seeds(seeds: Iterable[int], root: Path, most_broken: int = 1) -> Campaig
                 campaign.seeds += 1
                 campaign.steps += history.steps
                 campaign.counts += history.counts
-                campaign.cpu_seconds = time.process_time() - begun_seconds
+                campaign.cpu_seconds = time.process_time() - started_cpu_seconds
                 if history.violation is not None:
-                    campaign.broken.append(history)
+                    campaign.failures.append(history)
                     print(f"seed {seed} broke {history.violation}", flush=True)
-                    if len(campaign.broken) >= most_broken:
+                    if len(campaign.failures) >= max_failures:
                         break
-                if campaign.seeds % _COLLECTED_EVERY_SEEDS == 0:
+                if campaign.seeds % _SEEDS_PER_COLLECTION == 0:
                     gc.collect()
-                if time.monotonic() - told_seconds > _TOLD_EVERY_SECONDS:
-                    told_seconds = time.monotonic()
+                if time.monotonic() - reported_seconds > _PROGRESS_INTERVAL_SECONDS:
+                    reported_seconds = time.monotonic()
                     print(f"... {campaign}", flush=True)
     finally:
         gc.unfreeze()
@@ -102,16 +102,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=2000, help="how many seeds to run")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="run this one alone, and print what happens in it")
-    parser.add_argument("--most-broken", type=int, default=1, help="stop after so many seeds broke an invariant")
+    parser.add_argument("--max-failures", type=int, default=1, help="stop after so many seeds broke an invariant")
     parser.add_argument(
         "--mutations",
         nargs="?",
         const="1/1",
         help="look for a seed that finds each mistake; 2/3: the second third",
     )
-    parser.add_argument(
-        "--lines", type=int, default=_TRACED_LINES, help="how many lines to print of one seed; 0 is all"
-    )
+    parser.add_argument("--lines", type=int, default=_TRACE_LINES, help="how many lines to print of one seed; 0 is all")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="lodge-simulation-") as directory:
         if options.seed is not None:
@@ -119,30 +117,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seeds = range(options.first, options.first + options.seeds)
         if options.mutations:
             part, parts = map(int, options.mutations.split("/"))
-            return _find(MUTATIONS[part - 1 :: parts], seeds, Path(directory))
-        campaign = run_seeds(seeds, Path(directory), options.most_broken)
+            return _run_mutations(MUTATIONS[part - 1 :: parts], seeds, Path(directory))
+        campaign = run_seeds(seeds, Path(directory), options.max_failures)
     for event, count in sorted(campaign.counts.items()):
         print(f"{count:10} {event}")
     print(campaign)
-    for history in campaign.broken:
+    for history in campaign.failures:
         print(f"Replay with: make soak SEED={history.seed}")
-    return 1 if campaign.broken else 0
+    return 1 if campaign.failures else 0
 
 
-def _find(mutations: Sequence[Mutation], seeds: Sequence[int], root: Path) -> int:
+def _run_mutations(mutations: Sequence[Mutation], seeds: Sequence[int], root: Path) -> int:
     """Makes each mistake, until a seed finds it in which all is well without it."""
     missed = 0
     for mutation in mutations:
         remaining, found = iter(seeds), ""
         while not found:
-            with mutation.made():
-                broken = run_seeds(remaining, root).broken
-            if not broken:
+            with mutation.apply():
+                failures = run_seeds(remaining, root).failures
+            if not failures:
                 break
-            violation = broken[0].violation
+            violation = failures[0].violation
             is_meant = violation is not None and violation.invariant in mutation.invariants
-            if is_meant and not run_seeds([broken[0].seed], root).broken:
-                found = f" by seed {broken[0].seed}"
+            if is_meant and not run_seeds([failures[0].seed], root).failures:
+                found = f" by seed {failures[0].seed}"
         missed += not found
         print(f"{'found' if found else 'MISSED'}: {mutation}{found}", flush=True)
     return 1 if missed else 0
@@ -154,7 +152,7 @@ def _replay(seed: int, root: Path, lines: int) -> int:
         warnings.simplefilter("ignore", RuntimeWarning)
         history = run_seed(seed, root, trace)
     print("\n".join(trace[-lines:]))
-    print(f"seed {seed}, {history.steps} steps: {history.violation or 'all invariants held'}")
+    print(f"seed {seed}, {history.steps} steps: {history.violation or 'all invariants sessions'}")
     return 1 if history.violation is not None else 0
 
 

@@ -42,13 +42,13 @@ class Process:
         self.workers: list[Worker] = []
         self.on_death: Action = lambda: None
         self._offset_seconds = random.uniform(0, 1e6)
-        self._rate = 1 + random.uniform(-MOST_DRIFT, MOST_DRIFT)
+        self._rate = 1 + random.uniform(-MAX_DRIFT, MAX_DRIFT)
         self.wall_offset_seconds = random.uniform(-600, 600)
 
     def monotonic(self) -> float:
         return self._offset_seconds + self._rate * self.schedule.now
 
-    def when(self, monotonic_seconds: float) -> float:
+    def to_true_seconds(self, monotonic_seconds: float) -> float:
         """The true time at which its clock shows this."""
         return (monotonic_seconds - self._offset_seconds) / self._rate
 
@@ -71,7 +71,7 @@ class Process:
         return self.name
 
 
-MOST_DRIFT = 1e-4
+MAX_DRIFT = 1e-4
 """How far a monotonic clock may be from true time, per second; Linux slews by at most 500 parts in a million."""
 
 
@@ -134,7 +134,7 @@ class Schedule:
 
     def wait(self, seconds: float) -> None:
         """Parks the code that calls it. Raises: GreenletExit if its process is no more."""
-        worker = self._parkable()
+        worker = self.current_worker()
         self._number += 1
         heapq.heappush(self._events, (self.now + seconds, self._number, worker.switch, worker.process))
         self.main.switch()
@@ -143,7 +143,7 @@ class Schedule:
 
     def park(self, register: Callable[[Action], object]) -> None:
         """Parks the code that calls it until what it hands out is called."""
-        worker = self._parkable()
+        worker = self.current_worker()
         is_woken = False
 
         def wake() -> None:
@@ -154,13 +154,13 @@ class Schedule:
 
         register(wake)
         self.main.switch()
-        self._go_on(worker)
+        self._exit_if_dead(worker)
 
-    def stop_here(self) -> None:
+    def park_forever(self) -> None:
         """Parks the code that calls it for ever: its process has just died."""
-        worker = self._parkable()
+        worker = self.current_worker()
         self.main.switch()
-        self._go_on(worker)
+        self._exit_if_dead(worker)
 
     def run_until(self, end: float) -> None:
         """Lets everything happen up to a time, or until :attr:`is_over`."""
@@ -191,17 +191,14 @@ class Schedule:
                     worker.throw(GreenletExit)
             process.workers.clear()
 
-    def current(self) -> Process:
+    def current_process(self) -> Process:
         """The process whose code runs."""
         if self.process is not None:
             return self.process
-        return self._parkable().process
+        return self.current_worker().process
 
-    def worker(self) -> Worker:
+    def current_worker(self) -> Worker:
         """The thread that runs."""
-        return self._parkable()
-
-    def _parkable(self) -> Worker:
         worker: Any = getcurrent()
         if worker is self.main:
             raise RuntimeError("Blocking code was called on an event loop.")
@@ -210,6 +207,6 @@ class Schedule:
         found: Worker = worker
         return found
 
-    def _go_on(self, worker: Worker) -> None:
+    def _exit_if_dead(self, worker: Worker) -> None:
         if worker.process.is_dead:
             raise GreenletExit

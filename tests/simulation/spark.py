@@ -55,8 +55,8 @@ class _Operation:
     server_session: str
     target: tuple[SessionUuid, TableUuid] | None = None
     answer: Sequence[bytes] | Exception | None = None
-    followers: list[Reply] = field(default_factory=list)
-    is_wanted: bool = True
+    waiting: list[Reply] = field(default_factory=list)
+    should_write: bool = True
 
 
 @dataclass(slots=True)
@@ -86,9 +86,9 @@ class SparkServer:
         self._storage = storage
         self._count = count
         self._sessions: dict[tuple[str, str], _Session] = {}
-        self._gone: dict[tuple[str, str], str] = {}
+        self._closed_sessions: dict[tuple[str, str], str] = {}
         self.longest_job_seconds = 1.0
-        self.longest_straggle_seconds = 0.0
+        self.longest_late_write_seconds = 0.0
 
     def crash(self, down_seconds: float) -> None:
         """The driver dies, and is started anew; the executors finish what they are at."""
@@ -110,8 +110,8 @@ class SparkServer:
         """Takes a request."""
         request = _REQUESTS[method].FromString(data)
         key = (request.user_context.user_id, request.session_id)
-        if key in self._gone:
-            reply(_error(self._gone[key], "The session is no more."))
+        if key in self._closed_sessions:
+            reply(_error(self._closed_sessions[key], "The session is no more."))
             return
         session = self._sessions.get(key)
         if session is None:
@@ -123,7 +123,7 @@ class SparkServer:
             case "ExecutePlan":
                 self._execute(session, request, reply)
             case "ReattachExecute":
-                self._follow(session, request.operation_id, reply)
+                self._reattach(session, request.operation_id, reply)
             case "AnalyzePlan":
                 reply(self._analyze(session, request))
             case "Config":
@@ -149,8 +149,8 @@ class SparkServer:
         plan = request.plan
         if plan.command.HasField("write_operation"):
             operation.target = _target(plan.command.write_operation.path)
-            operation.followers.append(reply)
-            self._schedule.after(self._random.random() * 0.2, lambda: self._begin(operation))
+            operation.waiting.append(reply)
+            self._schedule.after(self._random.random() * 0.2, lambda: self._start_write(operation))
             return
         if plan.command.HasField("create_dataframe_view"):
             view = plan.command.create_dataframe_view
@@ -158,21 +158,21 @@ class SparkServer:
         elif plan.root.catalog.HasField("drop_temp_view"):
             session.views.pop(plan.root.catalog.drop_temp_view.view_name.lower(), None)
         self._complete(operation)
-        self._follow(session, operation.id, reply)
+        self._reattach(session, operation.id, reply)
 
-    def _follow(self, session: _Session, operation_id: str, reply: Reply) -> None:
+    def _reattach(self, session: _Session, operation_id: str, reply: Reply) -> None:
         operation = session.operations.get(operation_id)
         if operation is None:
             reply(_error("INVALID_HANDLE.OPERATION_NOT_FOUND", "There is no such operation."))
         elif operation.answer is None:
-            operation.followers.append(reply)
+            operation.waiting.append(reply)
         else:
             reply(operation.answer)
 
-    def _begin(self, operation: _Operation) -> None:
+    def _start_write(self, operation: _Operation) -> None:
         """Makes the directory of a write, and hands its tasks out."""
         target = operation.target
-        if target is None or not operation.is_wanted:
+        if target is None or not operation.should_write:
             return
         if self._storage.table(*target) is not None:
             self._finish(operation, _error("PATH_ALREADY_EXISTS", "The path exists."))
@@ -182,13 +182,13 @@ class SparkServer:
         files = self._random.randint(1, 3)
         for number in range(files):
             self._schedule.after(seconds * self._random.random(), lambda number=number: self._write(operation, number))
-        self._schedule.after(seconds, lambda: self._finish(operation, None) if operation.is_wanted else None)
+        self._schedule.after(seconds, lambda: self._finish(operation, None) if operation.should_write else None)
 
     def _write(self, operation: _Operation, number: int) -> None:
         """A task writes its file. One of a write that was ended may do so all the same, and late."""
         if operation.target is None:
             return
-        if operation.is_wanted:
+        if operation.should_write:
             self._storage.write(*operation.target, number)
         elif self._random.random() < 0.5:
 
@@ -198,7 +198,7 @@ class SparkServer:
                     self._count("locations_brought_back")
                 self._storage.write(*target, number)
 
-            delay = self._random.random() * self.longest_straggle_seconds
+            delay = self._random.random() * self.longest_late_write_seconds
             self._schedule.after(delay, lambda target=operation.target: write_late(target))
 
     def _finish(self, operation: _Operation, error: Exception | None) -> None:
@@ -206,9 +206,9 @@ class SparkServer:
             self._complete(operation)
         else:
             operation.answer = error
-        for reply in operation.followers:
+        for reply in operation.waiting:
             reply(operation.answer or ())
-        operation.followers.clear()
+        operation.waiting.clear()
 
     @staticmethod
     def _complete(operation: _Operation) -> None:
@@ -224,16 +224,16 @@ class SparkServer:
     def _interrupt(self, session: _Session, operation_id: str) -> None:
         operation = session.operations.get(operation_id)
         if operation is not None and operation.answer is None:
-            operation.is_wanted = False
+            operation.should_write = False
             self._finish(operation, _error("OPERATION_CANCELED", "The operation was interrupted."))
 
     def _end(self, key: tuple[str, str], error_class: str) -> None:
         session = self._sessions.pop(key, None)
-        self._gone[key] = error_class
+        self._closed_sessions[key] = error_class
         if session is not None:
             for operation in session.operations.values():
                 if operation.answer is None:
-                    operation.is_wanted = False
+                    operation.should_write = False
                     self._finish(operation, _error(error_class, "The session is no more."))
 
     @staticmethod

@@ -58,14 +58,14 @@ class Storage:
         self.locations: MutableMapping[SessionUuid, Location] = {}
         self.trash: MutableMapping[TrashEntry, int] = {}
         self._on_removal = on_removal
-        self._last = 0
+        self._last_number = 0
 
-    def unavailable(self, reason: str) -> Exception:
+    def create_unavailable_error(self, reason: str) -> Exception:
         return OSError(errno.EIO, f"The model's storage does not answer: {reason}")
 
     def create(self, session_uuid: SessionUuid) -> None:
         if session_uuid not in self.locations:
-            self.locations[session_uuid] = Location(self._next())
+            self.locations[session_uuid] = Location(self._next_number())
 
     def write(self, session_uuid: SessionUuid, table: TableUuid, number: int | None) -> None:
         """Makes a table's directory, with all that is above it, and one file in it if it has a number."""
@@ -73,7 +73,7 @@ class Storage:
         location = self.locations[session_uuid]
         if table not in location.tables:
             location.tables[table] = TableDirectory()
-            location.stamp = self._next()
+            location.stamp = self._next_number()
         if number is not None:
             location.tables[table].files.add(number)
 
@@ -87,7 +87,7 @@ class Storage:
             return False
         self._on_removal(session_uuid, None)
         del self.locations[session_uuid]
-        self._throw_away(session_uuid, 1 + len(location.tables))
+        self._add_to_trash(session_uuid, 1 + len(location.tables))
         return True
 
     def remove_table(self, session_uuid: SessionUuid, table: TableUuid) -> bool:
@@ -96,11 +96,11 @@ class Storage:
             return False
         self._on_removal(session_uuid, table)
         del location.tables[table]
-        location.stamp = self._next()
-        self._throw_away(f"{session_uuid}.{table}", 1)
+        location.stamp = self._next_number()
+        self._add_to_trash(f"{session_uuid}.{table}", 1)
         return True
 
-    def purge_some(self, entry: TrashEntry) -> bool:
+    def purge_one(self, entry: TrashEntry) -> bool:
         """Removes one thing of an entry of the trash. Returns: Whether something is left."""
         left = self.trash.get(entry, 0) - 1
         if left > 0:
@@ -113,9 +113,9 @@ class Storage:
         if session_uuid in self.locations:
             yield self.root / session_uuid
 
-    def _throw_away(self, name: str, things: int) -> None:
-        self.trash[TrashEntry(f"{self.root}/.lodge/trash/{name}.{self._next():016x}")] = things
+    def _add_to_trash(self, name: str, things: int) -> None:
+        self.trash[TrashEntry(f"{self.root}/.lodge/trash/{name}.{self._next_number():016x}")] = things
 
-    def _next(self) -> int:
-        self._last += 1
-        return self._last
+    def _next_number(self) -> int:
+        self._last_number += 1
+        return self._last_number

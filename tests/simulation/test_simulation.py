@@ -59,11 +59,11 @@ def run_parts(parts: Sequence[Sequence[str]]) -> str:
 @pytest.mark.timeout(MOST_SECONDS)
 def test_the_invariants_hold_in_all_histories() -> None:
     seeds = SEEDS // PROCESSES
-    told = run_parts([("--first", str(seeds * part), "--seeds", str(seeds)) for part in range(PROCESSES)])
+    output = run_parts([("--first", str(seeds * part), "--seeds", str(seeds)) for part in range(PROCESSES)])
     counts: Counter[str] = Counter()
-    for count, event in re.findall(r"^ *(\d+) (\S+)$", told, re.MULTILINE):
+    for count, event in re.findall(r"^ *(\d+) (\S+)$", output, re.MULTILINE):
         counts[event] += int(count)
-    seldom = {what: counts[event] for event, what in REACHED.items() if counts[event] < 10}
+    seldom = {meaning: counts[event] for event, meaning in REACHED.items() if counts[event] < 10}
     assert not seldom, f"hardly any history had {seldom}"
 
 

@@ -12,16 +12,16 @@ from types import SimpleNamespace
 
 from tests.simulation.schedule import Action, Schedule
 
-_running: list[Schedule] = []
+_schedules: list[Schedule] = []
 """The schedule of the world that runs; the last one counts."""
 
 
-def begin(schedule: Schedule) -> None:
-    _running.append(schedule)
+def activate(schedule: Schedule) -> None:
+    _schedules.append(schedule)
 
 
-def end() -> None:
-    _running.pop()
+def deactivate() -> None:
+    _schedules.pop()
 
 
 class ModelEvent:
@@ -41,7 +41,7 @@ class ModelEvent:
     def clear(self) -> None:
         self._is_set = False
 
-    def when_set(self, action: Action) -> None:
+    def call_when_set(self, action: Action) -> None:
         """Has something done once it is set."""
         self._waiting.append(action)
 
@@ -76,7 +76,7 @@ class ModelCondition(ModelLock):
         _wake(self._waiting)
 
     def wait_for(self, predicate: Callable[[], object], timeout: float | None = None) -> object:
-        schedule = _running[-1]
+        schedule = _schedules[-1]
         until = float("inf") if timeout is None else schedule.now + timeout
         while not (result := predicate()) and schedule.now < until:
             _wait(self._waiting, None if timeout is None else until - schedule.now)
@@ -98,7 +98,7 @@ class ModelThread:
         self._ended = ModelEvent()
 
     def start(self) -> None:
-        _running[-1].current().start(self._run)
+        _schedules[-1].current_process().start(self._run)
 
     def join(self, timeout: float | None = None) -> None:
         self._ended.wait(timeout)
@@ -119,7 +119,7 @@ def _wake(waiting: list[Action]) -> None:
 
 
 def _wait(waiting: list[Action], timeout_seconds: float | None) -> None:
-    schedule = _running[-1]
+    schedule = _schedules[-1]
     if timeout_seconds is not None and timeout_seconds <= 0:
         return
 

@@ -13,30 +13,30 @@ from pathlib import Path
 
 from gateway.config import GatewayConfig
 from tests.simulation.api_server import ApiServer
-from tests.simulation.clients import Client, Habits
+from tests.simulation.backend_channels import BackendChannels
+from tests.simulation.clients import Client, Workload
 from tests.simulation.environment import Environment
-from tests.simulation.faults import CALM, chosen_weather
+from tests.simulation.faults import NO_FAULTS, choose_fault_plan
 from tests.simulation.gateways import GatewayProcess, ModelServer, Stores
-from tests.simulation.invariants import Ledger, Violation
-from tests.simulation.links import Links
+from tests.simulation.invariants import InvariantChecker, Violation
 from tests.simulation.locations import ModelLocations
+from tests.simulation.network import Network
 from tests.simulation.observer import Observer
-from tests.simulation.reapers import Knowledge, ReaperProcess
+from tests.simulation.parameters import LEASE_SECONDS, Parameters
+from tests.simulation.patches import install_model
+from tests.simulation.reapers import ReaperInputs, ReaperProcess
 from tests.simulation.records import ModelLeases, ModelSessionRecords
 from tests.simulation.schedule import Process, Schedule
-from tests.simulation.setting import LEASE_SECONDS, Setting
 from tests.simulation.spark import SparkServer
 from tests.simulation.storage import Storage
-from tests.simulation.wires import Wires
-from tests.simulation.wiring import wired
 from workspace.records import SessionRecord
 from workspace.workspaces import Workspace, Workspaces
 
-_STORM_SECONDS = 36.0
-_CALM_SECONDS = 300.0
+_FAULT_SECONDS = 36.0
+_SETTLE_SECONDS = 300.0
 """A reaper whose pass was held up may rest for four times as long."""
-_LATEST_WRITE_SECONDS = 10.0
-_QUIET_SECONDS = 4.0
+_LONGEST_LATE_WRITE_SECONDS = 10.0
+_CHECK_INTERVAL_SECONDS = 4.0
 _DETACHED_SECONDS = 15.0
 
 
@@ -75,175 +75,181 @@ class World:
         self._seed = seed
         self._schedule = schedule = Schedule(seed)
         self._random = schedule.random
-        self._setting = setting = Setting.chosen(self._random)
+        self._parameters = parameters = Parameters.choose(self._random)
         self._gateways: list[GatewayProcess] = []
         self._gateway_of: dict[Process, GatewayProcess] = {}
-        self._everyone: list[Process] = []
-        self._mortals: list[Process] = []
-        self._is_calm = False
-        self._ledger = ledger = Ledger(schedule, lambda: self._gateways)
-        self._observer = observer = Observer(schedule, ledger, self._gateway_of.get, trace)
-        self._api = ApiServer(observer.record_changed, "storage" if setting.keeps_records_on_storage else "api server")
-        self._storage = Storage(root, observer.removed)
-        self._wires = Wires(schedule, observer.fault, lambda: self._mortals, self._crash)
+        self._processes: list[Process] = []
+        self._restartable: list[Process] = []
+        self._faults_are_over = False
+        self._checker = checker = InvariantChecker(schedule, lambda: self._gateways)
+        self._observer = observer = Observer(schedule, checker, self._gateway_of.get, trace)
+        self._api = ApiServer(
+            observer.on_record_change, "storage" if parameters.stores_records_as_files else "api server"
+        )
+        self._storage = Storage(root, observer.on_removal)
+        self._network = Network(schedule, observer.on_fault, lambda: self._restartable, self._crash)
         self._spark = SparkServer("sc://spark:15002", schedule, self._storage, observer.count)
-        self._environment = Environment(schedule, self._api, ledger, observer, lambda: self._gateways)
-        ledger.look_at(self._api, self._storage, self._spark.views_of)
+        self._environment = Environment(schedule, self._api, checker, observer, lambda: self._gateways)
+        checker.attach(self._api, self._storage, self._spark.views_of)
         workspace = Workspace("dfs.tmp", root, is_writable=True)
         self._config = GatewayConfig(
             listen="127.0.0.1:15002",
             backends=(self._spark.address,),
             workspaces=Workspaces({workspace.name: workspace}, workspace),
-            session_idle_timeout_seconds=setting.idle_seconds,
+            session_idle_timeout_seconds=parameters.idle_seconds,
             lease_duration_seconds=LEASE_SECONDS,
             backends_end_with_gateway=False,
             detached_timeout_seconds=_DETACHED_SECONDS,
-            watch_records=not setting.keeps_records_on_storage,
+            watch_records=not parameters.stores_records_as_files,
         )
 
     def run(self) -> History:
-        schedule, setting = self._schedule, self._setting
-        with wired(schedule, self._ledger, self._server, self._links), self._closed_in_the_end():
-            self._begin()
-            schedule.run_until(_STORM_SECONDS)
-            self._calm_down()
-            self._see_it_end(_STORM_SECONDS + _LATEST_WRITE_SECONDS + setting.longest_job_seconds)
-        return History(self._seed, self._ledger.violation, schedule.steps, self._ledger.counts)
+        schedule, parameters = self._schedule, self._parameters
+        with install_model(schedule, self._checker, self._current_server, self._create_channels), self._close_at_end():
+            self._start()
+            schedule.run_until(_FAULT_SECONDS)
+            self._stop_faults()
+            self._run_until_settled(_FAULT_SECONDS + _LONGEST_LATE_WRITE_SECONDS + parameters.longest_job_seconds)
+        return History(self._seed, self._checker.violation, schedule.steps, self._checker.counts)
 
-    def _begin(self) -> None:
-        setting = self._setting
-        self._wires.weather = chosen_weather(self._random, setting.longest_fault_seconds)
-        self._spark.longest_straggle_seconds = _LATEST_WRITE_SECONDS
-        self._spark.longest_job_seconds = setting.longest_job_seconds
-        for _ in range(setting.gateways):
+    def _start(self) -> None:
+        parameters = self._parameters
+        self._network.fault_plan = choose_fault_plan(self._random, parameters.longest_fault_seconds)
+        self._spark.longest_late_write_seconds = _LONGEST_LATE_WRITE_SECONDS
+        self._spark.longest_job_seconds = parameters.longest_job_seconds
+        for _ in range(parameters.gateways):
             self._start_gateway()
-        for _ in range(setting.reapers):
+        for _ in range(parameters.reapers):
             self._start_reaper()
-        for number in range(setting.clients):
+        for number in range(parameters.clients):
             self._start_client(number)
-        self._environment.begin(deletes_records=not setting.keeps_records_on_storage)
+        self._environment.start(deletes_records=not parameters.stores_records_as_files)
 
-    def _calm_down(self) -> None:
+    def _stop_faults(self) -> None:
         """Everything that still can comes back."""
-        self._observer.tell("the faults are over")
-        self._is_calm = True
-        self._environment.calm_down()
-        self._wires.weather = CALM
-        self._wires.down_until.clear()
+        self._observer.trace("the faults are over")
+        self._faults_are_over = True
+        self._environment.stop_faults()
+        self._network.fault_plan = NO_FAULTS
+        self._network.down_until.clear()
         self._spark.down_until = now = self._schedule.now
-        for process in self._everyone:
+        for process in self._processes:
             process.cut_off_until.clear()
             process.paused_until = min(process.paused_until, now)
 
-    def _see_it_end(self, until: float) -> None:
+    def _run_until_settled(self, until: float) -> None:
         """Lets time pass until all is in order, and stays so, or the time is over."""
         quiet = 0
-        while self._ledger.violation is None and quiet < 2:
+        while self._checker.violation is None and quiet < 2:
             self._schedule.run_until(until)
-            left = self._ledger.left_over()
+            left = self._checker.find_leftovers()
             quiet = 0 if left else quiet + 1
-            if left and until >= _STORM_SECONDS + _CALM_SECONDS:
-                self._ledger.violate(*left[0])
-            until += _QUIET_SECONDS
+            if left and until >= _FAULT_SECONDS + _SETTLE_SECONDS:
+                self._checker.report_violation(*left[0])
+            until += _CHECK_INTERVAL_SECONDS
 
     @contextmanager
-    def _closed_in_the_end(self) -> Iterator[None]:
+    def _close_at_end(self) -> Iterator[None]:
         try:
             yield
         finally:
-            self._ledger.is_closed = True
-            self._schedule.close(self._everyone)
+            self._checker.is_closed = True
+            self._schedule.close(self._processes)
             for gateway in self._gateway_of.values():
                 gateway.close()
 
     def _start_gateway(self) -> None:
-        process = self._process("gateway")
-        stores = Stores(self._records(process), ModelLeases(process, self._api, self._wires), self._locations(process))
-        gateway = GatewayProcess(process, self._config, stores, self._ledger.failed)
+        process = self._create_process("gateway")
+        stores = Stores(
+            self._records(process), ModelLeases(process, self._api, self._network), self._locations(process)
+        )
+        gateway = GatewayProcess(process, self._config, stores, self._checker.on_error)
         self._gateways.append(gateway)
         self._gateway_of[process] = gateway
         self._schedule.at(self._schedule.now, gateway.start, process)
 
     def _start_reaper(self) -> None:
-        process = self._process("reaper")
+        process = self._create_process("reaper")
         environment = self._environment
         reaper = ReaperProcess(
             process,
-            self._setting.rules(),
-            Knowledge(environment.hosts, self._release, environment.confirmation),
+            self._parameters.reaper_settings(),
+            ReaperInputs(environment.hosts, self._release, environment.confirmation),
             api=self._api,
             records=self._records(process),
             locations=self._locations(process),
-            wires=self._wires,
-            on_error=self._ledger.failed,
+            network=self._network,
+            on_error=self._checker.on_error,
         )
         process.start(reaper.run)
 
     def _start_client(self, number: int) -> None:
         process = Process(f"client-{number}", self._schedule, self._random)
-        self._everyone.append(process)
-        habits = Habits(
+        self._processes.append(process)
+        workload = Workload(
             statements=self._random.randint(1, 6),
-            pause_seconds=self._random.choice((1.0, 5.0, 1.5 * self._setting.idle_seconds)),
-            stays=self._random.random() < 0.4,
-            at_once=self._random.choice((1, 1, 2)),
+            longest_pause_seconds=self._random.choice((1.0, 5.0, 1.5 * self._parameters.idle_seconds)),
+            stays_open=self._random.random() < 0.4,
+            threads=self._random.choice((1, 1, 2)),
         )
         client = Client(
             process=process,
             user_id=f"user-{number}",
-            habits=habits,
+            workload=workload,
             gateways=lambda: [gateway for gateway in self._gateways if gateway.is_serving],
-            ledger=self._ledger,
-            travel_seconds=self._wires.travel_seconds,
-            is_calm=lambda: self._is_calm,
+            checker=self._checker,
+            travel_seconds=self._network.travel_seconds,
+            faults_are_over=lambda: self._faults_are_over,
         )
         process.start(client.run, self._random.random() * 5)
 
-    def _process(self, kind: str) -> Process:
+    def _create_process(self, kind: str) -> Process:
         """A process that may die, and is started anew then."""
-        process = Process(f"{kind}-{len(self._everyone)}", self._schedule, self._random)
-        self._everyone.append(process)
-        self._mortals.append(process)
-        process.on_death = lambda: self._bury(process)
+        process = Process(f"{kind}-{len(self._processes)}", self._schedule, self._random)
+        self._processes.append(process)
+        self._restartable.append(process)
+        process.on_death = lambda: self._restart(process)
         return process
 
     def _records(self, process: Process) -> ModelSessionRecords:
-        return ModelSessionRecords(process, self._api, self._wires, is_torn=self._setting.keeps_records_on_storage)
+        return ModelSessionRecords(
+            process, self._api, self._network, lists_one_by_one=self._parameters.stores_records_as_files
+        )
 
     def _locations(self, process: Process) -> ModelLocations:
-        return ModelLocations(process, self._storage, self._wires, self._observer.location_touched)
+        return ModelLocations(process, self._storage, self._network, self._observer.on_location_change)
 
     def _release(self, record: SessionRecord) -> None:
         """Ends a session at its backend for a reaper, if that can be reached."""
-        self._schedule.wait(self._wires.travel_seconds())
+        self._schedule.wait(self._network.travel_seconds())
         if self._spark.down_until <= self._schedule.now:
             self._spark.release(record.principal, record.client_session_id)
 
-    def _server(self, **_: object) -> ModelServer:
-        return self._starting().server
+    def _current_server(self, **_: object) -> ModelServer:
+        return self._current_gateway().server
 
-    def _links(self, *_: object, **__: object) -> Links:
-        gateway = self._starting()
-        return Links(gateway.process, gateway.loop, self._wires, {self._spark.address: self._spark})
+    def _create_channels(self, *_: object, **__: object) -> BackendChannels:
+        gateway = self._current_gateway()
+        return BackendChannels(gateway.process, gateway.loop, self._network, {self._spark.address: self._spark})
 
-    def _starting(self) -> GatewayProcess:
+    def _current_gateway(self) -> GatewayProcess:
         """The gateway that is just being made."""
-        return self._gateway_of[self._schedule.current()]
+        return self._gateway_of[self._schedule.current_process()]
 
     def _crash(self, process: Process) -> None:
         if not process.is_dead:
-            self._observer.tell(f"{process} crashes")
+            self._observer.trace(f"{process} crashes")
             process.die()
 
-    def _bury(self, process: Process) -> None:
+    def _restart(self, process: Process) -> None:
         """A process has died, or ended; another is started in its place some time later."""
-        if self._ledger.is_closed:
+        if self._checker.is_closed:
             return
-        self._mortals.remove(process)
+        self._restartable.remove(process)
         gateway = self._gateway_of.get(process)
         if gateway is not None:
             self._gateways.remove(gateway)
-            gateway.died()
-            self._environment.died(gateway)
+            gateway.close_connections()
+            self._environment.on_gateway_death(gateway)
         again = self._start_reaper if gateway is None else self._start_gateway
         self._schedule.after(self._random.random() * LEASE_SECONDS, again)

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from tests.simulation import threads
 from tests.simulation.api_server import ApiServer
+from tests.simulation.network import Network
 from tests.simulation.records import ModelLeases, ModelSessionRecords
 from tests.simulation.schedule import Process, Schedule
-from tests.simulation.wires import Wires
 from workspace.leases import RenewalMark
 from workspace.records import (
     RecordName,
@@ -29,15 +29,15 @@ from workspace.records import (
 )
 
 _Result = TypeVar("_Result")
-_LOOK_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 
 
 class Model:
     """An API server of the model with a thread that runs it; for ``with``."""
 
-    def __init__(self, *, is_torn: bool = False) -> None:
+    def __init__(self, *, lists_one_by_one: bool = False) -> None:
         self.api = ApiServer()
-        self._is_torn = is_torn
+        self._lists_one_by_one = lists_one_by_one
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._is_ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
@@ -67,33 +67,33 @@ class Model:
         self._calls.put(lambda: self._process.start(settle) and None)
         return future
 
-    def is_away(self, is_away: bool) -> None:
+    def set_unreachable(self, is_unreachable: bool) -> None:
         """Makes the API server unreachable, or brings it back."""
-        self._wires.down_until = {self.api.name: float("inf")} if is_away else {}
+        self._network.down_until = {self.api.name: float("inf")} if is_unreachable else {}
 
     def records(self) -> ModelSessionRecords:
-        return ModelSessionRecords(self._process, self.api, self._wires, is_torn=self._is_torn)
+        return ModelSessionRecords(self._process, self.api, self._network, lists_one_by_one=self._lists_one_by_one)
 
     def leases(self) -> ModelLeases:
-        return ModelLeases(self._process, self.api, self._wires)
+        return ModelLeases(self._process, self.api, self._network)
 
     def _run(self) -> None:
         schedule = Schedule(0)
         self._process = Process("model", schedule, schedule.random)
-        self._wires = Wires(schedule, lambda *_: None, lambda: (), lambda process: None)
-        threads.begin(schedule)
+        self._network = Network(schedule, lambda *_: None, lambda: (), lambda process: None)
+        threads.activate(schedule)
         self._is_ready.set()
         try:
             while True:
                 with suppress(queue.Empty):
-                    call = self._calls.get(timeout=_LOOK_SECONDS / 10)
+                    call = self._calls.get(timeout=_POLL_SECONDS / 10)
                     if call is None:
                         return
                     call()
                 schedule.run_until(schedule.now + 1.0)
         finally:
             schedule.close([self._process])
-            threads.end()
+            threads.deactivate()
 
 
 class BridgedRecords:
@@ -122,17 +122,17 @@ class BridgedRecords:
         self._model.do(lambda: self._records.delete(name, version))
 
     def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
-        told: queue.SimpleQueue[RecordsEvent] = queue.SimpleQueue()
+        events: queue.SimpleQueue[RecordsEvent] = queue.SimpleQueue()
         inner: Any = threads.ModelEvent()
 
         def follow() -> None:
             for event in self._records.watch(inner):
-                told.put(event)
+                events.put(event)
 
         following = self._model.begin(follow)
         while not stop.is_set():
             try:
-                yield told.get(timeout=_LOOK_SECONDS)
+                yield events.get(timeout=_POLL_SECONDS)
             except queue.Empty:
                 continue
         self._model.do(inner.set)

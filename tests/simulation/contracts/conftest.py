@@ -20,7 +20,7 @@ __all__ = ["a_record", "records"]
 @pytest.fixture(params=[False, True], ids=["objects", "files"])
 def model(request: pytest.FixtureRequest) -> Iterator[Model]:
     """Records as objects of an API server, or as files, of which a list is no instant."""
-    with Model(is_torn=request.param) as model:
+    with Model(lists_one_by_one=request.param) as model:
         yield model
 
 
@@ -40,11 +40,11 @@ def outage(model: Model) -> Callable[[], AbstractContextManager[None]]:
 
     @contextmanager
     def outage() -> Iterator[None]:
-        model.is_away(True)
+        model.set_unreachable(True)
         try:
             yield
         finally:
-            model.is_away(False)
+            model.set_unreachable(False)
 
     return outage
 

@@ -15,61 +15,63 @@ from grpc import aio
 
 from gateway.backends import SERVICE
 from tests.simulation.event_loop import ModelLoop
+from tests.simulation.network import Network
 from tests.simulation.schedule import Process
 from tests.simulation.spark import Reply, SparkServer, rpc_error
-from tests.simulation.wires import Wires
 from workspace.records import Principal, RecordName, SessionRecord
 
 Answer = Sequence[bytes] | Exception
-_CUT_SHORT = 0.1
+_CUT_SHORT_SHARE = 0.1
 
 
-class Links:
+class BackendChannels:
     """All backends of one gateway, in the place of :class:`gateway.backends.Backends`."""
 
-    def __init__(self, process: Process, loop: ModelLoop, wires: Wires, servers: Mapping[str, SparkServer]) -> None:
-        self._by_address = {address: Link(process, loop, wires, server) for address, server in servers.items()}
+    def __init__(self, process: Process, loop: ModelLoop, network: Network, servers: Mapping[str, SparkServer]) -> None:
+        self._by_address = {
+            address: BackendChannel(process, loop, network, server) for address, server in servers.items()
+        }
 
-    def choose(self, session: RecordName, principal: Principal) -> "Link":
+    def choose(self, session: RecordName, principal: Principal) -> "BackendChannel":
         best = max(self._by_address, key=lambda each: hashlib.sha256(f"{session} {each}".encode()).digest())
         return self._by_address[best]
 
-    def find(self, record: SessionRecord) -> "Link | None":
+    def find(self, record: SessionRecord) -> "BackendChannel | None":
         return self._by_address.get(record.backend)
 
     async def close(self) -> None:
         """There is nothing to close."""
 
 
-class Link:
+class BackendChannel:
     """One gateway's channel to one backend."""
 
-    def __init__(self, process: Process, loop: ModelLoop, wires: Wires, server: SparkServer) -> None:
+    def __init__(self, process: Process, loop: ModelLoop, network: Network, server: SparkServer) -> None:
         self.address = server.address
         self._process = process
         self._loop = loop
-        self._wires = wires
+        self._network = network
         self._server = server
         self._random = process.schedule.random
 
     def unary(self, method: str) -> Callable[..., "_UnaryCall"]:
         def call(data: bytes, metadata: object = None, timeout: float | None = None) -> _UnaryCall:
-            return _UnaryCall(self._asked(method, data, timeout))
+            return _UnaryCall(self._send(method, data, timeout))
 
         return call
 
     def unary_stream(self, method: str) -> Callable[..., "_StreamCall"]:
         def call(data: bytes, metadata: object = None, timeout: float | None = None) -> _StreamCall:
-            is_cut_short = self._wires.weather.rate > 0 and self._random.random() < _CUT_SHORT
-            return _StreamCall(self._asked(method, data, timeout), is_cut_short)
+            is_cut_short = self._network.fault_plan.rate > 0 and self._random.random() < _CUT_SHORT_SHARE
+            return _StreamCall(self._send(method, data, timeout), is_cut_short)
 
         return call
 
-    def _asked(self, method: str, data: bytes, timeout_seconds: float | None) -> "asyncio.Future[Answer]":
+    def _send(self, method: str, data: bytes, timeout_seconds: float | None) -> "asyncio.Future[Answer]":
         """Sends a request. The answer comes in time, or as a failure."""
-        schedule, weather = self._process.schedule, self._wires.weather
+        schedule, fault_plan = self._process.schedule, self._network.fault_plan
         future: asyncio.Future[Answer] = self._loop.create_future()
-        fault = self._random.random() if self._random.random() < weather.rate else 1.0
+        fault = self._random.random() if self._random.random() < fault_plan.rate else 1.0
 
         def settle(answer: Answer) -> None:
             if not future.done():
@@ -79,22 +81,22 @@ class Link:
             self._loop.call_soon(settle, answer)
 
         def answer(answer: Answer) -> None:
-            travelled = self._wires.travel_seconds() + (self._wires.duration() if 0.4 < fault < 0.6 else 0.0)
+            travelled = self._network.travel_seconds() + (self._network.duration() if 0.4 < fault < 0.6 else 0.0)
             lost = 0.2 < fault < 0.4
-            schedule.after(travelled, lambda: deliver(_unavailable() if lost else answer), self._process)
+            schedule.after(travelled, lambda: deliver(_create_unavailable_error() if lost else answer), self._process)
 
         def arrive() -> None:
             if self._server.down_until > schedule.now or fault < 0.2:
-                schedule.after(0.01, lambda: deliver(_unavailable()), self._process)
+                schedule.after(0.01, lambda: deliver(_create_unavailable_error()), self._process)
                 return
             if 0.6 < fault < 0.7:
-                self._server.crash(self._wires.duration() / 4)
-                schedule.after(0.01, lambda: deliver(_unavailable()), self._process)
+                self._server.crash(self._network.duration() / 4)
+                schedule.after(0.01, lambda: deliver(_create_unavailable_error()), self._process)
                 return
             reply: Reply = answer
             self._server.serve(method.removeprefix(SERVICE), data, reply)
 
-        schedule.after(self._wires.travel_seconds(), arrive)
+        schedule.after(self._network.travel_seconds(), arrive)
         if timeout_seconds is not None:
             late = rpc_error(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded")
             self._loop.call_later(timeout_seconds, settle, late)
@@ -163,5 +165,5 @@ class _StreamCall(_Call):
         """The backend notices that nobody follows; what it runs goes on."""
 
 
-def _unavailable() -> Exception:
+def _create_unavailable_error() -> Exception:
     return rpc_error(grpc.StatusCode.UNAVAILABLE, "The backend cannot be reached.")

@@ -19,10 +19,10 @@ import tenacity.wait
 
 import gateway.server
 from tests.simulation import threads
-from tests.simulation.invariants import Ledger
+from tests.simulation.invariants import InvariantChecker
 from tests.simulation.schedule import Schedule
 
-_THREADED = (
+_THREADED_MODULES = (
     "gateway.sessions.record_watch",
     "reaper.cached_records",
     "reaper.snapshot_reader",
@@ -35,7 +35,9 @@ _THREADED = (
 
 
 @contextmanager
-def wired(schedule: Schedule, ledger: Ledger, servers: Callable[[], Any], links: Callable[..., Any]) -> Iterator[None]:
+def install_model(
+    schedule: Schedule, checker: InvariantChecker, servers: Callable[[], Any], backend_channels: Callable[..., Any]
+) -> Iterator[None]:
     """While the model's world is the only one.
 
     Args:
@@ -46,53 +48,53 @@ def wired(schedule: Schedule, ledger: Ledger, servers: Callable[[], Any], links:
     """
     chance = schedule.random
     before = structlog.get_config()
-    threads.begin(schedule)
+    threads.activate(schedule)
     with ExitStack() as stack:
-        for target, name, instead in (
-            ("time", "monotonic", lambda: schedule.current().monotonic()),
+        for target, name, replacement in (
+            ("time", "monotonic", lambda: schedule.current_process().monotonic()),
             ("time", "sleep", schedule.wait),
             ("uuid", "uuid4", lambda: uuid.UUID(int=chance.getrandbits(128), version=4)),
             ("secrets", "token_hex", lambda size=16: f"{chance.getrandbits(8 * size):0{2 * size}x}"),
         ):
-            stack.enter_context(mock.patch(f"{target}.{name}", instead))
-        for module in _THREADED:
+            stack.enter_context(mock.patch(f"{target}.{name}", replacement))
+        for module in _THREADED_MODULES:
             stack.enter_context(mock.patch(f"{module}.threading", threads.THREADING))
         stack.enter_context(mock.patch.object(gateway.server, "aio", SimpleNamespace(server=servers)))
-        stack.enter_context(mock.patch.object(gateway.server, "Backends", links))
-        stack.enter_context(mock.patch.object(tenacity.wait, "random", _Uniform(chance)))
+        stack.enter_context(mock.patch.object(gateway.server, "Backends", backend_channels))
+        stack.enter_context(mock.patch.object(tenacity.wait, "random", _TenacityRandom(chance)))
         structlog.configure(
-            processors=[_told(ledger)],
+            processors=[_forward_to(checker)],
             wrapper_class=structlog.make_filtering_bound_logger(20),
             logger_factory=structlog.ReturnLoggerFactory(),
             cache_logger_on_first_use=False,
         )
         hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(firstiter=None, finalizer=_closed_later)
+        sys.set_asyncgen_hooks(firstiter=None, finalizer=_close_generator)
         try:
             yield
         finally:
             sys.set_asyncgen_hooks(*hooks)
             structlog.configure(**before)
-            threads.end()
+            threads.deactivate()
 
 
-def _closed_later(generator: Any) -> None:
+def _close_generator(generator: Any) -> None:
     """What asyncio does with an asynchronous generator that nobody follows; of a process that is no more, nothing."""
     loop = asyncio._get_running_loop()
     if loop is not None:
         loop.call_soon(lambda: loop.create_task(generator.aclose()))
 
 
-class _Uniform:
+class _TenacityRandom:
     """What tenacity asks of :mod:`random`."""
 
     def __init__(self, chance: random.Random) -> None:
         self.uniform = chance.uniform
 
 
-def _told(ledger: Ledger) -> Callable[..., Any]:
-    def tell(logger: object, method: str, event: MutableMapping[str, Any]) -> Any:
-        ledger.logged(event)
+def _forward_to(checker: InvariantChecker) -> Callable[..., Any]:
+    def forward(logger: object, method: str, event: MutableMapping[str, Any]) -> Any:
+        checker.on_log_event(event)
         raise structlog.DropEvent
 
-    return tell
+    return forward

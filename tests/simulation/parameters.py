@@ -4,13 +4,13 @@ import random
 from dataclasses import dataclass
 
 from reaper.mass_expiry import MassExpiryRule
-from tests.simulation.reapers import Rules
+from tests.simulation.reapers import ReaperSettings
 
 LEASE_SECONDS = 9.0
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Parameters:
     """What a world is made of.
 
     Attributes:
@@ -31,8 +31,8 @@ class Setting:
     grace_seconds: float
     idle_seconds: float
     longest_job_seconds: float
-    keeps_records_on_storage: bool
-    is_operator: bool
+    stores_records_as_files: bool
+    runs_operator: bool
     mass_expiry_minimum: int
 
     @property
@@ -40,20 +40,20 @@ class Setting:
         """So long that every lease lapses, and every grace period ends."""
         return self.grace_seconds + 2 * LEASE_SECONDS
 
-    def rules(self) -> Rules:
+    def reaper_settings(self) -> ReaperSettings:
         """Those of the reapers."""
-        has_all = self.is_operator and not self.keeps_records_on_storage
-        return Rules(
+        has_all = self.runs_operator and not self.stores_records_as_files
+        return ReaperSettings(
             lease_seconds=LEASE_SECONDS,
             grace_seconds=self.grace_seconds,
             mass_expiry=MassExpiryRule(0.5, self.mass_expiry_minimum, self.grace_seconds),
-            is_operator=self.is_operator,
-            has_cache=has_all,
-            is_elected=has_all,
+            runs_operator=self.runs_operator,
+            uses_cache=has_all,
+            uses_election=has_all,
         )
 
     @classmethod
-    def chosen(cls, random: random.Random) -> "Setting":
+    def choose(cls, random: random.Random) -> "Parameters":
         return cls(
             gateways=random.choice((1, 2, 2, 3)),
             reapers=random.choice((1, 1, 2)),
@@ -61,7 +61,7 @@ class Setting:
             grace_seconds=random.choice((2.0, 6.0, 12.0)),
             idle_seconds=random.choice((8.0, 30.0)),
             longest_job_seconds=random.choice((1.0, 8.0)),
-            keeps_records_on_storage=random.random() < 0.3,
-            is_operator=random.random() < 0.6,
+            stores_records_as_files=random.random() < 0.3,
+            runs_operator=random.random() < 0.6,
             mass_expiry_minimum=random.choice((3, 100)),
         )

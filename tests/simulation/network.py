@@ -8,7 +8,7 @@ of it is said here once, for every call of either.
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from tests.simulation.faults import CALM, Fault
+from tests.simulation.faults import NO_FAULTS, Fault
 from tests.simulation.schedule import Process, Schedule
 
 _Result = TypeVar("_Result")
@@ -19,12 +19,12 @@ class Service(Protocol):
 
     name: str
 
-    def unavailable(self, reason: str) -> Exception:
+    def create_unavailable_error(self, reason: str) -> Exception:
         """What a caller gets that does not reach it."""
         ...
 
 
-class Wires:
+class Network:
     """Carries calls; see the module.
 
     Args:
@@ -45,18 +45,18 @@ class Wires:
         self._on_fault = on_fault
         self._others = others
         self._crash = crash
-        self.weather = CALM
+        self.fault_plan = NO_FAULTS
         self.down_until: dict[str, float] = {}
 
-    def call(self, process: Process, service: Service, what: str, effect: Callable[[], _Result]) -> _Result:
+    def call(self, process: Process, service: Service, operation: str, effect: Callable[[], _Result]) -> _Result:
         """Lets a request travel, take effect at once, and its answer travel.
 
         Raises: What the effect raises; what the service says if it cannot be reached, before or after the effect.
         """
         schedule, chance = self._schedule, self._random.random
-        fault = self._fault_at(process, what)
+        fault = self._fault_at(process, operation)
         if fault is not None:
-            self._on_fault(process, fault, what)
+            self._on_fault(process, fault, operation)
         schedule.wait(self._delay())
         if fault is not None:
             self._before(process, service, fault)
@@ -68,36 +68,40 @@ class Wires:
             failure = error
         if fault is not None:
             self._after(process, service, fault)
-        if chance() < _SLOW_ANSWERS:
+        if chance() < _SLOW_RESPONSE_SHARE:
             schedule.wait(self._delay())
             self._reach(process, service)
         if failure is not None:
             raise failure
         return result
 
-    def _fault_at(self, process: Process, what: str) -> Fault | None:
-        weather, chance = self.weather, self._random.random
-        if not weather.rate:
+    def _fault_at(self, process: Process, operation: str) -> Fault | None:
+        fault_plan, chance = self.fault_plan, self._random.random
+        if not fault_plan.rate:
             return None
-        ambush = weather.ambushes.get(what)
-        if ambush is not None and process.name.startswith(ambush.by) and chance() < ambush.rate:
-            return ambush.fault
-        return self._random.choice(weather.faults) if chance() < weather.rate else None
+        targeted_fault = fault_plan.targeted.get(operation)
+        if (
+            targeted_fault is not None
+            and process.name.startswith(targeted_fault.process_prefix)
+            and chance() < targeted_fault.rate
+        ):
+            return targeted_fault.fault
+        return self._random.choice(fault_plan.faults) if chance() < fault_plan.rate else None
 
     def duration(self) -> float:
         """How long a fault lasts: mostly short, sometimes beyond every lease and grace period."""
-        least = self.weather.least_share
+        least = self.fault_plan.shortest_share
         share = least + (1 - least) * self._random.random()
-        return self._random.choice((0.05, 0.3, 1.0, 1.0)) * self.weather.longest_seconds * share
+        return self._random.choice((0.05, 0.3, 1.0, 1.0)) * self.fault_plan.longest_seconds * share
 
     def travel_seconds(self) -> float:
         return self._delay()
 
-    def news_seconds(self) -> float:
+    def watch_delay_seconds(self) -> float:
         """How long it takes until a watcher is told of a change."""
-        stale_seconds = self.weather.stale_seconds
-        if stale_seconds and self._random.random() < _STALE_NEWS:
-            return self._random.random() * stale_seconds
+        longest_watch_delay_seconds = self.fault_plan.longest_watch_delay_seconds
+        if longest_watch_delay_seconds and self._random.random() < _SLOW_WATCH_SHARE:
+            return self._random.random() * longest_watch_delay_seconds
         return self._delay()
 
     def _delay(self) -> float:
@@ -110,20 +114,20 @@ class Wires:
         now = self._schedule.now
         if self.down_until.get(service.name, 0.0) > now or process.cut_off_until.get(service.name, 0.0) > now:
             self._schedule.wait(self._random.choice((0.01, 2.0)))
-            raise service.unavailable("it cannot be reached")
+            raise service.create_unavailable_error("it cannot be reached")
 
     def _before(self, process: Process, service: Service, fault: Fault) -> None:
         match fault:
             case Fault.CRASH_BEFORE:
                 self._crash(process)
-                self._schedule.stop_here()
+                self._schedule.park_forever()
             case Fault.PAUSE_BEFORE:
                 process.pause(self.duration())
                 self._schedule.wait(0.0)
             case Fault.STALL_BEFORE:
                 self._schedule.wait(self.duration())
             case Fault.REFUSED:
-                raise service.unavailable("it refused")
+                raise service.create_unavailable_error("it refused")
             case Fault.CUT_OFF:
                 process.cut_off_until[service.name] = self._schedule.now + self.duration()
             case Fault.OUTAGE:
@@ -138,15 +142,15 @@ class Wires:
         match fault:
             case Fault.CRASH_AFTER:
                 self._crash(process)
-                self._schedule.stop_here()
+                self._schedule.park_forever()
             case Fault.PAUSE_AFTER:
                 process.pause(self.duration())
                 self._schedule.wait(0.0)
             case Fault.STALL_AFTER:
                 self._schedule.wait(self.duration())
             case Fault.ANSWER_LOST:
-                raise service.unavailable("the answer was lost")
+                raise service.create_unavailable_error("the answer was lost")
 
 
-_SLOW_ANSWERS = 0.15
-_STALE_NEWS = 0.3
+_SLOW_RESPONSE_SHARE = 0.15
+_SLOW_WATCH_SHARE = 0.3

@@ -24,14 +24,7 @@ from gateway.backends import SERVICE, Backend
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.error_status import Status, error_status, forwardable, says_session_gone
 from gateway.errors import BackendError, GatewayError, backend_failed, internal_error, invalid_request
-from gateway.forwarding import (
-    Context,
-    call_arguments,
-    forward_responses,
-    forward_stream,
-    forward_unary,
-    forward_upload,
-)
+from gateway.forwarding import Context, call_arguments, forward_responses, forward_stream, forward_unary, forward_upload
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.request_resolver import RequestResolver
 from gateway.operations import Operation, Operations

@@ -20,13 +20,7 @@ from dataclasses import dataclass
 import structlog
 
 from workspace.record_cache import RecordCache
-from workspace.records import (
-    RecordName,
-    RecordNotFoundError,
-    RecordsUnavailableError,
-    SessionRecords,
-    StoredRecord,
-)
+from workspace.records import RecordName, RecordNotFoundError, RecordsUnavailableError, SessionRecords, StoredRecord
 
 SETTLING_SECONDS = 10.0
 

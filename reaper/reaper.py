@@ -35,14 +35,7 @@ from reaper.snapshot_reader import Hosts, SnapshotReader
 from reaper.work_queue import Rest, Work, WorkKey, WorkQueue
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
-from workspace.records import (
-    RecordsUnavailableError,
-    ReplicaId,
-    SessionRecords,
-    SessionUuid,
-    StoredRecord,
-    TableUuid,
-)
+from workspace.records import RecordsUnavailableError, ReplicaId, SessionRecords, SessionUuid, StoredRecord, TableUuid
 from workspace.root_identities import HomeMovedError, RootError
 from workspace.session_end import EndingSession
 from workspace.trash_entries import TrashEntry

@@ -20,14 +20,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.types as pt
 
-from engine.arrow_types import (
-    fill_late,
-    has_late,
-    is_any_list,
-    members_of,
-    with_element,
-    with_members,
-)
+from engine.arrow_types import fill_late, has_late, is_any_list, members_of, with_element, with_members
 from engine.context import ErrorContext
 from engine.errors import SchemaConflictError
 from engine.projection.filter import PROJECT_ALL, PROJECT_NONE, ProjectedColumn

@@ -30,15 +30,7 @@ from gateway.sql.drop_and_alter import parse_alter, parse_drop, parse_merge_or_u
 from gateway.sql.insert import parse_insert, parse_insert_after_from, parse_insert_after_with
 from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, blank_out, skip_blank
 from gateway.sql.show import parse_show
-from gateway.sql.statements import (
-    CreateTable,
-    CreateTemporaryTable,
-    CreateView,
-    Explain,
-    HasQuery,
-    Insert,
-    Statement,
-)
+from gateway.sql.statements import CreateTable, CreateTemporaryTable, CreateView, Explain, HasQuery, Insert, Statement
 
 
 def parse_statement(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Statement | None:

@@ -30,12 +30,7 @@ from gateway.sql.name_syntax import qualify_with_session
 from gateway.storage import Storage
 from gateway.stored_tables.listings import build_create_statement
 from gateway.stored_tables.storage_formats import find_storage_format
-from gateway.stored_tables.table_plans import (
-    build_empty_relation,
-    build_session_table,
-    build_write,
-    encode_schema,
-)
+from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, build_write, encode_schema
 from gateway.tables.answers import not_created
 from gateway.tables.changes import begin_drop, begin_write
 from gateway.tables.errors import AlreadyExistsError

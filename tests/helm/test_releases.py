@@ -5,12 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from kubernetes.client import (
-    AppsV1Api,
-    CustomObjectsApi,
-    PolicyV1Api,
-    RbacAuthorizationV1Api,
-)
+from kubernetes.client import AppsV1Api, CustomObjectsApi, PolicyV1Api, RbacAuthorizationV1Api
 from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
 

@@ -22,14 +22,7 @@ from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.leases import Leases
-from workspace.records import (
-    ClientSessionId,
-    Phase,
-    Principal,
-    SessionRecord,
-    SessionRecords,
-    SessionUuid,
-)
+from workspace.records import ClientSessionId, Phase, Principal, SessionRecord, SessionRecords, SessionUuid
 
 DEADLINE_SECONDS = 60
 POLL_SECONDS = 0.05

@@ -33,21 +33,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workspace.files.layout import Layout
-from workspace.files.private_files import (
-    make_private_directory,
-    open_directory,
-    sync_directory,
-    write_private_file,
-)
+from workspace.files.private_files import make_private_directory, open_directory, sync_directory, write_private_file
 from workspace.files.record_versions import ConcurrentChangeError, VersionDirectory, file_name, first_version
 from workspace.identifiers import check_record_name, is_record_name
-from workspace.records import (
-    RecordExistsError,
-    RecordName,
-    RecordNotFoundError,
-    RecordsUnavailableError,
-    Version,
-)
+from workspace.records import RecordExistsError, RecordName, RecordNotFoundError, RecordsUnavailableError, Version
 from workspace.retries import retry_on
 
 LEFTOVER_SECONDS = 600.0

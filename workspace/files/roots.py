@@ -42,13 +42,7 @@ from pathlib import Path
 from workspace.files.layout import Layout
 from workspace.files.private_files import open_directory, read_private_file, sync_directory, write_private_file
 from workspace.identifiers import is_uuid
-from workspace.root_identities import (
-    HomeMovedError,
-    RootIdentities,
-    RootIds,
-    RootTakenError,
-    RootUnavailableError,
-)
+from workspace.root_identities import HomeMovedError, RootIdentities, RootIds, RootTakenError, RootUnavailableError
 
 
 def home_of(root: Path) -> Path:

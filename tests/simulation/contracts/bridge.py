@@ -18,15 +18,7 @@ from tests.simulation.network import Network
 from tests.simulation.records import ModelLeases, ModelSessionRecords
 from tests.simulation.schedule import Process, Schedule
 from workspace.leases import RenewalMark
-from workspace.records import (
-    RecordName,
-    RecordsEvent,
-    ReplicaId,
-    SessionRecord,
-    SessionUuid,
-    StoredRecord,
-    Version,
-)
+from workspace.records import RecordName, RecordsEvent, ReplicaId, SessionRecord, SessionUuid, StoredRecord, Version
 
 _Result = TypeVar("_Result")
 _POLL_SECONDS = 0.01

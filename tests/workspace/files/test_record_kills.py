@@ -20,13 +20,7 @@ from workspace.files.record_directories import LEFTOVER_SECONDS
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.record_changes import add_holder, update_record
-from workspace.records import (
-    RecordExistsError,
-    RecordNotFoundError,
-    ReplicaId,
-    SessionRecord,
-    StoredRecord,
-)
+from workspace.records import RecordExistsError, RecordNotFoundError, ReplicaId, SessionRecord, StoredRecord
 
 Builder = Callable[..., SessionRecord]
 KilledAt = Callable[[int, Callable[[], Any]], bool]

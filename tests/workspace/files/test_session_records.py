@@ -18,13 +18,7 @@ from workspace.files.record_directories import LEFTOVER_SECONDS
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.record_changes import add_holder
-from workspace.records import (
-    ClientSessionId,
-    RecordExistsError,
-    RecordsUnavailableError,
-    ReplicaId,
-    SessionRecord,
-)
+from workspace.records import ClientSessionId, RecordExistsError, RecordsUnavailableError, ReplicaId, SessionRecord
 
 Builder = Callable[..., SessionRecord]
 A = ReplicaId("a")

@@ -5,7 +5,7 @@ Most failures pass through unchanged. Three kinds do not:
 1. The report of a scan. Spark wraps what the engine raises in Python and JVM stack traces. The client gets the engine's
    sentence under its own condition, and the log gets the traceback (event ``scan_failed``).
 2. A failure without details. The client gets ``LODGE_BACKEND_FAILED`` with the backend's words, or
-   ``CONNECT_INVALID_PLAN.CANNOT_PARSE`` if the backend says that it could not parse the request.
+   ``CONNECT_INVALID_PLAN.CANNOT_PARSE`` if the request cannot be parsed.
 3. A backend that cannot be reached. The message names it.
 
 Spark cuts the text of a status off, so a report may be missing from it. Then the gateway asks the backend for the
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import grpc
 import structlog
+from google.protobuf.message import DecodeError
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
@@ -32,6 +33,11 @@ _MAX_KEPT_BYTES = 16 * 1024 * 1024
 _MAX_LOGGED_LINES = 400
 _WITHOUT_DETAILS = frozenset({grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})
 _UNPARSABLE = ("Invalid protobuf byte sequence", "Failed to read message", "Protocol message")
+_MESSAGES = {
+    "AnalyzePlan": base_pb2.AnalyzePlanRequest,
+    "Config": base_pb2.ConfigRequest,
+    "ExecutePlan": base_pb2.ExecutePlanRequest,
+}
 _PYTHON = ("[PYTHON_", "PythonException", "Python worker")
 
 log = structlog.get_logger(__name__)
@@ -46,12 +52,24 @@ class FailedCall:
         backend: The backend of the session.
         metadata: The metadata of the client's call.
         client_type: What the client says of itself.
+        method: The name of the method.
+        request: The request; of a stream, the first one.
     """
 
     key: SessionKey
     backend: Backend
     metadata: Metadata
     client_type: str
+    method: str = ""
+    request: bytes = b""
+
+    def is_parsable(self) -> bool:
+        """Return whether the request is a message of its method. A message of an unknown method may be anything."""
+        message = _MESSAGES.get(self.method)
+        try:
+            return message is None or message.FromString(self.request) is not None
+        except DecodeError:
+            return False
 
 
 class BackendFailures:
@@ -136,7 +154,7 @@ def without_traceback(response: bytes) -> bytes:
 
 def _without_details(error: aio.AioRpcError, words: str, call: FailedCall) -> Status:
     if error.code() in _WITHOUT_DETAILS:
-        if any(each in words for each in _UNPARSABLE):
+        if any(each in words for each in _UNPARSABLE) or not call.is_parsable():
             return error_status(invalid_request(f"the backend answered {words!r}"), call.client_type)
         return error_status(backend_failed(call.backend.address, words), call.client_type)
     if error.code() is grpc.StatusCode.UNAVAILABLE:

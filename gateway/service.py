@@ -173,7 +173,9 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         if call.key is None or call.backend is None:
             return error_status(backend_failed("", failure.details() or ""), client_type)
         metadata = forwardable(context.invocation_metadata() or ())
-        return await self._failures.status(failure, FailedCall(call.key, call.backend, metadata, client_type))
+        return await self._failures.status(
+            failure, FailedCall(call.key, call.backend, metadata, client_type, call.name, call.request)
+        )
 
     async def _forget(self, key: SessionKey) -> None:
         """End a session that is over at the backend."""

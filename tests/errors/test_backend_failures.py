@@ -131,6 +131,14 @@ def test_request_that_the_backend_cannot_parse_is_an_invalid_request():
     assert "Invalid protobuf byte sequence" in status.details
 
 
+def test_request_that_nobody_can_parse_is_an_invalid_request_whatever_the_backend_says():
+    call = FailedCall(
+        SessionKey("ann", str(uuid.uuid4())), FakeBackend(), (), "", "ExecutePlan", b"\x1a\x05\xff\xff\xff"
+    )
+    status = asyncio.run(BackendFailures().status(failure("Application error processing RPC", code=UNKNOWN), call))
+    assert error_info(status.trailing).metadata["errorClass"] == "CONNECT_INVALID_PLAN.CANNOT_PARSE"
+
+
 def test_other_failures_pass_through():
     error = failure("so it failed", code=grpc.StatusCode.RESOURCE_EXHAUSTED)
     assert converted(error)[0] == (grpc.StatusCode.RESOURCE_EXHAUSTED, "so it failed", ())

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import grpc
 import structlog
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
@@ -33,7 +33,7 @@ _MAX_KEPT_BYTES = 16 * 1024 * 1024
 _MAX_LOGGED_LINES = 400
 _WITHOUT_DETAILS = frozenset({grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})
 _UNPARSABLE = ("Invalid protobuf byte sequence", "Failed to read message", "Protocol message")
-_MESSAGES = {
+_MESSAGES: dict[str, type[Message]] = {
     "AnalyzePlan": base_pb2.AnalyzePlanRequest,
     "Config": base_pb2.ConfigRequest,
     "ExecutePlan": base_pb2.ExecutePlanRequest,

@@ -40,23 +40,14 @@ from tests.cluster.builds import build, missing
 from tests.cluster.cluster import PROGRAMS_OF_A_CLUSTER, Cluster
 from tests.cluster.ports import free_port
 from workspace.files.session_locations import FileSessionLocations
+from workspace.identifiers import ClientSessionId, Principal, ReplicaId, SessionUuid, TableUuid
 from workspace.kubernetes.api_server import PAGE_OBJECTS
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL
 from workspace.kubernetes.connection import Connection, connect
 from workspace.kubernetes.leases import KubernetesLeases, PodIdentity
 from workspace.kubernetes.root_ids import KubernetesRootIds
 from workspace.kubernetes.session_records import KubernetesSessionRecords
-from workspace.records import (
-    ClientSessionId,
-    Phase,
-    Principal,
-    ReplicaId,
-    SessionRecord,
-    SessionUuid,
-    TableState,
-    TableUuid,
-    TemporaryTable,
-)
+from workspace.records import Phase, SessionRecord, TableState, TemporaryTable
 
 CRD = Path(__file__).parents[1] / "helm" / "lodge" / "crds" / "connectsessions.yaml"
 LEASE_SECONDS = 6.0

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from workspace.files.session_locations import FileSessionLocations
-from workspace.records import SessionUuid
+from workspace.identifiers import SessionUuid
 
 AIM = 1.3
 

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from grpc import aio
 
-from workspace.records import Principal, RecordName, SessionRecord
+from workspace.identifiers import Principal, RecordName
+from workspace.records import SessionRecord
 
 SERVICE = "/spark.connect.SparkConnectService/"
 

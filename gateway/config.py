@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from workspace.records import Principal
+from workspace.identifiers import Principal
 from workspace.workspaces import Workspaces
 
 

@@ -32,7 +32,7 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import CanceledError, GatewayError, SparkError, final, storage_failed
 from gateway.requests import SessionKey
-from workspace.records import ClientSessionId, Principal
+from workspace.identifiers import ClientSessionId, Principal
 
 _KEPT_PROGRESS_RESPONSES = 16
 _CLOCK_SLACK_SECONDS = 0.1  # a timer of the loop may be early

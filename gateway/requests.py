@@ -20,7 +20,7 @@ from functools import lru_cache
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import MAX_USER_ID_BYTES, GatewayError, invalid_request, invalid_session_id, user_id_too_long
-from workspace.records import ClientSessionId, Principal
+from workspace.identifiers import ClientSessionId, Principal
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10

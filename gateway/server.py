@@ -19,9 +19,10 @@ from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.storage import Storage
 from gateway.tables.own_statements import OwnStatements
+from workspace.identifiers import ReplicaId
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
-from workspace.records import ReplicaId, SessionRecords
+from workspace.record_store import SessionRecords
 from workspace.workspaces import Workspaces
 
 log = structlog.get_logger(__name__)

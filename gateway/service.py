@@ -34,7 +34,7 @@ from gateway.response_releases import ResponseReleases
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.tables.own_statements import OwnStatements
-from workspace.records import ClientSessionId
+from workspace.identifiers import ClientSessionId
 
 _USER_CONTEXT = 2
 _OPERATION_ID = {"ExecutePlan": 6, "ReattachExecute": 3, "ReleaseExecute": 3}

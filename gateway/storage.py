@@ -14,10 +14,12 @@ from typing import ParamSpec, TypeVar
 import structlog
 
 from gateway.errors import storage_unavailable
+from workspace.identifiers import RecordName
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
 from workspace.record_changes import update_record
-from workspace.records import RecordName, RecordsUnavailableError, SessionRecord, SessionRecords, StoredRecord
+from workspace.record_store import RecordsUnavailableError, SessionRecords, StoredRecord
+from workspace.records import SessionRecord
 
 _STORAGE_THREADS = 4
 

@@ -28,7 +28,7 @@ from lodge.impersonation import check_impersonation
 from lodge.reaper_process import reaper_process
 from lodge.settings import ServeSettings
 from lodge.stores import open_stores
-from workspace.records import Principal
+from workspace.identifiers import Principal
 from workspace.root_identities import RootError
 from workspace.workspaces import Workspaces
 

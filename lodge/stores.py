@@ -12,7 +12,7 @@ from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
-from workspace.records import RecordsUnavailableError, SessionRecords
+from workspace.record_store import RecordsUnavailableError, SessionRecords
 from workspace.root_identities import RootError
 from workspace.workspaces import Workspace, Workspaces
 

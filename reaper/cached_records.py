@@ -19,8 +19,9 @@ from dataclasses import dataclass
 
 import structlog
 
+from workspace.identifiers import RecordName
 from workspace.record_cache import RecordCache
-from workspace.records import RecordName, RecordNotFoundError, RecordsUnavailableError, SessionRecords, StoredRecord
+from workspace.record_store import RecordNotFoundError, RecordsUnavailableError, SessionRecords, StoredRecord
 
 SETTLING_SECONDS = 10.0
 

@@ -39,16 +39,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from workspace.records import (
-    PendingWrite,
-    Phase,
-    ReplicaId,
-    SessionRecord,
-    SessionUuid,
-    StoredRecord,
-    TableUuid,
-    Version,
-)
+from workspace.identifiers import ReplicaId, SessionUuid, TableUuid
+from workspace.record_store import StoredRecord, Version
+from workspace.records import PendingWrite, Phase, SessionRecord
 from workspace.trash_entries import TrashEntry, is_whole_location, session_of
 
 _Key = TypeVar("_Key", bound=Hashable)

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from reaper.decisions import Snapshot
-from workspace.records import SessionUuid
+from workspace.identifiers import SessionUuid
 
 _TOKEN_DIGITS = 12
 

@@ -33,9 +33,10 @@ from reaper.removals import Release, Removals
 from reaper.reports import PassResult, Report, ReportHandler
 from reaper.snapshot_reader import Hosts, SnapshotReader
 from reaper.work_queue import Rest, Work, WorkKey, WorkQueue
+from workspace.identifiers import ReplicaId, SessionUuid, TableUuid
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
-from workspace.records import RecordsUnavailableError, ReplicaId, SessionRecords, SessionUuid, StoredRecord, TableUuid
+from workspace.record_store import RecordsUnavailableError, SessionRecords, StoredRecord
 from workspace.root_identities import HomeMovedError, RootError
 from workspace.session_end import EndingSession
 from workspace.trash_entries import TrashEntry

@@ -30,20 +30,12 @@ from reaper.reports import (
     TrashPurged,
     WritesUndone,
 )
+from workspace.identifiers import ReplicaId, SessionUuid, TableUuid
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
 from workspace.record_changes import remove_holders, remove_writes
-from workspace.records import (
-    RecordConflictError,
-    RecordError,
-    RecordNotFoundError,
-    ReplicaId,
-    SessionRecord,
-    SessionRecords,
-    SessionUuid,
-    StoredRecord,
-    TableUuid,
-)
+from workspace.record_store import RecordConflictError, RecordError, RecordNotFoundError, SessionRecords, StoredRecord
+from workspace.records import SessionRecord
 from workspace.session_end import EndingSession, begin_end, complete_end, log_session_end
 from workspace.storage_paths import deletion_message, file_system_of
 from workspace.trash_entries import TrashEntry

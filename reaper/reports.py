@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reaper.decisions import Snapshot
-from workspace.records import ReplicaId, SessionUuid, StoredRecord, TableUuid
+from workspace.identifiers import ReplicaId, SessionUuid, TableUuid
+from workspace.record_store import StoredRecord
 from workspace.storage_paths import StoragePath
 
 

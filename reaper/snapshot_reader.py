@@ -17,9 +17,10 @@ import structlog
 
 from reaper.decisions import Snapshot, named_replicas
 from reaper.table_directories import LocationListing, TableDirectories
+from workspace.identifiers import ReplicaId, SessionUuid, TableUuid
 from workspace.leases import LeaseObserver, Leases, RenewalMark
 from workspace.locations import SessionLocations
-from workspace.records import ReplicaId, SessionUuid, StoredRecord, TableUuid
+from workspace.record_store import StoredRecord
 from workspace.trash_entries import TrashEntry
 
 STORAGE_SHARE = 0.25

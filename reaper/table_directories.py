@@ -14,8 +14,8 @@ Guarantees:
 from collections.abc import Hashable, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass, replace
 
+from workspace.identifiers import SessionUuid, TableUuid
 from workspace.locations import RootContents, SessionLocations
-from workspace.records import SessionUuid, TableUuid
 
 SETTLED_SECONDS = 5.0
 

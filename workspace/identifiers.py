@@ -1,4 +1,4 @@
-"""Validation of the identifiers that become parts of paths.
+"""The identifiers of sessions, tables and replicas, and the validation of those that become parts of paths.
 
 Session UUIDs, record names and replica ids come from requests, records and files of other processes. A ``check_…``
 function must accept each of them before it becomes part of a path, so no identifier can point outside its directory.
@@ -10,13 +10,44 @@ Guarantees for every identifier that a ``check_…`` function returns:
 3. It is the argument, unchanged. Everything else raises ValueError.
 """
 
+import hashlib
 import re
+from typing import NewType
 
-from workspace.records import RecordName, ReplicaId
+Principal = NewType("Principal", str)
+"""Who authentication says the client is; today, the ``user_id`` that the client sends."""
+
+ClientSessionId = NewType("ClientSessionId", str)
+"""The session id that a client chose; unique per principal only, and never part of a path."""
+
+SessionUuid = NewType("SessionUuid", str)
+"""The random UUID that names a session location; the gateway chooses it."""
+
+TableUuid = NewType("TableUuid", str)
+"""The random UUID that names a directory of a temporary table in the session location."""
+
+ReplicaId = NewType("ReplicaId", str)
+"""The name of a gateway replica; each start of the process has a new one."""
+
+RecordName = NewType("RecordName", str)
+"""The name of a record in its storage; see :func:`record_name`."""
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _RECORD_NAME = re.compile(r"[0-9a-f]{40}")
 _REPLICA_ID = re.compile(r"[a-z0-9]([a-z0-9.-]{0,198}[a-z0-9])?")
+
+
+def record_name(principal: Principal, client_session_id: ClientSessionId) -> RecordName:
+    """Return the name of the record of a session.
+
+    - The name always has 40 characters of ``[0-9a-f]``, so it is safe as a file name and as a Kubernetes object name.
+    - One session always has the same name. So when two replicas see the first request of a session at the same time,
+      the creation of the record decides between them.
+    - Different sessions have different names. The hash includes the length of the principal, so no two pairs join to
+      the same text.
+    """
+    identity = f"{len(principal)}:{principal}:{client_session_id}"
+    return RecordName(hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:40])
 
 
 def is_uuid(text: str) -> bool:

@@ -17,7 +17,7 @@ Source: [architecture "Session records, leases and the reaper"].
 from collections.abc import Mapping, Set
 from typing import NewType, Protocol
 
-from workspace.records import ReplicaId
+from workspace.identifiers import ReplicaId
 
 RenewalMark = NewType("RenewalMark", str)
 """An opaque value that changes with each renewal of a lease."""

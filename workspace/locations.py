@@ -30,7 +30,7 @@ from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
-from workspace.records import SessionUuid, TableUuid
+from workspace.identifiers import SessionUuid, TableUuid
 from workspace.storage_paths import StoragePath
 from workspace.trash_entries import TrashEntry
 

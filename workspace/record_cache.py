@@ -10,7 +10,7 @@ Guarantees:
 3. After an unexpected error the view is not current, and the watch restarts.
 
 Not guaranteed: that a current view contains the latest change. A record that is missing from a view is no reason to
-delete anything. Ask :meth:`workspace.records.SessionRecords.list` or ``find`` first.
+delete anything. Ask :meth:`workspace.record_store.SessionRecords.list` or ``find`` first.
 """
 
 import threading
@@ -20,10 +20,10 @@ from typing import Self
 
 import structlog
 
-from workspace.records import (
+from workspace.identifiers import RecordName
+from workspace.record_store import (
     RecordChanged,
     RecordGone,
-    RecordName,
     RecordsEvent,
     RecordsListed,
     RecordsUnreachable,

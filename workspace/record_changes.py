@@ -12,21 +12,10 @@ Source: [architecture "Session records, leases and the reaper"].
 from collections.abc import Callable, Set
 from dataclasses import replace
 
+from workspace.identifiers import RecordName, ReplicaId
 from workspace.name_comparison import comparable_name
-from workspace.records import (
-    Answer,
-    PendingWrite,
-    Phase,
-    RecordConflictError,
-    RecordError,
-    RecordName,
-    ReplicaId,
-    SessionRecord,
-    SessionRecords,
-    StoredRecord,
-    TableState,
-    TemporaryTable,
-)
+from workspace.record_store import RecordConflictError, RecordError, SessionRecords, StoredRecord
+from workspace.records import Answer, PendingWrite, Phase, SessionRecord, TableState, TemporaryTable
 from workspace.retries import retry_on
 
 _MAX_ANSWERS = 32

@@ -14,7 +14,7 @@ import errno
 from collections.abc import Sequence
 from typing import Protocol
 
-from workspace.records import RecordsUnavailableError
+from workspace.record_store import RecordsUnavailableError
 from workspace.storage_paths import OWN_DIRECTORY
 
 FILES = "files"

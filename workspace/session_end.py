@@ -28,17 +28,11 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from workspace.identifiers import SessionUuid
 from workspace.locations import SessionLocations
 from workspace.record_changes import mark_ending
-from workspace.records import (
-    Phase,
-    RecordConflictError,
-    RecordNotFoundError,
-    SessionRecord,
-    SessionRecords,
-    SessionUuid,
-    StoredRecord,
-)
+from workspace.record_store import RecordConflictError, RecordNotFoundError, SessionRecords, StoredRecord
+from workspace.records import Phase, SessionRecord
 from workspace.storage_paths import StoragePath, deletion_message, file_system_of
 from workspace.trash_entries import is_whole_location, location_of
 

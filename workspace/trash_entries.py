@@ -7,7 +7,7 @@ The last part of a name is ``<session uuid>.<suffix>`` for a session location, a
 from pathlib import Path
 from typing import NewType
 
-from workspace.records import SessionUuid
+from workspace.identifiers import SessionUuid
 from workspace.storage_paths import StoragePath
 
 TrashEntry = NewType("TrashEntry", str)

@@ -3,8 +3,8 @@
 import pwd
 
 from gateway.errors import not_impersonated
+from workspace.identifiers import Principal
 from workspace.locations import Owner
-from workspace.records import Principal
 
 
 def find_owner(principal: Principal) -> Owner:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gateway.sessions.session import Session
-from workspace.records import RecordName
+from workspace.identifiers import RecordName
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,18 +21,10 @@ from gateway.requests import SessionKey
 from gateway.sessions.replica_lease import ReplicaLease
 from gateway.sessions.session import Session
 from gateway.storage import Storage
+from workspace.identifiers import RecordName, ReplicaId, SessionUuid
 from workspace.record_changes import SessionEndingError, add_holder, remove_holders, update_record
-from workspace.records import (
-    Phase,
-    RecordConflictError,
-    RecordExistsError,
-    RecordName,
-    RecordNotFoundError,
-    ReplicaId,
-    SessionRecord,
-    SessionUuid,
-    StoredRecord,
-)
+from workspace.record_store import RecordConflictError, RecordExistsError, RecordNotFoundError, StoredRecord
+from workspace.records import Phase, SessionRecord
 from workspace.retries import retry_on
 from workspace.session_end import EndedSession, end_session, log_session_end
 

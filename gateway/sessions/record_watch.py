@@ -22,10 +22,10 @@ import structlog
 from gateway.sessions.record_updates import is_over
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
-from workspace.records import (
+from workspace.identifiers import RecordName
+from workspace.record_store import (
     RecordChanged,
     RecordGone,
-    RecordName,
     RecordsEvent,
     RecordsListed,
     RecordsUnreachable,

@@ -38,19 +38,11 @@ from gateway.sessions.record_updates import RecordUpdates, is_over
 from gateway.sessions.replica_lease import ReplicaLease
 from gateway.sessions.session import Session
 from gateway.storage import Storage
+from workspace.identifiers import Principal, RecordName, ReplicaId, record_name
 from workspace.locations import Owner, OwnerError
 from workspace.record_changes import SessionEndingError
-from workspace.records import (
-    Phase,
-    Principal,
-    RecordConflictError,
-    RecordError,
-    RecordName,
-    RecordNotFoundError,
-    ReplicaId,
-    StoredRecord,
-    record_name,
-)
+from workspace.record_store import RecordConflictError, RecordError, RecordNotFoundError, StoredRecord
+from workspace.records import Phase
 from workspace.storage_paths import StoragePath
 
 _CONCURRENT_LEAVES = 16

@@ -14,8 +14,8 @@ import time
 from gateway.errors import fenced
 from gateway.sessions.session import Session
 from gateway.storage import Storage
+from workspace.identifiers import ReplicaId
 from workspace.leases import OwnLease
-from workspace.records import ReplicaId
 
 
 class ReplicaLease:

@@ -9,7 +9,7 @@ import structlog
 
 from gateway.backends import Backend
 from gateway.requests import SessionKey
-from workspace.records import SessionUuid, record_name
+from workspace.identifiers import SessionUuid, record_name
 
 
 class Session:

@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway.errors import GatewayError, table_not_found
+from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import find_table, put_table, remove_table
 from workspace.records import (
     PendingChange,
     PendingDrop,
     PendingWrite,
-    ReplicaId,
     SessionRecord,
     TableState,
-    TableUuid,
     TemporaryTable,
     WriteKind,
 )

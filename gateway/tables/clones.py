@@ -17,8 +17,9 @@ from gateway.tables.execution import StatementExecutor, new_directory
 from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
+from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import find_table, put_table, remove_table
-from workspace.records import PendingWrite, ReplicaId, TableState, TableUuid, TemporaryTable, WriteKind
+from workspace.records import PendingWrite, TableState, TemporaryTable, WriteKind
 
 _COPY_ATTEMPTS = 5
 

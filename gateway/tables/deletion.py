@@ -16,7 +16,7 @@ from gateway.errors import GatewayError
 from gateway.sessions.session import Session
 from gateway.storage import Storage
 from gateway.tables.background import BackgroundTasks
-from workspace.records import SessionUuid, TableUuid
+from workspace.identifiers import SessionUuid, TableUuid
 
 log = structlog.get_logger(__name__)
 

@@ -51,17 +51,9 @@ from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from gateway.tables.undo import Undo, UndoPendingError
 from gateway.tables.view_sync import ViewSync, contents_of
+from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import add_answer, find_answer
-from workspace.records import (
-    Answer,
-    PendingChange,
-    PendingDrop,
-    PendingWrite,
-    ReplicaId,
-    SessionRecord,
-    TableUuid,
-    TemporaryTable,
-)
+from workspace.records import Answer, PendingChange, PendingDrop, PendingWrite, SessionRecord, TemporaryTable
 
 log = structlog.get_logger(__name__)
 

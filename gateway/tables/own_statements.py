@@ -43,9 +43,10 @@ from gateway.tables.sql_commands import SqlCommands
 from gateway.tables.sql_statement import SqlStatement
 from gateway.tables.statement_context import Execution, StatementContext
 from gateway.tables.temporary_tables import TemporaryTables
+from workspace.identifiers import ReplicaId
 from workspace.leases import LeaseObserver
 from workspace.record_changes import find_answer
-from workspace.records import PendingChange, PendingWrite, ReplicaId, SessionRecord, TableState, TemporaryTable
+from workspace.records import PendingChange, PendingWrite, SessionRecord, TableState, TemporaryTable
 
 _MAX_POLL_SECONDS = 1.0
 _DOUBLE_QUOTED = Dialect(double_quoted_identifiers=True)

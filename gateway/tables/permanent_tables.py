@@ -27,8 +27,9 @@ from gateway.tables.new_tables import NewTable
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from gateway.tables.workspace_directories import Publication, check_table_name, is_name_used, remove_table
+from workspace.identifiers import ReplicaId
 from workspace.record_changes import add_answer
-from workspace.records import Answer, PendingWrite, ReplicaId, SessionRecord
+from workspace.records import Answer, PendingWrite, SessionRecord
 from workspace.workspaces import Workspace
 
 log = structlog.get_logger(__name__)

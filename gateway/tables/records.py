@@ -8,15 +8,10 @@ from collections.abc import Callable
 from gateway.errors import GatewayError, session_closed
 from gateway.sessions.session import Session
 from gateway.storage import Storage
+from workspace.identifiers import Principal
 from workspace.record_changes import SessionEndingError
-from workspace.records import (
-    Phase,
-    Principal,
-    RecordConflictError,
-    RecordNotFoundError,
-    RecordTooLargeError,
-    SessionRecord,
-)
+from workspace.record_store import RecordConflictError, RecordNotFoundError, RecordTooLargeError
+from workspace.records import Phase, SessionRecord
 
 
 class TableRecords:

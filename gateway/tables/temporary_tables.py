@@ -41,18 +41,10 @@ from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from gateway.tables.views import views_in
+from workspace.identifiers import ReplicaId, TableUuid
 from workspace.name_comparison import comparable_name
 from workspace.record_changes import find_table, put_table
-from workspace.records import (
-    PendingDrop,
-    PendingWrite,
-    ReplicaId,
-    SessionRecord,
-    TableState,
-    TableUuid,
-    TemporaryTable,
-    WriteKind,
-)
+from workspace.records import PendingDrop, PendingWrite, SessionRecord, TableState, TemporaryTable, WriteKind
 from workspace.workspaces import Workspace
 
 log = structlog.get_logger(__name__)

@@ -20,12 +20,12 @@ from reaper.kubernetes.hosts import hosts_of, is_node_ready, parse_pod
 from reaper.kubernetes.leader_election import lease_name
 from reaper.kubernetes.object_cache import ObjectCache
 from reaper.snapshot_reader import Hosts
+from workspace.identifiers import ReplicaId
 from workspace.kubernetes.api_server import JsonObject
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import INSTANCE_LABEL
 from workspace.kubernetes.leases import KubernetesLeases
 from workspace.leases import RenewalMark
-from workspace.records import ReplicaId
 
 
 class ClusterState:

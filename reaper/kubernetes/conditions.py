@@ -19,7 +19,9 @@ from dataclasses import dataclass
 
 from reaper.decisions import Snapshot
 from reaper.kubernetes.backends import Availability
-from workspace.records import Phase, SessionUuid, StoredRecord
+from workspace.identifiers import SessionUuid
+from workspace.record_store import StoredRecord
+from workspace.records import Phase
 
 _LONGEST_MESSAGE_CHARACTERS = 1024
 _OF_ACTIONS = {"end_session": "LocationRemoved", "remove_orphan_table": "LeftoversRemoved"}

@@ -38,7 +38,7 @@ from workspace.kubernetes.api_server import ApiServer, ApiStatusError, RetryPoli
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, KIND, object_name
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import labels_of
-from workspace.records import RecordsUnavailableError, StoredRecord
+from workspace.record_store import RecordsUnavailableError, StoredRecord
 from workspace.storage_paths import deletion_message
 
 CONTROLLER = "sparklodge.io/reaper"

@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reaper.snapshot_reader import Hosts
+from workspace.identifiers import ReplicaId
 from workspace.kubernetes.api_server import JsonObject
 from workspace.kubernetes.leases import PodIdentity
-from workspace.records import ReplicaId
 
 _OVER = frozenset({"Succeeded", "Failed"})
 _UNKNOWN_TO_KUBELET = "ContainerStatusUnknown"

@@ -29,7 +29,7 @@ from reaper.kubernetes.candidacy import Candidacy, LeaseState
 from workspace.kubernetes.api_server import ApiServer, ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import labels_of
-from workspace.records import RecordsUnavailableError
+from workspace.record_store import RecordsUnavailableError
 
 COMPONENT = "reaper"
 CONFIRMATION = "sparklodge.io/confirm-mass-expiry"

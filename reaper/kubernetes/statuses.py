@@ -23,10 +23,11 @@ import structlog
 from reaper.kubernetes.backends import Availability
 from reaper.kubernetes.conditions import Condition, FailedRemoval, conditions_of
 from reaper.reports import ActionFailed, PassResult, Report
+from workspace.identifiers import SessionUuid
 from workspace.kubernetes.api_server import ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connect_session_api import ConnectSessionApi
 from workspace.kubernetes.connection import Connection
-from workspace.records import RecordsUnavailableError, SessionUuid, StoredRecord
+from workspace.record_store import RecordsUnavailableError, StoredRecord
 
 _PAUSE_SECONDS = 0.02
 _PAUSE_AFTER_FAILURE_SECONDS = 5.0

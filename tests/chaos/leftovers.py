@@ -6,7 +6,8 @@ A live session has a record, and a location with exactly the directories of its 
 from collections.abc import Iterator, Sequence, Set
 
 from tests.chaos.site import Site
-from workspace.records import Phase, RecordsUnavailableError, StoredRecord
+from workspace.record_store import RecordsUnavailableError, StoredRecord
+from workspace.records import Phase
 
 
 def find_leftovers(site: Site, live: Set[str], tolerated: Set[str] = frozenset()) -> Sequence[str]:

@@ -16,11 +16,12 @@ from tests.chaos import chart
 from tests.chaos.replicas import Replica, ReplicaEnvironment
 from tests.chaos.testbed import Testbed
 from workspace.files.layout import Layout
+from workspace.identifiers import SessionUuid
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, object_name
 from workspace.kubernetes.connection import connect
 from workspace.kubernetes.leases import KubernetesLeases
 from workspace.kubernetes.session_records import KubernetesSessionRecords
-from workspace.records import SessionUuid, StoredRecord
+from workspace.record_store import StoredRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ import pytest
 import pytest_asyncio
 
 from gateway.backends import Backend, BackendAddressError, Backends
-from workspace.records import ClientSessionId, Phase, Principal, SessionRecord, SessionUuid
+from workspace.identifiers import ClientSessionId, Principal, SessionUuid
+from workspace.records import Phase, SessionRecord
 
 ADA, BOB, EVE = Principal("ada"), Principal("bob"), Principal("eve")
 SHARED = ("sc://shared:1", "sc://shared:2")

@@ -14,7 +14,7 @@ from workspace.files.leases import FileLeases
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.records import ReplicaId
+from workspace.identifiers import ReplicaId
 from workspace.root_identities import HomeMovedError, RootTakenError
 from workspace.workspaces import Workspaces
 

@@ -8,21 +8,9 @@ from hypothesis import strategies as st
 
 from gateway.errors import GatewayError
 from gateway.tables.changes import begin_drop, begin_write, complete, pending_change, publish, take_over, undo
+from workspace.identifiers import ClientSessionId, Principal, ReplicaId, SessionUuid, TableUuid
 from workspace.record_changes import remove_writes
-from workspace.records import (
-    ClientSessionId,
-    PendingDrop,
-    PendingWrite,
-    Phase,
-    Principal,
-    ReplicaId,
-    SessionRecord,
-    SessionUuid,
-    TableState,
-    TableUuid,
-    TemporaryTable,
-    WriteKind,
-)
+from workspace.records import PendingDrop, PendingWrite, Phase, SessionRecord, TableState, TemporaryTable, WriteKind
 
 A, B = ReplicaId("a"), ReplicaId("b")
 

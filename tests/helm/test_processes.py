@@ -25,10 +25,12 @@ from tests.helm.audit import AuditLog, Request, Right, granted
 from tests.helm.chart import Helm, Values, of_kind
 from tests.helm.pods import PodProcess
 from tests.helm.releases import CLAIM, Releases
+from workspace.identifiers import ClientSessionId, Principal, SessionUuid
 from workspace.kubernetes.connection import Connection, connect
 from workspace.kubernetes.leases import KubernetesLeases
 from workspace.kubernetes.session_records import KubernetesSessionRecords
-from workspace.records import ClientSessionId, Phase, Principal, RecordConflictError, SessionRecord, SessionUuid
+from workspace.record_store import RecordConflictError
+from workspace.records import Phase, SessionRecord
 
 SECONDS = 60.0
 READY = re.compile(r"Lodge is ready at sc://(\S+)")

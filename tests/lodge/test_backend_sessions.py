@@ -12,7 +12,8 @@ import structlog
 from pyspark.sql.connect.proto import base_pb2
 
 from lodge.backend_sessions import CALL_SECONDS, SILENCE_SECONDS, BackendSessions, release_request
-from workspace.records import ClientSessionId, Phase, Principal, SessionRecord, SessionUuid
+from workspace.identifiers import ClientSessionId, Principal, SessionUuid
+from workspace.records import Phase, SessionRecord
 
 SERVICE = "/spark.connect.SparkConnectService/"
 

@@ -17,7 +17,8 @@ from lodge.settings import ReapSettings
 from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.records import ClientSessionId, Phase, Principal, SessionRecord, SessionUuid
+from workspace.identifiers import ClientSessionId, Principal, SessionUuid
+from workspace.records import Phase, SessionRecord
 
 Eventually = Callable[[Callable[[], object], str], None]
 

@@ -14,7 +14,8 @@ import pytest
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.records import ClientSessionId, Phase, Principal, SessionRecord, SessionUuid
+from workspace.identifiers import ClientSessionId, Principal, SessionUuid
+from workspace.records import Phase, SessionRecord
 
 Eventually = Callable[[Callable[[], object], str], None]
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")

@@ -15,7 +15,9 @@ from tests.reaper.sessions import TABLE, create_location, create_record
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.records import Phase, ReplicaId, SessionUuid, StoredRecord
+from workspace.identifiers import ReplicaId, SessionUuid
+from workspace.record_store import StoredRecord
+from workspace.records import Phase
 
 LEASE_SECONDS = 10.0
 GRACE_SECONDS = 5.0

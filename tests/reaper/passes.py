@@ -15,7 +15,7 @@ from reaper.reports import (
     TrashPurged,
 )
 from reaper.work_queue import WorkQueue
-from workspace.records import ReplicaId, SessionUuid
+from workspace.identifiers import ReplicaId, SessionUuid
 
 
 def run_waiting(queue: WorkQueue) -> None:

@@ -4,19 +4,9 @@ import uuid
 from pathlib import Path
 
 from workspace.files.session_locations import FileSessionLocations
-from workspace.records import (
-    ClientSessionId,
-    Phase,
-    Principal,
-    ReplicaId,
-    SessionRecord,
-    SessionRecords,
-    SessionUuid,
-    StoredRecord,
-    TableState,
-    TableUuid,
-    TemporaryTable,
-)
+from workspace.identifiers import ClientSessionId, Principal, ReplicaId, SessionUuid, TableUuid
+from workspace.record_store import SessionRecords, StoredRecord
+from workspace.records import Phase, SessionRecord, TableState, TemporaryTable
 
 TABLE = TableUuid("00000000-0000-4000-8000-0000000000aa")
 

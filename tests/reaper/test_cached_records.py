@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from reaper.cached_records import SETTLING_SECONDS, CachedRecords
-from workspace.records import RecordsEvent, RecordsListed, RecordsUnavailableError, RecordsUnreachable
+from workspace.record_store import RecordsEvent, RecordsListed, RecordsUnavailableError, RecordsUnreachable
 
 RESYNC_SECONDS = 100.0
 WaitUntil = Callable[..., None]

@@ -25,23 +25,11 @@ from reaper.decisions import (
     named_replicas,
     writes_of,
 )
+from workspace.identifiers import ClientSessionId, Principal, RecordName, ReplicaId, SessionUuid, TableUuid
 from workspace.leases import LeaseObserver, OwnLease, RenewalMark
 from workspace.record_changes import add_holder, mark_ending, put_table, remove_holders, remove_writes
-from workspace.records import (
-    ClientSessionId,
-    PendingWrite,
-    Phase,
-    Principal,
-    RecordName,
-    ReplicaId,
-    SessionRecord,
-    SessionUuid,
-    StoredRecord,
-    TableState,
-    TableUuid,
-    TemporaryTable,
-    Version,
-)
+from workspace.record_store import StoredRecord, Version
+from workspace.records import PendingWrite, Phase, SessionRecord, TableState, TemporaryTable
 from workspace.trash_entries import TrashEntry
 
 PERIOD_SECONDS, LEASE_SECONDS, GRACE_SECONDS = 1.0, 4.0, 3.0

@@ -16,8 +16,10 @@ import structlog
 
 from reaper.table_directories import SETTLED_SECONDS, TableDirectories
 from workspace.files.root_locations import RootLocations
+from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import find_table, put_table, remove_table, update_record
-from workspace.records import PendingWrite, ReplicaId, StoredRecord, TableState, TableUuid, TemporaryTable
+from workspace.record_store import StoredRecord
+from workspace.records import PendingWrite, TableState, TemporaryTable
 
 LEASE_SECONDS, GRACE_SECONDS = 10, 5
 

@@ -8,16 +8,9 @@ from hypothesis import strategies as st
 
 from reaper.decisions import Snapshot
 from reaper.mass_expiry import MassExpiry, MassExpiryRule, evaluate_mass_expiry, token_of
-from workspace.records import (
-    ClientSessionId,
-    Phase,
-    Principal,
-    ReplicaId,
-    SessionRecord,
-    SessionUuid,
-    StoredRecord,
-    Version,
-)
+from workspace.identifiers import ClientSessionId, Principal, ReplicaId, SessionUuid
+from workspace.record_store import StoredRecord, Version
+from workspace.records import Phase, SessionRecord
 
 DEAD, ALIVE = ReplicaId("dead"), ReplicaId("alive")
 RULE = MassExpiryRule(share=0.5, minimum_sessions=3, grace_period_seconds=10.0)

@@ -13,7 +13,8 @@ import structlog
 import reaper.operator
 from reaper.operator import Operator, Pace
 from reaper.reaper import ReaperDependencies
-from workspace.records import Phase, SessionUuid
+from workspace.identifiers import SessionUuid
+from workspace.records import Phase
 from workspace.root_identities import HomeMovedError, RootUnavailableError
 
 ORPHAN = SessionUuid("00000000-0000-4000-8000-000000000001")

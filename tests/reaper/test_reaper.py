@@ -15,8 +15,10 @@ import pytest
 import structlog
 
 from tests.forked import forked
+from workspace.identifiers import ReplicaId, SessionUuid
 from workspace.record_changes import add_holder, mark_ending, remove_holders, update_record
-from workspace.records import Phase, RecordsUnavailableError, ReplicaId, SessionUuid
+from workspace.record_store import RecordsUnavailableError
+from workspace.records import Phase
 
 LEASE_SECONDS, GRACE_SECONDS = 10, 5
 ORPHAN = SessionUuid("00000000-0000-4000-8000-000000000001")

@@ -18,17 +18,10 @@ from reaper.reaper import ReaperDependencies
 from reaper.reports import ActionFailed, HoldBegan, HoldEnded, Report, SessionReaped
 from reaper.snapshot_reader import Hosts
 from tests.reaper.passes import run_waiting
+from workspace.identifiers import ReplicaId, SessionUuid, TableUuid
 from workspace.record_changes import put_table, update_record
-from workspace.records import (
-    Phase,
-    RecordsUnavailableError,
-    ReplicaId,
-    SessionRecord,
-    SessionUuid,
-    StoredRecord,
-    TableState,
-    TableUuid,
-)
+from workspace.record_store import RecordsUnavailableError, StoredRecord
+from workspace.records import Phase, SessionRecord, TableState
 from workspace.root_identities import RootUnavailableError
 
 LEASE_SECONDS, GRACE_SECONDS = 10, 5

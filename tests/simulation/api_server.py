@@ -12,7 +12,9 @@ which counts a deletion as a change of ``generation``.
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 
-from workspace.records import RecordName, RecordsUnavailableError, ReplicaId, SessionRecord
+from workspace.identifiers import RecordName, ReplicaId
+from workspace.record_store import RecordsUnavailableError
+from workspace.records import SessionRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from tests.simulation.event_loop import ModelLoop
 from tests.simulation.network import Network
 from tests.simulation.schedule import Process
 from tests.simulation.spark import Reply, SparkServer, rpc_error
-from workspace.records import Principal, RecordName, SessionRecord
+from workspace.identifiers import Principal, RecordName
+from workspace.records import SessionRecord
 
 Answer = Sequence[bytes] | Exception
 _CUT_SHORT_SHARE = 0.1

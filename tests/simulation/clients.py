@@ -15,7 +15,7 @@ from pyspark.sql.connect.proto import base_pb2
 from tests.simulation.gateways import GatewayProcess, Outcome
 from tests.simulation.invariants import InvariantChecker, Statement
 from tests.simulation.schedule import Process
-from workspace.records import ClientSessionId, Principal, record_name
+from workspace.identifiers import ClientSessionId, Principal, record_name
 
 _CALL_SECONDS = 20.0
 _ATTEMPTS = 4

@@ -7,7 +7,7 @@ from reaper.kubernetes.candidacy import Candidacy, LeaseState
 from tests.simulation.api_server import ApiServer, ConflictError
 from tests.simulation.network import Network
 from tests.simulation.schedule import Process
-from workspace.records import RecordsUnavailableError
+from workspace.record_store import RecordsUnavailableError
 
 
 class ModelElection:

@@ -9,7 +9,7 @@ from tests.simulation.gateways import GatewayProcess
 from tests.simulation.invariants import InvariantChecker
 from tests.simulation.observer import Observer
 from tests.simulation.schedule import Action, Schedule
-from workspace.records import ReplicaId
+from workspace.identifiers import ReplicaId
 
 _KEPT_TOKENS = 4
 _CONFIRMATION_INTERVAL_SECONDS = 4.0

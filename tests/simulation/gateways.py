@@ -1,6 +1,6 @@
 """One replica of the gateway as a process of the model: the real :class:`gateway.server.Gateway`, without its sockets.
 
-What is real: everything above the gRPC server and below :class:`~workspace.records.SessionRecords`,
+What is real: everything above the gRPC server and below :class:`~workspace.record_store.SessionRecords`,
 :class:`~workspace.leases.Leases` and :class:`~workspace.locations.SessionLocations`: sessions, fencing, statements, the
 table write protocol, operations, the watch of records.
 """
@@ -24,7 +24,7 @@ from tests.simulation.event_loop import ModelLoop
 from tests.simulation.locations import ModelLocations
 from tests.simulation.records import ModelLeases, ModelSessionRecords
 from tests.simulation.schedule import Action, Process
-from workspace.records import ReplicaId, SessionUuid
+from workspace.identifiers import ReplicaId, SessionUuid
 
 
 @dataclass(slots=True)

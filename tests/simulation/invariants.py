@@ -37,20 +37,10 @@ from tests.simulation.api_server import ApiServer, StoredObject
 from tests.simulation.gateways import GatewayProcess
 from tests.simulation.schedule import Schedule
 from tests.simulation.storage import Storage
+from workspace.identifiers import ClientSessionId, Principal, RecordName, ReplicaId, SessionUuid, TableUuid, record_name
 from workspace.record_changes import find_answer
-from workspace.records import (
-    ClientSessionId,
-    Phase,
-    Principal,
-    RecordError,
-    RecordName,
-    ReplicaId,
-    SessionRecord,
-    SessionUuid,
-    TableState,
-    TableUuid,
-    record_name,
-)
+from workspace.record_store import RecordError
+from workspace.records import Phase, SessionRecord, TableState
 
 ViewsOf = Callable[[str, str], Mapping[str, tuple[str, ...]] | None]
 """The paths that each temporary view of a client's session reads; None if its backend has no such session."""

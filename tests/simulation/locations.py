@@ -13,9 +13,8 @@ from typing import TypeVar
 from tests.simulation.network import Network
 from tests.simulation.schedule import Process
 from tests.simulation.storage import FILE_BYTES, Storage
-from workspace.identifiers import check_uuid
+from workspace.identifiers import SessionUuid, TableUuid, check_uuid
 from workspace.locations import LocationContents, Owner
-from workspace.records import SessionUuid, TableUuid
 from workspace.storage_paths import StoragePath
 from workspace.trash_entries import TrashEntry, session_of
 

@@ -28,7 +28,8 @@ from reaper.removals import Removals
 from tests.simulation.records import ModelSessionRecords
 from workspace.leases import LeaseObserver
 from workspace.record_changes import mark_ending, update_record
-from workspace.records import Phase, SessionRecord, StoredRecord, TableState, Version
+from workspace.record_store import StoredRecord, Version
+from workspace.records import Phase, SessionRecord, TableState
 from workspace.session_end import EndedSession, EndingSession, begin_end, complete_end
 
 Apply = Callable[[], AbstractContextManager[Any]]

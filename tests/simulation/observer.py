@@ -7,7 +7,7 @@ from tests.simulation.faults import Fault
 from tests.simulation.gateways import GatewayProcess
 from tests.simulation.invariants import InvariantChecker
 from tests.simulation.schedule import Process, Schedule
-from workspace.records import SessionUuid, TableUuid
+from workspace.identifiers import SessionUuid, TableUuid
 
 
 class Observer:

@@ -16,25 +16,22 @@ from tests.simulation.api_server import AlreadyExistsError, ApiServer, ConflictE
 from tests.simulation.network import Network
 from tests.simulation.schedule import Action, Process, Schedule
 from tests.simulation.threads import ModelEvent
-from workspace.identifiers import check_record_name, check_replica_id, check_uuid
+from workspace.identifiers import RecordName, ReplicaId, SessionUuid, check_record_name, check_replica_id, check_uuid
 from workspace.leases import RenewalMark
-from workspace.records import (
+from workspace.record_store import (
     RecordChanged,
     RecordConflictError,
     RecordExistsError,
     RecordGone,
-    RecordName,
     RecordNotFoundError,
     RecordsEvent,
     RecordsListed,
     RecordsUnavailableError,
     RecordsUnreachable,
-    ReplicaId,
-    SessionRecord,
-    SessionUuid,
     StoredRecord,
     Version,
 )
+from workspace.records import SessionRecord
 
 _Result = TypeVar("_Result")
 _RETRY_SECONDS = 1.0
@@ -42,7 +39,7 @@ _WATCH_TIMEOUT_SECONDS = 6.0
 
 
 class ModelSessionRecords:
-    """Implements :class:`workspace.records.SessionRecords`.
+    """Implements :class:`workspace.record_store.SessionRecords`.
 
     Args:
         process: Who calls.

@@ -26,8 +26,7 @@ from gateway.errors import SPARK_SQL_EXCEPTION, GatewayError
 from gateway.stored_tables.table_plans import ROWS_WRITTEN
 from tests.simulation.schedule import Schedule
 from tests.simulation.storage import Storage
-from workspace.identifiers import is_uuid
-from workspace.records import SessionUuid, TableUuid
+from workspace.identifiers import SessionUuid, TableUuid, is_uuid
 
 Reply = Callable[[Sequence[bytes] | Exception], object]
 """Takes the responses of a call, or why it failed."""

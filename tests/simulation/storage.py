@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workspace.records import SessionUuid, TableUuid
+from workspace.identifiers import SessionUuid, TableUuid
 from workspace.trash_entries import TrashEntry
 
 FILE_BYTES = 100

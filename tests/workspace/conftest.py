@@ -21,8 +21,10 @@ from tests.forked import forked
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
+from workspace.identifiers import ClientSessionId, Principal, SessionUuid
 from workspace.leases import Leases
-from workspace.records import ClientSessionId, Phase, Principal, SessionRecord, SessionRecords, SessionUuid
+from workspace.record_store import SessionRecords
+from workspace.records import Phase, SessionRecord
 
 DEADLINE_SECONDS = 60
 POLL_SECONDS = 0.05

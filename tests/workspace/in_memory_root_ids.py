@@ -3,7 +3,7 @@
 import secrets
 from dataclasses import dataclass, field
 
-from workspace.records import RecordsUnavailableError
+from workspace.record_store import RecordsUnavailableError
 
 
 @dataclass

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from workspace.identifiers import ReplicaId
 from workspace.leases import Leases
-from workspace.records import ReplicaId
 
 Opener = Callable[[], Leases]
 A, B = ReplicaId("gateway-a.1"), ReplicaId("gateway-b")

@@ -19,8 +19,9 @@ from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from tests.workspace.object_store.storages import Files, Storage
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
+from workspace.identifiers import SessionUuid, TableUuid
 from workspace.locations import SessionLocations
-from workspace.records import SessionRecord, SessionUuid, TableUuid
+from workspace.records import SessionRecord
 from workspace.root_identities import RootError, RootIds, RootTakenError, RootUnavailableError
 from workspace.session_end import end_session
 from workspace.storage_paths import file_system_of

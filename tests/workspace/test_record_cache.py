@@ -7,9 +7,11 @@ from unittest import mock
 
 import structlog
 
+from workspace.identifiers import ClientSessionId, ReplicaId
 from workspace.record_cache import RecordCache, RecordsView
 from workspace.record_changes import add_holder
-from workspace.records import ClientSessionId, RecordsEvent, RecordsListed, ReplicaId, SessionRecord, SessionRecords
+from workspace.record_store import RecordsEvent, RecordsListed, SessionRecords
+from workspace.records import SessionRecord
 
 Builder = Callable[..., SessionRecord]
 Opener = Callable[[], SessionRecords]

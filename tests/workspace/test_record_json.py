@@ -8,19 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from workspace.identifiers import ClientSessionId, Principal, ReplicaId, SessionUuid, TableUuid
 from workspace.record_json import decode_record, encode_record
-from workspace.records import (
-    ClientSessionId,
-    PendingDrop,
-    Phase,
-    Principal,
-    ReplicaId,
-    SessionRecord,
-    SessionUuid,
-    TableState,
-    TableUuid,
-    TemporaryTable,
-)
+from workspace.records import PendingDrop, Phase, SessionRecord, TableState, TemporaryTable
 
 TEXT = st.text(max_size=20)
 UUIDS = st.uuids().map(str)

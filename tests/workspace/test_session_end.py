@@ -12,6 +12,7 @@ import structlog
 
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
+from workspace.identifiers import Principal, ReplicaId, TableUuid
 from workspace.record_changes import (
     SessionEndingError,
     add_holder,
@@ -22,21 +23,15 @@ from workspace.record_changes import (
     remove_table,
     update_record,
 )
-from workspace.records import (
-    Phase,
-    Principal,
+from workspace.record_store import (
     RecordConflictError,
     RecordNotFoundError,
     RecordsUnavailableError,
-    ReplicaId,
-    SessionRecord,
     SessionRecords,
     StoredRecord,
-    TableState,
-    TableUuid,
-    TemporaryTable,
     Version,
 )
+from workspace.records import Phase, SessionRecord, TableState, TemporaryTable
 from workspace.session_end import EndedSession, begin_end, end_session, log_session_end
 
 Builder = Callable[..., SessionRecord]

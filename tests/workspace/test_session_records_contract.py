@@ -1,4 +1,4 @@
-"""The contract of SessionRecords for every implementation (guarantees: workspace.records)."""
+"""The contract of SessionRecords for every implementation (guarantees: workspace.record_store)."""
 
 import threading
 import time
@@ -11,33 +11,24 @@ from typing import Any
 
 import pytest
 
+from workspace.identifiers import ClientSessionId, Principal, RecordName, ReplicaId, SessionUuid, TableUuid, record_name
 from workspace.record_changes import add_holder, mark_ending, remove_holders, update_record
-from workspace.records import (
-    ClientSessionId,
-    Phase,
-    Principal,
+from workspace.record_store import (
     RecordChanged,
     RecordConflictError,
     RecordError,
     RecordExistsError,
     RecordGone,
-    RecordName,
     RecordNotFoundError,
     RecordsEvent,
     RecordsListed,
     RecordsUnavailableError,
     RecordsUnreachable,
-    ReplicaId,
-    SessionRecord,
     SessionRecords,
-    SessionUuid,
     StoredRecord,
-    TableState,
-    TableUuid,
-    TemporaryTable,
     Version,
-    record_name,
 )
+from workspace.records import Phase, SessionRecord, TableState, TemporaryTable
 
 Builder = Callable[..., SessionRecord]
 Opener = Callable[[], SessionRecords]

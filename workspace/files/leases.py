@@ -17,9 +17,9 @@ from pathlib import Path
 
 from workspace.files.layout import Layout
 from workspace.files.private_files import open_directory, read_private_file, write_private_file
-from workspace.identifiers import check_replica_id, is_replica_id
+from workspace.identifiers import ReplicaId, check_replica_id, is_replica_id
 from workspace.leases import RenewalMark
-from workspace.records import RecordsUnavailableError, ReplicaId
+from workspace.record_store import RecordsUnavailableError
 
 
 class FileLeases:

@@ -35,8 +35,8 @@ from pathlib import Path
 from workspace.files.layout import Layout
 from workspace.files.private_files import make_private_directory, open_directory, sync_directory, write_private_file
 from workspace.files.record_versions import ConcurrentChangeError, VersionDirectory, file_name, first_version
-from workspace.identifiers import check_record_name, is_record_name
-from workspace.records import RecordExistsError, RecordName, RecordNotFoundError, RecordsUnavailableError, Version
+from workspace.identifiers import RecordName, check_record_name, is_record_name
+from workspace.record_store import RecordExistsError, RecordNotFoundError, RecordsUnavailableError, Version
 from workspace.retries import retry_on
 
 LEFTOVER_SECONDS = 600.0

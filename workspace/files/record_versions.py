@@ -54,7 +54,8 @@ from workspace.files.private_files import (
     scan_directory,
     write_private_file,
 )
-from workspace.records import RecordConflictError, RecordName, RecordNotFoundError, Version
+from workspace.identifiers import RecordName
+from workspace.record_store import RecordConflictError, RecordNotFoundError, Version
 
 _TOMBSTONE = b"deleted\n"
 _VERSION = re.compile(r"(\d{10})\.([0-9a-f]{16})")

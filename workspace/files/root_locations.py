@@ -16,9 +16,8 @@ from workspace.files.layout import Layout
 from workspace.files.private_files import make_private_directory, open_directory, sync_directory
 from workspace.files.table_files import size_bytes
 from workspace.files.trash import Trash
-from workspace.identifiers import check_uuid, is_uuid
+from workspace.identifiers import SessionUuid, TableUuid, check_uuid, is_uuid
 from workspace.locations import LocationContents, Owner, OwnerError
-from workspace.records import SessionUuid, TableUuid
 
 _ATTEMPTS = 10
 _MAX_DIRECTORIES = 10_000

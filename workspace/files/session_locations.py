@@ -23,9 +23,8 @@ from workspace.files.layout import Layout
 from workspace.files.root_locations import RootLocations
 from workspace.files.roots import Roots
 from workspace.files.table_files import copy_table
-from workspace.identifiers import check_uuid
+from workspace.identifiers import SessionUuid, TableUuid, check_uuid
 from workspace.locations import Owner
-from workspace.records import SessionUuid, TableUuid
 from workspace.root_identities import RootError, RootIds
 from workspace.storage_paths import StoragePath
 from workspace.trash_entries import TrashEntry

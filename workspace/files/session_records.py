@@ -3,7 +3,7 @@
 Lodge must run, and be tested, with nothing but a shared directory. :mod:`workspace.files.record_directories` says how
 the files change by compare-and-swap, and what holds after a crash.
 
-Guarantees in addition to those of :mod:`workspace.records`:
+Guarantees in addition to those of :mod:`workspace.record_store`:
 
 1. A record that is damaged or has an unknown format makes every reading operation fail with RecordsUnavailableError,
    also ``list``. The message names the file. So nobody can conclude that the session does not exist.
@@ -17,20 +17,19 @@ from pathlib import Path
 
 from workspace.files.layout import Layout
 from workspace.files.record_directories import Content, RecordDirectories
+from workspace.identifiers import RecordName, SessionUuid
 from workspace.record_json import decode_record, encode_record
-from workspace.records import (
+from workspace.record_store import (
     RecordChanged,
     RecordGone,
-    RecordName,
     RecordsEvent,
     RecordsListed,
     RecordsUnavailableError,
     RecordsUnreachable,
-    SessionRecord,
-    SessionUuid,
     StoredRecord,
     Version,
 )
+from workspace.records import SessionRecord
 
 _POLL_SECONDS = 1.0
 _PAUSE_FACTOR = 9

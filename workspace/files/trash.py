@@ -27,7 +27,7 @@ from pathlib import Path
 from workspace.files.layout import Layout
 from workspace.files.private_files import open_directory
 from workspace.files.removal import Removal, make_removable
-from workspace.records import SessionUuid
+from workspace.identifiers import SessionUuid
 from workspace.trash_entries import TrashEntry, session_of
 
 _NEW = ".made"

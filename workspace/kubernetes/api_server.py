@@ -28,7 +28,7 @@ from kubernetes.client import ApiException
 from kubernetes.config import ConfigException
 
 from workspace.kubernetes.connection import REQUEST_TIMEOUT_SECONDS, Connection
-from workspace.records import RecordsUnavailableError
+from workspace.record_store import RecordsUnavailableError
 
 JsonObject = Mapping[str, Any]
 

@@ -10,12 +10,13 @@ from typing import Any
 
 from kubernetes.client import CustomObjectsApi
 
+from workspace.identifiers import RecordName
 from workspace.kubernetes.api_server import ApiServer, JsonObject, RetryPolicy
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, object_name
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.object_watch import ObjectsEvent, watch_objects
 from workspace.kubernetes.patches import CONTENT_TYPE, Patch
-from workspace.records import RecordName, RecordsUnavailableError
+from workspace.record_store import RecordsUnavailableError
 
 _DESCRIPTION = "session records"
 

@@ -19,11 +19,12 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel, to_snake
 
-from workspace.identifiers import check_record_name
+from workspace.identifiers import RecordName, check_record_name
 from workspace.kubernetes.api_server import JsonObject
 from workspace.kubernetes.labels import labels_of
 from workspace.record_json import from_document, to_document
-from workspace.records import RecordName, SessionRecord, StoredRecord, Version
+from workspace.record_store import StoredRecord, Version
+from workspace.records import SessionRecord
 
 GROUP = "sparklodge.io"
 API_VERSION = "v1alpha1"

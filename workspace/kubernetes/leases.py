@@ -27,12 +27,11 @@ from typing import Any
 
 from kubernetes.client import CoordinationV1Api
 
-from workspace.identifiers import check_replica_id, is_replica_id
+from workspace.identifiers import ReplicaId, check_replica_id, is_replica_id
 from workspace.kubernetes.api_server import CHECK_API_SERVER, ApiServer, ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import labels_of, selector_of
 from workspace.leases import RenewalMark
-from workspace.records import ReplicaId
 
 COMPONENT = "gateway"
 

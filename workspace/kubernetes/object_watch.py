@@ -32,7 +32,7 @@ from kubernetes.watch import Watch
 
 from workspace.kubernetes.api_server import ApiServer, JsonObject, is_object
 from workspace.kubernetes.connection import REQUEST_TIMEOUT_SECONDS
-from workspace.records import RecordsUnavailableError
+from workspace.record_store import RecordsUnavailableError
 
 WATCH_SECONDS = 20
 """How long a watch lasts before the server ends it and the next one continues."""

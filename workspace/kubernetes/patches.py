@@ -11,7 +11,7 @@ from typing import Any
 
 from workspace.kubernetes.api_server import JsonObject
 from workspace.kubernetes.connect_session_objects import FINALIZER
-from workspace.records import Version
+from workspace.record_store import Version
 
 CONTENT_TYPE = "application/json-patch+json"
 

@@ -22,7 +22,7 @@ from kubernetes.client import CoreV1Api
 from workspace.kubernetes.api_server import CHECK_API_SERVER, ApiServer, ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import labels_of
-from workspace.records import RecordsUnavailableError
+from workspace.record_store import RecordsUnavailableError
 from workspace.retries import retry_on
 
 _RECORDS = "records"

@@ -3,7 +3,7 @@
 On Kubernetes, the truth about sessions belongs where operators look for it. One request changes an object, and names
 the state that it expects, so no lock is needed.
 
-Guarantees in addition to those of :mod:`workspace.records`:
+Guarantees in addition to those of :mod:`workspace.record_store`:
 
 1. Writing a status, or any other change of metadata, does not change the version of a record. A request for deletion
    does.
@@ -23,7 +23,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 
-from workspace.identifiers import is_uuid
+from workspace.identifiers import RecordName, SessionUuid, is_uuid
 from workspace.kubernetes import patches
 from workspace.kubernetes.api_server import CHECK_API_SERVER, ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connect_session_api import ConnectSessionApi
@@ -40,23 +40,21 @@ from workspace.kubernetes.connect_session_objects import (
 )
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.object_watch import ObjectChanged, ObjectGone, ObjectsEvent, ObjectsListed, ObjectsUnreachable
-from workspace.records import (
+from workspace.record_store import (
     RecordChanged,
     RecordConflictError,
     RecordExistsError,
     RecordGone,
-    RecordName,
     RecordNotFoundError,
     RecordsEvent,
     RecordsListed,
     RecordsUnavailableError,
     RecordsUnreachable,
     RecordTooLargeError,
-    SessionRecord,
-    SessionUuid,
     StoredRecord,
     Version,
 )
+from workspace.records import SessionRecord
 from workspace.retries import retry_on
 
 LARGEST_SPEC_BYTES = 1_400_000

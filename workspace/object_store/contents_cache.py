@@ -14,11 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from workspace.identifiers import check_uuid, is_uuid
+from workspace.identifiers import SessionUuid, TableUuid, check_uuid, is_uuid
 from workspace.locations import LocationContents
 from workspace.object_store.bucket import Bucket
 from workspace.object_store.keys import Keys, Target
-from workspace.records import SessionUuid, TableUuid
 
 RELIST_SECONDS = 300.0
 LISTING_SECONDS = 20.0

@@ -13,9 +13,8 @@
 import re
 from dataclasses import dataclass
 
-from workspace.identifiers import check_uuid
+from workspace.identifiers import SessionUuid, TableUuid, check_uuid
 from workspace.object_store.addresses import ObjectAddress
-from workspace.records import SessionUuid, TableUuid
 from workspace.storage_paths import OWN_DIRECTORY
 from workspace.trash_entries import TrashEntry
 

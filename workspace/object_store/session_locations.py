@@ -38,14 +38,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from workspace.identifiers import check_uuid, is_uuid
+from workspace.identifiers import SessionUuid, TableUuid, check_uuid, is_uuid
 from workspace.locations import Owner, OwnerError
 from workspace.object_store.addresses import ObjectAddress
 from workspace.object_store.bucket import Bucket
 from workspace.object_store.contents_cache import RELIST_SECONDS, ContentsCache, ObjectRoot
 from workspace.object_store.keys import Keys, Target, parse_tombstone
 from workspace.object_store.s3_client import ObjectStoreError
-from workspace.records import SessionUuid, TableUuid
 from workspace.root_identities import RootError, RootIdentities, RootIds
 from workspace.storage_paths import StoragePath
 from workspace.trash_entries import TrashEntry

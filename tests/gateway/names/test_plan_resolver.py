@@ -10,7 +10,8 @@ from gateway.names.plan_resolver import PlanResolver
 from gateway.names.word_search import WordSearch
 from gateway.plan_decoding import decode_plan, decode_without_plan, replace_plan
 from gateway.session_settings import SessionSettings
-from workspace.records import TableState, TableUuid, TemporaryTable
+from workspace.identifiers import TableUuid
+from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspaces
 
 Operation = base_pb2.Plan.CompressedOperation

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.connect.session import SparkSession
 
-from workspace.records import SessionUuid
+from workspace.identifiers import SessionUuid
 
 ROWS = "select id, id % 3 as part, concat('name ', id) as name from range(100)"
 

@@ -19,15 +19,9 @@ from gateway.storage import Storage
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
+from workspace.identifiers import ClientSessionId, Principal, ReplicaId, SessionUuid
 from workspace.record_changes import add_holder, mark_ending, remove_holders, update_record
-from workspace.records import (
-    ClientSessionId,
-    Principal,
-    RecordConflictError,
-    RecordsUnavailableError,
-    ReplicaId,
-    SessionUuid,
-)
+from workspace.record_store import RecordConflictError, RecordsUnavailableError
 from workspace.session_end import end_session
 
 LEASE_SECONDS = 1.0

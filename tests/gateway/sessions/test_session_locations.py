@@ -19,7 +19,8 @@ from gateway.storage import Storage
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.records import ClientSessionId, Phase, Principal, ReplicaId
+from workspace.identifiers import ClientSessionId, Principal, ReplicaId
+from workspace.records import Phase
 from workspace.session_end import end_session
 
 as_root = pytest.mark.needs_root

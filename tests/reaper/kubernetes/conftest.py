@@ -23,12 +23,13 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.processes import DIES_WITH_PARENT
 from tests.reaper.sessions import TABLE, create_location, create_record
 from workspace.files.session_locations import FileSessionLocations
+from workspace.identifiers import ReplicaId, SessionUuid
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, object_name
 from workspace.kubernetes.connection import Connection, connect
 from workspace.kubernetes.leases import KubernetesLeases, PodIdentity
 from workspace.kubernetes.root_ids import KubernetesRootIds
 from workspace.kubernetes.session_records import KubernetesSessionRecords
-from workspace.records import ReplicaId, SessionUuid, StoredRecord
+from workspace.record_store import StoredRecord
 
 CRD = Path(__file__).parents[3] / "helm" / "lodge" / "crds" / "connectsessions.yaml"
 INSTANCE = "lodge"

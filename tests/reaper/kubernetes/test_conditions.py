@@ -13,16 +13,9 @@ from reaper.kubernetes.backends import Availability
 from reaper.kubernetes.conditions import Condition, FailedRemoval, conditions_of
 from reaper.kubernetes.events import events_for
 from reaper.reports import ActionFailed, HoldBegan, OrphanRemoved, PassResult, SessionReaped, WritesUndone
-from workspace.records import (
-    ClientSessionId,
-    Phase,
-    Principal,
-    ReplicaId,
-    SessionRecord,
-    SessionUuid,
-    StoredRecord,
-    Version,
-)
+from workspace.identifiers import ClientSessionId, Principal, ReplicaId, SessionUuid
+from workspace.record_store import StoredRecord, Version
+from workspace.records import Phase, SessionRecord
 
 A, B = ReplicaId("a"), ReplicaId("b")
 SESSION = SessionUuid(str(uuid.UUID(int=1)))

@@ -12,7 +12,7 @@ import structlog
 
 from reaper.kubernetes.events import EventRecorder, events_for
 from reaper.reports import ActionFailed
-from workspace.records import RecordsUnavailableError
+from workspace.record_store import RecordsUnavailableError
 
 LEASE = {"name": "lodge-reaper"}
 

@@ -6,8 +6,8 @@ import pytest
 
 from reaper.kubernetes.hosts import hosts_of, is_node_ready, parse_pod
 from reaper.snapshot_reader import Hosts
+from workspace.identifiers import ReplicaId
 from workspace.kubernetes.leases import PodIdentity
-from workspace.records import ReplicaId
 
 GATEWAY = ReplicaId("gateway")
 REPLICAS = {GATEWAY: PodIdentity("pod", "uid-1", "node")}

@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from reaper.kubernetes.leader_election import LeaderElection
-from workspace.records import SessionUuid
+from workspace.identifiers import SessionUuid
 
 WaitUntil = Callable[..., None]
 

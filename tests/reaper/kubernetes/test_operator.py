@@ -7,8 +7,8 @@ from typing import Any
 
 from kubernetes.client import CoreV1Api, DiscoveryV1Api
 
+from workspace.identifiers import SessionUuid
 from workspace.kubernetes.leases import PodIdentity
-from workspace.records import SessionUuid
 
 WaitUntil = Callable[..., None]
 

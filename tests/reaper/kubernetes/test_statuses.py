@@ -21,8 +21,9 @@ from reaper.operator import Operator, Pace
 from reaper.reaper import Reaper, ReaperDependencies
 from reaper.reports import ReportHandler
 from workspace.files.session_locations import FileSessionLocations
+from workspace.identifiers import SessionUuid
 from workspace.record_changes import mark_ending, update_record
-from workspace.records import Phase, SessionUuid
+from workspace.records import Phase
 from workspace.storage_paths import StoragePath
 from workspace.trash_entries import TrashEntry
 

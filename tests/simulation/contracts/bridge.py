@@ -17,8 +17,10 @@ from tests.simulation.api_server import ApiServer
 from tests.simulation.network import Network
 from tests.simulation.records import ModelLeases, ModelSessionRecords
 from tests.simulation.schedule import Process, Schedule
+from workspace.identifiers import RecordName, ReplicaId, SessionUuid
 from workspace.leases import RenewalMark
-from workspace.records import RecordName, RecordsEvent, ReplicaId, SessionRecord, SessionUuid, StoredRecord, Version
+from workspace.record_store import RecordsEvent, StoredRecord, Version
+from workspace.records import SessionRecord
 
 _Result = TypeVar("_Result")
 _POLL_SECONDS = 0.01
@@ -89,7 +91,7 @@ class Model:
 
 
 class BridgedRecords:
-    """Implements :class:`workspace.records.SessionRecords` by a model."""
+    """Implements :class:`workspace.record_store.SessionRecords` by a model."""
 
     def __init__(self, model: Model) -> None:
         self._model = model

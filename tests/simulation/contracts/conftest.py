@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.contracts.bridge import BridgedLeases, BridgedRecords, Model
 from tests.workspace.conftest import a_record, records
 from workspace.leases import Leases
-from workspace.records import SessionRecords
+from workspace.record_store import SessionRecords
 
 __all__ = ["a_record", "records"]
 

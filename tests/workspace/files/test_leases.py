@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from workspace.files.leases import FileLeases
+from workspace.identifiers import ReplicaId
 from workspace.leases import LeaseObserver, OwnLease, RenewalMark
-from workspace.records import RecordsUnavailableError, ReplicaId
+from workspace.record_store import RecordsUnavailableError
 
 A = ReplicaId("a")
 

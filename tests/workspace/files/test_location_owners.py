@@ -17,8 +17,8 @@ import pytest
 from tests.forked import forked
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.table_files import MAX_DEPTH
+from workspace.identifiers import SessionUuid, TableUuid
 from workspace.locations import Owner, OwnerError
-from workspace.records import SessionUuid, TableUuid
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 TABLE = TableUuid("00000000-0000-4000-8000-000000000002")

@@ -19,8 +19,10 @@ from tests.forked import forked
 from workspace.files.record_directories import LEFTOVER_SECONDS
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
+from workspace.identifiers import ReplicaId
 from workspace.record_changes import add_holder, update_record
-from workspace.records import RecordExistsError, RecordNotFoundError, ReplicaId, SessionRecord, StoredRecord
+from workspace.record_store import RecordExistsError, RecordNotFoundError, StoredRecord
+from workspace.records import SessionRecord
 
 Builder = Callable[..., SessionRecord]
 KilledAt = Callable[[int, Callable[[], Any]], bool]

@@ -16,16 +16,16 @@ import pytest
 
 from workspace.files.record_directories import LEFTOVER_SECONDS
 from workspace.files.session_records import FileSessionRecords
+from workspace.identifiers import ReplicaId
 from workspace.record_changes import add_holder
-from workspace.records import (
+from workspace.record_store import (
     RecordConflictError,
     RecordError,
     RecordExistsError,
     RecordNotFoundError,
-    ReplicaId,
-    SessionRecord,
     StoredRecord,
 )
+from workspace.records import SessionRecord
 
 Builder = Callable[..., SessionRecord]
 InterruptedAt = Callable[[int, Callable[[], Any], Callable[[], Any]], tuple[bool, Any]]

@@ -19,7 +19,7 @@ import pytest
 from tests.forked import forked
 from workspace.files.removal import FILES_BETWEEN_CHECKS, MAX_DEPTH, THREADS
 from workspace.files.session_locations import FileSessionLocations
-from workspace.records import SessionUuid, TableUuid
+from workspace.identifiers import SessionUuid, TableUuid
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 TABLE = TableUuid("00000000-0000-4000-8000-000000000002")

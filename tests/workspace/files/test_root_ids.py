@@ -15,7 +15,8 @@ from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.records import SessionRecord, SessionUuid, TableUuid
+from workspace.identifiers import SessionUuid, TableUuid
+from workspace.records import SessionRecord
 from workspace.root_identities import RootUnavailableError
 from workspace.session_end import end_session
 

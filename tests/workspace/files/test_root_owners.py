@@ -13,7 +13,8 @@ from workspace.files.leases import FileLeases
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.records import ReplicaId, SessionRecord, SessionUuid
+from workspace.identifiers import ReplicaId, SessionUuid
+from workspace.records import SessionRecord
 from workspace.root_identities import RootTakenError
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")

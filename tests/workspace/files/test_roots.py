@@ -15,7 +15,8 @@ from workspace.files.leases import FileLeases
 from workspace.files.roots import Roots, home_of
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.records import ReplicaId, SessionRecord, SessionUuid, TableUuid
+from workspace.identifiers import ReplicaId, SessionUuid, TableUuid
+from workspace.records import SessionRecord
 from workspace.root_identities import HomeMovedError, RootError, RootTakenError, RootUnavailableError
 from workspace.session_end import end_session, log_session_end
 from workspace.trash_entries import is_whole_location, location_of

@@ -15,7 +15,7 @@ import pytest
 from workspace.files.layout import Layout
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.trash import Trash
-from workspace.records import SessionUuid, TableUuid
+from workspace.identifiers import SessionUuid, TableUuid
 from workspace.root_identities import RootUnavailableError
 from workspace.trash_entries import TrashEntry
 

@@ -17,8 +17,10 @@ from workspace.files.leases import FileLeases
 from workspace.files.record_directories import LEFTOVER_SECONDS
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
+from workspace.identifiers import ClientSessionId, ReplicaId
 from workspace.record_changes import add_holder
-from workspace.records import ClientSessionId, RecordExistsError, RecordsUnavailableError, ReplicaId, SessionRecord
+from workspace.record_store import RecordExistsError, RecordsUnavailableError
+from workspace.records import SessionRecord
 
 Builder = Callable[..., SessionRecord]
 A = ReplicaId("a")

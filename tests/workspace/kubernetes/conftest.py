@@ -22,7 +22,7 @@ from workspace.kubernetes.leases import KubernetesLeases
 from workspace.kubernetes.root_ids import KubernetesRootIds
 from workspace.kubernetes.session_records import KubernetesSessionRecords
 from workspace.leases import Leases
-from workspace.records import SessionRecords
+from workspace.record_store import SessionRecords
 
 DEFINITION = Path(__file__).parents[3] / "helm" / "lodge" / "crds" / "connectsessions.yaml"
 RULES = (

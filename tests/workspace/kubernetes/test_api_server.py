@@ -24,6 +24,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.kubeconfig import Server as ServerFile
 from tests.cluster.processes import wait_until
 from tests.workspace.kubernetes.conftest import RULES
+from workspace.identifiers import ClientSessionId, ReplicaId, TableUuid
 from workspace.kubernetes.api_server import RetryPolicy
 from workspace.kubernetes.connect_session_objects import new_object
 from workspace.kubernetes.connection import Connection, connect
@@ -31,18 +32,8 @@ from workspace.kubernetes.leases import KubernetesLeases
 from workspace.kubernetes.root_ids import KubernetesRootIds
 from workspace.kubernetes.session_records import KubernetesSessionRecords
 from workspace.record_changes import add_holder
-from workspace.records import (
-    ClientSessionId,
-    RecordsUnavailableError,
-    RecordsUnreachable,
-    RecordTooLargeError,
-    ReplicaId,
-    SessionRecord,
-    SessionRecords,
-    TableState,
-    TableUuid,
-    TemporaryTable,
-)
+from workspace.record_store import RecordsUnavailableError, RecordsUnreachable, RecordTooLargeError, SessionRecords
+from workspace.records import SessionRecord, TableState, TemporaryTable
 
 Builder = Callable[..., SessionRecord]
 A = ReplicaId("a")

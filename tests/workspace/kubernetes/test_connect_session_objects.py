@@ -10,20 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from workspace.identifiers import ClientSessionId, Principal, ReplicaId, SessionUuid, TableUuid
 from workspace.kubernetes.connect_session_objects import new_object, spec_of, stored_record
+from workspace.record_store import SessionRecords
 from workspace.records import (
     Answer,
-    ClientSessionId,
     PendingDrop,
     PendingWrite,
     Phase,
-    Principal,
-    ReplicaId,
     SessionRecord,
-    SessionRecords,
-    SessionUuid,
     TableState,
-    TableUuid,
     TemporaryTable,
     WriteKind,
 )

@@ -17,7 +17,8 @@ from workspace.kubernetes import connection as connections
 from workspace.kubernetes.api_server import RetryPolicy
 from workspace.kubernetes.connection import Connection, KubernetesConfigError, connect
 from workspace.kubernetes.session_records import KubernetesSessionRecords
-from workspace.records import RecordsUnavailableError, SessionRecord
+from workspace.record_store import RecordsUnavailableError
+from workspace.records import SessionRecord
 
 Builder = Callable[..., SessionRecord]
 IMPATIENT = RetryPolicy(repeat_seconds=0.0)

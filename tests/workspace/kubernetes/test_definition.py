@@ -13,20 +13,12 @@ import yaml
 from kubernetes.client import ApiException, ApiextensionsV1Api, CustomObjectsApi
 
 from tests.workspace.kubernetes.conftest import DEFINITION
+from workspace.identifiers import ReplicaId, TableUuid
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, new_object
 from workspace.kubernetes.connection import Connection
 from workspace.record_changes import add_holder
-from workspace.records import (
-    PendingWrite,
-    Phase,
-    RecordNotFoundError,
-    ReplicaId,
-    SessionRecord,
-    SessionRecords,
-    TableState,
-    TableUuid,
-    TemporaryTable,
-)
+from workspace.record_store import RecordNotFoundError, SessionRecords
+from workspace.records import PendingWrite, Phase, SessionRecord, TableState, TemporaryTable
 
 Builder = Callable[..., SessionRecord]
 REFERENCE = DEFINITION.parents[3] / "docs" / "reference" / "connect-sessions.md"

@@ -8,7 +8,8 @@ from kubernetes.client import CustomObjectsApi
 
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, new_object
 from workspace.kubernetes.connection import Connection
-from workspace.records import RecordChanged, RecordsEvent, RecordsListed, SessionRecord, SessionRecords
+from workspace.record_store import RecordChanged, RecordsEvent, RecordsListed, SessionRecords
+from workspace.records import SessionRecord
 
 Builder = Callable[..., SessionRecord]
 KEPT = "example.com/kept"

@@ -8,9 +8,9 @@ from unittest import mock
 import pytest
 from kubernetes.client import CoordinationV1Api
 
+from workspace.identifiers import ReplicaId
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.leases import KubernetesLeases, PodIdentity
-from workspace.records import ReplicaId
 
 A, B = ReplicaId("gateway-a.1"), ReplicaId("gateway-b")
 POD = PodIdentity("gateway-0", "c0ffee", "node-1")

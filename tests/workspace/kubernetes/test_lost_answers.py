@@ -7,20 +7,20 @@ from dataclasses import replace
 import pytest
 
 from tests.workspace.kubernetes.tcp_proxy import TcpProxy
+from workspace.identifiers import ReplicaId
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.leases import KubernetesLeases
 from workspace.kubernetes.root_ids import KubernetesRootIds
 from workspace.kubernetes.session_records import KubernetesSessionRecords
 from workspace.record_changes import add_holder
-from workspace.records import (
+from workspace.record_store import (
     RecordConflictError,
     RecordExistsError,
     RecordNotFoundError,
     RecordsUnavailableError,
-    ReplicaId,
-    SessionRecord,
     SessionRecords,
 )
+from workspace.records import SessionRecord
 
 Builder = Callable[..., SessionRecord]
 A = ReplicaId("a")

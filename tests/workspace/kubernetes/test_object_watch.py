@@ -24,7 +24,8 @@ from workspace.kubernetes.object_watch import (
     ObjectsUnreachable,
     watch_objects,
 )
-from workspace.records import SessionRecord, SessionRecords
+from workspace.record_store import SessionRecords
+from workspace.records import SessionRecord
 
 Builder = Callable[..., SessionRecord]
 DEADLINE_SECONDS = 60

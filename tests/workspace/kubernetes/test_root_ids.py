@@ -9,7 +9,7 @@ from kubernetes.client import CoreV1Api
 from tests.cluster.accounts import ServiceAccount
 from workspace.kubernetes.connection import Connection, connect
 from workspace.kubernetes.root_ids import KubernetesRootIds
-from workspace.records import RecordsUnavailableError
+from workspace.record_store import RecordsUnavailableError
 
 
 def test_id_is_recorded_once_for_each_root(root_ids: KubernetesRootIds) -> None:

@@ -21,11 +21,12 @@ from tests.workspace.object_store.servers import BUCKET, Server, read_only
 from tests.workspace.object_store.storages import Objects, give_credentials
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
+from workspace.identifiers import SessionUuid, TableUuid
 from workspace.object_store.bucket import Bucket
 from workspace.object_store.contents_cache import LISTING_SECONDS
 from workspace.object_store.s3_client import ATTEMPTS, ObjectStoreError
 from workspace.object_store.session_locations import ObjectSessionLocations
-from workspace.records import SessionRecord, SessionUuid, TableUuid
+from workspace.records import SessionRecord
 from workspace.root_identities import RootUnavailableError
 from workspace.session_end import end_session
 

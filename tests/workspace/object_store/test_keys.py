@@ -8,9 +8,9 @@ import pytest
 
 from tests.workspace.object_store.servers import BUCKET, Server, over_files, with_exact_keys
 from tests.workspace.object_store.storages import Objects, give_credentials
+from workspace.identifiers import SessionUuid, TableUuid
 from workspace.locations import Owner, OwnerError
 from workspace.object_store.bucket import Bucket
-from workspace.records import SessionUuid, TableUuid
 from workspace.root_identities import RootError
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")

@@ -12,7 +12,8 @@ from tests.cluster.cluster import Cluster
 from tests.reaper.kubernetes.conftest import CRD, TABLE, KubernetesWorld
 from tests.workspace.object_store.servers import BUCKET, Server
 from tests.workspace.object_store.storages import Objects
-from workspace.records import SessionUuid, StoredRecord
+from workspace.identifiers import SessionUuid
+from workspace.record_store import StoredRecord
 
 
 class WorldInAnObjectStore(KubernetesWorld):

@@ -8,9 +8,10 @@ from tests.reaper.conftest import GRACE_SECONDS, LEASE_SECONDS, TABLE, World
 from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from tests.workspace.object_store.servers import BUCKET, Server
 from tests.workspace.object_store.storages import Objects
+from workspace.identifiers import SessionUuid
 from workspace.object_store.bucket import Bucket
 from workspace.object_store.session_locations import ObjectSessionLocations
-from workspace.records import SessionUuid, StoredRecord
+from workspace.record_store import StoredRecord
 
 ORPHAN = SessionUuid("00000000-0000-4000-8000-00000000000f")
 LONG_SECONDS = 2 * (LEASE_SECONDS + GRACE_SECONDS)

@@ -1,6 +1,6 @@
 """Calls of Lodge's own at the backend, in a client's session.
 
-A statement of Lodge's own becomes such calls. They carry the user context and the metadata of the client's request. The
+A Lodge statement becomes such calls. They carry the user context and the metadata of the client's request. The
 backend may end a result stream early, as it limits the time and size of its streams. :meth:`BackendSession.execute`
 reattaches until the operation ends.
 

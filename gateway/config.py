@@ -37,9 +37,9 @@ class GatewayConfig:
         lease_duration_seconds: How long a lease lasts. The same for all replicas and reapers of the workspace.
         backends_end_with_gateway: Whether the backends stop with this replica, so that its sessions end with it.
         max_message_bytes: The largest message that a client may send. Spark's own default is 128 MiB.
-        log_query_text: Whether the log may contain the text of statements of Lodge's own.
+        log_query_text: Whether the log may contain the text of Lodge statements.
         limits: Quotas of temporary tables.
-        detached_timeout_seconds: How long a statement of Lodge's own runs on after its client went away.
+        detached_timeout_seconds: How long a Lodge statement runs on after its client went away.
         impersonation: Whether the session locations of a principal belong to the OS user of that name
             [temporary-tables §5.1.10.2].
         watch_records: Whether others may end a session by its record alone, so that this replica must watch records.

@@ -1,4 +1,4 @@
-"""Statements of Lodge's own as reattachable operations.
+"""Lodge statements as reattachable operations.
 
 A Spark Connect client runs every statement as a reattachable operation. It may lose its stream, come back with
 ``ReattachExecute`` and name the last response that it saw. It releases responses as it reads them. Spark serves its
@@ -46,7 +46,7 @@ Runner = Callable[[], Awaitable[base_pb2.ExecutePlanResponse]]
 
 
 class Operation:
-    """One statement of Lodge's own.
+    """A Lodge statement.
 
     Args:
         request: The client's request, without its plan.

@@ -1,4 +1,4 @@
-"""Responses of statements of Lodge's own, in the form that Spark gives them.
+"""Responses of Lodge statements, in the form that Spark gives them.
 
 Source: [spark-connect-server SparkConnectPlanner]: a SQL command has a ``sql_command_result``, a relation has Arrow
 batches.

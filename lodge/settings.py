@@ -206,7 +206,7 @@ class ServeSettings(ReapSettings):
     )
     detached_timeout: Duration = Field(
         timedelta(minutes=5),
-        description="How long a statement of Lodge's own may run after its client disconnected. Default: 5m.",
+        description="How long a Lodge statement may run after its client disconnected. Default: 5m.",
     )
     impersonation: bool = Field(
         False,

@@ -1,7 +1,7 @@
 """Catalog calls about tables in workspaces, such as ``tableExists("dfs.tmp.t")``.
 
 Spark's catalog knows a temporary table by its plain name only, and knows no workspaces. Calls that change or remove a
-table are statements of Lodge's own and do not pass here.
+table are Lodge statements and do not pass here.
 
 Source: [spark-connect-proto], ``catalog.proto``; [temporary-tables §5.1.8], [temporary-tables §5.1.10].
 """

@@ -1,4 +1,4 @@
-"""Operations of statements of Lodge's own (guarantees: gateway.operations)."""
+"""Operations of Lodge statements (guarantees: gateway.operations)."""
 
 import asyncio
 import uuid

@@ -1,12 +1,16 @@
-"""A model of the Kubernetes API server, as far as session records and leases need one.
+"""A model of the Kubernetes API server for session records and leases.
 
-Why it exists: what the protocol relies on is what happens here, so it is said in full: each request is one step, an
-object has an identity (``uid``), a version of everything (``resource_version``) and one of its ``spec``
-(``generation``), a change names the version that it is based on, and an object with a finalizer is only marked by a
-deletion. Each change writes a random revision, so it is one also if the record in it is the same.
+The protocol relies on these rules:
 
-Source: Kubernetes API conventions ("Concurrency Control and Consistency", "Metadata"); apiserver's ``markAsDeleting``,
-which counts a deletion as a change of ``generation``.
+- Each request is one step.
+- An object has an identity (``uid``), a version of all its fields (``resource_version``), and a version of its
+  ``spec`` (``generation``).
+- A change names the version on which it is based.
+- The deletion of an object with a finalizer only marks the object.
+- A deletion increases ``generation``.
+- A change counts even if the record stays the same, because it writes a random revision.
+
+See [kubernetes-api].
 """
 
 from collections.abc import Callable, Mapping, MutableMapping
@@ -19,13 +23,13 @@ from workspace.records import SessionRecord
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object with a session record for its ``spec``.
+    """An object whose ``spec`` is a session record.
 
     Attributes:
-        name: Unique at a time.
-        uid: Unique for ever.
-        resource_version: Differs after each change of anything.
-        generation: Differs after each change of the ``spec``, and after the first deletion.
+        name: Unique among the objects that exist.
+        uid: Never used again.
+        resource_version: Changes with each change.
+        generation: Changes with each change of ``spec``, and with the first deletion.
         spec: The record.
         is_deleting: Whether it has a ``deletionTimestamp``.
     """
@@ -39,30 +43,30 @@ class StoredObject:
 
 
 class ConflictError(Exception):
-    """409 of a deletion, 422 of a patch: the object is not at the version that the request names."""
+    """Status 409 or 422: the object does not have the version that the request names."""
 
 
 class AlreadyExistsError(Exception):
-    """409 of a creation."""
+    """Status 409 of a creation."""
 
 
 class NotFoundError(Exception):
-    """404."""
+    """Status 404."""
 
 
 Watcher = Callable[[StoredObject, bool], object]
-"""Told of an object as it is now, and whether it is gone."""
+"""Receives an object after a change, and whether it was deleted."""
 
 OnChange = Callable[[StoredObject | None, StoredObject | None], object]
-"""Told of an object before and after a change."""
+"""Receives an object before and after a change."""
 
 
 class ApiServer:
-    """The state of the cluster; each method is one request, and happens at once.
+    """The state of the cluster. Each method is one request, and takes effect at once.
 
     Args:
-        on_change: Told of each change of a record before anyone else acts.
-        name: Under which callers are cut off from it.
+        on_change: Called at each change of a record, before any process continues.
+        name: The name under which processes lose the connection to it.
     """
 
     def __init__(self, on_change: OnChange = lambda before, after: None, name: str = "api server") -> None:
@@ -78,26 +82,44 @@ class ApiServer:
         return RecordsUnavailableError(None, f"The records on the model's {self.name} cannot be used now: {reason}.")
 
     def create(self, name: RecordName, spec: SessionRecord) -> StoredObject:
-        """Raises: AlreadyExistsError."""
+        """Create an object.
+
+        Raises:
+            AlreadyExistsError: An object of this name exists.
+        """
         if name in self.records:
             raise AlreadyExistsError
         return self._put(None, StoredObject(name, self._next_revision(), self._next_revision(), 1, spec))
 
     def get(self, name: RecordName) -> StoredObject:
-        """Raises: NotFoundError."""
+        """Return an object.
+
+        Raises:
+            NotFoundError: The object does not exist.
+        """
         try:
             return self.records[name]
         except KeyError:
             raise NotFoundError from None
 
     def patch(self, name: RecordName, uid: int, generation: int, spec: SessionRecord) -> StoredObject:
-        """Changes the spec of an object that is at a generation. Raises: NotFoundError, ConflictError."""
+        """Change the spec of an object that has a generation.
+
+        Raises:
+            NotFoundError: The object does not exist.
+            ConflictError: The object has another generation.
+        """
         found = self._get_generation(name, uid, generation)
         changed = replace(found, spec=spec, generation=generation + 1, resource_version=self._next_revision())
         return self._put(found, changed)
 
     def delete(self, name: RecordName, resource_version: int | None = None) -> StoredObject:
-        """Marks an object as deleted, until its finalizer is taken off. Raises: NotFoundError, ConflictError."""
+        """Mark an object as deleted. It exists until its finalizer is removed.
+
+        Raises:
+            NotFoundError: The object does not exist.
+            ConflictError: The object has another version.
+        """
         found = self.get(name)
         if resource_version is not None and found.resource_version != resource_version:
             raise ConflictError
@@ -109,9 +131,11 @@ class ApiServer:
         return self._put(found, marked)
 
     def remove_finalizer(self, name: RecordName, uid: int, generation: int) -> None:
-        """Takes the finalizer off an object that is being deleted, with which it is gone.
+        """Remove the finalizer of an object that is being deleted, and so the object.
 
-        Raises: NotFoundError, ConflictError.
+        Raises:
+            NotFoundError: The object does not exist.
+            ConflictError: The object has another generation.
         """
         self._remove(self._get_generation(name, uid, generation))
 
@@ -125,7 +149,11 @@ class ApiServer:
         self.lease_marks.pop(replica, None)
 
     def acquire_leadership(self, candidate: str, mark: int) -> int:
-        """Takes or renews the leader's lease that has this mark. Raises: ConflictError."""
+        """Take or renew the leader's lease.
+
+        Raises:
+            ConflictError: Another candidate has changed the lease.
+        """
         if self.leader[1] != mark:
             raise ConflictError
         self.leader = candidate, self._next_revision()

@@ -1,7 +1,8 @@
-"""The channel of one gateway to a model of Spark, in the place of :class:`gateway.backends.Backend`.
+"""Simulated channels from one gateway to backends.
 
-Why it exists: the gateway's own code that calls a backend runs as it is, down to the bytes. What a gRPC channel does to
-calls happens here: they take time, fail before or after they had an effect, and streams end early.
+They replace :class:`gateway.backends.Backend`. The gateway's own code that calls a backend runs unchanged, down to
+the bytes. These classes simulate what a gRPC channel does to calls: they take time, fail before or after they took
+effect, and streams end early.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ _CUT_SHORT_SHARE = 0.1
 
 
 class BackendChannels:
-    """All backends of one gateway, in the place of :class:`gateway.backends.Backends`."""
+    """All backends of one gateway; replaces :class:`gateway.backends.Backends`."""
 
     def __init__(self, process: Process, loop: ModelLoop, network: Network, servers: Mapping[str, SparkServer]) -> None:
         self._by_address = {
@@ -41,11 +42,11 @@ class BackendChannels:
         return self._by_address.get(record.backend)
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: the simulation opens no connection."""
 
 
 class BackendChannel:
-    """One gateway's channel to one backend."""
+    """The channel of one gateway to one backend."""
 
     def __init__(self, process: Process, loop: ModelLoop, network: Network, server: SparkServer) -> None:
         self.address = server.address
@@ -69,7 +70,7 @@ class BackendChannel:
         return call
 
     def _send(self, method: str, data: bytes, timeout_seconds: float | None) -> "asyncio.Future[Answer]":
-        """Sends a request. The answer comes in time, or as a failure."""
+        """Send a request, and return a future of the responses or of the failure."""
         schedule, fault_plan = self._process.schedule, self._network.fault_plan
         future: asyncio.Future[Answer] = self._loop.create_future()
         fault = self._random.random() if self._random.random() < fault_plan.rate else 1.0
@@ -105,7 +106,7 @@ class BackendChannel:
 
 
 class _Call:
-    """What gRPC says of a call beside its responses."""
+    """The parts of a gRPC call besides its responses."""
 
     async def initial_metadata(self) -> tuple[()]:
         return ()
@@ -163,7 +164,7 @@ class _StreamCall(_Call):
         return () if self._error is None else tuple(self._error.trailing_metadata())
 
     def cancel(self) -> None:
-        """The backend notices that nobody follows; what it runs goes on."""
+        """Do nothing: the backend continues an operation that nobody follows."""
 
 
 def _create_unavailable_error() -> Exception:

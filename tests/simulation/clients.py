@@ -1,7 +1,10 @@
-"""Clients as PySpark's is one: sessions, statements under their own ids, reattaching at whatever gateway answers.
+"""Simulated clients, which behave like PySpark.
 
-Why it exists: much of what goes wrong needs a client that comes back: to the same gateway while that leaves its
-session, to another one while the first is paused, with a statement that was half done.
+They choose operation ids, and reattach at any gateway. Many failures need a client that returns:
+
+- to the same gateway while that gateway ends its session
+- to another gateway while the first one is paused
+- with a statement that is half done
 """
 
 import random
@@ -29,10 +32,10 @@ class Workload:
     """What a client does.
 
     Attributes:
-        statements: How many in a session.
-        pause_seconds: The longest time between two statements.
-        stays: Whether its last session goes on to the end of the world.
-        at_once: How many threads of it share a session.
+        statements: The number of statements in a session.
+        longest_pause_seconds: The longest time between two statements.
+        stays_open: Whether the client keeps each session open after its statements.
+        threads: The number of threads that share a session.
     """
 
     statements: int
@@ -42,20 +45,20 @@ class Workload:
 
 
 class SessionGoneError(Exception):
-    """The client's session is no more."""
+    """The client's session has ended."""
 
 
 class Client:
-    """A client.
+    """A simulated client.
 
     Args:
         process: Its process.
         user_id: Its principal.
-        habits: What it does.
-        gateways: Those that a load balancer would choose from.
-        ledger: Told of what the client is told.
-        travel_seconds: How long a message is under way.
-        is_calm: Whether the world's faults are over, and no new sessions begin.
+        workload: What it does.
+        gateways: Returns the gateways that a load balancer can choose.
+        checker: Receives what the client sees.
+        travel_seconds: Returns the travel time of a message.
+        faults_are_over: Returns whether the settling phase has begun. Then no new session starts.
     """
 
     def __init__(
@@ -81,7 +84,7 @@ class Client:
         self._gateway: GatewayProcess | None = None
 
     def run(self) -> None:
-        """One session after another, until the faults are over."""
+        """Run one session after another until the faults are over."""
         while not self._faults_are_over():
             session_id = str(uuid.uuid4())
             try:
@@ -105,7 +108,7 @@ class Client:
             self._schedule.wait(self._random.random() * 10)
 
     def _closes_early(self) -> bool:
-        """Whether one that stays goes after all; not when the faults are over."""
+        """Decide whether to end an open session now; never after the faults are over."""
         return not self._faults_are_over() and self._random.random() < 0.02
 
     def _run_second_thread(self, session_id: str) -> None:
@@ -139,7 +142,7 @@ class Client:
         self._call("Config", request.SerializeToString())
 
     def _execute(self, session_id: str, table: str, sql: str) -> None:
-        """Runs a statement, and follows it to its end at any gateway."""
+        """Run a statement, and follow it to its end at any gateway."""
         operation_id = str(uuid.uuid4())
         statement = Statement(
             record=record_name(Principal(self._user_id), ClientSessionId(session_id)),
@@ -203,7 +206,11 @@ class Client:
         self._process.start(interrupt, self._random.random() * 2)
 
     def _call(self, method: str, data: bytes) -> Outcome:
-        """One RPC, to the gateway of the last one if that still serves. Raises: SessionGoneError."""
+        """Make one call, at the gateway of the previous call if that still serves.
+
+        Raises:
+            SessionGoneError: The session has ended.
+        """
         gateways = self._gateways()
         if self._gateway not in gateways or self._random.random() < 0.05:
             self._gateway = self._random.choice(gateways) if gateways else None

@@ -1,4 +1,4 @@
-"""Which reaper leads: the real rules of :mod:`reaper.kubernetes.candidacy`, on a lease of the model's API server."""
+"""Leader election: the real rules of the reaper on a simulated lease."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,10 +15,10 @@ class ModelElection:
 
     Args:
         process: Its process.
-        api: Where the lease is.
-        wires: What lies between.
-        duration_seconds: How long a leader that fell silent is waited for.
-        on_change: Called when it begins or ceases to lead.
+        api: Stores the lease.
+        network: Carries the requests.
+        duration_seconds: How long other candidates wait for a silent leader.
+        on_change: Called when the candidate becomes or ceases to be the leader.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class ModelElection:
         return self._candidacy.leads(self._process.monotonic())
 
     def run(self) -> None:
-        """Tries for the lease, or renews it, again and again."""
+        """Try to take or renew the lease at regular intervals."""
         while True:
             with suppress(RecordsUnavailableError, ConflictError):
                 self._step()

@@ -1,4 +1,4 @@
-"""What happens around the processes of a world: nodes that seem silent, a rollout, an operator with ``kubectl``."""
+"""Events around the processes: silent nodes, rollouts, an operator's actions."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -20,11 +20,11 @@ class Environment:
     """Acts at random times until the faults are over.
 
     Args:
-        schedule: Decides when.
-        api: Where the records are.
-        ledger: Told whose end was asked for.
-        observer: Told of what happens.
-        gateways: Those that run.
+        schedule: Gives the time and the random choices.
+        api: Stores the records.
+        checker: Learns which sessions an operator ends.
+        observer: Receives the events.
+        gateways: Returns the running gateways.
     """
 
     def __init__(
@@ -49,8 +49,10 @@ class Environment:
         self._confirmation: str | None = None
 
     def start(self, *, deletes_records: bool) -> None:
-        """Args:
-        deletes_records: Whether operators end sessions by their records.
+        """Schedule the first events.
+
+        Args:
+            deletes_records: Whether operators end sessions by deleting their records.
         """
         self._checker.on_mass_expiry = self._request_confirmation
         self._repeat(40, self._doubt_gateway)
@@ -59,22 +61,22 @@ class Environment:
             self._repeat(40, self._delete_record)
 
     def stop_faults(self) -> None:
-        """Nothing more happens but what is confirmed; every node answers again."""
+        """Stop all events except confirmations of mass expiries. All nodes answer again."""
         self._faults_are_over = True
         self._doubted.clear()
 
     def hosts(self) -> Hosts:
-        """What pods and nodes show: of the dead, some have ended for sure; of the living, some seem not to answer."""
+        """Return the replicas that pods show as ended, and those on silent nodes."""
         now = self._schedule.now
         silent = {each.replica for each in self._gateways() if each.is_serving and each.process.paused_until > now}
         return Hosts(ended=frozenset(self._ended), doubted=frozenset(silent | self._doubted))
 
     def confirmation(self) -> str | None:
-        """The token with which an operator confirms a mass expiry now."""
+        """Return the token with which an operator confirms a mass expiry now."""
         return self._confirmation
 
     def on_gateway_death(self, gateway: GatewayProcess) -> None:
-        """The kubelet may tell so, some time later."""
+        """Let Kubernetes report the end of a gateway's pod after some time, or never."""
         if gateway.gateway is not None and self._random.random() < 0.4:
             replica = gateway.replica
             self._schedule.after(self._random.random() * 4, lambda: self._ended.add(replica))
@@ -88,7 +90,7 @@ class Environment:
         self._schedule.after(self._random.random() * longest_seconds, act)
 
     def _doubt_gateway(self) -> None:
-        """A node seems not to answer, though what runs there may be well."""
+        """Make a node seem silent. The processes on it may still run."""
         self._doubted.clear()
         gateway = self._pick_gateway()
         if gateway is not None and self._random.random() < 0.5:
@@ -96,7 +98,7 @@ class Environment:
             self._observer.count("gateway_doubted")
 
     def _stop_gateway(self) -> None:
-        """As a Deployment does when it is rolled out."""
+        """Stop a gateway, as a Deployment does in a rollout."""
         gateway = self._pick_gateway()
         if gateway is not None:
             self._observer.trace(f"{gateway.process} is told to stop")
@@ -113,14 +115,14 @@ class Environment:
             self._api.delete(name)
 
     def _request_confirmation(self, token: str) -> None:
-        """An operator is told that too many sessions are dead at once, and will confirm it."""
+        """Let an operator confirm a mass expiry after some time."""
         if not self._tokens:
             self._schedule.after(self._random.random() * 15, self._confirm)
         if token not in self._tokens:
             self._tokens.append(token)
 
     def _confirm(self) -> None:
-        """One after the other: several reapers may ask for different ones."""
+        """Confirm the next token; several reapers may wait for different ones."""
         self._confirmation = self._tokens[self._confirmations % len(self._tokens)]
         self._confirmations += 1
         del self._tokens[:-_KEPT_TOKENS]

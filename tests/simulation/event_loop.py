@@ -1,11 +1,11 @@
-"""An asyncio event loop in virtual time, for one process of the model.
+"""An asyncio event loop in virtual time, for one simulated process.
 
-Why it exists: the gateway is asyncio code with blocking calls in threads. Its coroutines run here as they are, each
-time until none can go on; its threads are workers of the schedule. So between two steps of other processes lies what
-a real loop does between two of its waits.
+The gateway is asyncio code that makes blocking calls in threads. Its coroutines run unchanged; each run of the loop
+continues until no callback is ready. Its threads are workers of the schedule. Other processes therefore act only
+where a real loop waits.
 
-What is not modelled: that a real loop may be in the middle of a callback while others act. Nothing that others do is
-seen by a callback but through a call that is a step.
+The loop does not simulate that other processes act in the middle of a callback. A callback could notice them only
+through a call, and each call is a step of its own.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ class ModelLoop(asyncio.AbstractEventLoop):
     """The event loop of a process.
 
     Args:
-        process: Whose loop it is.
-        on_error: Told of exceptions that nobody handles.
-        is_fenced: Whether the process knows that it may not touch a location now.
+        process: The process.
+        on_error: Called with an exception that nobody handles.
+        is_fenced: Returns whether the process knows that its lease has lapsed.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class ModelLoop(asyncio.AbstractEventLoop):
                 result = func(*args)
             except GreenletExit:
                 raise
-            except BaseException as error:  # noqa: BLE001 - as an executor hands on whatever it is
+            except BaseException as error:  # noqa: BLE001 - an executor passes on every exception
                 self.call_soon(_set_result, future, None, error)
             else:
                 self.call_soon(_set_result, future, result, None)
@@ -135,7 +135,7 @@ class ModelLoop(asyncio.AbstractEventLoop):
         self._on_error(str(context.get("message")), context.get("exception"))
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """asyncio tells its loop; a cancelled timer is passed over when it is due."""
+        """Do nothing: a cancelled timer is skipped when it is due."""
 
     def _run(self) -> None:
         self._is_running = True
@@ -150,7 +150,7 @@ class ModelLoop(asyncio.AbstractEventLoop):
             self._is_running = False
 
     def close(self) -> None:
-        """Unwinds what still waits, of a process that is no more."""
+        """Unwind the waiting tasks of a dead process."""
         self._is_closed = True
         asyncio._set_running_loop(self)
         for task in list(self._tasks):

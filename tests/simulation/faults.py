@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation, and how often; chosen anew for each seed."""
+"""Kinds of faults, and the plan of a seed: which happen, where, and how often."""
 
 import enum
 import random
@@ -9,7 +9,7 @@ _DUEL_SHARE = 0.25
 
 
 class Fault(enum.Enum):
-    """What may happen at a call. ``BEFORE`` is before it has taken effect, ``AFTER`` is after that."""
+    """A fault before or after a call takes effect."""
 
     CRASH_BEFORE = enum.auto()
     CRASH_AFTER = enum.auto()
@@ -27,13 +27,13 @@ class Fault(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TargetedFault:
-    """One kind of fault that lies in wait for one kind of call.
+    """A fault that often happens at one kind of call.
 
     Attributes:
-        by: How the names of the processes begin that it waits for.
-        what: The call.
-        fault: What happens.
-        rate: At what share of these calls.
+        process_prefix: The beginning of the names of the affected processes.
+        operation: The call.
+        fault: The fault.
+        rate: The share of these calls at which it happens.
     """
 
     process_prefix: str
@@ -48,15 +48,15 @@ _RATES = (0.05, 0.2, 0.5)
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """How much goes wrong.
+    """Which faults happen, and how often.
 
     Attributes:
-        rate: Of all calls, the share at which something happens.
-        faults: What may happen.
-        ambushes: What else may happen, and where.
-        longest_seconds: How long something may last.
-        least_share: And how long at least, as a share of that, if it is not short.
-        stale_seconds: How old what is read from a cache may be.
+        rate: The share of all calls at which a fault happens.
+        faults: The kinds of faults.
+        targeted: Further faults at single kinds of calls, by the call.
+        longest_seconds: The longest duration of a fault.
+        shortest_share: The shortest duration of a fault that is not brief, as a share of the longest.
+        longest_watch_delay_seconds: The longest delay of the events of a watch.
     """
 
     rate: float
@@ -89,21 +89,21 @@ CALLS = (
     "update record",
     "watch",
 )
-"""What is called most or matters most."""
+"""The most frequent and the most important calls. The order is part of each seed's history."""
 
 
 def choose_fault_plan(random: random.Random, longest_seconds: float) -> FaultPlan:
-    """Some seeds have few kinds of faults and many of them, others all kinds: what one hides, another shows.
+    """Choose the faults of a seed.
 
-    What needs two rare faults at two places in turn would hardly ever come of evenly spread ones, so in most seeds some
-    calls have their own.
+    Some seeds have many faults of few kinds, others have all kinds, because one kind can hide another. Evenly spread
+    faults hardly ever hit two places in sequence. Most seeds therefore also have faults that target single calls.
     """
     kinds = list(Fault)
     some = random.sample(kinds, random.choice([2, 4, 8, len(kinds)]))
     calls = random.sample(CALLS, random.choice([0, 0, 1, 2, 3]))
     targeted = [TargetedFault("", operation, random.choice(kinds), random.choice(_RATES)) for operation in calls]
     is_duel = random.random() < _DUEL_SHARE
-    if is_duel:  # a gateway that was given up comes back while a reaper is about to act
+    if is_duel:  # a gateway that was declared dead returns while a reaper is about to act
         operation = random.choice(("update record", "update record", "set location aside", "remove table"))
         targeted.append(TargetedFault("reaper", operation, random.choice(_LONG), 0.5))
         targeted.append(TargetedFault("gateway", "renew lease", random.choice(_LONG), 0.2))

@@ -1,8 +1,9 @@
-"""One replica of the gateway as a process of the model: the real :class:`gateway.server.Gateway`, without its sockets.
+"""A replica of the gateway as a simulated process.
 
-What is real: everything above the gRPC server and below :class:`~workspace.record_store.SessionRecords`,
+It runs the real :class:`gateway.server.Gateway` without sockets.
+Real is everything between the gRPC server and the stores :class:`~workspace.record_store.SessionRecords`,
 :class:`~workspace.leases.Leases` and :class:`~workspace.locations.SessionLocations`: sessions, fencing, statements, the
-table write protocol, operations, the watch of records.
+protocol of table writes, operations, and the record watch.
 """
 
 import asyncio
@@ -29,13 +30,13 @@ from workspace.identifiers import ReplicaId, SessionUuid
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a client's call.
+    """The result of a client's call.
 
     Attributes:
-        is_over: Whether the client knows.
-        responses: What it got before the end.
-        error: Why it failed.
-        wake: Lets the client go on.
+        is_over: Whether the client has the result.
+        responses: The responses before the end.
+        error: The code and text of the failure; None for a success.
+        wake: Lets the client continue.
     """
 
     is_over: bool = False
@@ -55,7 +56,7 @@ class _AbortedError(aio.AbortError):
 
 
 class _Context:
-    """What a handler is told of its call, in the place of gRPC's."""
+    """Replaces gRPC's context of a call."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
@@ -71,10 +72,10 @@ class _Context:
         self._outcome.responses.append(response)
 
     async def send_initial_metadata(self, metadata: object) -> None:
-        """Clients of the model do not look at it."""
+        """Do nothing: simulated clients ignore metadata."""
 
     def set_trailing_metadata(self, metadata: object) -> None:
-        """Clients of the model do not look at it."""
+        """Do nothing: simulated clients ignore metadata."""
 
     async def abort(self, code: grpc.StatusCode, details: str = "", trailing: Any = ()) -> None:
         classes = " ".join(value.decode("ascii", "replace") for _, value in trailing if isinstance(value, bytes))
@@ -83,7 +84,7 @@ class _Context:
 
 
 class ModelServer:
-    """In the place of ``grpc.aio.server``: hands the calls of clients to the gateway's handlers."""
+    """Replaces ``grpc.aio.server``; passes calls to the gateway's handlers."""
 
     def __init__(self, on_error: Callable[[str, BaseException | None], None]) -> None:
         self._service: Any = None
@@ -92,11 +93,11 @@ class ModelServer:
         self.calls: dict[asyncio.Task[None], Outcome] = {}
 
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
-        """Only the first, the gateway's own, are asked."""
+        """Keep the first handler, which is the gateway's own."""
         self._service = self._service or handlers[0]
 
     def add_registered_method_handlers(self, name: str, handlers: object) -> None:
-        """The health service is not asked."""
+        """Do nothing: no client uses the health service."""
 
     def add_insecure_port(self, address: str) -> int:
         return 15002
@@ -130,7 +131,7 @@ class ModelServer:
         except asyncio.CancelledError:
             outcome.end((grpc.StatusCode.CANCELLED, "The call was cancelled."))
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it was not foreseen
+        except Exception as error:  # noqa: BLE001 - the checker judges every unexpected error
             self._on_error("a handler of the gateway", error)
         else:
             outcome.end()
@@ -138,7 +139,7 @@ class ModelServer:
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """What replicas share, as one process reaches it."""
+    """The shared stores, as one process reaches them."""
 
     records: ModelSessionRecords
     leases: ModelLeases
@@ -146,16 +147,16 @@ class Stores:
 
 
 class GatewayProcess:
-    """A replica.
+    """A simulated replica of the gateway.
 
     Args:
         process: Its process.
         config: Its settings.
-        stores: What it shares with others.
-        on_error: Told of what goes wrong and nobody handles.
+        stores: The stores that it shares with other processes.
+        on_error: Called with an error that nobody handles.
 
     Attributes:
-        gateway: The real one; None before it was started.
+        gateway: The real gateway; None before the start.
     """
 
     def __init__(
@@ -174,7 +175,7 @@ class GatewayProcess:
         self._on_error = on_error
 
     def start(self) -> None:
-        """Begins to serve, as a step of its process."""
+        """Start to serve, as a step of the process."""
         stores = self._stores
         self.gateway = Gateway(self._config, stores.records, stores.leases, stores.locations)
 
@@ -182,14 +183,14 @@ class GatewayProcess:
             try:
                 await self.gateway.start()
             except (GatewayError, OSError):
-                self.process.die()  # and is started again
-            except Exception as error:  # noqa: BLE001 - whatever it is, it was not foreseen
+                self.process.die()  # the world restarts it
+            except Exception as error:  # noqa: BLE001 - the checker judges every unexpected error
                 self._on_error("a start of a gateway", error)
 
         self.loop.call_soon(lambda: self.loop.create_task(start()))
 
     def stop(self, grace_seconds: float) -> None:
-        """Stops as on SIGTERM."""
+        """Stop as on SIGTERM."""
 
         async def stop() -> None:
             await self.gateway.stop(grace_seconds)
@@ -207,7 +208,7 @@ class GatewayProcess:
         return self.server.is_open and not self.process.is_dead
 
     def serve(self, method: str, request: bytes, outcome: Outcome) -> None:
-        """Takes a client's call, as the network brings it."""
+        """Accept a client's call from the network."""
         if not self.is_serving:
             outcome.end((grpc.StatusCode.UNAVAILABLE, "No gateway listens there."))
             return
@@ -221,19 +222,19 @@ class GatewayProcess:
             outcome.end((grpc.StatusCode.UNAVAILABLE, "The gateway stops."))
 
     def cancel_call(self, outcome: Outcome) -> None:
-        """The client is gone: gRPC cancels its call."""
+        """Cancel the call of a client that has disconnected, as gRPC does."""
         for task, each in list(self.server.calls.items()):
             if each is outcome:
                 self.loop.call_soon(task.cancel)
 
     def sessions(self) -> dict[SessionKey, Session]:
-        """The sessions that it believes to serve."""
+        """Return the sessions that the gateway believes to serve."""
         if self.gateway is None or not hasattr(self.gateway, "_sessions"):
             return {}
         return {session.key: session for session in self.gateway._sessions.all()}
 
     def serves_with_lease(self, session_uuid: SessionUuid) -> bool:
-        """Whether it serves a session, and believes by its own clock that it may touch its location."""
+        """Return whether the gateway serves a session under a lease that it deems valid."""
         session = next((each for each in self.sessions().values() if each.uuid == session_uuid), None)
         if session is None or self.process.is_dead:
             return False
@@ -248,7 +249,7 @@ class GatewayProcess:
         return True
 
     def close_connections(self) -> None:
-        """Its clients notice that it is gone."""
+        """Fail all open calls, because the gateway has died."""
         for outcome in self.server.calls.values():
             outcome.end((grpc.StatusCode.UNAVAILABLE, "The connection was closed."))
 
@@ -256,7 +257,7 @@ class GatewayProcess:
         self.loop.close()
 
     def _is_fenced(self) -> bool:
-        """Whether it knows that its lease has lapsed."""
+        """Return whether the gateway knows that its lease has lapsed."""
         if self.gateway is None or not hasattr(self.gateway, "_sessions"):
             return False
         return not self.gateway._sessions._lease.is_valid()

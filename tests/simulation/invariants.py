@@ -1,28 +1,33 @@
-"""What must hold, whatever happens: the invariants, checked at each change of anything that they speak of.
+"""The invariants of sessions, leases and the reaper, checked at each change.
 
-Why it exists: the protocol's own view of the world may be wrong, that is what is tested. So the ledger knows what no
-process knows: everything, at one instant. It is told of each change of a record, of each removal and of each log line
-before anyone else acts; what does not change cannot break an invariant.
+The protocol's own view of the world may be wrong; that is what the simulation tests. The checker therefore sees the
+true state of everything at one instant. It receives each record change, removal and log event before any process
+continues. A state that does not change cannot violate an invariant, so nothing else needs a check.
 
-A session is *live* while a gateway serves it that believes, by its own clock, that its lease is valid, and nobody asked
-for the session's end: not its client, not an operator, and its backend did not lose it.
+A session is *live* if both are true:
 
-Invariants (design, "Session records, leases and the reaper"):
+- A gateway serves it and believes, by its own clock, that its lease is valid.
+- Neither its client nor an operator asked for its end, and its backend did not lose it.
 
-1. No live session ever loses its location. A session that is live is not ended; the location of a session whose record
-   is ``Active`` is not removed, nor a directory that its record names; what a table has that is ``Ready`` is there.
-2. Every location is removed within a bounded time after its session ended: once faults have stopped for that time,
-   there are only live sessions' locations and records, no trash, and no leases of replicas that are gone.
-3. After a location is reaped nothing brings it back for good: the same, of locations that were removed before.
+Invariants 1 to 3 are those of [architecture "Session records, leases and the reaper"]:
 
-And what the modules promise beside them:
+1. No live session loses its location:
 
-4. A session's end is told once, and a record never goes back: once ``Ending``, it does not change but by its deletion.
-5. A record is gone only after its location is.
-6. A gateway that knows its lease to be lost makes no session and no location, and removes none.
-7. What a client was told to be there stays, until it is dropped or its session ends.
-8. Nothing fails in a way that the code did not foresee.
-9. The temporary view of a table reads what the record says, once nothing is under way.
+   - A live session is not ended.
+   - The location of a session whose record is ``Active`` is not removed, nor is a directory that the record names.
+   - The files of a table that is ``Ready`` exist.
+2. Each location is removed within a bounded time after its session ended. When that time has passed without faults,
+   only locations and records of live sessions remain, the trash is empty, and no lease of a dead replica remains.
+3. Nothing restores a removed location permanently: invariant 2 also holds for locations that were removed before.
+
+The modules promise more:
+
+4. The end of a session is reported once. A record that is ``Ending`` does not change until its deletion.
+5. A record is deleted only after its location was moved to the trash.
+6. A gateway that knows that it lost its lease creates no session and no location, and removes none.
+7. A table whose creation a client saw exists until it is dropped or its session ends.
+8. No code raises an unexpected exception.
+9. The temporary view of a table reads the parts that the record names, once no statement runs.
 """
 
 import sys
@@ -43,10 +48,10 @@ from workspace.record_store import RecordError
 from workspace.records import Phase, SessionRecord, TableState
 
 ViewsOf = Callable[[str, str], Mapping[str, tuple[str, ...]] | None]
-"""The paths that each temporary view of a client's session reads; None if its backend has no such session."""
+"""Returns the paths that each temporary view of a client's session reads; None if the backend has no such session."""
 
 _EXPECTED_ERRORS = (GatewayError, OSError, RecordError)
-"""That a service cannot be reached, or that others were faster."""
+"""Errors that the protocol handles: a service is unreachable, or another process changed a record first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ class Violation:
     Attributes:
         invariant: Its number.
         text: What happened.
-        seconds: When.
+        seconds: The virtual time.
     """
 
     invariant: int
@@ -69,14 +74,14 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a client asks for.
+    """A statement of a client.
 
     Attributes:
-        record: The name of its session's record.
-        session_uuid: The session that it was for when it began; None if that had not begun.
-        operation_id: Its operation.
-        table: The table's name.
-        begun_seconds: When it began.
+        record: The name of the session's record.
+        session_uuid: The session at the start of the statement; None if there was none yet.
+        operation_id: The operation of the statement.
+        table: The name of the table.
+        started_seconds: When the statement started.
     """
 
     record: RecordName
@@ -88,14 +93,14 @@ class Statement:
 
 @dataclass(slots=True)
 class _SessionState:
-    """What is known of a session.
+    """What the checker knows about one session.
 
     Attributes:
-        name: Of its record.
-        asked_to_end: Who asked for its end.
-        was_cleared: Whether its location was set aside, or found to be gone, since its end began.
-        told: How often its end was told.
-        lost_location: Whether a location of it was removed.
+        name: The name of its record.
+        end_requested_by: Who asked for its end; empty if nobody did.
+        moved_to_trash: Whether its location was moved to the trash, or was missing, since its end began.
+        end_reports: How often its end was reported.
+        lost_location: Whether one of its locations was removed.
     """
 
     name: RecordName
@@ -106,17 +111,17 @@ class _SessionState:
 
 
 class InvariantChecker:
-    """Knows everything, and finds what must not be; see the module.
+    """Checks all invariants against the true state; see the module.
 
     Args:
-        schedule: Has the true time; is over once an invariant did not hold.
-        gateways: The replicas that run.
+        schedule: Gives the true time. The first violation ends it.
+        gateways: Returns the running replicas.
 
     Attributes:
         on_mass_expiry: Called with the token when a reaper asks an operator to confirm.
-        violation: The first invariant that did not hold.
-        is_closed: Whether what happens does not count any more.
-        counts: What happened, by kind.
+        violation: The first violation; None if all invariants held.
+        is_closed: Whether the checker ignores further events.
+        counts: How often each kind of event happened.
     """
 
     def __init__(self, schedule: Schedule, gateways: Callable[[], Sequence[GatewayProcess]]) -> None:
@@ -136,7 +141,7 @@ class InvariantChecker:
         self._last_drop_seconds: dict[tuple[RecordName, str], float] = {}
 
     def attach(self, api: ApiServer, storage: Storage, views_of: "ViewsOf") -> None:
-        """Says where everything is."""
+        """Set the state that the checker reads."""
         self._api, self._storage, self._views_of = api, storage, views_of
 
     def report_violation(self, invariant: int, text: str) -> None:
@@ -148,7 +153,7 @@ class InvariantChecker:
         self.counts[event] += 1
 
     def expect_end(self, principal: str, client_session_id: str, who: str) -> None:
-        """Somebody asks for the end of a session, whatever its gateways think."""
+        """Note that a client or an operator asked for the end of a session."""
         self.expect_end_of(record_name(Principal(principal), ClientSessionId(client_session_id)), who)
 
     def expect_end_of(self, name: RecordName, who: str) -> None:
@@ -158,7 +163,7 @@ class InvariantChecker:
             self._sessions[found.spec.session_uuid].end_requested_by = who
 
     def on_record_change(self, before: StoredObject | None, after: StoredObject | None) -> None:
-        """To be called at each change of a record."""
+        """Check the invariants after a change of a record."""
         old = None if before is None else before.spec
         new = None if after is None else after.spec
         if old is None and new is not None:
@@ -172,16 +177,16 @@ class InvariantChecker:
             self._check_tables(new)
 
     def on_fenced_action(self, gateway: GatewayProcess, what: str) -> None:
-        """To be called when a gateway does something that it knew, when it decided on it, that it must not."""
+        """Report a gateway that decided to act although it knew that its lease was lost."""
         self.report_violation(6, f"{gateway.process} wants to {what} although its lease is lost")
 
     def on_location_change(self, what: str, session_uuid: SessionUuid) -> None:
-        """To be called before a location is made or set aside, also if there is none."""
+        """Note that a process is about to create a location or move it to the trash."""
         if what == "set aside" and session_uuid in self._sessions:
             self._sessions[session_uuid].moved_to_trash = True
 
     def on_removal(self, session_uuid: SessionUuid, table: TableUuid | None) -> None:
-        """To be called before a location, or a table's directory in it, is set aside."""
+        """Check the invariants before a location or a table moves to the trash."""
         known = self._sessions.get(session_uuid)
         if known is None:
             return
@@ -198,7 +203,7 @@ class InvariantChecker:
             )
 
     def on_log_event(self, event: Mapping[str, Any]) -> None:
-        """To be called for each line of the log."""
+        """Count a log event, and check what it reports."""
         if self.is_closed:
             return
         name = str(event.get("event"))
@@ -215,17 +220,17 @@ class InvariantChecker:
             self.on_error(name, error if isinstance(error, BaseException) else sys.exc_info()[1])
 
     def on_error(self, what: str, error: BaseException | None) -> None:
-        """To be called with what went wrong in code that does not say what it does then."""
+        """Report an error that the code does not handle by design."""
         if not isinstance(error, _EXPECTED_ERRORS):
             self.report_violation(8, f"{what}: {error!r}")
 
     def find_session(self, principal: str, client_session_id: str) -> SessionUuid | None:
-        """Which session a client's statements are for now."""
+        """Return the session of a client's statements at this time."""
         found = self._api.records.get(record_name(Principal(principal), ClientSessionId(client_session_id)))
         return None if found is None else found.spec.session_uuid
 
     def on_table_created(self, statement: "Statement") -> None:
-        """A client was told that a table is there."""
+        """Note that a client saw the creation of a table succeed."""
         found = self._api.records.get(statement.record)
         if found is None or found.spec.phase is Phase.ENDING:
             return
@@ -233,7 +238,7 @@ class InvariantChecker:
         key = session_uuid, statement.table
         named = statement.record, statement.table
         if self._running_drops[named] or self._last_drop_seconds.get(named, float("-inf")) >= statement.started_seconds:
-            return  # by another thread of the client, before or after
+            return  # another thread of the client dropped it before or after
         if find_answer(found.spec, statement.operation_id) is not None:
             self._acknowledged[key] = None
         elif session_uuid == statement.session_uuid:
@@ -241,19 +246,19 @@ class InvariantChecker:
             self.report_violation(7, f"{text}, of which its record knows nothing")
 
     def on_drop_started(self, statement: "Statement") -> None:
-        """A client asks for a table to be dropped."""
+        """Note that a client started to drop a table."""
         self._running_drops[statement.record, statement.table] += 1
         if statement.session_uuid is not None:
             self._acknowledged.pop((statement.session_uuid, statement.table), None)
 
     def on_drop_completed(self, statement: "Statement") -> None:
-        """A client was told what came of it."""
+        """Note that a client saw the end of a drop."""
         named = statement.record, statement.table
         self._running_drops[named] -= 1
         self._last_drop_seconds[named] = self._schedule.now
 
     def find_leftovers(self) -> Sequence[tuple[int, str]]:
-        """What must not be there once faults have stopped for long enough, with the number of the invariant."""
+        """Return what must not exist after faults stopped, by number of the invariant."""
         gateways = [gateway for gateway in self._gateways() if gateway.is_serving]
         live = {
             session: gateway

@@ -1,8 +1,7 @@
-"""Session locations of one process, kept by the model's storage.
+"""Session locations of one process, stored in the simulated storage.
 
-Why it exists: this is to the model what :mod:`workspace.files.session_locations` is to a file system.
-
-Held by the contract suite of session locations, as far as that is not about files.
+They correspond to :mod:`workspace.files.session_locations`. The contract test suite of session locations runs against
+them, except for its tests of files.
 """
 
 import errno
@@ -22,13 +21,13 @@ _Result = TypeVar("_Result")
 
 
 class ModelLocations:
-    """Implements :class:`workspace.locations.SessionLocations`, with one root.
+    """Implementation of :class:`workspace.locations.SessionLocations` with one root.
 
     Args:
-        process: Who calls.
-        storage: Where the locations are.
-        wires: What lies between.
-        may_touch: Told before a location is made or set aside.
+        process: The calling process.
+        storage: Stores the locations.
+        network: Carries the calls.
+        on_change: Called before a location is created or moved to the trash.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class ModelLocations:
         return self._storage.root
 
     def initialise(self) -> None:
-        """There is nothing to make."""
+        """Do nothing: the simulated storage needs no set-up."""
 
     def set_current_root(self, root: StoragePath) -> None:
         raise NotImplementedError("The model's workspace does not move.")
@@ -85,7 +84,7 @@ class ModelLocations:
             location = self._storage.locations.get(session_uuid)
             return None if location is None else location.stamp
 
-        return snapshot()  # one request with the list that it follows: a step more would show nothing new
+        return snapshot()  # part of the preceding list's request: a further step would show nothing new
 
     def contents(self, session_uuid: SessionUuid) -> LocationContents:
         def snapshot() -> LocationContents:

@@ -1,7 +1,7 @@
-"""Mistakes that somebody could make in the protocol, each made on purpose.
+"""Deliberate mistakes in the protocol, which the simulation must find.
 
-Why it exists: a simulation that finds nothing proves nothing, unless it is shown that it would find something. Each of
-these takes one rule out of the real code; the simulation must find out which invariant that breaks.
+A simulation that finds nothing proves nothing, unless it can find mistakes. Each mutation removes one rule from the
+real code, and names the invariants that this may violate first.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,12 +37,12 @@ Apply = Callable[[], AbstractContextManager[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A mistake.
+    """A deliberate mistake.
 
     Attributes:
-        name: What is done wrong.
-        made: While in it, the code has the mistake.
-        invariants: Those that it may break first.
+        name: A sentence that describes the mistake.
+        apply: Returns a context manager in which the code has the mistake.
+        invariants: The numbers of the invariants that it may violate first.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Mutation:
 
 @contextmanager
 def _patch(*changes: tuple[Any, str, Any]) -> Iterator[None]:
-    """Exchanges attributes for the time of a block."""
+    """Replace attributes within a block."""
     if not changes:
         yield
         return
@@ -207,7 +207,7 @@ def _doubted_is_gone() -> AbstractContextManager[None]:
 
 def _view_not_made() -> AbstractContextManager[None]:
     async def synchronise(self: Any, execution: Any, record: Any, table: Any, change: Any) -> None:
-        """Leaves the view as it is."""
+        """Do nothing: the view keeps its old state."""
 
     return _patch((ViewSync, "synchronise", synchronise))
 

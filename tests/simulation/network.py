@@ -1,8 +1,8 @@
-"""What lies between a process and what it calls: time passes, and things go wrong on the way.
+"""The network between a process and the services that it calls: delays and faults.
 
-Why it exists: the API server and the storage of the model do each request at once and whole, as the real ones seem to.
-What makes a distributed system hard happens around that: before the request arrives, and before its answer does. So all
-of it is said here once, for every call of either.
+The simulated API server and storage execute each request in one step, as real ones appear to. The difficulty of a
+distributed system lies around that step: before the request arrives, and before its response does. This module
+simulates it in one place, for each call of either service.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,22 +15,23 @@ _Result = TypeVar("_Result")
 
 
 class Service(Protocol):
-    """What is called: the API server, or the storage."""
+    """A service that processes call: the API server or the storage."""
 
     name: str
 
     def create_unavailable_error(self, reason: str) -> Exception:
-        """What a caller gets that does not reach it."""
+        """Return the error of a call that does not reach the service."""
         ...
 
 
 class Network:
-    """Carries calls; see the module.
+    """Carries calls, and injects faults into them.
 
     Args:
-        schedule: Decides when.
-        on_fault: Told of each fault, for the trace.
-        others: The processes that may fail while another one calls.
+        schedule: Gives the time and the random choices.
+        on_fault: Called with each fault.
+        others: Returns the processes that may fail while another one calls.
+        crash: Ends a process.
     """
 
     def __init__(
@@ -49,9 +50,10 @@ class Network:
         self.down_until: dict[str, float] = {}
 
     def call(self, process: Process, service: Service, operation: str, effect: Callable[[], _Result]) -> _Result:
-        """Lets a request travel, take effect at once, and its answer travel.
+        """Send a request, let it take effect in one step, and return its response.
 
-        Raises: What the effect raises; what the service says if it cannot be reached, before or after the effect.
+        Raises:
+            Exception: The error of the effect, or the service's error if the network fails before or after the effect.
         """
         schedule, chance = self._schedule, self._random.random
         fault = self._fault_at(process, operation)
@@ -64,7 +66,7 @@ class Network:
         failure = None
         try:
             result = effect()
-        except Exception as error:  # noqa: BLE001 - an answer like another: it travels back too
+        except Exception as error:  # noqa: BLE001 - any error is a response, which travels back
             failure = error
         if fault is not None:
             self._after(process, service, fault)
@@ -89,7 +91,7 @@ class Network:
         return self._random.choice(fault_plan.faults) if chance() < fault_plan.rate else None
 
     def duration(self) -> float:
-        """How long a fault lasts: mostly short, sometimes beyond every lease and grace period."""
+        """Return a random duration, sometimes longer than each lease and grace period."""
         least = self.fault_plan.shortest_share
         share = least + (1 - least) * self._random.random()
         return self._random.choice((0.05, 0.3, 1.0, 1.0)) * self.fault_plan.longest_seconds * share
@@ -98,7 +100,7 @@ class Network:
         return self._delay()
 
     def watch_delay_seconds(self) -> float:
-        """How long it takes until a watcher is told of a change."""
+        """Return the time until a watcher learns of a change."""
         longest_watch_delay_seconds = self.fault_plan.longest_watch_delay_seconds
         if longest_watch_delay_seconds and self._random.random() < _SLOW_WATCH_SHARE:
             return self._random.random() * longest_watch_delay_seconds

@@ -1,4 +1,4 @@
-"""Passes on what happens in a world, to those who check it and to those who read it."""
+"""Forwards the events of a world to the invariant checker and the trace."""
 
 from collections.abc import Callable
 
@@ -11,13 +11,13 @@ from workspace.identifiers import SessionUuid, TableUuid
 
 
 class Observer:
-    """Told of everything before anyone else acts.
+    """Receives each event before any process continues.
 
     Args:
-        schedule: Says when, and who.
-        ledger: Checks it.
-        gateway_of: The gateway that a process is; None if it is none.
-        trace: Takes a line for each thing that happens; None for no trace.
+        schedule: Gives the time and the running process.
+        checker: Checks the event.
+        gateway_of: Returns the gateway of a process; None for a process of another kind.
+        trace: Receives one line for each event; None for no trace.
     """
 
     def __init__(

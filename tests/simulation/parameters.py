@@ -1,4 +1,4 @@
-"""What a world of the simulation is made of; chosen anew for each seed."""
+"""The random parameters of a simulated world."""
 
 import random
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ LEASE_SECONDS = 9.0
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What a world is made of.
+    """The parameters of a world.
 
     Attributes:
-        gateways: How many replicas.
-        reapers: How many at once.
-        clients: How many.
+        gateways: The number of gateway replicas.
+        reapers: The number of reapers that run at the same time.
+        clients: The number of clients.
         grace_seconds: The reaper's grace period.
-        idle_seconds: After which a session is left.
-        longest_job_seconds: How long a statement may take at the backend.
-        keeps_records_on_storage: Whether records are files: a list is then no instant, and fails with the storage.
-        is_operator: Whether reapers run as ``lodge reap`` does, or alone in one thread each.
-        mass_expiry_minimum: How many sessions must look dead at once to need confirmation.
+        idle_seconds: The idle timeout of sessions.
+        longest_job_seconds: The longest duration of a statement at the backend.
+        stores_records_as_files: Whether records are files. Then a list is not atomic, and fails with the storage.
+        runs_operator: Whether reapers run as ``lodge reap`` does, instead of alone in one thread each.
+        mass_expiry_minimum: How many sessions must look dead at once to need a confirmation.
     """
 
     gateways: int
@@ -37,11 +37,11 @@ class Parameters:
 
     @property
     def longest_fault_seconds(self) -> float:
-        """So long that every lease lapses, and every grace period ends."""
+        """The longest duration of a fault; every lease and grace period ends in it."""
         return self.grace_seconds + 2 * LEASE_SECONDS
 
     def reaper_settings(self) -> ReaperSettings:
-        """Those of the reapers."""
+        """Return the settings of the reapers."""
         has_all = self.runs_operator and not self.stores_records_as_files
         return ReaperSettings(
             lease_seconds=LEASE_SECONDS,

@@ -1,7 +1,6 @@
-"""What the real code reaches for by itself, exchanged for the model's while a simulation runs.
+"""Replacements for the clocks, random names, threads and sockets of the real code.
 
-Why it exists: clocks, random names, threads and sockets are not handed to the code; it takes them from their modules.
-Here these modules are given others, and given back.
+The code takes these from their modules, not as arguments. The simulation therefore patches the modules while it runs.
 """
 
 import asyncio
@@ -31,20 +30,20 @@ _THREADED_MODULES = (
     "reaper.work_queue",
     "workspace.record_cache",
 )
-"""The modules that make threads, or what threads wait for."""
+"""The modules that use :mod:`threading`."""
 
 
 @contextmanager
 def install_model(
     schedule: Schedule, checker: InvariantChecker, servers: Callable[[], Any], backend_channels: Callable[..., Any]
 ) -> Iterator[None]:
-    """While the model's world is the only one.
+    """Patch the real code so that it runs in the simulation, within a block.
 
     Args:
-        schedule: Whose time is the time.
-        ledger: Told of each line of the log.
-        servers: Makes what the gateway takes for a gRPC server.
-        links: Makes what the gateway takes for its backends.
+        schedule: Gives the time and the random choices.
+        checker: Receives each log event.
+        servers: Creates the replacement of a gateway's gRPC server.
+        backend_channels: Creates the replacement of a gateway's backends.
     """
     chance = schedule.random
     before = structlog.get_config()
@@ -79,14 +78,14 @@ def install_model(
 
 
 def _close_generator(generator: Any) -> None:
-    """What asyncio does with an asynchronous generator that nobody follows; of a process that is no more, nothing."""
+    """Close an abandoned asynchronous generator, unless its process has died."""
     loop = asyncio._get_running_loop()
     if loop is not None:
         loop.call_soon(lambda: loop.create_task(generator.aclose()))
 
 
 class _TenacityRandom:
-    """What tenacity asks of :mod:`random`."""
+    """The part of :mod:`random` that tenacity uses."""
 
     def __init__(self, chance: random.Random) -> None:
         self.uniform = chance.uniform

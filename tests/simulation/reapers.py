@@ -1,7 +1,10 @@
-"""A reaper as a process of the model: the real :class:`reaper.reaper.Reaper`, in one of two ways.
+"""A reaper as a simulated process.
 
-Either as ``lodge reap`` runs it: the real operator with its threads and work queues, fed by the real cache of records,
-led by election. Or alone in one thread, pass after pass, which shows other orders of the same steps.
+It runs the real :class:`reaper.reaper.Reaper` in one of two modes:
+
+- As ``lodge reap`` runs it: the real operator with its threads and work queues, the real cache of records, and leader
+  election.
+- Alone in one thread, pass after pass. This reaches other orders of the same steps.
 """
 
 from collections.abc import Callable
@@ -30,15 +33,15 @@ _FIRST_LIST_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ReaperSettings:
-    """What a reaper is told.
+    """The settings of a reaper.
 
     Attributes:
-        lease_seconds: As for all replicas.
-        grace_seconds: How long something must look dead.
-        mass_expiry: When to ask for confirmation.
-        is_operator: Whether it runs as ``lodge reap`` does.
-        has_cache: Whether it reads records from a cache.
-        is_elected: Whether one of several acts at a time.
+        lease_seconds: The lease duration, as for all replicas.
+        grace_seconds: The grace period.
+        mass_expiry: When a mass expiry needs a confirmation.
+        runs_operator: Whether it runs as ``lodge reap`` does.
+        uses_cache: Whether it reads records from a cache.
+        uses_election: Whether only an elected leader acts.
     """
 
     lease_seconds: float
@@ -55,12 +58,12 @@ class ReaperSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReaperInputs:
-    """What it is told of the world beside records, leases and locations.
+    """What a reaper learns from other sources than records, leases and locations.
 
     Attributes:
-        hosts: Of pods and nodes.
+        hosts: Returns the state of pods and nodes.
         release: Ends a session at its backend.
-        confirmation: The operator's word.
+        confirmation: Returns the token that an operator confirmed.
     """
 
     hosts: Callable[[], Hosts]
@@ -69,17 +72,17 @@ class ReaperInputs:
 
 
 class ReaperProcess:
-    """A reaper.
+    """A simulated reaper.
 
     Args:
         process: Its process.
-        rules: How it works.
-        knowledge: What it knows.
-        api: Where records and leases are.
-        records: The same, as this process reaches them.
+        reaper_settings: Its settings.
+        inputs: Its further sources.
+        api: Stores the leader's lease and the leases of replicas.
+        records: The session records, as this process reaches them.
         locations: The session locations.
-        wires: What lies between.
-        on_error: Told of what goes wrong and nobody foresaw.
+        network: Carries its requests.
+        on_error: Called with an error that the reaper does not handle.
     """
 
     def __init__(
@@ -129,7 +132,7 @@ class ReaperProcess:
         )
 
     def run(self) -> None:
-        """Works until its process dies."""
+        """Work until the process dies."""
         try:
             if self._settings.uses_election:
                 self._process.start(self._election.run)
@@ -140,7 +143,7 @@ class ReaperProcess:
                 self._work()
         except GreenletExit:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it was not foreseen
+        except Exception as error:  # noqa: BLE001 - the checker judges every unexpected error
             self._on_error("a reaper", error)
 
     def _work(self) -> None:

@@ -1,9 +1,7 @@
-"""Session records and leases of one process, kept by the model's API server.
+"""Session records and leases of one process, stored in the simulated API server.
 
-Why it exists: this is to the model what :mod:`workspace.kubernetes` is to a cluster. Each request is a call on the
-wires, so anything may happen between the two requests of one deletion.
-
-Held by the contract suites of session records and of leases.
+They correspond to :mod:`workspace.kubernetes`. Each request is a call through the network, so a fault can happen
+between the two requests of one deletion. The contract test suites of session records and of leases run against them.
 """
 
 import threading
@@ -39,13 +37,13 @@ _WATCH_TIMEOUT_SECONDS = 6.0
 
 
 class ModelSessionRecords:
-    """Implements :class:`workspace.record_store.SessionRecords`.
+    """Implementation of :class:`workspace.record_store.SessionRecords`.
 
     Args:
-        process: Who calls.
-        api: Where the records are.
-        wires: What lies between.
-        is_torn: Whether a list is made of one read for each record, as it is of files.
+        process: The calling process.
+        api: Stores the records.
+        network: Carries the requests.
+        lists_one_by_one: Whether a list reads each record by a request of its own, as a list of files does.
     """
 
     def __init__(self, process: Process, api: ApiServer, network: Network, *, lists_one_by_one: bool = False) -> None:
@@ -143,7 +141,7 @@ class ModelSessionRecords:
 
 
 class _WatchStream:
-    """What one watch is told of, each thing some time after it happened, in order."""
+    """The events of one watch. They arrive in order, each after a delay."""
 
     def __init__(self, schedule: Schedule, network: Network) -> None:
         self._schedule = schedule
@@ -160,7 +158,7 @@ class _WatchStream:
         self._schedule.at(self._last_delivery_seconds, partial(self._deliver, event))
 
     def wait(self, stop: threading.Event) -> None:
-        """Waits for news, or until it is stopped, or until it is time to see whether the connection still lives."""
+        """Wait for an event, for ``stop``, or for the time of the next connection check."""
         if not self._delivered:
             self._schedule.park(partial(self._register_wake, stop))
 
@@ -180,7 +178,7 @@ class _WatchStream:
 
 
 class ModelLeases:
-    """Implements :class:`workspace.leases.Leases`."""
+    """Implementation of :class:`workspace.leases.Leases`."""
 
     def __init__(self, process: Process, api: ApiServer, network: Network) -> None:
         self._process = process
@@ -201,7 +199,11 @@ class ModelLeases:
 
 
 def _check_record(record: SessionRecord) -> None:
-    """Raises: ValueError if it could not be read again."""
+    """Check the identifiers of a record.
+
+    Raises:
+        ValueError: A store could not read the record back.
+    """
     check_uuid(record.session_uuid)
     record.principal.encode()
 
@@ -215,7 +217,7 @@ def _version_of(found: StoredObject) -> Version:
 
 
 def _parse_version(version: Version) -> tuple[int, int]:
-    """The uid and generation that a version is made of; of what is none, those of no object."""
+    """Return the uid and generation of a version; zeros for any other text."""
     uid, _, generation = version.partition(".")
     return (int(uid), int(generation)) if uid.isdigit() and generation.isdigit() else (0, 0)
 

@@ -1,13 +1,11 @@
-"""Runs seeds of the simulation, and tells of the first that breaks an invariant.
+"""Run seeds of the simulation, and report violations of invariants.
 
-``python -m tests.simulation.run --seeds 2000`` runs seeds 0 to 1999. ``--seed 123`` runs one and prints what happened
-in it. ``--mutations`` makes each mistake of :mod:`tests.simulation.mutations` in turn, and looks for a seed that finds
-it.
+- ``python -m tests.simulation.run --seeds 2000`` runs the seeds 0 to 1999.
+- ``--seed 123`` runs one seed and prints its events.
+- ``--mutations`` applies each mutation of :mod:`tests.simulation.mutations`, and looks for a seed that finds it.
 
-A seed replays exactly: this program starts itself anew with a fixed ``PYTHONHASHSEED``, on which the order of sets
-depends.
-
-Exits with 1 if an invariant did not hold, or if a mistake was not found.
+A seed replays exactly. The program restarts itself with a fixed ``PYTHONHASHSEED``, because the order of sets depends
+on it. It exits with 1 if an invariant did not hold, or if no seed found a mutation.
 """
 
 import argparse
@@ -33,14 +31,14 @@ _TRACE_LINES = 200
 
 @dataclass(slots=True)
 class Campaign:
-    """What came of many seeds.
+    """The result of many seeds.
 
     Attributes:
-        seeds: How many ran.
-        steps: How many steps they had.
-        counts: What happened in them, by kind.
-        broken: Those that broke an invariant.
-        cpu_seconds: The time it took.
+        seeds: The number of seeds.
+        steps: The number of their events.
+        counts: How often each kind of event happened.
+        failures: The seeds that violated an invariant.
+        cpu_seconds: The CPU time.
     """
 
     seeds: int = 0
@@ -58,22 +56,22 @@ class Campaign:
 
 
 def run_seeds(seeds: Iterable[int], root: Path, max_failures: int = 1) -> Campaign:
-    """Runs seeds until so many broke an invariant.
+    """Run seeds until a number of them violate an invariant.
 
     Args:
-        seeds: Which.
+        seeds: The seeds.
         root: An empty directory.
-        most_broken: After how many broken ones to stop.
+        max_failures: Stop after this many violations.
     """
     campaign = Campaign()
     started_cpu_seconds, reported_seconds = time.process_time(), time.monotonic()
     was_collecting = gc.isenabled()
     gc.collect()
-    gc.freeze()  # all that was imported need not be looked at again and again
+    gc.freeze()  # exempts all imported modules from further collections
     gc.disable()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # coroutines of the dead are never awaited
+            warnings.simplefilter("ignore", RuntimeWarning)  # coroutines of dead processes are never awaited
             for seed in seeds:
                 history = run_seed(seed, root)
                 campaign.seeds += 1
@@ -128,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_mutations(mutations: Sequence[Mutation], seeds: Sequence[int], root: Path) -> int:
-    """Makes each mistake, until a seed finds it in which all is well without it."""
+    """Apply each mutation until a seed finds it that has no violation without it."""
     missed = 0
     for mutation in mutations:
         remaining, found = iter(seeds), ""
@@ -159,5 +157,5 @@ def _replay(seed: int, root: Path, lines: int) -> int:
 if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != _HASH_SEED:
         os.environ["PYTHONHASHSEED"] = _HASH_SEED
-        os.execv(sys.executable, [sys.executable, "-m", "tests.simulation.run", *sys.argv[1:]])  # noqa: S606 - this one
+        os.execv(sys.executable, [sys.executable, "-m", "tests.simulation.run", *sys.argv[1:]])  # noqa: S606 - itself
     sys.exit(main())

@@ -1,17 +1,17 @@
-"""Virtual time, and who runs next: the single thread of a simulation.
+"""Virtual time and the order of all steps: the single thread of a simulation.
 
-Why it exists: the protocol code blocks at each call of the API server or the storage. Here such a call is a switch of
-greenlets: the code is parked where it stands, and a heap of events in virtual time decides who goes on. The order of
-events with their delays comes from one seeded random, so a seed is a history.
+The protocol code blocks at each call of the API server or the storage. In the simulation, such a call switches
+greenlets: the code is parked, and a heap of events in virtual time decides which code runs next. One seeded random
+generator chooses the delays, so a seed determines a history.
 
 Guarantees:
 
-1. Nothing runs at the same time as something else, and code is parked only in :meth:`Schedule.wait` and
-   :meth:`Schedule.park`.
-2. Of one seed and one ``PYTHONHASHSEED`` every run is the same, to the last step.
-3. A process that is dead runs no instruction more, not even of a ``finally``, until :meth:`Schedule.close`; then its
-   code is unwound, and whatever that tries raises GreenletExit.
-4. A process that is paused goes on where it was, once its time has come; time goes on meanwhile, also its own.
+1. Only one piece of code runs at a time. Code is parked only in :meth:`Schedule.wait`, :meth:`Schedule.park` and
+   :meth:`Schedule.park_forever`.
+2. All runs of one seed with one ``PYTHONHASHSEED`` are the same, to the last step.
+3. A dead process runs no further instruction, not even in ``finally``, until :meth:`Schedule.close`. Then its code is
+   unwound, and each blocking call raises GreenletExit.
+4. A paused process continues at the same place when its pause ends. Time passes during the pause, also on its clock.
 """
 
 import heapq
@@ -25,12 +25,12 @@ Action = Callable[[], object]
 
 
 class Process:
-    """An operating system's process as the model sees it: it has clocks of its own, and may pause or die.
+    """A simulated operating system process with its own clocks. It can pause and die.
 
     Args:
-        name: For the trace.
-        schedule: Whose time it runs in.
-        random: Decides how its clocks are set.
+        name: The name in the trace.
+        schedule: Runs the process.
+        random: Sets its clocks.
     """
 
     def __init__(self, name: str, schedule: "Schedule", random: random.Random) -> None:
@@ -49,11 +49,11 @@ class Process:
         return self._offset_seconds + self._rate * self.schedule.now
 
     def to_true_seconds(self, monotonic_seconds: float) -> float:
-        """The true time at which its clock shows this."""
+        """Return the true time at which the monotonic clock of the process shows a value."""
         return (monotonic_seconds - self._offset_seconds) / self._rate
 
     def start(self, work: Action, delay_seconds: float = 0.0) -> "Worker":
-        """Runs something that may block, as a thread of the process."""
+        """Run blocking work as a thread of the process."""
         worker = Worker(work, self)
         self.workers.append(worker)
         self.schedule.at(self.schedule.now + delay_seconds, worker.switch, self)
@@ -72,15 +72,15 @@ class Process:
 
 
 MAX_DRIFT = 1e-4
-"""How far a monotonic clock may be from true time, per second; Linux slews by at most 500 parts in a million."""
+"""How far a monotonic clock may drift, per second. Linux slews a clock by at most 500 parts in a million."""
 
 
 class Worker(greenlet):
     """A thread of a process.
 
     Attributes:
-        process: Whose it is.
-        was_fenced: Whether the process knew, when it asked for this work, that it may not touch a location.
+        process: The process.
+        was_fenced: Whether the process was fenced when it submitted this work.
     """
 
     def __init__(self, work: Action, process: Process) -> None:
@@ -98,23 +98,23 @@ class Worker(greenlet):
 
 
 class Schedule:
-    """What happens next.
+    """The heap of events, and the virtual time.
 
     Args:
-        seed: Of everything that is left to chance.
+        seed: The seed of the random generator.
 
     Attributes:
-        random: What decides by chance; made of the seed.
+        random: Makes all random choices.
         now: The true time, in seconds.
-        steps: How many events there were.
-        process: Whose code runs; None for what is no process.
-        main: The greenlet that the events run in.
-        is_over: Whether nothing more need happen.
-        is_closed: Whether nothing has an effect any more.
+        steps: The number of events so far.
+        process: The process whose code runs; None for code outside all processes.
+        main: The greenlet that runs the events.
+        is_over: Whether the history can end early.
+        is_closed: Whether the history has ended; nothing has an effect after that.
     """
 
     def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)  # noqa: S311 - nothing is secret here
+        self.random = random.Random(seed)  # noqa: S311 - the simulation needs no secret
         self.now = 0.0
         self.steps = 0
         self.process: Process | None = None
@@ -125,7 +125,7 @@ class Schedule:
         self._number = 0
 
     def at(self, when: float, action: Action, process: Process | None = None) -> None:
-        """Lets something happen at a time, as a step of a process."""
+        """Schedule an action at a time, as a step of a process."""
         self._number += 1
         heapq.heappush(self._events, (when, self._number, action, process))
 
@@ -133,7 +133,11 @@ class Schedule:
         self.at(self.now + seconds, action, process)
 
     def wait(self, seconds: float) -> None:
-        """Parks the code that calls it. Raises: GreenletExit if its process is no more."""
+        """Park the calling code for a time.
+
+        Raises:
+            GreenletExit: The process has died.
+        """
         worker = self.current_worker()
         self._number += 1
         heapq.heappush(self._events, (self.now + seconds, self._number, worker.switch, worker.process))
@@ -142,7 +146,7 @@ class Schedule:
             raise GreenletExit
 
     def park(self, register: Callable[[Action], object]) -> None:
-        """Parks the code that calls it until what it hands out is called."""
+        """Park the calling code until the function that ``register`` receives is called."""
         worker = self.current_worker()
         is_woken = False
 
@@ -157,13 +161,13 @@ class Schedule:
         self._exit_if_dead(worker)
 
     def park_forever(self) -> None:
-        """Parks the code that calls it for ever: its process has just died."""
+        """Park the calling code forever, because its process has just died."""
         worker = self.current_worker()
         self.main.switch()
         self._exit_if_dead(worker)
 
     def run_until(self, end: float) -> None:
-        """Lets everything happen up to a time, or until :attr:`is_over`."""
+        """Run all events up to a time, or until :attr:`is_over`."""
         events, pop = self._events, heapq.heappop
         while events and events[0][0] <= end and not self.is_over:
             when, number, action, process = pop(events)
@@ -181,7 +185,7 @@ class Schedule:
         self.now = max(self.now, end)
 
     def close(self, processes: "list[Process]") -> None:
-        """Unwinds the code of all processes; nothing that it tries has an effect any more."""
+        """Unwind the code of all processes. Nothing that it tries has an effect."""
         self.is_closed = True
         self._events.clear()
         for process in processes:
@@ -192,13 +196,17 @@ class Schedule:
             process.workers.clear()
 
     def current_process(self) -> Process:
-        """The process whose code runs."""
+        """Return the process whose code runs."""
         if self.process is not None:
             return self.process
         return self.current_worker().process
 
     def current_worker(self) -> Worker:
-        """The thread that runs."""
+        """Return the thread that runs.
+
+        Raises:
+            RuntimeError: The code runs on an event loop, where nothing may block.
+        """
         worker: Any = getcurrent()
         if worker is self.main:
             raise RuntimeError("Blocking code was called on an event loop.")

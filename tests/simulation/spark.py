@@ -1,11 +1,13 @@
-"""A model of a Spark Connect server, as its bytes on the wire show it to a gateway.
+"""A model of a Spark Connect server, which exchanges real messages with gateways.
 
-Why it exists: the gateway's own calls to the backend are a part of the protocol: a write runs on although nobody
-follows it any more, a task of it may write a file long after it was interrupted, and a driver that dies takes its
-sessions and operations with it while its executors go on.
+The gateway's own calls to the backend are a part of the protocol:
 
-What is modelled: sessions with temporary views, writes into a directory, operations that can be reattached, interrupted
-and released. What is not: data, and plans beyond what the gateway itself makes for temporary tables.
+- A write continues when nobody follows it any more.
+- A task of a write may write a file long after the write was interrupted.
+- A driver that dies loses its sessions and operations, but its executors continue.
+
+The model has sessions with temporary views, writes into a directory, and operations that can be reattached, interrupted
+and released. It has no data, and only the plans that the gateway itself creates for temporary tables.
 """
 
 import random
@@ -29,7 +31,7 @@ from tests.simulation.storage import Storage
 from workspace.identifiers import SessionUuid, TableUuid, is_uuid
 
 Reply = Callable[[Sequence[bytes] | Exception], object]
-"""Takes the responses of a call, or why it failed."""
+"""Receives the responses of a call, or the reason for its failure."""
 
 _SCHEMA = pyspark_types_to_proto_types(StructType([StructField("id", LongType())]))
 _ROWS = 7
@@ -39,15 +41,15 @@ _State = base_pb2.GetStatusResponse.OperationStatus
 
 @dataclass(slots=True)
 class _Operation:
-    """A statement that runs, or did.
+    """A statement.
 
     Attributes:
-        id: The client's.
-        server_session: The server's own id of the session.
-        target: Where it writes; None of one that writes nothing.
-        answer: Its responses, or why it failed; None while it runs.
-        followers: Who waits for its end.
-        is_wanted: Whether its tasks still should write; without, some do all the same.
+        id: The operation id that the client chose.
+        server_session: The server's id of the session.
+        target: The directory that it writes; None if it writes nothing.
+        answer: Its responses, or the reason for its failure; None while it runs.
+        waiting: The calls that wait for its end.
+        should_write: Whether its tasks should still write. After a cancellation, some tasks write nevertheless.
     """
 
     id: str
@@ -71,10 +73,10 @@ class SparkServer:
     """One backend.
 
     Args:
-        address: As gateways know it.
-        schedule: For what takes time.
-        storage: What its tasks write to.
-        count: Told of what happened, for the statistics.
+        address: The address in the gateways' settings.
+        schedule: Runs what takes time.
+        storage: Receives what tasks write.
+        count: Counts an event.
     """
 
     def __init__(self, address: str, schedule: Schedule, storage: Storage, count: Callable[[str], object]) -> None:
@@ -90,23 +92,23 @@ class SparkServer:
         self.longest_late_write_seconds = 0.0
 
     def crash(self, down_seconds: float) -> None:
-        """The driver dies, and is started anew; the executors finish what they are at."""
+        """Restart without sessions and operations; running tasks may still finish."""
         self._count("backend_crashed")
         self.down_until = self._schedule.now + down_seconds
         for key in list(self._sessions):
             self._end(key, "INVALID_HANDLE.SESSION_CHANGED")
 
     def release(self, user_id: str, session_id: str) -> None:
-        """Ends a session, whoever asks for it."""
+        """End a session."""
         self._end((user_id, session_id), "INVALID_HANDLE.SESSION_CLOSED")
 
     def views_of(self, user_id: str, session_id: str) -> dict[str, tuple[str, ...]] | None:
-        """The paths that each temporary view of a session reads, by its name; None if there is no such session."""
+        """Return the paths that each view of a session reads; None without a session."""
         session = self._sessions.get((user_id, session_id))
         return None if session is None else session.views
 
     def serve(self, method: str, data: bytes, reply: Reply) -> None:
-        """Takes a request."""
+        """Handle a request of a gateway."""
         request = _REQUESTS[method].FromString(data)
         key = (request.user_context.user_id, request.session_id)
         if key in self._closed_sessions:
@@ -169,7 +171,7 @@ class SparkServer:
             reply(operation.answer)
 
     def _start_write(self, operation: _Operation) -> None:
-        """Makes the directory of a write, and hands its tasks out."""
+        """Create the directory of a write, and schedule its tasks."""
         target = operation.target
         if target is None or not operation.should_write:
             return
@@ -184,7 +186,7 @@ class SparkServer:
         self._schedule.after(seconds, lambda: self._finish(operation, None) if operation.should_write else None)
 
     def _write(self, operation: _Operation, number: int) -> None:
-        """A task writes its file. One of a write that was ended may do so all the same, and late."""
+        """Write the file of one task, perhaps late if the write was cancelled."""
         if operation.target is None:
             return
         if operation.should_write:
@@ -273,7 +275,11 @@ def _status(session: _Session) -> base_pb2.GetStatusResponse:
 
 
 def _target(path: str) -> tuple[SessionUuid, TableUuid]:
-    """Raises: ValueError for a path that is none of a table in a session location."""
+    """Return the session and the table directory of a path.
+
+    Raises:
+        ValueError: The path is not that of a table in a session location.
+    """
     session, table = Path(path).parts[-2:]
     if not is_uuid(session) or not is_uuid(table):
         raise ValueError(f"A write to [{path}], which is no table of a session.")
@@ -281,7 +287,7 @@ def _target(path: str) -> tuple[SessionUuid, TableUuid]:
 
 
 def _paths(relation: relations_pb2.Relation) -> Sequence[str]:
-    """The paths that a table's view reads."""
+    """Return the paths that a table's view reads."""
     while relation.HasField("project"):
         relation = relation.project.input
     return list(relation.read.data_source.paths)

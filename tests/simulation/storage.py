@@ -1,8 +1,8 @@
-"""A model of the shared storage: session locations with tables in them, and what was set aside.
+"""A model of the shared storage: session locations with tables, and the trash.
 
-Why it exists: a removal races with writers that know nothing of it. So each change is one step here: a rename of a
-whole location, the making of a directory, the writing of one file, the removal of one thing from the trash. A writer
-that writes late makes what is missing above it, as Spark's writers do.
+A removal races with writers that do not know of it. Each change is therefore a step of its own: the rename of a
+location, the creation of a directory, the write of one file, the removal of one file from the trash. A late writer
+creates missing parent directories, as Spark's writers do.
 """
 
 import errno
@@ -21,7 +21,7 @@ class TableDirectory:
     """The directory of one part of a table.
 
     Attributes:
-        files: The numbers of those that were written.
+        files: The numbers of the written files.
     """
 
     files: set[int] = field(default_factory=set)
@@ -32,8 +32,8 @@ class Location:
     """A session location.
 
     Attributes:
-        stamp: Differs after each change of the names in it.
-        tables: What is in it.
+        stamp: Changes with each change of the names in the location.
+        tables: The directories in the location.
     """
 
     stamp: int
@@ -41,15 +41,15 @@ class Location:
 
 
 OnRemoval = Callable[[SessionUuid, TableUuid | None], object]
-"""Told of a session and, if it is only that, a table whose directory is being set aside."""
+"""Receives the session and, if only a table's directory moves to the trash, the table."""
 
 
 class Storage:
-    """The files; each method happens at once.
+    """The files. Each method takes effect at once.
 
     Args:
-        root: Of the default temporary workspace.
-        on_removal: Told of each removal before anyone else acts.
+        root: The root of the default temporary workspace.
+        on_removal: Called before each removal takes effect.
     """
 
     def __init__(self, root: Path, on_removal: OnRemoval = lambda session, table: None) -> None:
@@ -68,7 +68,7 @@ class Storage:
             self.locations[session_uuid] = Location(self._next_number())
 
     def write(self, session_uuid: SessionUuid, table: TableUuid, number: int | None) -> None:
-        """Makes a table's directory, with all that is above it, and one file in it if it has a number."""
+        """Create a table's directory and parents, and write a file if it has a number."""
         self.create(session_uuid)
         location = self.locations[session_uuid]
         if table not in location.tables:
@@ -101,7 +101,7 @@ class Storage:
         return True
 
     def purge_one(self, entry: TrashEntry) -> bool:
-        """Removes one thing of an entry of the trash. Returns: Whether something is left."""
+        """Remove one file of an entry of the trash, and return whether files remain."""
         left = self.trash.get(entry, 0) - 1
         if left > 0:
             self.trash[entry] = left

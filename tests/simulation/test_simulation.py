@@ -1,6 +1,6 @@
-"""The invariants of sessions, leases and the reaper, over many simulated histories (see tests.simulation.invariants).
+"""Simulated histories keep the invariants of :mod:`tests.simulation.invariants`.
 
-Each runs in a process of its own: a seed's history depends on the order of sets, which is fixed there.
+Each simulation runs in a process of its own, which fixes the order of sets: the history of a seed depends on it.
 """
 
 import re
@@ -35,11 +35,11 @@ REACHED = {
     "statement_taken_over": "a statement that another replica completed",
     "unfinished_writes_undone": "a write that the reaper undid",
 }
-"""What the histories must have had at least ten times, or they prove little."""
+"""Events that must happen at least ten times over all histories; otherwise the test proves little."""
 
 
 PROCESSES = 2
-"""At once; one has one processor, as all in it happens in one order."""
+"""The number of simulations at the same time. Each uses one processor, because its steps run one after another."""
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -48,7 +48,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def run_parts(parts: Sequence[Sequence[str]]) -> str:
-    """What processes say that run at once."""
+    """Run several simulations at the same time, and return their output."""
     with ThreadPoolExecutor(len(parts)) as threads:
         all_done = list(threads.map(lambda part: run(*part), parts))
     for done in all_done:

@@ -1,10 +1,10 @@
-"""Threads and what they wait for, in virtual time: what :mod:`threading` is to real processes.
+"""Replacements of :mod:`threading` in virtual time.
 
-Why it exists: the reaper's operator, its work queues, its cache of records and the gateway's watch are threads that
-wait for each other. Here each is a worker of the process that starts it.
+The threads of the reaper's operator, its work queues, its record cache and the gateway's record watch wait for each
+other. In the simulation, each is a worker of the process that starts it.
 
-Only one runs at a time, and none is interrupted but where it blocks; so a lock that is not held over anything that
-blocks is never waited for.
+Only one worker runs at a time, and it is interrupted only where it blocks. A lock that no code holds across a blocking
+call is therefore never contended.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from tests.simulation.schedule import Action, Schedule
 
 _schedules: list[Schedule] = []
-"""The schedule of the world that runs; the last one counts."""
+"""The schedules of the active worlds; code uses the last one."""
 
 
 def activate(schedule: Schedule) -> None:
@@ -25,7 +25,7 @@ def deactivate() -> None:
 
 
 class ModelEvent:
-    """In the place of :class:`threading.Event`."""
+    """Replaces :class:`threading.Event`."""
 
     def __init__(self) -> None:
         self._is_set = False
@@ -42,7 +42,7 @@ class ModelEvent:
         self._is_set = False
 
     def call_when_set(self, action: Action) -> None:
-        """Has something done once it is set."""
+        """Call an action when the event is set."""
         self._waiting.append(action)
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -52,17 +52,17 @@ class ModelEvent:
 
 
 class ModelLock:
-    """In the place of :class:`threading.Lock`."""
+    """Replaces :class:`threading.Lock`."""
 
     def __enter__(self) -> bool:
         return True
 
     def __exit__(self, *_: object) -> None:
-        """Nobody waits for it."""
+        """Do nothing: no other worker waits for the lock."""
 
 
 class ModelCondition(ModelLock):
-    """In the place of :class:`threading.Condition`."""
+    """Replaces :class:`threading.Condition`."""
 
     def __init__(self) -> None:
         self._waiting: list[Action] = []
@@ -84,7 +84,7 @@ class ModelCondition(ModelLock):
 
 
 class ModelThread:
-    """In the place of :class:`threading.Thread`."""
+    """Replaces :class:`threading.Thread`."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class ModelThread:
 
 
 THREADING = SimpleNamespace(Condition=ModelCondition, Event=ModelEvent, Lock=ModelLock, Thread=ModelThread)
-"""What modules take for :mod:`threading`."""
+"""Replaces :mod:`threading` in the patched modules."""
 
 
 def _wake(waiting: list[Action]) -> None:

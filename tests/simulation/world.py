@@ -1,8 +1,10 @@
-"""A whole world of the model, made from one seed: processes, services and faults, and who starts anew what died.
+"""One simulated world, made from a seed: processes, services, faults and restarts.
 
-A seed's history has two parts. While it storms, processes crash, pause, are cut off and see old answers; crashed ones
-are started anew. Then it is calm: everything that was partitioned, paused or down comes back, and after a bounded time
-all must be in order.
+The history of a seed has two phases:
+
+1. Faults: processes crash, pause, lose connections and read stale data. Crashed processes restart.
+2. Settling: faults end, and everything that was partitioned, paused or down comes back. Within a bounded time, no
+   leftovers may remain.
 """
 
 from collections import Counter
@@ -34,7 +36,7 @@ from workspace.workspaces import Workspace, Workspaces
 
 _FAULT_SECONDS = 36.0
 _SETTLE_SECONDS = 300.0
-"""A reaper whose pass was held up may rest for four times as long."""
+"""Covers a reaper whose pass was delayed. It may wait four times as long before the next pass."""
 _LONGEST_LATE_WRITE_SECONDS = 10.0
 _CHECK_INTERVAL_SECONDS = 4.0
 _DETACHED_SECONDS = 15.0
@@ -42,13 +44,13 @@ _DETACHED_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What came of a seed.
+    """The result of a seed.
 
     Attributes:
-        seed: Which.
-        violation: The first invariant that did not hold; None if all did.
-        steps: How many steps it had.
-        counts: What happened, by kind.
+        seed: The seed.
+        violation: The first violated invariant; None if all invariants held.
+        steps: The number of events.
+        counts: How often each kind of event happened.
     """
 
     seed: int
@@ -58,18 +60,21 @@ class History:
 
 
 def run_seed(seed: int, root: Path, trace: list[str] | None = None) -> History:
-    """Lets a seed's history happen.
+    """Run the history of a seed.
 
     Args:
-        seed: Decides everything.
-        root: A directory that is there and stays empty, for the workspace's root.
-        trace: Takes a line for each thing that happens; None for no trace.
+        seed: Decides every random choice.
+        root: The workspace's root, an existing directory. It stays empty.
+        trace: Receives one line for each event; None for no trace.
+
+    Returns:
+        The result.
     """
     return World(seed, root, trace).run()
 
 
 class World:
-    """The model of one seed; for the arguments see :func:`run_seed`."""
+    """The simulation of one seed. :func:`run_seed` describes the arguments."""
 
     def __init__(self, seed: int, root: Path, trace: list[str] | None = None) -> None:
         self._seed = seed
@@ -126,7 +131,7 @@ class World:
         self._environment.start(deletes_records=not parameters.stores_records_as_files)
 
     def _stop_faults(self) -> None:
-        """Everything that still can comes back."""
+        """End all faults, and bring back what was down, paused or partitioned."""
         self._observer.trace("the faults are over")
         self._faults_are_over = True
         self._environment.stop_faults()
@@ -138,7 +143,7 @@ class World:
             process.paused_until = min(process.paused_until, now)
 
     def _run_until_settled(self, until: float) -> None:
-        """Lets time pass until all is in order, and stays so, or the time is over."""
+        """Run until two consecutive checks find no leftovers, or the time limit passes."""
         quiet = 0
         while self._checker.violation is None and quiet < 2:
             self._schedule.run_until(until)
@@ -204,7 +209,7 @@ class World:
         process.start(client.run, self._random.random() * 5)
 
     def _create_process(self, kind: str) -> Process:
-        """A process that may die, and is started anew then."""
+        """Create a process that the world restarts after its death."""
         process = Process(f"{kind}-{len(self._processes)}", self._schedule, self._random)
         self._processes.append(process)
         self._restartable.append(process)
@@ -220,7 +225,7 @@ class World:
         return ModelLocations(process, self._storage, self._network, self._observer.on_location_change)
 
     def _release(self, record: SessionRecord) -> None:
-        """Ends a session at its backend for a reaper, if that can be reached."""
+        """End a session at its backend on behalf of a reaper, if the backend is up."""
         self._schedule.wait(self._network.travel_seconds())
         if self._spark.down_until <= self._schedule.now:
             self._spark.release(record.principal, record.client_session_id)
@@ -233,7 +238,7 @@ class World:
         return BackendChannels(gateway.process, gateway.loop, self._network, {self._spark.address: self._spark})
 
     def _current_gateway(self) -> GatewayProcess:
-        """The gateway that is just being made."""
+        """Return the gateway whose code runs."""
         return self._gateway_of[self._schedule.current_process()]
 
     def _crash(self, process: Process) -> None:
@@ -242,7 +247,7 @@ class World:
             process.die()
 
     def _restart(self, process: Process) -> None:
-        """A process has died, or ended; another is started in its place some time later."""
+        """Remove a dead process, and start a replacement after a random delay."""
         if self._checker.is_closed:
             return
         self._restartable.remove(process)

@@ -1,8 +1,8 @@
-"""Calls from real threads into a model, which runs in a thread of its own.
+"""Access from real threads to a simulated API server in a thread of its own.
 
-Why it exists: the contract suites are written for real storage: they call from threads, and wait in real time. So that
-the model is held to the very same tests, their calls become workers of one schedule, where calls that are under way
-together take turns in virtual time as they do in a simulation.
+The contract test suites are written for real stores: they call from threads, and wait in real time. To hold the model
+to the same tests, their calls become workers of one schedule. Concurrent calls take turns in virtual time, as in a
+simulation.
 """
 
 import queue
@@ -27,7 +27,7 @@ _POLL_SECONDS = 0.01
 
 
 class Model:
-    """An API server of the model with a thread that runs it; for ``with``."""
+    """A simulated API server and the thread that runs it; a context manager."""
 
     def __init__(self, *, lists_one_by_one: bool = False) -> None:
         self.api = ApiServer()
@@ -46,7 +46,7 @@ class Model:
         self._thread.join()
 
     def do(self, work: Callable[[], _Result]) -> _Result:
-        """Does something that blocks in virtual time, from any thread."""
+        """Run work that blocks in virtual time, from any thread, and return its result."""
         return self.begin(work).result()
 
     def begin(self, work: Callable[[], _Result]) -> "Future[_Result]":
@@ -55,14 +55,14 @@ class Model:
         def settle() -> None:
             try:
                 future.set_result(work())
-            except Exception as error:  # noqa: BLE001 - whoever waits for it gets it
+            except Exception as error:  # noqa: BLE001 - the caller of the future gets it
                 future.set_exception(error)
 
         self._calls.put(lambda: self._process.start(settle) and None)
         return future
 
     def set_unreachable(self, is_unreachable: bool) -> None:
-        """Makes the API server unreachable, or brings it back."""
+        """Make the API server unreachable, or reachable again."""
         self._network.down_until = {self.api.name: float("inf")} if is_unreachable else {}
 
     def records(self) -> ModelSessionRecords:
@@ -91,7 +91,7 @@ class Model:
 
 
 class BridgedRecords:
-    """Implements :class:`workspace.record_store.SessionRecords` by a model."""
+    """Implementation of :class:`workspace.record_store.SessionRecords` that calls a model."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -134,7 +134,7 @@ class BridgedRecords:
 
 
 class BridgedLeases:
-    """Implements :class:`workspace.leases.Leases` by a model."""
+    """Implementation of :class:`workspace.leases.Leases` that calls a model."""
 
     def __init__(self, model: Model) -> None:
         self._model = model

@@ -1,4 +1,4 @@
-"""The contract suites of records and leases, held by the model of the simulation."""
+"""Fixtures that run the contract tests of records and leases against the model."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,7 @@ __all__ = ["a_record", "records"]
 
 @pytest.fixture(params=[False, True], ids=["objects", "files"])
 def model(request: pytest.FixtureRequest) -> Iterator[Model]:
-    """Records as objects of an API server, or as files, of which a list is no instant."""
+    """A model that stores records as objects, or as files, whose list is not atomic."""
     with Model(lists_one_by_one=request.param) as model:
         yield model
 
@@ -36,7 +36,7 @@ def open_leases(model: Model) -> Callable[[], Leases]:
 
 @pytest.fixture
 def outage(model: Model) -> Callable[[], AbstractContextManager[None]]:
-    """Makes the storage of records and leases unreachable for a while."""
+    """Make the store of records and leases unreachable within a block."""
 
     @contextmanager
     def outage() -> Iterator[None]:
@@ -51,7 +51,7 @@ def outage(model: Model) -> Callable[[], AbstractContextManager[None]]:
 
 @pytest.fixture
 def in_processes() -> Callable[[Sequence[Callable[[], Any]]], list[Any]]:
-    """Runs each task in a thread of its own, all at once; the results, of an exception its text."""
+    """Run all tasks at the same time, each in a thread; an exception becomes its text."""
 
     def run(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
         barrier = Barrier(len(tasks))

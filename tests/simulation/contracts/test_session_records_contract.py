@@ -1,3 +1,3 @@
-"""The contract of SessionRecords, held by the model."""
+"""The contract tests of SessionRecords, run against the model."""
 
 from tests.workspace.test_session_records_contract import *  # noqa: F403 - the same tests with other fixtures

@@ -168,4 +168,4 @@ class _StreamCall(_Call):
 
 
 def _create_unavailable_error() -> Exception:
-    return rpc_error(grpc.StatusCode.UNAVAILABLE, "The backend cannot be reached.")
+    return rpc_error(grpc.StatusCode.UNAVAILABLE, "The backend is unreachable.")

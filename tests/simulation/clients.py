@@ -168,7 +168,7 @@ class Client:
         for _ in range(_ATTEMPTS):
             outcome = self._call(method, data)
             if outcome.error is None:
-                self._checker.count("statement_done")
+                self._checker.count("statement_completed")
                 if sql.startswith("CREATE") and outcome.responses:
                     self._checker.on_table_created(statement)
                 elif is_drop:
@@ -183,7 +183,7 @@ class Client:
             else:
                 self._checker.count("statement_failed")
                 return
-        self._checker.count("statement_given_up")
+        self._checker.count("statement_abandoned")
 
     def _release(self, session_id: str, operation_id: str) -> None:
         request = base_pb2.ReleaseExecuteRequest(session_id=session_id, operation_id=operation_id)
@@ -217,14 +217,14 @@ class Client:
         gateway, schedule, outcome = self._gateway, self._schedule, Outcome()
         if gateway is None:
             schedule.wait(1.0)
-            outcome.end((grpc.StatusCode.UNAVAILABLE, "There is no gateway."))
+            outcome.end((grpc.StatusCode.UNAVAILABLE, "No gateway is running."))
             return outcome
 
         def time_out() -> None:
             if not outcome.is_over:
                 self._gateway = None
                 gateway.cancel_call(outcome)
-                outcome.end((grpc.StatusCode.DEADLINE_EXCEEDED, "The client waits no longer."))
+                outcome.end((grpc.StatusCode.DEADLINE_EXCEEDED, "The client's deadline has passed."))
 
         def send(wake: Callable[[], object]) -> None:
             outcome.wake = lambda: schedule.after(self._travel_seconds(), wake)
@@ -234,7 +234,7 @@ class Client:
         schedule.park(send)
         if outcome.error is not None:
             code, text = outcome.error
-            self._checker.count(f"client_told_{text[1:].partition(']')[0] if text.startswith('[') else code.name}")
+            self._checker.count(f"client_error_{text[1:].partition(']')[0] if text.startswith('[') else code.name}")
             if _SESSION_GONE in text:
                 raise SessionGoneError(text)
             if code is grpc.StatusCode.UNAVAILABLE:

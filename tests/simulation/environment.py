@@ -101,8 +101,8 @@ class Environment:
         """Stop a gateway, as a Deployment does in a rollout."""
         gateway = self._pick_gateway()
         if gateway is not None:
-            self._observer.trace(f"{gateway.process} is told to stop")
-            self._checker.count("gateway_told_to_stop")
+            self._observer.trace(f"{gateway.process} receives SIGTERM")
+            self._checker.count("gateway_stop_requested")
             self._schedule.at(self._schedule.now, lambda: gateway.stop(_STOP_SECONDS), gateway.process)
 
     def _delete_record(self) -> None:

@@ -87,7 +87,7 @@ class ModelLoop(asyncio.AbstractEventLoop):
     def create_task(self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Any = None) -> Any:
         if self._is_closed:
             coro.close()
-            raise RuntimeError("The process of this loop is no more.")
+            raise RuntimeError("The process of this loop has died.")
         task = asyncio.Task(coro, loop=self, name=name, context=context)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))

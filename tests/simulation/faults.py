@@ -77,15 +77,15 @@ CALLS = (
     "list locations",
     "list records",
     "list trash",
-    "look into location",
-    "make location",
+    "read location",
+    "create location",
     "measure table",
     "purge",
     "read record",
     "remove table",
     "renew lease",
-    "set location aside",
-    "take finalizer off",
+    "move location to trash",
+    "remove finalizer",
     "update record",
     "watch",
 )
@@ -104,7 +104,7 @@ def choose_fault_plan(random: random.Random, longest_seconds: float) -> FaultPla
     targeted = [TargetedFault("", operation, random.choice(kinds), random.choice(_RATES)) for operation in calls]
     is_duel = random.random() < _DUEL_SHARE
     if is_duel:  # a gateway that was declared dead returns while a reaper is about to act
-        operation = random.choice(("update record", "update record", "set location aside", "remove table"))
+        operation = random.choice(("update record", "update record", "move location to trash", "remove table"))
         targeted.append(TargetedFault("reaper", operation, random.choice(_LONG), 0.5))
         targeted.append(TargetedFault("gateway", "renew lease", random.choice(_LONG), 0.2))
     return FaultPlan(

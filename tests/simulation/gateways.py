@@ -132,7 +132,7 @@ class ModelServer:
             outcome.end((grpc.StatusCode.CANCELLED, "The call was cancelled."))
             raise
         except Exception as error:  # noqa: BLE001 - the checker judges every unexpected error
-            self._on_error("a handler of the gateway", error)
+            self._on_error("a handler of a gateway", error)
         else:
             outcome.end()
 
@@ -185,7 +185,7 @@ class GatewayProcess:
             except (GatewayError, OSError):
                 self.process.die()  # the world restarts it
             except Exception as error:  # noqa: BLE001 - the checker judges every unexpected error
-                self._on_error("a start of a gateway", error)
+                self._on_error("the start of a gateway", error)
 
         self.loop.call_soon(lambda: self.loop.create_task(start()))
 
@@ -210,7 +210,7 @@ class GatewayProcess:
     def serve(self, method: str, request: bytes, outcome: Outcome) -> None:
         """Accept a client's call from the network."""
         if not self.is_serving:
-            outcome.end((grpc.StatusCode.UNAVAILABLE, "No gateway listens there."))
+            outcome.end((grpc.StatusCode.UNAVAILABLE, "The gateway does not listen."))
             return
         schedule = self.process.schedule
         schedule.at(schedule.now, lambda: self.loop.call_soon(self._begin, method, request, outcome), self.process)
@@ -219,7 +219,7 @@ class GatewayProcess:
         if self.server.is_open:
             self.server.begin(method, request, outcome)
         else:
-            outcome.end((grpc.StatusCode.UNAVAILABLE, "The gateway stops."))
+            outcome.end((grpc.StatusCode.UNAVAILABLE, "The gateway is stopping."))
 
     def cancel_call(self, outcome: Outcome) -> None:
         """Cancel the call of a client that has disconnected, as gRPC does."""

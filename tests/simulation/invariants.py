@@ -178,11 +178,11 @@ class InvariantChecker:
 
     def on_fenced_action(self, gateway: GatewayProcess, what: str) -> None:
         """Report a gateway that decided to act although it knew that its lease was lost."""
-        self.report_violation(6, f"{gateway.process} wants to {what} although its lease is lost")
+        self.report_violation(6, f"{gateway.process} wants to {what} although it knows that its lease was lost")
 
     def on_location_change(self, what: str, session_uuid: SessionUuid) -> None:
         """Note that a process is about to create a location or move it to the trash."""
-        if what == "set aside" and session_uuid in self._sessions:
+        if what == "move to trash" and session_uuid in self._sessions:
             self._sessions[session_uuid].moved_to_trash = True
 
     def on_removal(self, session_uuid: SessionUuid, table: TableUuid | None) -> None:
@@ -199,7 +199,7 @@ class InvariantChecker:
             self.report_violation(1, f"the location of the active session {session_uuid} is removed")
         elif table in record.directories:
             self.report_violation(
-                1, f"the directory {table} of the active session {session_uuid} is removed, which it names"
+                1, f"the directory {table} of the active session {session_uuid} is removed although its record names it"
             )
 
     def on_log_event(self, event: Mapping[str, Any]) -> None:
@@ -212,7 +212,7 @@ class InvariantChecker:
             known = self._sessions[event["session"]]
             known.end_reports += 1
             if known.end_reports > 1:
-                self.report_violation(4, f"the end of session {event['session']} is told {known.end_reports} times")
+                self.report_violation(4, f"the end of session {event['session']} is reported {known.end_reports} times")
         if name == "reaper_held_back" and event["kind"] == MASS_EXPIRY:
             self.on_mass_expiry(str(event["confirm_with"]))
         error = event.get("exc_info")
@@ -242,8 +242,8 @@ class InvariantChecker:
         if find_answer(found.spec, statement.operation_id) is not None:
             self._acknowledged[key] = None
         elif session_uuid == statement.session_uuid:
-            text = f"a client was told that table [{statement.table}] of {session_uuid} was created"
-            self.report_violation(7, f"{text}, of which its record knows nothing")
+            text = f"a client saw the creation of table [{statement.table}] of {session_uuid}"
+            self.report_violation(7, f"{text}, but its record does not name it")
 
     def on_drop_started(self, statement: "Statement") -> None:
         """Note that a client started to drop a table."""
@@ -277,15 +277,18 @@ class InvariantChecker:
             if session_uuid in live:
                 found += self._find_record_leftovers(record, replicas)
             else:
-                of = f"the {record.phase} record of {session_uuid}, held by {sorted(record.holders)},"
-                found.append((2, f"{of} is there without a live session"))
+                text = f"the {record.phase} record of {session_uuid}, served by {sorted(record.holders)},"
+                found.append((2, f"{text} exists without a live session"))
         for session_uuid in self._storage.locations:
             if session_uuid not in live:
                 known = self._sessions.get(session_uuid)
                 again = known is not None and known.lost_location
-                found.append((3 if again else 2, f"the location {session_uuid} is there without a live session"))
+                found.append((3 if again else 2, f"the location {session_uuid} exists without a live session"))
         found += [(2, f"[{entry}] is still in the trash") for entry in self._storage.trash]
-        found += [(2, f"the lease of {replica} is still there") for replica in self._api.lease_marks.keys() - replicas]
+        found += [
+            (2, f"the lease of {replica}, which is gone, still exists")
+            for replica in self._api.lease_marks.keys() - replicas
+        ]
         return found
 
     def _find_record_leftovers(self, record: SessionRecord, replicas: set[ReplicaId]) -> Iterator[tuple[int, str]]:
@@ -293,10 +296,10 @@ class InvariantChecker:
         for holder in sorted(record.holders - replicas):
             yield 2, f"the record of {session_uuid} still names {holder}, which is gone"
         for writer in sorted(record.writers - replicas):
-            yield 2, f"what {writer} was writing is still in the record of {session_uuid}"
+            yield 2, f"the record of {session_uuid} still names a write of {writer}, which is gone"
         location = self._storage.locations.get(session_uuid)
         for directory in (location.tables if location is not None else {}).keys() - record.directories:
-            yield 2, f"the directory {directory} of {session_uuid} is there, which its record does not name"
+            yield 2, f"the directory {directory} of {session_uuid} exists, but its record does not name it"
         views = self._views_of(record.principal, record.client_session_id)
         for table in record.tables:
             if views is not None and table.state is TableState.READY and not table.writes:
@@ -306,14 +309,16 @@ class InvariantChecker:
         named = {table.name for table in record.tables if table.state is not TableState.CREATING}
         for session, name in self._acknowledged:
             if session == session_uuid and name not in named:
-                yield 7, f"table [{name}] of {session_uuid} was acknowledged, and is gone"
+                yield 7, f"table [{name}] of {session_uuid} is gone although a client saw its creation"
 
     def _check_deletion(self, old: SessionRecord) -> None:
         known = self._sessions[old.session_uuid]
         if old.phase is not Phase.ENDING:
             self.report_violation(4, f"the record of {old.session_uuid} is deleted while it is {old.phase}")
         elif not known.moved_to_trash:
-            self.report_violation(5, f"the record of {old.session_uuid} is deleted before its location is set aside")
+            self.report_violation(
+                5, f"the record of {old.session_uuid} is deleted before its location was moved to the trash"
+            )
 
     def _check_change(self, old: SessionRecord, new: SessionRecord) -> None:
         if old.phase is Phase.ENDING:
@@ -343,7 +348,7 @@ class InvariantChecker:
                     found = self._storage.table(record.session_uuid, part)
                     if found is None or not found.files:
                         self.report_violation(
-                            1, f"table [{table.name}] of {record.session_uuid} is ready without its {part}"
+                            1, f"table [{table.name}] of {record.session_uuid} is ready, but its part {part} is missing"
                         )
 
     def _find_record(self, known: _SessionState, session_uuid: SessionUuid) -> SessionRecord | None:

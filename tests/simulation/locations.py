@@ -50,13 +50,13 @@ class ModelLocations:
         """Do nothing: the simulated storage needs no set-up."""
 
     def set_current_root(self, root: StoragePath) -> None:
-        raise NotImplementedError("The model's workspace does not move.")
+        raise NotImplementedError("The simulation does not move workspaces.")
 
     def known_roots(self) -> Sequence[StoragePath]:
         return [self._storage.root]
 
     def roots(self) -> Sequence["ModelLocations"]:
-        self._call("look at roots", lambda: None)
+        self._call("list roots", lambda: None)
         return [self]
 
     def path(self, session_uuid: SessionUuid) -> Path:
@@ -66,10 +66,10 @@ class ModelLocations:
         path = self.path(session_uuid)
 
         def create() -> None:
-            self._on_change("make", session_uuid)
+            self._on_change("create", session_uuid)
             self._storage.create(session_uuid)
 
-        self._call("make location", create)
+        self._call("create location", create)
         return path
 
     def list(self) -> Set[SessionUuid]:
@@ -77,7 +77,7 @@ class ModelLocations:
 
     def paths(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
         check_uuid(session_uuid)
-        return self._call("look for location", lambda: list(self._storage.paths_of(session_uuid)))
+        return self._call("find location", lambda: list(self._storage.paths_of(session_uuid)))
 
     def stamp(self, session_uuid: SessionUuid) -> Hashable:
         def snapshot() -> Hashable:
@@ -91,16 +91,16 @@ class ModelLocations:
             location = self._storage.locations.get(session_uuid)
             return LocationContents(frozenset(location.tables if location is not None else ()), 0)
 
-        return self._call("look into location", snapshot)
+        return self._call("read location", snapshot)
 
     def move_to_trash(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
         path = self.path(session_uuid)
 
         def move_to_trash() -> bool:
-            self._on_change("set aside", session_uuid)
+            self._on_change("move to trash", session_uuid)
             return self._storage.move_to_trash(session_uuid)
 
-        return [path] if self._call("set location aside", move_to_trash) else []
+        return [path] if self._call("move location to trash", move_to_trash) else []
 
     def remove_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
         check_uuid(session_uuid), check_uuid(table_uuid)
@@ -108,17 +108,17 @@ class ModelLocations:
 
     def table_paths(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[StoragePath]:
         location = self.path(session_uuid)
-        return self._call("look for directories", lambda: [location / check_uuid(table) for table in tables])
+        return self._call("find directories", lambda: [location / check_uuid(table) for table in tables])
 
     def size_bytes(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> int:
         check_uuid(session_uuid), check_uuid(table_uuid)
         found = self._call("measure table", lambda: self._storage.table(session_uuid, table_uuid))
         if found is None:
-            raise FileNotFoundError(errno.ENOENT, "No such directory in the model's storage", table_uuid)
+            raise FileNotFoundError(errno.ENOENT, "No such directory in the simulated storage", table_uuid)
         return len(found.files) * FILE_BYTES
 
     def copy_table(self, source: tuple[SessionUuid, TableUuid], target: tuple[SessionUuid, TableUuid]) -> None:
-        raise NotImplementedError("The model's sessions are not cloned.")
+        raise NotImplementedError("The simulation does not clone sessions.")
 
     def trash(self) -> Sequence[TrashEntry]:
         return self._call("list trash", lambda: list(self._storage.trash))
@@ -129,7 +129,7 @@ class ModelLocations:
 
     def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] = lambda: False) -> bool:
         if not entry.startswith(f"{self._storage.root}/.lodge/trash/") or entry.rpartition("/")[2] in {"", ".", ".."}:
-            raise ValueError(f"Not an entry of the trash: {entry!r}")
+            raise ValueError(f"{entry!r} is not an entry of the trash.")
         while self._call("purge", lambda: self._storage.purge_one(entry)):
             if should_stop():
                 return False

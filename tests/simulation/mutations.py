@@ -64,12 +64,12 @@ def _patch(*changes: tuple[Any, str, Any]) -> Iterator[None]:
         yield
 
 
-def _a_lease_is_lost_at_once() -> AbstractContextManager[None]:
+def _expire_leases_at_once() -> AbstractContextManager[None]:
     original = LeaseObserver.__init__
     return _patch((LeaseObserver, "__init__", lambda self, lease_duration_seconds: original(self, 0.01)))
 
 
-def _ended_by(
+def _replace_end_steps(
     begin: Callable[..., EndingSession | None] = begin_end, complete: Callable[..., EndedSession | None] = complete_end
 ) -> AbstractContextManager[None]:
     modules = (workspace.session_end, reaper.removals)
@@ -77,15 +77,15 @@ def _ended_by(
     return _patch(*((module, name, step) for module in modules for name, step in steps))
 
 
-def _set_aside_before_marked() -> AbstractContextManager[None]:
+def _move_to_trash_before_mark() -> AbstractContextManager[None]:
     def begin(records: Any, locations: Any, stored: StoredRecord, *release: Any) -> EndingSession | None:
         locations.move_to_trash(stored.record.session_uuid)
         return begin_end(records, locations, stored, *release)
 
-    return _ended_by(begin)
+    return _replace_end_steps(begin)
 
 
-def _deleted_before_set_aside() -> AbstractContextManager[None]:
+def _delete_record_before_move() -> AbstractContextManager[None]:
     def begin(records: Any, locations: Any, stored: StoredRecord, *_: Any) -> EndingSession | None:
         ending = stored
         if stored.record.phase is Phase.ACTIVE:
@@ -96,31 +96,31 @@ def _deleted_before_set_aside() -> AbstractContextManager[None]:
     def complete(_: Any, ending: EndingSession) -> EndedSession | None:
         return EndedSession(ending.stored.record, ending.locations)
 
-    return _ended_by(begin, complete)
+    return _replace_end_steps(begin, complete)
 
 
-def _told_by_all_who_tried() -> AbstractContextManager[None]:
+def _report_each_attempt_to_end() -> AbstractContextManager[None]:
     def begin(records: Any, locations: Any, stored: StoredRecord, *release: Any) -> EndingSession | None:
-        there = tuple(locations.paths(stored.record.session_uuid))
+        paths = tuple(locations.paths(stored.record.session_uuid))
         ending = begin_end(records, locations, stored, *release)
-        return EndingSession(stored if ending is None else ending.stored, there)
+        return EndingSession(stored if ending is None else ending.stored, paths)
 
     def complete(records: Any, ending: EndingSession) -> EndedSession | None:
         return complete_end(records, ending) or EndedSession(ending.stored.record, ending.locations)
 
-    return _ended_by(begin, complete)
+    return _replace_end_steps(begin, complete)
 
 
-def _marked_whatever_changed() -> AbstractContextManager[None]:
-    def marked(records: Any, stored: StoredRecord) -> StoredRecord:
+def _mark_despite_changes() -> AbstractContextManager[None]:
+    def mark(records: Any, stored: StoredRecord) -> StoredRecord:
         now: StoredRecord = records.read(stored.record.name)
         is_ending = now.record.phase is Phase.ENDING
         return now if is_ending else records.replace(mark_ending(now.record), now.version)
 
-    return _patch((workspace.session_end, "_mark_ending", marked))
+    return _patch((workspace.session_end, "_mark_ending", mark))
 
 
-def _records_listed_first_and_one_snapshot() -> AbstractContextManager[None]:
+def _list_records_first() -> AbstractContextManager[None]:
     original = reaper.snapshot_reader.SnapshotReader.read
 
     def read(self: Any) -> Snapshot:
@@ -131,17 +131,17 @@ def _records_listed_first_and_one_snapshot() -> AbstractContextManager[None]:
         finally:
             self._read_records = original_read
 
-    return _patch((reaper.snapshot_reader.SnapshotReader, "read", read), _one_snapshot())
+    return _patch((reaper.snapshot_reader.SnapshotReader, "read", read), _skip_grace_period())
 
 
-def _one_snapshot() -> tuple[Any, str, Any]:
+def _skip_grace_period() -> tuple[Any, str, Any]:
     def since(previous: object, present: Any, seen_seconds: float) -> Mapping[Any, float]:
         return dict.fromkeys(present, float("-inf"))
 
     return reaper.decisions, "_since", since
 
 
-def _last_writer_wins() -> AbstractContextManager[None]:
+def _overwrite_conflicts() -> AbstractContextManager[None]:
     original = ModelSessionRecords.replace
 
     def replace(self: ModelSessionRecords, record: SessionRecord, version: Version) -> StoredRecord:
@@ -150,14 +150,14 @@ def _last_writer_wins() -> AbstractContextManager[None]:
     return _patch((ModelSessionRecords, "replace", replace))
 
 
-def _rejoined_without_writing() -> AbstractContextManager[None]:
-    def without(records: Any, name: Any, change: Any, **_: Any) -> StoredRecord:
+def _rejoin_without_write() -> AbstractContextManager[None]:
+    def update(records: Any, name: Any, change: Any, **_: Any) -> StoredRecord:
         return update_record(records, name, change)
 
-    return _patch((gateway.storage, "update_record", without), (record_updates, "update_record", without))
+    return _patch((gateway.storage, "update_record", update), (record_updates, "update_record", update))
 
 
-def _lapse_unnoticed() -> AbstractContextManager[None]:
+def _ignore_lapses() -> AbstractContextManager[None]:
     original = ReplicaLease.renew
 
     async def renew(self: ReplicaLease) -> None:
@@ -167,7 +167,7 @@ def _lapse_unnoticed() -> AbstractContextManager[None]:
     return _patch((ReplicaLease, "renew", renew))
 
 
-def _never_locked() -> AbstractContextManager[None]:
+def _skip_lock() -> AbstractContextManager[None]:
     @contextmanager
     def nothing() -> Iterator[None]:
         yield
@@ -180,11 +180,11 @@ def _never_locked() -> AbstractContextManager[None]:
     return _patch((Sessions, "_lock", lambda self, name: Lock()))
 
 
-def _idle_for_all() -> AbstractContextManager[None]:
+def _assume_last_holder() -> AbstractContextManager[None]:
     return _patch((RecordUpdates, "_is_last_holder", lambda self, record: True))
 
 
-def _only_parts_count() -> AbstractContextManager[None]:
+def _ignore_running_writes() -> AbstractContextManager[None]:
     def unnamed(self: Snapshot) -> Iterator[Any]:
         for stored in self.active():
             ready = [table.parts for table in stored.record.tables if table.state is TableState.READY]
@@ -195,7 +195,7 @@ def _only_parts_count() -> AbstractContextManager[None]:
     return _patch((Snapshot, "unnamed_tables", unnamed))
 
 
-def _doubted_is_gone() -> AbstractContextManager[None]:
+def _treat_doubted_as_gone() -> AbstractContextManager[None]:
     original = Snapshot.__post_init__
 
     def post_init(self: Snapshot) -> None:
@@ -205,18 +205,18 @@ def _doubted_is_gone() -> AbstractContextManager[None]:
     return _patch((Snapshot, "__post_init__", post_init))
 
 
-def _view_not_made() -> AbstractContextManager[None]:
+def _skip_view() -> AbstractContextManager[None]:
     async def synchronise(self: Any, execution: Any, record: Any, table: Any, change: Any) -> None:
         """Do nothing: the view keeps its old state."""
 
     return _patch((ViewSync, "synchronise", synchronise))
 
 
-def _confirmed_by_the_cache() -> AbstractContextManager[None]:
+def _skip_orphan_confirmation() -> AbstractContextManager[None]:
     return _patch((reaper.reaper, "confirm_orphans", lambda decisions, records: decisions))
 
 
-def _unfenced() -> AbstractContextManager[None]:
+def _skip_fencing() -> AbstractContextManager[None]:
     return _patch(
         (ReplicaLease, "require_joined", lambda self, session: None),
         (ReplicaLease, "require_valid", lambda self: None),
@@ -224,36 +224,36 @@ def _unfenced() -> AbstractContextManager[None]:
 
 
 MUTATIONS: Sequence[Mutation] = (
-    Mutation("a lease is lost as soon as it stands still", _a_lease_is_lost_at_once, frozenset({1})),
-    Mutation("a location is set aside before its session is marked", _set_aside_before_marked, frozenset({1})),
-    Mutation("a record is deleted before its location is set aside", _deleted_before_set_aside, frozenset({5})),
-    Mutation("a session is marked whatever changed since", _marked_whatever_changed, frozenset({1})),
-    Mutation("records are listed before locations", _records_listed_first_and_one_snapshot, frozenset({1})),
-    Mutation("the last writer of a record wins", _last_writer_wins, frozenset({1, 2, 4, 7})),
-    Mutation("a gateway does not check its lease", _unfenced, frozenset({1, 6})),
-    Mutation("a lapse of the lease goes unnoticed", _lapse_unnoticed, frozenset({1, 2})),
-    Mutation("a session is joined anew without a write", _rejoined_without_writing, frozenset({1})),
-    Mutation("a session is opened while it is left", _never_locked, frozenset({1, 2})),
-    Mutation("an idle session is ended although others hold it", _idle_for_all, frozenset({1})),
+    Mutation("a lease expires as soon as it stops changing", _expire_leases_at_once, frozenset({1})),
+    Mutation("a location moves to the trash before its record is marked", _move_to_trash_before_mark, frozenset({1})),
+    Mutation("a record is deleted before its location moves to the trash", _delete_record_before_move, frozenset({5})),
+    Mutation("a record is marked despite a concurrent change", _mark_despite_changes, frozenset({1})),
+    Mutation("records are listed before locations", _list_records_first, frozenset({1})),
+    Mutation("the last write of a record wins", _overwrite_conflicts, frozenset({1, 2, 4, 7})),
+    Mutation("a gateway does not check its lease", _skip_fencing, frozenset({1, 6})),
+    Mutation("a gateway does not notice that its lease lapsed", _ignore_lapses, frozenset({1, 2})),
+    Mutation("a gateway rejoins a session without a write", _rejoin_without_write, frozenset({1})),
+    Mutation("a session is opened while it is closed", _skip_lock, frozenset({1, 2})),
+    Mutation("an idle session is ended although others serve it", _assume_last_holder, frozenset({1})),
     Mutation(
-        "what could not be written is forgotten",
+        "a failed record update is not retried",
         lambda: _patch((PendingUpdates, "keep_on_failure", lambda self, update: nullcontext())),
         frozenset({2}),
     ),
-    Mutation("a doubted gateway is taken for dead", _doubted_is_gone, frozenset({1})),
-    Mutation("what is being written is an orphan", _only_parts_count, frozenset({1})),
-    Mutation("the view of a table is left as it is", _view_not_made, frozenset({9})),
-    Mutation("an orphan is one by the cache alone", _confirmed_by_the_cache, frozenset({1})),
+    Mutation("a doubted gateway counts as dead", _treat_doubted_as_gone, frozenset({1})),
+    Mutation("a directory of a running write counts as an orphan", _ignore_running_writes, frozenset({1})),
+    Mutation("the view of a table is not updated", _skip_view, frozenset({9})),
+    Mutation("an orphan is removed without a fresh read", _skip_orphan_confirmation, frozenset({1})),
     Mutation(
         "an ending session may be joined",
         lambda: _patch((workspace.record_changes, "_require_active", lambda record: record)),
         frozenset({4}),
     ),
-    Mutation("everyone who tried tells of the end", _told_by_all_who_tried, frozenset({4})),
+    Mutation("each attempt to end a session reports the end", _report_each_attempt_to_end, frozenset({4})),
     Mutation(
-        "orphans are left",
+        "orphans are not removed",
         lambda: _patch((Removals, "remove_orphan", lambda self, session_uuid: True)),
         frozenset({2, 3}),
     ),
-    Mutation("the trash is left", lambda: _patch((Removals, "purge", lambda self, entry: True)), frozenset({2})),
+    Mutation("the trash is not emptied", lambda: _patch((Removals, "purge", lambda self, entry: True)), frozenset({2})),
 )

@@ -116,7 +116,7 @@ class Network:
         now = self._schedule.now
         if self.down_until.get(service.name, 0.0) > now or process.cut_off_until.get(service.name, 0.0) > now:
             self._schedule.wait(self._random.choice((0.01, 2.0)))
-            raise service.create_unavailable_error("it cannot be reached")
+            raise service.create_unavailable_error("it is unreachable")
 
     def _before(self, process: Process, service: Service, fault: Fault) -> None:
         match fault:
@@ -129,7 +129,7 @@ class Network:
             case Fault.STALL_BEFORE:
                 self._schedule.wait(self.duration())
             case Fault.REFUSED:
-                raise service.create_unavailable_error("it refused")
+                raise service.create_unavailable_error("it refused the request")
             case Fault.CUT_OFF:
                 process.cut_off_until[service.name] = self._schedule.now + self.duration()
             case Fault.OUTAGE:
@@ -151,7 +151,7 @@ class Network:
             case Fault.STALL_AFTER:
                 self._schedule.wait(self.duration())
             case Fault.ANSWER_LOST:
-                raise service.create_unavailable_error("the answer was lost")
+                raise service.create_unavailable_error("the response was lost")
 
 
 _SLOW_RESPONSE_SHARE = 0.15

@@ -57,7 +57,7 @@ class ModelSessionRecords:
         try:
             return _to_stored_record(self._call("create record", lambda: self._api.create(record.name, record)))
         except AlreadyExistsError:
-            raise RecordExistsError(record.name, "There is such a record.") from None
+            raise RecordExistsError(record.name, "The record exists already.") from None
 
     def read(self, name: RecordName) -> StoredRecord:
         return _to_stored_record(self._read(check_record_name(name)))
@@ -68,7 +68,7 @@ class ModelSessionRecords:
                 _to_stored_record(each) for each in self._call("list records", lambda: list(self._api.records.values()))
             ]
         found: list[StoredRecord] = []
-        for name in self._call("list names", lambda: list(self._api.records)):
+        for name in self._call("list record names", lambda: list(self._api.records)):
             try:
                 found.append(self.read(name))
             except RecordNotFoundError:
@@ -111,7 +111,7 @@ class ModelSessionRecords:
         if not found.is_deleting:
             before = found
             found = self._call("delete record", lambda: self._api.delete(name, before.resource_version))
-        self._call("take finalizer off", lambda: self._api.remove_finalizer(name, found.uid, found.generation))
+        self._call("remove finalizer", lambda: self._api.remove_finalizer(name, found.uid, found.generation))
 
     def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
         schedule = self._process.schedule
@@ -227,4 +227,4 @@ def _conflict_error(name: RecordName) -> RecordConflictError:
 
 
 def _not_found_error(name: RecordName) -> RecordNotFoundError:
-    return RecordNotFoundError(name, "There is no such record.")
+    return RecordNotFoundError(name, "The record does not exist.")

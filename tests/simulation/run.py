@@ -51,7 +51,7 @@ class Campaign:
         speed = self.seeds / max(self.cpu_seconds, 0.001)
         return (
             f"{self.seeds} seeds, {self.steps} steps, {self.cpu_seconds:.1f} s of CPU time ({speed:.1f} seeds/s), "
-            f"{len(self.failures)} broke an invariant"
+            f"{len(self.failures)} violated an invariant"
         )
 
 
@@ -80,7 +80,7 @@ def run_seeds(seeds: Iterable[int], root: Path, max_failures: int = 1) -> Campai
                 campaign.cpu_seconds = time.process_time() - started_cpu_seconds
                 if history.violation is not None:
                     campaign.failures.append(history)
-                    print(f"seed {seed} broke {history.violation}", flush=True)
+                    print(f"seed {seed} violated {history.violation}", flush=True)
                     if len(campaign.failures) >= max_failures:
                         break
                 if campaign.seeds % _SEEDS_PER_COLLECTION == 0:
@@ -96,18 +96,20 @@ def run_seeds(seeds: Iterable[int], root: Path, max_failures: int = 1) -> Campai
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Simulates gateways, reapers and clients over many seeds.")
-    parser.add_argument("--seeds", type=int, default=2000, help="how many seeds to run")
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--seed", type=int, help="run this one alone, and print what happens in it")
-    parser.add_argument("--max-failures", type=int, default=1, help="stop after so many seeds broke an invariant")
+    parser = argparse.ArgumentParser(description="Simulate gateways, reapers and clients over many seeds.")
+    parser.add_argument("--seeds", type=int, default=2000, help="the number of seeds")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="run only this seed, and print its events")
+    parser.add_argument("--max-failures", type=int, default=1, help="stop after this many violations")
     parser.add_argument(
         "--mutations",
         nargs="?",
         const="1/1",
-        help="look for a seed that finds each mistake; 2/3: the second third",
+        help="find a seed for each mutation; 2/3 runs the second third of the mutations",
     )
-    parser.add_argument("--lines", type=int, default=_TRACE_LINES, help="how many lines to print of one seed; 0 is all")
+    parser.add_argument(
+        "--lines", type=int, default=_TRACE_LINES, help="the number of last lines to print with --seed; 0 prints all"
+    )
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="lodge-simulation-") as directory:
         if options.seed is not None:
@@ -136,8 +138,8 @@ def _run_mutations(mutations: Sequence[Mutation], seeds: Sequence[int], root: Pa
             if not failures:
                 break
             violation = failures[0].violation
-            is_meant = violation is not None and violation.invariant in mutation.invariants
-            if is_meant and not run_seeds([failures[0].seed], root).failures:
+            is_expected = violation is not None and violation.invariant in mutation.invariants
+            if is_expected and not run_seeds([failures[0].seed], root).failures:
                 found = f" by seed {failures[0].seed}"
         missed += not found
         print(f"{'found' if found else 'MISSED'}: {mutation}{found}", flush=True)

@@ -209,7 +209,7 @@ class Schedule:
         """
         worker: Any = getcurrent()
         if worker is self.main:
-            raise RuntimeError("Blocking code was called on an event loop.")
+            raise RuntimeError("Blocking code runs on an event loop. Run it in an executor.")
         if self.is_closed:
             raise GreenletExit
         found: Worker = worker

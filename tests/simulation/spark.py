@@ -112,12 +112,12 @@ class SparkServer:
         request = _REQUESTS[method].FromString(data)
         key = (request.user_context.user_id, request.session_id)
         if key in self._closed_sessions:
-            reply(_error(self._closed_sessions[key], "The session is no more."))
+            reply(_error(self._closed_sessions[key], "The session has ended."))
             return
         session = self._sessions.get(key)
         if session is None:
             if method in {"ReleaseSession", "GetStatus", "Interrupt", "ReleaseExecute", "ReattachExecute"}:
-                reply(_error("INVALID_HANDLE.SESSION_NOT_FOUND", "There is no such session."))
+                reply(_error("INVALID_HANDLE.SESSION_NOT_FOUND", "The session does not exist."))
                 return
             session = self._sessions[key] = _Session(f"{self._random.getrandbits(64):x}")
         match method:
@@ -143,7 +143,7 @@ class SparkServer:
 
     def _execute(self, session: _Session, request: Any, reply: Reply) -> None:
         if request.operation_id in session.operations:
-            reply(_error("INVALID_HANDLE.OPERATION_ALREADY_EXISTS", "There is such an operation."))
+            reply(_error("INVALID_HANDLE.OPERATION_ALREADY_EXISTS", "The operation exists already."))
             return
         operation = _Operation(request.operation_id, session.server_id)
         session.operations[operation.id] = operation
@@ -164,7 +164,7 @@ class SparkServer:
     def _reattach(self, session: _Session, operation_id: str, reply: Reply) -> None:
         operation = session.operations.get(operation_id)
         if operation is None:
-            reply(_error("INVALID_HANDLE.OPERATION_NOT_FOUND", "There is no such operation."))
+            reply(_error("INVALID_HANDLE.OPERATION_NOT_FOUND", "The operation does not exist."))
         elif operation.answer is None:
             operation.waiting.append(reply)
         else:
@@ -196,7 +196,7 @@ class SparkServer:
             def write_late(target: tuple[SessionUuid, TableUuid]) -> None:
                 self._count("late_writes")
                 if target[0] not in self._storage.locations:
-                    self._count("locations_brought_back")
+                    self._count("locations_restored")
                 self._storage.write(*target, number)
 
             delay = self._random.random() * self.longest_late_write_seconds
@@ -235,7 +235,7 @@ class SparkServer:
             for operation in session.operations.values():
                 if operation.answer is None:
                     operation.should_write = False
-                    self._finish(operation, _error(error_class, "The session is no more."))
+                    self._finish(operation, _error(error_class, "The session has ended."))
 
     @staticmethod
     def _analyze(session: _Session, request: Any) -> Sequence[bytes] | Exception:
@@ -282,7 +282,7 @@ def _target(path: str) -> tuple[SessionUuid, TableUuid]:
     """
     session, table = Path(path).parts[-2:]
     if not is_uuid(session) or not is_uuid(table):
-        raise ValueError(f"A write to [{path}], which is no table of a session.")
+        raise ValueError(f"A statement writes to {path!r}, which is not a table directory of a session.")
     return SessionUuid(session), TableUuid(table)
 
 

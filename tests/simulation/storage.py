@@ -61,7 +61,7 @@ class Storage:
         self._last_number = 0
 
     def create_unavailable_error(self, reason: str) -> Exception:
-        return OSError(errno.EIO, f"The model's storage does not answer: {reason}")
+        return OSError(errno.EIO, f"The simulated storage is unavailable: {reason}")
 
     def create(self, session_uuid: SessionUuid) -> None:
         if session_uuid not in self.locations:

@@ -73,6 +73,7 @@ class BackendChannel:
         """Send a request, and return a future of the responses or of the failure."""
         schedule, fault_plan = self._process.schedule, self._network.fault_plan
         future: asyncio.Future[Answer] = self._loop.create_future()
+        # below 0.2: request lost; 0.4: response lost; 0.6: response delayed; 0.7: backend crashes; above: no fault
         fault = self._random.random() if self._random.random() < fault_plan.rate else 1.0
 
         def settle(answer: Answer) -> None:

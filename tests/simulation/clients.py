@@ -99,7 +99,7 @@ class Client:
         self._run_statements(session_id, self._workload.statements)
         if self._workload.stays_open:
             while not self._closes_early():
-                self._heartbeat(session_id)
+                self._send_heartbeat(session_id)
                 self._schedule.wait(_HEARTBEAT_SECONDS)
         elif self._random.random() < 0.5:
             self._checker.expect_end(self._user_id, session_id, "its client")
@@ -132,10 +132,10 @@ class Client:
             elif chance < 0.8:
                 self._execute(session_id, table, f"DROP TABLE {table}")
             else:
-                self._heartbeat(session_id)
+                self._send_heartbeat(session_id)
             self._schedule.wait(self._random.random() ** 3 * self._workload.longest_pause_seconds)
 
-    def _heartbeat(self, session_id: str) -> None:
+    def _send_heartbeat(self, session_id: str) -> None:
         request = base_pb2.ConfigRequest(session_id=session_id)
         request.user_context.user_id = self._user_id
         request.operation.get_with_default.pairs.add(key="a", value="b")
@@ -173,7 +173,7 @@ class Client:
                     self._checker.on_table_created(statement)
                 elif is_drop:
                     self._checker.on_drop_completed(statement)
-                self._release(session_id, operation_id)
+                self._release_operation(session_id, operation_id)
                 return
             code, text = outcome.error
             if "OPERATION_NOT_FOUND" in text:
@@ -185,7 +185,7 @@ class Client:
                 return
         self._checker.count("statement_abandoned")
 
-    def _release(self, session_id: str, operation_id: str) -> None:
+    def _release_operation(self, session_id: str, operation_id: str) -> None:
         request = base_pb2.ReleaseExecuteRequest(session_id=session_id, operation_id=operation_id)
         request.user_context.user_id = self._user_id
         request.release_all.SetInParent()

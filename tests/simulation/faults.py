@@ -110,7 +110,7 @@ def choose_fault_plan(random: random.Random, longest_seconds: float) -> FaultPla
     return FaultPlan(
         rate=random.choice([0.003, 0.01, 0.02, 0.05]),
         faults=tuple(some),
-        targeted={targeted_fault.operation: targeted_fault for targeted_fault in targeted},
+        targeted={target.operation: target for target in targeted},
         longest_seconds=longest_seconds,
         shortest_share=0.5 if is_duel else 0.0,
         longest_watch_delay_seconds=random.choice([0.0, 0.0, 1.0, longest_seconds]),

@@ -168,10 +168,6 @@ def _ignore_lapses() -> AbstractContextManager[None]:
 
 
 def _skip_lock() -> AbstractContextManager[None]:
-    @contextmanager
-    def nothing() -> Iterator[None]:
-        yield
-
     class Lock:
         async def __aenter__(self) -> None: ...
 

@@ -56,38 +56,34 @@ class Network:
             Exception: The error of the effect, or the service's error if the network fails before or after the effect.
         """
         schedule, chance = self._schedule, self._random.random
-        fault = self._fault_at(process, operation)
+        fault = self._choose_fault(process, operation)
         if fault is not None:
             self._on_fault(process, fault, operation)
         schedule.wait(self._delay())
         if fault is not None:
-            self._before(process, service, fault)
-        self._reach(process, service)
+            self._inject_before(process, service, fault)
+        self._check_connection(process, service)
         failure = None
         try:
             result = effect()
         except Exception as error:  # noqa: BLE001 - any error is a response, which travels back
             failure = error
         if fault is not None:
-            self._after(process, service, fault)
+            self._inject_after(process, service, fault)
         if chance() < _SLOW_RESPONSE_SHARE:
             schedule.wait(self._delay())
-            self._reach(process, service)
+            self._check_connection(process, service)
         if failure is not None:
             raise failure
         return result
 
-    def _fault_at(self, process: Process, operation: str) -> Fault | None:
+    def _choose_fault(self, process: Process, operation: str) -> Fault | None:
         fault_plan, chance = self.fault_plan, self._random.random
         if not fault_plan.rate:
             return None
-        targeted_fault = fault_plan.targeted.get(operation)
-        if (
-            targeted_fault is not None
-            and process.name.startswith(targeted_fault.process_prefix)
-            and chance() < targeted_fault.rate
-        ):
-            return targeted_fault.fault
+        target = fault_plan.targeted.get(operation)
+        if target is not None and process.name.startswith(target.process_prefix) and chance() < target.rate:
+            return target.fault
         return self._random.choice(fault_plan.faults) if chance() < fault_plan.rate else None
 
     def duration(self) -> float:
@@ -101,9 +97,9 @@ class Network:
 
     def watch_delay_seconds(self) -> float:
         """Return the time until a watcher learns of a change."""
-        longest_watch_delay_seconds = self.fault_plan.longest_watch_delay_seconds
-        if longest_watch_delay_seconds and self._random.random() < _SLOW_WATCH_SHARE:
-            return self._random.random() * longest_watch_delay_seconds
+        longest_seconds = self.fault_plan.longest_watch_delay_seconds
+        if longest_seconds and self._random.random() < _SLOW_WATCH_SHARE:
+            return self._random.random() * longest_seconds
         return self._delay()
 
     def _delay(self) -> float:
@@ -112,13 +108,13 @@ class Network:
             return 0.001 + chance / 100
         return 0.1 * (chance - 0.8) * 5 if chance < 0.98 else 1.0
 
-    def _reach(self, process: Process, service: Service) -> None:
+    def _check_connection(self, process: Process, service: Service) -> None:
         now = self._schedule.now
         if self.down_until.get(service.name, 0.0) > now or process.cut_off_until.get(service.name, 0.0) > now:
             self._schedule.wait(self._random.choice((0.01, 2.0)))
             raise service.create_unavailable_error("it is unreachable")
 
-    def _before(self, process: Process, service: Service, fault: Fault) -> None:
+    def _inject_before(self, process: Process, service: Service, fault: Fault) -> None:
         match fault:
             case Fault.CRASH_BEFORE:
                 self._crash(process)
@@ -140,7 +136,7 @@ class Network:
                     other = self._random.choice(others)
                     self._crash(other) if fault is Fault.OTHER_CRASHES else other.pause(self.duration())
 
-    def _after(self, process: Process, service: Service, fault: Fault) -> None:
+    def _inject_after(self, process: Process, service: Service, fault: Fault) -> None:
         match fault:
             case Fault.CRASH_AFTER:
                 self._crash(process)

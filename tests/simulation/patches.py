@@ -45,22 +45,22 @@ def install_model(
         servers: Creates the replacement of a gateway's gRPC server.
         backend_channels: Creates the replacement of a gateway's backends.
     """
-    chance = schedule.random
-    before = structlog.get_config()
+    rng = schedule.random
+    old_config = structlog.get_config()
     threads.activate(schedule)
     with ExitStack() as stack:
         for target, name, replacement in (
             ("time", "monotonic", lambda: schedule.current_process().monotonic()),
             ("time", "sleep", schedule.wait),
-            ("uuid", "uuid4", lambda: uuid.UUID(int=chance.getrandbits(128), version=4)),
-            ("secrets", "token_hex", lambda size=16: f"{chance.getrandbits(8 * size):0{2 * size}x}"),
+            ("uuid", "uuid4", lambda: uuid.UUID(int=rng.getrandbits(128), version=4)),
+            ("secrets", "token_hex", lambda size=16: f"{rng.getrandbits(8 * size):0{2 * size}x}"),
         ):
             stack.enter_context(mock.patch(f"{target}.{name}", replacement))
         for module in _THREADED_MODULES:
             stack.enter_context(mock.patch(f"{module}.threading", threads.THREADING))
         stack.enter_context(mock.patch.object(gateway.server, "aio", SimpleNamespace(server=servers)))
         stack.enter_context(mock.patch.object(gateway.server, "Backends", backend_channels))
-        stack.enter_context(mock.patch.object(tenacity.wait, "random", _TenacityRandom(chance)))
+        stack.enter_context(mock.patch.object(tenacity.wait, "random", _TenacityRandom(rng)))
         structlog.configure(
             processors=[_forward_to(checker)],
             wrapper_class=structlog.make_filtering_bound_logger(20),
@@ -73,7 +73,7 @@ def install_model(
             yield
         finally:
             sys.set_asyncgen_hooks(*hooks)
-            structlog.configure(**before)
+            structlog.configure(**old_config)
             threads.deactivate()
 
 
@@ -87,8 +87,8 @@ def _close_generator(generator: Any) -> None:
 class _TenacityRandom:
     """The part of :mod:`random` that tenacity uses."""
 
-    def __init__(self, chance: random.Random) -> None:
-        self.uniform = chance.uniform
+    def __init__(self, rng: random.Random) -> None:
+        self.uniform = rng.uniform
 
 
 def _forward_to(checker: InvariantChecker) -> Callable[..., Any]:

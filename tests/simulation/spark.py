@@ -112,12 +112,12 @@ class SparkServer:
         request = _REQUESTS[method].FromString(data)
         key = (request.user_context.user_id, request.session_id)
         if key in self._closed_sessions:
-            reply(_error(self._closed_sessions[key], "The session has ended."))
+            reply(_spark_error(self._closed_sessions[key], "The session has ended."))
             return
         session = self._sessions.get(key)
         if session is None:
             if method in {"ReleaseSession", "GetStatus", "Interrupt", "ReleaseExecute", "ReattachExecute"}:
-                reply(_error("INVALID_HANDLE.SESSION_NOT_FOUND", "The session does not exist."))
+                reply(_spark_error("INVALID_HANDLE.SESSION_NOT_FOUND", "The session does not exist."))
                 return
             session = self._sessions[key] = _Session(f"{self._random.getrandbits(64):x}")
         match method:
@@ -128,9 +128,9 @@ class SparkServer:
             case "AnalyzePlan":
                 reply(self._analyze(session, request))
             case "Config":
-                reply([_configuration(session, request).SerializeToString()])
+                reply([_config_response(session, request).SerializeToString()])
             case "GetStatus":
-                reply([_status(session).SerializeToString()])
+                reply([_status_response(session).SerializeToString()])
             case "Interrupt":
                 self._interrupt(session, request.operation_id)
                 reply([base_pb2.InterruptResponse().SerializeToString()])
@@ -143,19 +143,19 @@ class SparkServer:
 
     def _execute(self, session: _Session, request: Any, reply: Reply) -> None:
         if request.operation_id in session.operations:
-            reply(_error("INVALID_HANDLE.OPERATION_ALREADY_EXISTS", "The operation exists already."))
+            reply(_spark_error("INVALID_HANDLE.OPERATION_ALREADY_EXISTS", "The operation exists already."))
             return
         operation = _Operation(request.operation_id, session.server_id)
         session.operations[operation.id] = operation
         plan = request.plan
         if plan.command.HasField("write_operation"):
-            operation.target = _target(plan.command.write_operation.path)
+            operation.target = _write_target(plan.command.write_operation.path)
             operation.waiting.append(reply)
             self._schedule.after(self._random.random() * 0.2, lambda: self._start_write(operation))
             return
         if plan.command.HasField("create_dataframe_view"):
             view = plan.command.create_dataframe_view
-            session.views[view.name.strip("`").lower()] = tuple(_paths(view.input))
+            session.views[view.name.strip("`").lower()] = tuple(_view_paths(view.input))
         elif plan.root.catalog.HasField("drop_temp_view"):
             session.views.pop(plan.root.catalog.drop_temp_view.view_name.lower(), None)
         self._complete(operation)
@@ -164,7 +164,7 @@ class SparkServer:
     def _reattach(self, session: _Session, operation_id: str, reply: Reply) -> None:
         operation = session.operations.get(operation_id)
         if operation is None:
-            reply(_error("INVALID_HANDLE.OPERATION_NOT_FOUND", "The operation does not exist."))
+            reply(_spark_error("INVALID_HANDLE.OPERATION_NOT_FOUND", "The operation does not exist."))
         elif operation.answer is None:
             operation.waiting.append(reply)
         else:
@@ -176,7 +176,7 @@ class SparkServer:
         if target is None or not operation.should_write:
             return
         if self._storage.table(*target) is not None:
-            self._finish(operation, _error("PATH_ALREADY_EXISTS", "The path exists."))
+            self._finish(operation, _spark_error("PATH_ALREADY_EXISTS", "The path exists."))
             return
         self._storage.write(*target, None)
         seconds = self.longest_job_seconds * self._random.choice((0.05, 0.1, 0.3, 1.0))
@@ -226,7 +226,7 @@ class SparkServer:
         operation = session.operations.get(operation_id)
         if operation is not None and operation.answer is None:
             operation.should_write = False
-            self._finish(operation, _error("OPERATION_CANCELED", "The operation was interrupted."))
+            self._finish(operation, _spark_error("OPERATION_CANCELED", "The operation was interrupted."))
 
     def _end(self, key: tuple[str, str], error_class: str) -> None:
         session = self._sessions.pop(key, None)
@@ -235,7 +235,7 @@ class SparkServer:
             for operation in session.operations.values():
                 if operation.answer is None:
                     operation.should_write = False
-                    self._finish(operation, _error(error_class, "The session has ended."))
+                    self._finish(operation, _spark_error(error_class, "The session has ended."))
 
     @staticmethod
     def _analyze(session: _Session, request: Any) -> Sequence[bytes] | Exception:
@@ -247,7 +247,7 @@ class SparkServer:
         if name:
             view = name.removeprefix(_VIEW_PREFIX).strip("`").lower()
             if view not in session.views:
-                return _error("TABLE_OR_VIEW_NOT_FOUND", f"The table or view {name} cannot be found.")
+                return _spark_error("TABLE_OR_VIEW_NOT_FOUND", f"The table or view {name} cannot be found.")
             paths = session.views[view]
         match kind:
             case "schema":
@@ -259,13 +259,13 @@ class SparkServer:
         return [response.SerializeToString()]
 
 
-def _configuration(session: _Session, request: Any) -> base_pb2.ConfigResponse:
+def _config_response(session: _Session, request: Any) -> base_pb2.ConfigResponse:
     response = base_pb2.ConfigResponse(server_side_session_id=session.server_id)
     response.pairs.extend(request.operation.get_with_default.pairs)
     return response
 
 
-def _status(session: _Session) -> base_pb2.GetStatusResponse:
+def _status_response(session: _Session) -> base_pb2.GetStatusResponse:
     response = base_pb2.GetStatusResponse()
     for operation in session.operations.values():
         running = operation.answer is None
@@ -274,7 +274,7 @@ def _status(session: _Session) -> base_pb2.GetStatusResponse:
     return response
 
 
-def _target(path: str) -> tuple[SessionUuid, TableUuid]:
+def _write_target(path: str) -> tuple[SessionUuid, TableUuid]:
     """Return the session and the table directory of a path.
 
     Raises:
@@ -286,7 +286,7 @@ def _target(path: str) -> tuple[SessionUuid, TableUuid]:
     return SessionUuid(session), TableUuid(table)
 
 
-def _paths(relation: relations_pb2.Relation) -> Sequence[str]:
+def _view_paths(relation: relations_pb2.Relation) -> Sequence[str]:
     """Return the paths that a table's view reads."""
     while relation.HasField("project"):
         relation = relation.project.input
@@ -297,7 +297,7 @@ class _SparkFailureError(GatewayError):
     spark_class = SPARK_SQL_EXCEPTION
 
 
-def _error(error_class: str, text: str) -> aio.AioRpcError:
+def _spark_error(error_class: str, text: str) -> aio.AioRpcError:
     code, message, ((_, details),) = error_status(_SparkFailureError(error_class, "HY000", text))
     return rpc_error(code, message, details)
 

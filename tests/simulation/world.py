@@ -144,13 +144,13 @@ class World:
 
     def _run_until_settled(self, until: float) -> None:
         """Run until two consecutive checks find no leftovers, or the time limit passes."""
-        quiet = 0
-        while self._checker.violation is None and quiet < 2:
+        clean_checks = 0
+        while self._checker.violation is None and clean_checks < 2:
             self._schedule.run_until(until)
-            left = self._checker.find_leftovers()
-            quiet = 0 if left else quiet + 1
-            if left and until >= _FAULT_SECONDS + _SETTLE_SECONDS:
-                self._checker.report_violation(*left[0])
+            leftovers = self._checker.find_leftovers()
+            clean_checks = 0 if leftovers else clean_checks + 1
+            if leftovers and until >= _FAULT_SECONDS + _SETTLE_SECONDS:
+                self._checker.report_violation(*leftovers[0])
             until += _CHECK_INTERVAL_SECONDS
 
     @contextmanager
@@ -166,7 +166,9 @@ class World:
     def _start_gateway(self) -> None:
         process = self._create_process("gateway")
         stores = Stores(
-            self._records(process), ModelLeases(process, self._api, self._network), self._locations(process)
+            self._create_records(process),
+            ModelLeases(process, self._api, self._network),
+            self._create_locations(process),
         )
         gateway = GatewayProcess(process, self._config, stores, self._checker.on_error)
         self._gateways.append(gateway)
@@ -179,10 +181,10 @@ class World:
         reaper = ReaperProcess(
             process,
             self._parameters.reaper_settings(),
-            ReaperInputs(environment.hosts, self._release, environment.confirmation),
+            ReaperInputs(environment.hosts, self._end_at_backend, environment.confirmation),
             api=self._api,
-            records=self._records(process),
-            locations=self._locations(process),
+            records=self._create_records(process),
+            locations=self._create_locations(process),
             network=self._network,
             on_error=self._checker.on_error,
         )
@@ -216,15 +218,15 @@ class World:
         process.on_death = lambda: self._restart(process)
         return process
 
-    def _records(self, process: Process) -> ModelSessionRecords:
+    def _create_records(self, process: Process) -> ModelSessionRecords:
         return ModelSessionRecords(
             process, self._api, self._network, lists_one_by_one=self._parameters.stores_records_as_files
         )
 
-    def _locations(self, process: Process) -> ModelLocations:
+    def _create_locations(self, process: Process) -> ModelLocations:
         return ModelLocations(process, self._storage, self._network, self._observer.on_location_change)
 
-    def _release(self, record: SessionRecord) -> None:
+    def _end_at_backend(self, record: SessionRecord) -> None:
         """End a session at its backend on behalf of a reaper, if the backend is up."""
         self._schedule.wait(self._network.travel_seconds())
         if self._spark.down_until <= self._schedule.now:
@@ -256,5 +258,5 @@ class World:
             self._gateways.remove(gateway)
             gateway.close_connections()
             self._environment.on_gateway_death(gateway)
-        again = self._start_reaper if gateway is None else self._start_gateway
-        self._schedule.after(self._random.random() * LEASE_SECONDS, again)
+        start_replacement = self._start_reaper if gateway is None else self._start_gateway
+        self._schedule.after(self._random.random() * LEASE_SECONDS, start_replacement)

@@ -1,4 +1,4 @@
-"""The settings of a gateway replica."""
+"""The configuration of a gateway replica."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,13 +9,13 @@ from workspace.workspaces import Workspaces
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Quotas of temporary tables. None means unlimited.
+    """Quotas for temporary tables. None means unlimited.
 
     Attributes:
-        session_tables: Tables of one session.
-        session_bytes: Bytes of all tables of one session.
-        principal_tables: Tables of all sessions of one principal.
-        principal_bytes: Bytes of all tables of all sessions of one principal.
+        session_tables: Maximum number of tables in one session.
+        session_bytes: Maximum total size of all tables in one session.
+        principal_tables: Maximum number of tables in all sessions of one principal.
+        principal_bytes: Maximum total size of all tables in all sessions of one principal.
     """
 
     session_tables: int | None = None
@@ -26,24 +26,29 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
-    """The settings of one gateway replica.
+    """The configuration of one gateway replica.
 
     Attributes:
-        listen: The address to listen on, ``host:port``. Port 0 lets the system choose.
-        backends: The addresses of the shared backends, ``sc://host:port``.
+        listen: The address to listen on, in the form ``host:port``. With port 0, the operating system selects a free
+            port.
+        backends: The addresses of the shared backends, in the form ``sc://host:port``.
         workspaces: All workspaces, including the default temporary workspace.
-        session_idle_timeout_seconds: A session ends after this time without a request, an open stream or a running
-            operation.
-        lease_duration_seconds: How long a lease lasts. The same for all replicas and reapers of the workspace.
-        backends_end_with_gateway: Whether the backends stop with this replica, so that its sessions end with it.
-        max_message_bytes: The largest message that a client may send. Spark's own default is 128 MiB.
-        log_query_text: Whether the log may contain the text of Lodge statements.
-        limits: Quotas of temporary tables.
-        detached_timeout_seconds: How long a Lodge statement runs on after its client went away.
-        impersonation: Whether the session locations of a principal belong to the OS user of that name
+        session_idle_timeout_seconds: How long a session can exist without a request, an open stream or a running
+            operation before it ends.
+        lease_duration_seconds: How long a lease is valid after each renewal. All replicas and reapers of a workspace
+            must use the same value.
+        backends_end_with_gateway: Whether the backends stop together with this replica. If True, the sessions of this
+            replica end when it stops.
+        max_message_bytes: The maximum size of a message from a client. The default is the same as in Spark, 128 MiB.
+        log_query_text: Whether log events may include the text of statements that Lodge executes.
+        limits: The quotas for temporary tables.
+        detached_timeout_seconds: How long a statement that Lodge executes continues to run after its client
+            disconnects.
+        impersonation: Whether the session locations of a principal belong to the OS user with the same name
             [temporary-tables §5.1.10.2].
-        watch_records: Whether others may end a session by its record alone, so that this replica must watch records.
-        principal_backends: The backend of each principal that has one of its own.
+        watch_records: Whether other processes can end a session by changing only its record. If True, this replica
+            watches the session records.
+        principal_backends: The dedicated backends of principals, by principal.
     """
 
     listen: str

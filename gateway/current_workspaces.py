@@ -1,19 +1,19 @@
-"""The workspaces that are configured now."""
+"""The workspaces in the current configuration."""
 
 from workspace.workspaces import Workspaces
 
 
 class CurrentWorkspaces:
-    """A reference to the configured workspaces.
+    """A reference to the workspaces that are currently configured.
 
-    A reload of the settings replaces them while sessions continue. ``now`` is always consistent in itself. Code that
-    needs several lookups reads it once and keeps the value.
+    When the settings are reloaded, ``now`` is replaced while sessions continue. Each value of ``now`` is consistent in
+    itself. Code that needs several lookups must read ``now`` once and use that value for all of them.
 
     Args:
-        workspaces: The workspaces at the start of the replica.
+        workspaces: The workspaces when the replica starts.
 
     Attributes:
-        now: The workspaces after the last reload.
+        now: The workspaces since the last reload.
     """
 
     def __init__(self, workspaces: Workspaces) -> None:

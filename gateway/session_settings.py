@@ -1,8 +1,8 @@
-"""The Spark settings of a session that change what its statements mean to Lodge.
+"""The Spark settings that change how Lodge interprets the statements of a session.
 
-``spark.sql.ansi.doubleQuotedIdentifiers`` counts only in ANSI mode, as in Spark.
+As in Spark, ``spark.sql.ansi.doubleQuotedIdentifiers`` has an effect only in ANSI mode.
 
-Source: [temporary-tables §5.1.4] for ``store.format``; Spark's ``SQLConf`` for the others.
+Source: [temporary-tables §5.1.4] for ``store.format``; Spark's ``SQLConf`` for the other settings.
 """
 
 from collections.abc import Mapping
@@ -26,17 +26,20 @@ SETTING_DEFAULTS: Mapping[str, str] = {
     _TIME_ZONE: "UTC",
     _STORE_FORMAT: "parquet",
 }
-"""The settings to read from the backend, each with its value if the backend does not know it."""
+"""The settings to read from the backend, with their default values.
+
+A default value applies if the backend does not have the setting.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """The settings of a session at the time of one request.
+    """The settings of a session when a request arrives.
 
     Attributes:
-        is_case_sensitive: Whether names that differ in letter case are different names.
-        dialect: How Spark reads names and strings in SQL text.
-        time_zone: The time zone of text that becomes a timestamp.
+        is_case_sensitive: Whether names that differ only in case are different names.
+        dialect: How Spark parses names and strings in SQL text.
+        time_zone: The time zone in which strings are converted to timestamps.
         store_format: The storage format of new tables without a ``USING`` clause.
     """
 
@@ -47,7 +50,7 @@ class SessionSettings:
 
     @classmethod
     def from_values(cls, values: Mapping[str, str]) -> "SessionSettings":
-        """Create the settings from the value of each key of ``SETTING_DEFAULTS``."""
+        """Create the settings from a value for each key of ``SETTING_DEFAULTS``."""
         return cls(
             is_case_sensitive=_is_true(values[_CASE_SENSITIVE]),
             dialect=Dialect(
@@ -59,7 +62,10 @@ class SessionSettings:
         )
 
     def comparable_name(self, name: str) -> str:
-        """Return a form of a name that is equal for names that the session equates."""
+        """Return the normalized form of a name.
+
+        Names that the session treats as the same name have the same normalized form.
+        """
         return name if self.is_case_sensitive else comparable_name(name)
 
 

@@ -1,8 +1,8 @@
-"""The storage that a replica shares with others, for use from its event loop.
+"""Non-blocking access to the storage that all replicas share.
 
-Calls to records, leases and locations block, some of them for long. They run in bounded executors, so the event loop
-never waits for them. Slow calls have threads of their own. Leases have a thread of their own as well: a replica that
-deletes many files still renews its lease.
+Functions that read or write session records, leases and session locations block, some of them for a long time. This
+module runs them in bounded executors, so that they never block the event loop. Slow functions have their own threads.
+Leases have their own thread too, so a replica that is deleting many files can still renew its lease.
 """
 
 import asyncio
@@ -29,10 +29,11 @@ log = structlog.get_logger(__name__)
 
 
 class Storage:
-    """Records, leases and locations, called in bounded executors.
+    """Session records, leases and session locations, accessed in bounded executors.
 
-    A cancelled call raises CancelledError only after it has ended, so the caller can undo what it did. All methods
-    raise GatewayError if the storage of records or leases cannot answer.
+    If a call is cancelled, CancelledError is raised only after the function has returned. The caller can then safely
+    undo
+    the effects of the function. All methods raise GatewayError if the storage of records or leases does not respond.
 
     Args:
         records: The session records.
@@ -57,7 +58,7 @@ class Storage:
     async def run_slow(
         self, function: Callable[_Parameters, _Result], *args: _Parameters.args, **kwargs: _Parameters.kwargs
     ) -> _Result:
-        """Call a function that blocks for a time that depends on the size of tables."""
+        """Call a function whose run time depends on the size of tables."""
         return await _run(self._slow_executor, partial(function, *args, **kwargs))
 
     async def run_lease(
@@ -69,11 +70,11 @@ class Storage:
     async def update(
         self, name: RecordName, change: Callable[[SessionRecord], SessionRecord], *, must_write: bool = False
     ) -> StoredRecord:
-        """Change a record; see :func:`workspace.record_changes.update_record`."""
+        """Change a session record. See :func:`workspace.record_changes.update_record`."""
         return await self.run(update_record, self.records, name, change, must_write=must_write)
 
     def close(self) -> None:
-        """Wait for the calls that run, and end the threads."""
+        """Wait for running calls to finish, and stop all threads."""
         for executor in (self._executor, self._slow_executor, self._lease_executor):
             executor.shutdown()
 

@@ -1,6 +1,6 @@
-"""Calls that this replica makes at a backend about a session as a whole.
+"""Backend calls that concern a whole session.
 
-:mod:`gateway.backend_session` contains the calls that Lodge makes on behalf of a statement.
+Calls on behalf of a single statement are in :mod:`gateway.backend_session`.
 """
 
 import structlog
@@ -20,9 +20,9 @@ log = structlog.get_logger(__name__)
 
 
 async def runs_operations(session: Session) -> bool:
-    """Return whether an operation of the session runs at its backend.
+    """Return whether the backend is running an operation of the session.
 
-    A backend that does not answer counts as running none.
+    Return False if the backend does not respond.
     """
     request = base_pb2.GetStatusRequest()
     request.operation_status.SetInParent()
@@ -35,7 +35,7 @@ async def runs_operations(session: Session) -> bool:
 
 
 async def release_session(session: Session) -> None:
-    """Release a session at its backend. A failure is logged, not raised."""
+    """Release a session at its backend. Failures are logged and not raised."""
     try:
         await _call(session, "ReleaseSession", base_pb2.ReleaseSessionRequest())
     except aio.AioRpcError as error:

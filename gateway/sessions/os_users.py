@@ -1,4 +1,4 @@
-"""The OS user that owns the files of a principal, with impersonation."""
+"""The OS users that own the files of principals when impersonation is enabled."""
 
 import pwd
 
@@ -8,13 +8,13 @@ from workspace.locations import Owner
 
 
 def find_owner(principal: Principal) -> Owner:
-    """Return the OS user with the name of a principal. Blocks.
+    """Return the OS user that has the same name as a principal. Blocks.
 
     Raises:
-        GatewayError: No OS user has that name.
+        GatewayError: If no OS user has that name.
     """
     try:
         user = pwd.getpwnam(principal)
-    except (KeyError, ValueError) as error:  # ValueError: no OS user can have that name
+    except (KeyError, ValueError) as error:  # pwd raises ValueError for invalid names
         raise not_impersonated(principal, "there is no OS user of that name") from error
     return Owner(user.pw_uid, user.pw_gid)

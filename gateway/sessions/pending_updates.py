@@ -1,8 +1,8 @@
-"""Updates of session records that failed, kept until a retry succeeds.
+"""Failed updates of session records that the replica still has to apply.
 
-A record names the replicas that serve its session. If this replica cannot write that it left a session, or does not
-learn whether the write took effect, the record may name it wrongly. :class:`gateway.sessions.registry.Sessions`
-applies the updates that this module keeps.
+A session record lists the replicas that serve the session. When this replica leaves a session, the update of the
+record can fail, or its result can remain unknown. The record may then still list this replica by mistake. This module
+stores such updates, and :class:`gateway.sessions.registry.Sessions` applies them later.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,13 +15,13 @@ from workspace.identifiers import RecordName
 
 @dataclass(frozen=True, slots=True)
 class PendingUpdate:
-    """A change of one session record that this replica still has to write.
+    """A change of one session record that this replica still has to apply.
 
     Attributes:
-        record: The name of the record.
-        session: The session that this replica no longer serves. None if opening failed: the record may name this
-            replica all the same.
-        ends: Whether the session ended. If not, the replica only leaves it.
+        record: The name of the session record.
+        session: The session that this replica no longer serves. None if the replica failed to open the session, because
+            the record may list the replica even so.
+        ends: Whether the session ended. If False, the replica only leaves the session.
     """
 
     record: RecordName
@@ -30,14 +30,14 @@ class PendingUpdate:
 
 
 class PendingUpdates:
-    """The pending updates of this replica, at most one for each record."""
+    """The pending record updates of this replica, at most one for each record."""
 
     def __init__(self) -> None:
         self._updates: dict[RecordName, PendingUpdate] = {}
 
     @contextmanager
     def keep_on_failure(self, update: PendingUpdate) -> Iterator[None]:
-        """Keep the update if the block that writes it fails or is cancelled."""
+        """Add the update to the pending updates if the block fails or is cancelled."""
         try:
             yield
         except BaseException:
@@ -45,10 +45,10 @@ class PendingUpdates:
             raise
 
     def all(self) -> Sequence[PendingUpdate]:
-        """Return the updates, oldest first."""
+        """Return the pending updates, oldest first."""
         return list(self._updates.values())
 
     def discard(self, update: PendingUpdate) -> None:
-        """Remove an update that was applied, unless a later one replaced it."""
+        """Remove an update that was applied, unless a later update has replaced it."""
         if self._updates.get(update.record) is update:
             del self._updates[update.record]

@@ -2,10 +2,11 @@
 
 Guarantees:
 
-1. Each update is a compare-and-swap of the record as it was read. Except in :meth:`RecordUpdates.join`, a conflict is
-   retried with the record read again.
-2. An update about a session never changes the record of a later session of the same name.
-3. :meth:`RecordUpdates.end` never leaves an active record without holders: another replica would adopt the session.
+1. Each update is a compare-and-swap against the version of the record that was read. After a conflict, the record is
+   read again and the update is retried. The exception is :meth:`RecordUpdates.join`, which does not retry.
+2. An update for one session never changes the record of a later session that has the same name.
+3. :meth:`RecordUpdates.end` never leaves an active record without holders, because another replica would adopt such a
+   session.
 
 Source: [architecture "Session records, leases and the reaper"].
 """
@@ -32,19 +33,19 @@ log = structlog.get_logger(__name__)
 
 
 def is_over(stored: StoredRecord) -> bool:
-    """Return whether a session is ending, or someone asked for its end."""
+    """Return whether a session is ending, or the deletion of its record is requested."""
     return stored.is_deletion_requested or stored.record.phase is Phase.ENDING
 
 
 class RecordUpdates:
-    """The updates of session records by this replica.
+    """Updates of session records by this replica.
 
-    Every method raises GatewayError if the storage of records cannot answer.
+    Every method raises GatewayError if the storage of session records does not respond.
 
     Args:
         replica: The name of this replica.
-        storage: Contains records and session locations.
-        lease: The lease of this replica. Without it, no session ends.
+        storage: The session records and session locations.
+        lease: The lease of this replica. The replica can end sessions only while the lease is valid.
     """
 
     def __init__(self, replica: ReplicaId, storage: Storage, lease: ReplicaLease) -> None:
@@ -53,7 +54,7 @@ class RecordUpdates:
         self._lease = lease
 
     async def read(self, session: Session) -> StoredRecord | None:
-        """Return the record of a session; None if the session has ended."""
+        """Return the record of a session. None if the session has ended."""
         with suppress(RecordNotFoundError):
             stored = await self._storage.run(self._storage.records.read, session.record_name)
             if stored.record.session_uuid == session.uuid:
@@ -61,18 +62,18 @@ class RecordUpdates:
         return None
 
     async def join_or_create(self, key: SessionKey, backend: Backend) -> tuple[SessionRecord, bool]:
-        """Join a session, or create its record if the session does not exist.
+        """Join an existing session, or create the record of a new session.
 
         Args:
-            key: The identity of the session.
-            backend: The backend of a new session.
+            key: The principal and the client session id.
+            backend: The backend to use if the session is new.
 
         Returns:
-            The record, and whether the session is new.
+            The session record, and whether the session is new.
 
         Raises:
-            SessionEndingError: The session is ending.
-            RecordConflictError: Others changed the record too often.
+            SessionEndingError: If the session is ending.
+            RecordConflictError: If other processes changed the record during every attempt.
         """
         record = SessionRecord(
             session_uuid=SessionUuid(str(uuid.uuid4())),
@@ -86,13 +87,13 @@ class RecordUpdates:
         return await self._storage.run(self._join_or_create, record)
 
     async def join(self, stored: StoredRecord) -> bool:
-        """Join a session whose record has not changed since it was read.
+        """Join a session if its record has not changed since the record was read.
 
         Returns:
-            Whether this replica joined it. If not, another process was faster.
+            True if this replica joined the session. False if another process changed or deleted the record first.
 
         Raises:
-            SessionEndingError: The session is ending.
+            SessionEndingError: If the session is ending.
         """
         record = add_holder(stored.record, self._replica)
         try:
@@ -102,13 +103,15 @@ class RecordUpdates:
         return True
 
     async def rejoin(self, session: Session) -> bool:
-        """Join a session again after a lapse of the lease. Always writes the record.
+        """Join a session again after a lapse of the lease.
+
+        The record is always written, so that a process that read the earlier version gets a conflict.
 
         Returns:
-            Whether the session still exists.
+            True if this replica joined the session. False if the session no longer exists.
 
         Raises:
-            RecordConflictError: Others changed the record too often.
+            RecordConflictError: If other processes changed the record during every attempt.
         """
 
         def add_this_replica(record: SessionRecord) -> SessionRecord:
@@ -126,11 +129,11 @@ class RecordUpdates:
         """Remove this replica from the holders of a session.
 
         Args:
-            name: The record.
-            session: The session. None for any session of that name.
+            name: The name of the session record.
+            session: The session to leave. If None, the replica leaves whichever session the record describes.
 
         Raises:
-            RecordConflictError: Others changed the record too often.
+            RecordConflictError: If other processes changed the record during every attempt.
         """
 
         def remove_this_replica(record: SessionRecord) -> SessionRecord:
@@ -142,19 +145,19 @@ class RecordUpdates:
             await self._storage.update(name, remove_this_replica)
 
     async def end(self, session: Session, reason: str, *, only_if_last: bool = False) -> bool:
-        """End a session and delete its record and its session location.
+        """End a session: delete its session record and its session location.
 
         Args:
-            session: The session.
-            reason: Why it ends, for the log.
-            only_if_last: Whether to leave the session instead if another replica serves it.
+            session: The session to end.
+            reason: Why the session ends. The reason is logged.
+            only_if_last: If True and another replica also serves the session, this replica only leaves the session.
 
         Returns:
-            Whether this call ended it.
+            Whether this call ended the session.
 
         Raises:
-            GatewayError: The lease has lapsed.
-            RecordConflictError: Others changed the record too often.
+            GatewayError: If the lease has lapsed.
+            RecordConflictError: If other processes changed the record during every attempt.
         """
         self._lease.require_valid()
         try:

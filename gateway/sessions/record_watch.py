@@ -1,16 +1,19 @@
-"""The watch of session records that other processes change.
+"""Watches session records for changes by other processes.
 
-An operator ends a session by deleting its record (``kubectl delete connectsession``). Only the record tells this to
-the replica that serves the session. A replica that stops leaves its sessions, and their clients may be silent for
-longer than a session may be without a replica. So this replica ends the sessions that are over, and adopts those that
-were left.
+The watch handles two kinds of changes:
+
+- An operator deletes a session record (``kubectl delete connectsession``) to end the session. The replica that serves
+  the session learns this only from the record, and then ends the session.
+- A replica stops and leaves its sessions. Their clients may not send a request for longer than a session may exist
+  without a replica. Therefore this replica adopts sessions without holders.
 
 Guarantees:
 
-1. Level-triggered: the record as it is read at that time decides, not the event that the watch reported.
-2. An interrupted watch ends no session, and the next list makes up for missed events. A failed watch is restarted.
-3. A failure for one session does not affect others, and is retried.
-4. One replica adopts a session without holders. The sessions of a lost replica are left to the reaper.
+1. The watch is level-triggered: decisions depend on the current record, not on the reported event.
+2. An interrupted watch does not end any session. The next list of records compensates for missed events. A failed watch
+   is restarted.
+3. A failure in one session does not affect other sessions. The failed step is retried.
+4. Exactly one replica adopts a session without holders. The sessions of a lost replica are left to the reaper.
 """
 
 import asyncio
@@ -41,12 +44,12 @@ log = structlog.get_logger(__name__)
 
 
 class RecordWatch:
-    """Follows the records of the sessions that this replica serves.
+    """Ends and adopts sessions when their records change.
 
     Args:
-        sessions: The sessions of this replica.
+        sessions: The sessions that this replica serves.
         records: The session records.
-        end_operations: Ends the operations of a session.
+        end_operations: A function that ends all operations of a session.
     """
 
     def __init__(
@@ -59,12 +62,12 @@ class RecordWatch:
         self._is_interrupted = False
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch the session records until the task is cancelled."""
         stop = threading.Event()
         loop = asyncio.get_running_loop()
 
         def take(event: RecordsEvent) -> None:
-            if not stop.is_set():  # after the stop, the loop may be closed
+            if not stop.is_set():  # the event loop may be closed after the stop
                 loop.call_soon_threadsafe(self._enqueue, event)
 
         def fail(error: Exception) -> None:
@@ -82,7 +85,7 @@ class RecordWatch:
             stop.set()
 
     def _enqueue(self, event: RecordsEvent) -> None:
-        """Enqueue served sessions that may be over and sessions without holders."""
+        """Enqueue served sessions that may have ended, and sessions without holders."""
         match event:
             case RecordsListed(records):
                 self._is_interrupted = False

@@ -1,20 +1,23 @@
 """The sessions that a replica serves: how they start, stay alive and end.
 
-The session record says the truth about a session. The registry is one replica's share of it: every request finds its
-session here with one look into a dictionary.
+The session record is the source of truth about a session. The registry contains only the sessions that this replica
+serves. Each request finds its session with one dictionary lookup.
 
 Guarantees:
 
-1. The record of a session exists before anything else of the session.
-2. A session does not time out while a request is under way or an operation runs at its backend.
-3. A session that ends here ends for all replicas. The compare-and-swap of its record decides, once.
-4. A replica without a valid lease changes no session location, and no record except to leave a session. After a lapse
-   it acts on a session only when it has joined the session again. Joining changes the record, so anyone acting on the
-   earlier version gets a conflict.
-5. With impersonation, a session starts only for a principal that has a backend and an OS user of its own. The session
-   location belongs to that user from the moment that its name is visible.
-6. Opening and leaving a session never overlap. A record does not keep naming this replica as a holder of a session
-   that it does not serve: a failed update of the record is retried with each renewal of the lease.
+1. The session record is created before anything else that belongs to the session.
+2. A session does not time out while one of its requests is being processed or one of its operations runs at the
+   backend.
+3. When this replica ends a session, the session ends for all replicas. The compare-and-swap of the session record
+   decides which replica ends it, exactly once.
+4. A replica without a valid lease does not change session locations. It does not change session records either, except
+   to leave a session. After a lapse, the replica acts on a session only when it has joined the session again. Joining
+   changes the record, so a process that acts on the earlier version gets a conflict.
+5. With impersonation, a session starts only for a principal that has a dedicated backend and an OS user. The session
+   location belongs to that OS user as soon as it is visible.
+6. Opening and leaving a session never overlap. A session record does not keep listing this replica as a holder of a
+   session that the replica does not serve: if an update of the record fails, the replica retries the update with each
+   renewal of the lease.
 
 Source: [architecture "Gateway"], [architecture "Session records, leases and the reaper"],
 [temporary-tables §5.1.10.2].
@@ -54,9 +57,9 @@ class Sessions:
     """All sessions that this replica serves.
 
     Args:
-        replica: The name of this replica, new at each start.
-        storage: Contains records, leases and locations.
-        backends: The backends that sessions may run on.
+        replica: The name of this replica. Each start of the process has a new name.
+        storage: The session records, leases and session locations.
+        backends: The backends that can run sessions.
         idle_timeout_seconds: See ``GatewayConfig``.
         lease_duration_seconds: See ``GatewayConfig``.
         impersonation: See ``GatewayConfig``.
@@ -86,23 +89,23 @@ class Sessions:
         self._locks: WeakValueDictionary[RecordName, asyncio.Lock] = WeakValueDictionary()
 
     def find(self, key: SessionKey) -> Session | None:
-        """Return the session, if this replica serves it."""
+        """Return a session by its key. None if this replica does not serve the session."""
         return self._served.get(key)
 
     def find_by_record(self, name: RecordName) -> Session | None:
-        """Return the session with that record, if this replica serves it."""
+        """Return a session by its record name. None if this replica does not serve it."""
         return self._by_record.get(name)
 
     def all(self) -> Sequence[Session]:
-        """Return all sessions that this replica serves now."""
+        """Return all sessions that this replica currently serves."""
         return list(self._served.values())
 
     async def open(self, key: SessionKey) -> Session:
-        """Return a session, started or adopted if necessary.
+        """Return a session. Start or adopt the session first if necessary.
 
         Raises:
-            GatewayError: The session has ended, the principal has no backend or no OS user, the lease has lapsed, or
-                the storage cannot answer.
+            GatewayError: If the session has ended, the principal has no backend or no OS user, the lease has lapsed, or
+                the storage does not respond.
         """
         session = self._served.get(key)
         if session is not None:
@@ -114,10 +117,13 @@ class Sessions:
         return await asyncio.shield(opening)
 
     async def open_existing(self, key: SessionKey) -> Session | None:
-        """Return a session if it has started, here or at another replica; None if not.
+        """Return a session that has already started at this or another replica.
+
+        Returns:
+            The session. None if no such session has started, or if the session is ending.
 
         Raises:
-            GatewayError: As for :meth:`open`.
+            GatewayError: If the session cannot be opened; see :meth:`open`.
         """
         if key in self._served or key in self._opening:
             return await self.open(key)
@@ -128,22 +134,23 @@ class Sessions:
         return None if stored.record.phase is Phase.ENDING else await self.open(key)
 
     async def open_clone(self, key: SessionKey, parent: Session) -> Session:
-        """Start a session that a backend cloned, on the backend of its parent.
+        """Start a session that a backend cloned. The clone uses the backend of its parent.
 
         Raises:
-            GatewayError: As for :meth:`open`.
+            GatewayError: If the session cannot be opened; see :meth:`open`.
         """
         return self._served.get(key) or await self._open(key, parent.backend)
 
     async def adopt(self, stored: StoredRecord) -> None:
-        """Adopt a session that its replica has left.
+        """Adopt a session that the replica that served it has left.
 
-        Nothing happens if the record has changed since it was read. Without a replica, the session would end before
-        its idle timeout.
+        Without a replica, the session would end before its idle timeout. If the record has changed since it was read,
+        the
+        session is not adopted.
 
         Raises:
-            GatewayError: The lease has lapsed, or the storage cannot answer.
-            SessionEndingError: The session is ending.
+            GatewayError: If the lease has lapsed, or the storage does not respond.
+            SessionEndingError: If the session is ending.
         """
         record = stored.record
         key = SessionKey(record.principal, record.client_session_id)
@@ -161,10 +168,10 @@ class Sessions:
             log.info("session_adopted", backend=backend.address, reason="its replica left it")
 
     def route(self, key: SessionKey) -> Backend:
-        """Return the backend for a request of a session that may have no record.
+        """Return the backend for a request of a session that may not have a record.
 
         Raises:
-            GatewayError: The principal has no backend.
+            GatewayError: If the principal has no backend.
         """
         session = self._served.get(key)
         return self._choose_backend(key) if session is None else session.backend
@@ -173,7 +180,8 @@ class Sessions:
         """Check that this replica may change the record and the location of a session.
 
         Raises:
-            GatewayError: Other processes may have called this replica lost, and ended or adopted the session.
+            GatewayError: If the lease has lapsed since the replica joined the session. Other processes may have
+                considered the replica lost, and may have ended or adopted the session.
         """
         self._lease.require_joined(session)
 
@@ -181,8 +189,8 @@ class Sessions:
         """Create the session location if it does not exist, and return its path.
 
         Raises:
-            GatewayError: The lease has lapsed, or the location cannot belong to the principal.
-            OSError: The storage of locations failed.
+            GatewayError: If the lease has lapsed, or the existing location belongs to another OS user.
+            OSError: If the storage of session locations fails.
         """
         owner = await self._find_owner(session.key.principal)
         self.require_lease(session)
@@ -195,19 +203,20 @@ class Sessions:
             ) from error
 
     async def is_over(self, session: Session) -> bool:
-        """Return whether the session has ended elsewhere, or its record asks for its end.
+        """Return whether another process has ended the session or requested its end.
 
         Raises:
-            GatewayError: The storage of records cannot answer.
+            GatewayError: If the storage of session records does not respond.
         """
         stored = await self._records.read(session)
         return stored is None or is_over(stored)
 
     async def end(self, session: Session, *, reason: str) -> None:
-        """End a session that has ended at its backend.
+        """End a session that has already ended at its backend.
 
         Raises:
-            GatewayError: The lease has lapsed, or the storage cannot answer. The end is retried later.
+            GatewayError: If the lease has lapsed, or the storage does not respond. The replica retries the update
+                later.
         """
         with session.log_context():
             async with self._lock(session.record_name):
@@ -215,12 +224,13 @@ class Sessions:
                     await self._records.end(session, reason)
 
     async def release_and_end(self, session: Session, *, reason: str) -> None:
-        """End a session at its backend first and then for all replicas.
+        """End a session at its backend and then for all replicas.
 
-        After the release at the backend, nothing writes to the session location any more.
+        After the backend has released the session, no statement can write to the session location.
 
         Raises:
-            GatewayError: As for :meth:`end`.
+            GatewayError: If the lease has lapsed, or the storage does not respond. The replica retries the update
+                later.
         """
         with session.log_context():
             async with self._lock(session.record_name):
@@ -232,9 +242,9 @@ class Sessions:
                     await self._records.end(session, reason)
 
     async def end_idle(self) -> None:
-        """End the sessions that are past the idle timeout.
+        """End all sessions that have reached the idle timeout.
 
-        A session that another replica serves does not end: this replica only leaves it.
+        If another replica also serves an idle session, the session does not end. This replica only leaves the session.
         """
         for session in self.all():
             if session.is_idle(self._idle_timeout_seconds):
@@ -242,10 +252,11 @@ class Sessions:
                     await self._end_if_idle(session)
 
     async def leave_all(self, *, end: bool) -> None:
-        """Leave all sessions when the replica stops, and remove its lease.
+        """Leave all sessions and delete the lease, because the replica stops.
 
         Args:
-            end: Whether the sessions end, as their backends stop too. If not, other replicas may adopt them.
+            end: Whether to end the sessions because their backends stop too. If False, other replicas can adopt the
+                sessions.
         """
         if self._settling is not None:
             self._settling.cancel()
@@ -269,19 +280,19 @@ class Sessions:
         await self._lease.delete()
 
     async def renew_lease(self) -> None:
-        """Renew the lease and retry failed updates of records in the background.
+        """Renew the lease, and start retrying failed record updates in the background.
 
         Raises:
-            GatewayError: The storage of leases cannot answer.
+            GatewayError: If the storage of leases does not respond.
         """
         await self._lease.renew()
         if (self._pending.all() or self._list_fenced()) and (self._settling is None or self._settling.done()):
             self._settling = asyncio.create_task(self._settle())
 
     async def _settle(self) -> None:
-        """Join sessions again after a lapse, and apply pending updates.
+        """Join sessions again after a lapse of the lease, and apply the pending updates.
 
-        The next renewal of the lease retries what fails.
+        A step that fails is retried with the next renewal of the lease.
         """
         for session in self._list_fenced():
             with session.log_context(), _log_failure():
@@ -294,7 +305,7 @@ class Sessions:
                     self._pending.discard(update)
 
     def _list_fenced(self) -> Sequence[Session]:
-        """Return the sessions that this replica has not joined again since a lapse."""
+        """Return the sessions that this replica has not joined again after a lapse."""
         return [session for session in self._served.values() if session.lease_epoch != self._lease.epoch]
 
     async def _rejoin(self, session: Session) -> None:
@@ -308,7 +319,7 @@ class Sessions:
             log.warning("session_lost", reason="the lease lapsed and the session was reaped")
 
     async def _apply(self, update: PendingUpdate) -> None:
-        """Write an update, unless this replica serves the session again."""
+        """Apply a pending update, unless this replica serves the session again."""
         session, served = update.session, self._by_record.get(update.record)
         if served is not None and (session is None or session.uuid == served.uuid):
             return
@@ -327,15 +338,15 @@ class Sessions:
                     await self._end_or_leave(session, "idle")
 
     async def _end_or_leave(self, session: Session, reason: str) -> None:
-        """End a session everywhere, or leave it if another replica serves it."""
+        """End a session for all replicas, or only leave it if another replica serves it."""
         if await self._records.end(session, reason, only_if_last=True):
             await release_session(session)
 
     @contextmanager
     def _stop_serving(self, session: Session, *, ends: bool = False) -> Iterator[None]:
-        """Stop serving a session.
+        """Stop serving a session, and run the block that updates the session record.
 
-        If the update of the record in the block fails, it is retried later.
+        If the block fails, the replica retries the update later.
         """
         self._forget(session)
         with self._pending.keep_on_failure(PendingUpdate(session.record_name, session, ends)):
@@ -370,7 +381,7 @@ class Sessions:
         return session
 
     def _lock(self, name: RecordName) -> asyncio.Lock:
-        """Return the lock that opening, joining and leaving a session require."""
+        """Return the lock to hold while this replica opens, joins or leaves a session."""
         lock = self._locks.get(name)
         if lock is None:
             lock = self._locks[name] = asyncio.Lock()
@@ -385,7 +396,7 @@ class Sessions:
         raise no_backend()
 
     async def _find_owner(self, principal: Principal) -> Owner | None:
-        """Return the OS user of a principal; None for the user of this process."""
+        """Return the OS user of a principal. None without impersonation."""
         return await self._storage.run(find_owner, principal) if self._impersonation else None
 
 
@@ -395,7 +406,7 @@ def _record_name(key: SessionKey) -> RecordName:
 
 @contextmanager
 def _log_failure() -> Iterator[None]:
-    """Log a failure in the block. A later attempt retries it."""
+    """Log an error that the block raises, and suppress it. The caller retries later."""
     try:
         yield
     except (GatewayError, RecordError) as error:

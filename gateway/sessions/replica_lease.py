@@ -1,10 +1,11 @@
-"""The lease of this replica, and the fencing that follows from it.
+"""The lease of this replica, which decides whether the replica is fenced.
 
 Guarantees:
 
-1. A replica that was paused past its lease is fenced before anyone else can have called the lease lost and acted.
-2. Each lapse begins a new epoch of the lease. The epoch changes before the lease is valid again, so a session that
-   the replica joined in an earlier epoch stays fenced until the replica joins it again.
+1. A replica that was paused for longer than its lease is fenced before any other process can consider the lease lost
+   and act on it.
+2. Each lapse starts a new lease epoch. The epoch changes before the lease becomes valid again. Therefore a session that
+   the replica joined in an earlier epoch stays fenced until the replica joins the session again.
 
 Source: [architecture "Session records, leases and the reaper"].
 """
@@ -23,11 +24,11 @@ class ReplicaLease:
 
     Args:
         replica: The name of this replica.
-        storage: Contains the leases of all replicas.
+        storage: The storage of leases.
         duration_seconds: See ``GatewayConfig.lease_duration_seconds``.
 
     Attributes:
-        epoch: The number of times that the lease became valid after it was not.
+        epoch: The lease epoch: how often the lease has become valid after it was not valid.
     """
 
     def __init__(self, replica: ReplicaId, storage: Storage, duration_seconds: float) -> None:
@@ -37,14 +38,17 @@ class ReplicaLease:
         self.epoch = 0
 
     def is_valid(self) -> bool:
-        """Return whether no other process can have called the lease lost."""
+        """Return whether the lease is valid.
+
+        While the lease is valid, no other process can consider it lost.
+        """
         return self._lease.is_valid(time.monotonic())
 
     def require_valid(self) -> None:
         """Check that the lease is valid.
 
         Raises:
-            GatewayError: The lease has lapsed.
+            GatewayError: If the lease has lapsed.
         """
         if not self.is_valid():
             raise fenced()
@@ -53,17 +57,17 @@ class ReplicaLease:
         """Check that this replica may change the record and the location of a session.
 
         Raises:
-            GatewayError: The lease has lapsed, or the replica has not joined the session again since a lapse.
+            GatewayError: If the lease has lapsed, or the replica has not joined the session again since the last lapse.
         """
         self.require_valid()
         if session.lease_epoch != self.epoch:
             raise fenced()
 
     async def renew(self) -> None:
-        """Renew the lease, and begin a new epoch if it had lapsed.
+        """Renew the lease, and start a new epoch if the lease had lapsed.
 
         Raises:
-            GatewayError: The storage of leases cannot answer.
+            GatewayError: If the storage of leases does not respond.
         """
         started_seconds = time.monotonic()
         await self._storage.run_lease(self._storage.leases.renew, self._replica)
@@ -72,9 +76,9 @@ class ReplicaLease:
         self._lease.record_renewal(started_seconds)
 
     async def delete(self) -> None:
-        """Remove the lease when the replica stops.
+        """Delete the lease because the replica stops.
 
         Raises:
-            GatewayError: The storage of leases cannot answer.
+            GatewayError: If the storage of leases does not respond.
         """
         await self._storage.run_lease(self._storage.leases.delete, self._replica)

@@ -1,4 +1,4 @@
-"""One session as this replica serves it."""
+"""A session that this replica serves."""
 
 import asyncio
 import time
@@ -13,16 +13,16 @@ from workspace.identifiers import SessionUuid, record_name
 
 
 class Session:
-    """A session that this replica serves.
+    """One session that this replica serves.
 
     Attributes:
-        key: The identity of the session.
-        uuid: The name of its session location.
-        backend: The backend that runs its statements.
-        record_name: The name of its session record.
-        lease_epoch: The epoch of the replica's lease in which the replica last joined the session.
-        last_active_seconds: The monotonic time at which its last request ended.
-        lock: Serialises changes of what its table names mean.
+        key: The principal and the client session id.
+        uuid: The UUID of the session, which is also the name of the session location.
+        backend: The backend that runs the statements of the session.
+        record_name: The name of the session record.
+        lease_epoch: The lease epoch in which the replica last joined the session.
+        last_active_seconds: The monotonic time at which the last request of the session ended.
+        lock: Held while a statement changes which table a name refers to.
     """
 
     def __init__(self, key: SessionKey, session_uuid: SessionUuid, backend: Backend, lease_epoch: int) -> None:
@@ -37,7 +37,7 @@ class Session:
 
     @contextmanager
     def track_request(self) -> Iterator[None]:
-        """Count a request of the session as under way in the block."""
+        """Count a request as running for the duration of the block."""
         self._requests += 1
         try:
             yield
@@ -46,11 +46,11 @@ class Session:
             self.last_active_seconds = time.monotonic()
 
     def is_idle(self, timeout_seconds: float) -> bool:
-        """Return whether the session has had no request for the timeout."""
+        """Return whether the session has had no request for the given time."""
         return not self._requests and time.monotonic() - self.last_active_seconds >= timeout_seconds
 
     def log_context(self) -> AbstractContextManager[None]:
-        """Name the session in every line that the block logs."""
+        """Add the session to every log line that the block writes."""
         return structlog.contextvars.bound_contextvars(
             session=self.key.client_session_id, principal=self.key.principal, location=self.uuid
         )

@@ -1,16 +1,18 @@
-"""Release of sessions at their Spark Connect servers when no gateway serves them.
+"""Releases sessions at their Spark Connect servers when no gateway serves them.
 
-A session that lost its gateway still exists at its backend. It keeps its cached data, and perhaps a job that writes
-into the session location. Spark ends it only after an hour without a request.
+When a session loses its gateway, the session still exists at its backend. The backend keeps the session's cached data,
+and perhaps a job that writes to the session location. Spark ends the session only after an hour without a request.
 
 Guarantees:
 
-1. A release takes bounded time. After a backend has not answered, no call goes to it for ``SILENCE_SECONDS``, so a
-   thousand sessions of a dead backend cost the time of a few.
-2. A release raises nothing. The reaper ends a session even if its backend fails, and sweeps late files later.
+1. A release takes bounded time. After a backend fails to answer, no call goes to this backend for ``SILENCE_SECONDS``,
+   so releasing a thousand sessions of a dead backend takes as long as releasing a few.
+2. A release does not raise exceptions. The reaper ends a session even if its backend fails, and later removes files
+   that the backend wrote late.
 
 Sources: releasing a session interrupts its operations [spark-connect-server SparkConnectReleaseSessionHandler]; the
-message is ``ReleaseSessionRequest`` of ``base.proto`` [spark-connect-proto], encoded as in [protobuf-encoding].
+message is ``ReleaseSessionRequest`` of ``base.proto`` [spark-connect-proto], encoded as described in
+[protobuf-encoding].
 """
 
 import threading
@@ -34,10 +36,10 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 class BackendSessions:
-    """Releases sessions at their backends; safe to share between threads.
+    """A thread-safe client that releases sessions at their backends.
 
     Args:
-        monotonic: The clock, in seconds.
+        monotonic: A function that returns the current time of a monotonic clock, in seconds.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -46,7 +48,10 @@ class BackendSessions:
         self._silent_until_seconds: dict[str, float] = {}
 
     def release(self, record: SessionRecord) -> None:
-        """Release a session at its backend, if the backend answers."""
+        """Release a session at its backend, if the backend answers.
+
+        A failure is logged and not raised.
+        """
         fields = {"session": record.session_uuid, "backend": record.backend}
         if self._is_silent(record.backend):
             _log.debug("backend_session_not_released", reason="The backend did not answer a recent call.", **fields)
@@ -72,31 +77,31 @@ class BackendSessions:
 
 
 def _release(record: SessionRecord) -> None:
-    """Call ``ReleaseSession`` once.
+    """Call ``ReleaseSession`` of the session's backend once.
 
     Raises:
         grpc.RpcError: If the call fails.
-        ValueError: If the backend in the record is not an address.
+        ValueError: If the session record does not contain a valid backend address.
     """
     parts = urlsplit(record.backend)
     if parts.scheme != "sc" or not parts.hostname or parts.port is None:
-        raise ValueError(f"The backend [{record.backend}] is not of the form sc://HOST:PORT.")
+        raise ValueError(f"The backend address [{record.backend}] does not have the form sc://HOST:PORT.")
     with grpc.insecure_channel(parts.netloc, options=_OPTIONS) as channel:
         channel.unary_unary(_METHOD)(release_request(record), timeout=CALL_SECONDS)
 
 
 def release_request(record: SessionRecord) -> bytes:
-    """Encode a ``ReleaseSessionRequest``.
+    """Return the encoded ``ReleaseSessionRequest`` for a session.
 
-    The encoding is written by hand because PySpark's message classes import pandas: a hundred megabytes, and seconds of
-    loading just when many sessions must end.
+    This module encodes the message itself, because importing PySpark's message classes also imports pandas. That costs
+    a hundred megabytes of memory and several seconds, at a moment when many sessions must end.
     """
     user_context = _field(1, record.principal)
     return _field(1, record.client_session_id) + _field(2, user_context)
 
 
 def _field(number: int, value: str | bytes) -> bytes:
-    """Encode a length-delimited field."""
+    """Encode a length-delimited protobuf field."""
     content = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
     return bytes([number << 3 | 2]) + _varint(len(content)) + content
 

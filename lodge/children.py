@@ -1,12 +1,13 @@
-"""Child processes that never outlive ``lodge``, however it ends.
+"""Child processes that end when ``lodge`` ends, for any reason.
 
 Guarantees:
 
-1. The kernel kills a child when its parent dies, also when the parent is killed (Linux).
-2. Each child has a session of its own. Ctrl-C at a terminal reaches only the parent, which stops its children in order.
+1. The kernel kills a child process when its parent dies, even if the parent was killed (Linux only).
+2. Each child process runs in its own process session. Ctrl-C at a terminal reaches only the parent, which then stops
+   its children in order.
 
-The kernel binds a child to the *thread* that started it. Start children from the event loop of the main thread, never
-from a worker thread.
+The kernel ties a child process to the *thread* that started it. Therefore, start children from the event loop of the
+main thread, and never from a worker thread.
 """
 
 import asyncio
@@ -34,9 +35,10 @@ async def start_child(
 
     Args:
         command: The program and its arguments.
-        environment: The whole environment of the program.
-        directory: The current directory of the program; None for ours.
-        output: The file for stdout and stderr; None discards stdout and shares our stderr.
+        environment: All environment variables of the program. The program does not inherit any others.
+        directory: The current directory of the program. None means the current directory of this process.
+        output: The file that receives stdout and stderr. If None, stdout is discarded and stderr goes to the stderr of
+            this process.
     """
     return await asyncio.create_subprocess_exec(
         *command,
@@ -51,7 +53,10 @@ async def start_child(
 
 
 async def stop_child(process: Process, grace_seconds: float) -> None:
-    """Terminate a child and wait for its end; kill its process group after the grace period."""
+    """Terminate a child process and wait until it has ended.
+
+    If the process is still running after ``grace_seconds``, its process group is killed.
+    """
     if process.returncode is not None:
         return
     with suppress(ProcessLookupError):
@@ -66,11 +71,14 @@ async def stop_child(process: Process, grace_seconds: float) -> None:
 
 
 def _die_with(parent: int) -> Callable[[], None]:
-    """Return what the child runs between fork and exec: two system calls, and no lock."""
+    """Return the function that the child process runs between fork and exec.
+
+    The function makes two system calls and does not acquire locks.
+    """
 
     def bind() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # the parent died before the line above
+        if os.getppid() != parent:  # the parent died before the previous line
             os._exit(1)
 
     return bind

@@ -1,6 +1,7 @@
-"""The command ``lodge``: reads the settings and runs ``serve`` or ``reap``.
+"""The command ``lodge``, which reads the settings and runs ``serve`` or ``reap``.
 
-It imports the module of a command only after the settings are valid, so help and refusals appear at once.
+The modules of a subcommand are imported only after the settings have been validated. Therefore, help texts and error
+messages appear without delay.
 """
 
 import argparse
@@ -20,10 +21,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command.
+    """Run the command ``lodge``.
 
     Args:
-        arguments: The command line; by default that of the process.
+        arguments: The command-line arguments. By default, the arguments of this process.
 
     Returns:
         The exit status.
@@ -31,8 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _Parser(prog="lodge", description="A session gateway for Apache Spark Connect.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"lodge {version('spark-lodge')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    serve = _add_command(commands, "serve", "Serve clients until SIGINT or SIGTERM; reload the workspaces on SIGHUP.")
-    reap = _add_command(commands, "reap", "Remove what dead gateways left behind; run until SIGINT or SIGTERM.")
+    serve = _add_command(
+        commands, "serve", "Run a gateway until SIGINT or SIGTERM. SIGHUP reloads the workspaces from the settings."
+    )
+    reap = _add_command(
+        commands, "reap", "Run a reaper, which removes the files of ended and lost sessions, until SIGINT or SIGTERM."
+    )
     serve_options = SettingsOptions(ServeSettings, serve)
     reap_options = SettingsOptions(ReapSettings, reap)
     parsed = parser.parse_args(arguments)

@@ -1,12 +1,13 @@
-"""The configuration of ``lodge serve``, and its reload while sessions are open.
+"""The configuration of ``lodge serve`` and its reload while sessions are open.
 
-The default temporary workspace keeps its name while the process runs, but its URI may change
-[temporary-tables §5.1.5], and so may all other workspaces. Every other setting needs a restart.
+A reload can add, change and remove workspaces. The name of the default temporary workspace is fixed while the process
+runs, but its URI may change [temporary-tables §5.1.5]. Changes to any other setting need a restart.
 
 Guarantees:
 
-1. A reload takes effect as a whole or not at all. ``configuration_rejected`` logs settings that cannot be used.
-2. ``settings_need_restart`` names the changed settings that need a restart.
+1. A reload either takes effect completely or has no effect. If the new settings cannot be used, the log event
+   ``configuration_rejected`` contains the reason.
+2. The log event ``settings_need_restart`` lists the changed settings that take effect only after a restart.
 """
 
 import asyncio
@@ -27,12 +28,13 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 class Configuration:
-    """The settings and workspaces in force.
+    """The current settings and workspaces of ``lodge serve``.
 
     Args:
-        settings: The settings at the start.
-        workspaces: The workspaces that the settings name.
-        read_settings: Reads options, environment and file again; raises SettingError.
+        settings: The settings at the start of the process.
+        workspaces: The workspaces that are defined in the settings.
+        read_settings: A function that reads the options, the environment variables and the configuration file again.
+            It raises SettingError if a setting is invalid.
     """
 
     def __init__(
@@ -43,14 +45,16 @@ class Configuration:
         self._read_settings = read_settings
 
     def environment(self) -> Mapping[str, str]:
-        """Return the environment variables of a reaper that starts now."""
+        """Return the environment variables for a reaper process that starts now."""
         return environment_for(self.settings, self.workspaces)
 
     async def reload(self, apply: Callable[[Workspaces], Awaitable[None]]) -> None:
-        """Read the settings again and apply those that can change.
+        """Read the settings again and apply the changes to workspaces.
+
+        If the new settings cannot be used, they are logged and the current settings stay in effect.
 
         Args:
-            apply: Gives the gateway its new workspaces; raises OSError if they cannot be used.
+            apply: A function that passes the new workspaces to the gateway. It raises OSError if they cannot be used.
         """
         try:
             settings, workspaces, ignored = await asyncio.to_thread(self._read)
@@ -76,7 +80,7 @@ class Configuration:
 
 
 def changes(before: Workspaces, after: Workspaces) -> Sequence[str]:
-    """Describe the differences, one phrase for each changed workspace."""
+    """Return a description of each workspace that was added, changed or removed."""
     found = []
     for name in sorted(before.by_name.keys() | after.by_name.keys()):
         old, new = before.by_name.get(name), after.by_name.get(name)

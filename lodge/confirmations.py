@@ -1,4 +1,4 @@
-"""Confirmation of a mass expiry by a file, where session records are files."""
+"""Confirmation of a mass expiry with a file, for Lodge without Kubernetes."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,9 +12,10 @@ _LONGEST_TOKEN_CHARACTERS = 100
 
 
 def confirmation_reader(workspaces: Workspaces) -> Callable[[], str | None]:
-    """Return a function that reads the token in ``.lodge/confirm-mass-expiry``.
+    """Return a function that reads the confirmation token of a mass expiry.
 
-    The function returns None if the file does not exist or cannot be read.
+    The function reads the file ``.lodge/confirm-mass-expiry``. It returns None if the file does not exist or cannot be
+    read.
     """
     root = workspaces.temporary.root
 

@@ -1,14 +1,17 @@
-"""A local Spark Connect server from the installed PySpark, for ``lodge serve`` without ``--backend``.
+"""A local Spark Connect server for ``lodge serve`` without ``--backend``.
+
+The server comes from the installed PySpark.
 
 Guarantees:
 
-1. The server listens on the loopback interface only, on a port that the system chooses.
-2. It dies with this process, however that ends (:mod:`lodge.children`).
-3. It keeps its own files in a private directory, which is removed after it stopped, and writes nothing to the directory
-   in which ``lodge`` was started. Relative paths in statements start at the private directory.
-4. Variables for another Spark (``SPARK_…``, ``PYSPARK_…``) do not reach it.
+1. The server listens only on the loopback interface, on a port that the operating system chooses.
+2. The server ends when this process ends, for any reason (:mod:`lodge.children`).
+3. The server keeps its own files in a private directory, which is removed after the server has stopped. The server
+   does not write to the directory in which ``lodge`` was started. Relative paths in SQL statements are relative to the
+   private directory.
+4. The server does not inherit environment variables for another Spark installation (``SPARK_…``, ``PYSPARK_…``).
 
-The server's log is in the private directory. If the server fails, a copy of the log remains.
+The private directory also contains the server's log. If the server fails, a copy of the log is kept.
 """
 
 import asyncio
@@ -37,7 +40,7 @@ _STOP_SECONDS = 30
 _POLL_SECONDS = 0.1
 _TAIL_BYTES = 3000
 _STARTED = re.compile(rb"Spark Connect server started at: (\S+):(\d+)")
-_MAX_SOCKET_DIRECTORY = 55  # a socket's path has at most 107 bytes, and Spark's name for it the rest
+_MAX_SOCKET_DIRECTORY = 55  # a socket path has at most 107 bytes, and Spark's file name needs the rest
 _FOREIGN = ("SPARK_", "PYSPARK_", "LODGE_")
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -48,9 +51,9 @@ class EmbeddedSpark:
     """A local Spark Connect server that accepts connections.
 
     Attributes:
-        address: ``sc://127.0.0.1:PORT``.
-        process: The Java process.
-        log_file: The server's log, in the private directory.
+        address: The address of the server, in the form ``sc://127.0.0.1:PORT``.
+        process: The Java process of the server.
+        log_file: The server's log file in the private directory.
     """
 
     address: str
@@ -62,28 +65,30 @@ class EmbeddedSpark:
         return self.process.pid
 
     async def watch(self) -> None:
-        """Wait while the server runs.
+        """Wait until the server stops, and then raise an error.
 
         Raises:
             StartError: When the server has stopped.
         """
         status = await self.process.wait()
-        raise _failure(f"The local Spark stopped with exit status {status}", self.log_file)
+        raise _failure(f"The local Spark server stopped with exit status {status}", self.log_file)
 
 
 @asynccontextmanager
 async def start_spark(driver_memory: str, max_message_bytes: int) -> AsyncIterator[EmbeddedSpark]:
-    """Run a local Spark Connect server for the time of the block; enter it in the main thread.
+    """Run a local Spark Connect server for the duration of the block.
+
+    Enter the context manager in the main thread; see :mod:`lodge.children`.
 
     Args:
-        driver_memory: The memory of the driver in Spark's notation, such as ``2g``.
-        max_message_bytes: The largest message that the server accepts.
+        driver_memory: The memory of the Spark driver, in Spark's notation, for example ``2g``.
+        max_message_bytes: The maximum size of a message that the server accepts.
 
     Yields:
-        The server, ready for connections.
+        The server, which accepts connections.
 
     Raises:
-        StartError: If there is no Java, or Spark does not start.
+        StartError: If Java is not installed or Spark does not start.
     """
     java = await asyncio.to_thread(require_java)
     with scratch_directory() as directory:
@@ -103,7 +108,10 @@ async def start_spark(driver_memory: str, max_message_bytes: int) -> AsyncIterat
 
 @contextmanager
 def embedded_spark(driver_memory: str, max_message_bytes: int = 128 * 1024 * 1024) -> Iterator[EmbeddedSpark]:
-    """Run a local Spark Connect server from a program without an event loop; see :func:`start_spark`."""
+    """Run a local Spark Connect server in a program without an event loop.
+
+    See :func:`start_spark` for the arguments.
+    """
     with asyncio.Runner() as runner:
         manager = start_spark(driver_memory, max_message_bytes)
         spark = runner.run(manager.__aenter__())
@@ -164,23 +172,23 @@ def _environment(java: Path, home: Path, directory: Path) -> Mapping[str, str]:
 def _package_directory(package: str) -> Path:
     """Return the directory of a package without importing it.
 
-    Spark finds data sources only in directories of the Python path. The directory must be named for packages that are
-    installed in another way, such as editable ones.
+    Spark finds Python data sources only in directories on the Python path. Packages with another kind of installation,
+    for example editable installations, are found only if their directory is added to the path.
     """
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise StartError(f"The Python package [{package}] is missing. Install spark-lodge again.")
+        raise StartError(f"The Python package [{package}] is not installed. Install spark-lodge again.")
     return Path(spec.origin).parent
 
 
 async def _wait_for_address(process: Process, log_file: Path) -> str:
-    """Wait until the server accepts connections, and return its address."""
+    """Wait until the server accepts connections, and return the server's address."""
     try:
         async with asyncio.timeout(_START_SECONDS):
             while (started := _find_address(log_file)) is None:
                 if process.returncode is not None:
                     raise _failure(
-                        f"The local Spark stopped while it started, with exit status {process.returncode}",
+                        f"The local Spark server stopped during startup with exit status {process.returncode}",
                         log_file,
                     )
                 await asyncio.sleep(_POLL_SECONDS)
@@ -189,7 +197,9 @@ async def _wait_for_address(process: Process, log_file: Path) -> str:
             writer.close()
             return f"sc://127.0.0.1:{port}"
     except (TimeoutError, OSError) as error:
-        raise _failure(f"The local Spark was not ready after {_START_SECONDS} s ({error!r})", log_file) from None
+        raise _failure(
+            f"The local Spark server was not ready after {_START_SECONDS} seconds ({error!r})", log_file
+        ) from None
 
 
 def _find_address(log_file: Path) -> "re.Match[bytes] | None":
@@ -197,9 +207,9 @@ def _find_address(log_file: Path) -> "re.Match[bytes] | None":
 
 
 def _failure(what: str, log_file: Path) -> StartError:
-    """Copy the log out of the private directory, and return an error that names the copy."""
+    """Copy the log out of the private directory and return an error with the copy's path."""
     descriptor, saved = tempfile.mkstemp(prefix="lodge-spark-", suffix=".log")
     os.close(descriptor)
     shutil.copyfile(log_file, saved)
     tail = Path(saved).read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip()
-    return StartError(f"{what}. Its log is [{saved}] and ends:\n{tail}")
+    return StartError(f"{what}. Its log was saved as [{saved}]. The log ends with:\n{tail}")

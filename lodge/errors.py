@@ -1,15 +1,15 @@
-"""Errors that stop ``lodge``, each with one message for the person at the terminal.
+"""Errors that stop ``lodge``. Each has one message for the person at the terminal.
 
 ::
 
     LodgeError
     ├── SettingError  a setting cannot be used; exit status 2
-    └── StartError    something that Lodge needs does not start, or has stopped; exit status 1
+    └── StartError    a component that Lodge needs did not start or has stopped; exit status 1
 """
 
 
 class LodgeError(Exception):
-    """Base class of the errors of the command ``lodge``.
+    """Base class for errors that stop the command ``lodge``.
 
     Attributes:
         exit_status: The exit status of the command.
@@ -19,10 +19,10 @@ class LodgeError(Exception):
 
 
 class SettingError(LodgeError):
-    """A setting cannot be used."""
+    """Raised if the value of a setting cannot be used."""
 
     exit_status = 2
 
 
 class StartError(LodgeError):
-    """Something that Lodge needs does not start, or has stopped."""
+    """Raised if a component that Lodge needs did not start or has stopped."""

@@ -1,7 +1,8 @@
-"""Checks of the prerequisites of impersonation, before ``lodge serve`` starts [temporary-tables §5.1.10.2].
+"""Checks that impersonation is possible, before ``lodge serve`` starts.
 
-With impersonation, Lodge gives each session location to the OS user of its principal. A missing right stops the start
-with an instruction, and does not fail a client's statement later.
+With impersonation, Lodge makes the OS user of a session's principal the owner of the session location
+[temporary-tables §5.1.10.2]. If Lodge lacks a permission for this, it stops at startup with instructions for the
+operator. Without these checks, a client's statement would fail later.
 """
 
 import os
@@ -19,22 +20,23 @@ _OTHER_UID = 65534
 
 
 def check_impersonation(settings: ServeSettings, workspaces: Workspaces) -> None:
-    """Check that this process can give files in the default temporary workspace to other users.
+    """Check that Lodge can change file owners in the default temporary workspace.
 
-    Creates Lodge's own directories there if they are missing.
+    Creates Lodge's own directories in the workspace if they are missing.
 
     Raises:
-        SettingError: If no principal has a backend, or the workspace is an object store.
-        StartError: If this process may not give files away, or other users cannot reach their files.
+        SettingError: If no backend is set for any principal, or if the workspace is in an object store.
+        StartError: If this process is not permitted to change the owner of files, or if other users cannot access
+            their files.
     """
     if not settings.principal_backend:
         raise SettingError(
-            "impersonation needs a backend for each principal. Name the backends with --principal-backend."
+            "Impersonation needs a separate backend for each principal. Set the backends with --principal-backend."
         )
     if not workspaces.temporary.is_file_based:
         raise SettingError(
-            f"impersonation gives files to OS users, and an object store has none. The workspace "
-            f"[{workspaces.temporary.name}] must be file-based. Give it a URI such as file:///data."
+            f"Impersonation gives files to OS users, which object stores do not support. The workspace "
+            f"[{workspaces.temporary.name}] must be file-based. Set a URI such as file:///data with --workspace."
         )
     root = workspaces.temporary.root
     _check_reachable(root)
@@ -44,27 +46,30 @@ def check_impersonation(settings: ServeSettings, workspaces: Workspaces) -> None
         _give_directory_away(layout.trash)
     except OSError as error:
         raise StartError(
-            f"Impersonation needs the right to give files to other users in [{root}]: {error}. Run Lodge as root, or "
-            "with CAP_CHOWN, CAP_FOWNER and CAP_DAC_OVERRIDE, on storage that lets root act as root."
+            f"Impersonation needs permission to give files in [{root}] to other users: {error}. Run Lodge as root or "
+            "with CAP_CHOWN, CAP_FOWNER and CAP_DAC_OVERRIDE, and use storage that does not restrict root."
         ) from None
 
 
 def _check_reachable(root: Path) -> None:
     if root.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise StartError(
-            f"With impersonation, only Lodge may write in the default temporary workspace [{root}]. "
-            f"Run: chmod 711 '{root}'"
+            f"With impersonation, only Lodge may write to the default temporary workspace [{root}], but other users "
+            f"have write permission. Run: chmod 711 '{root}'"
         )
     for path in (root, *root.parents):
         if not path.stat().st_mode & stat.S_IXOTH:
             raise StartError(
-                f"With impersonation, other users must reach their files in [{root}], but may not pass [{path}]. "
-                f"Run: chmod {'711' if path == root else 'o+x'} '{path}'"
+                f"With impersonation, other users need access to their files in [{root}], but they may not pass "
+                f"[{path}]. Run: chmod {'711' if path == root else 'o+x'} '{path}'"
             )
 
 
 def _give_directory_away(trash: Path) -> None:
-    """Give a directory in the trash to another user, as later the session locations."""
+    """Check that a new directory in the trash can be given to another user.
+
+    Lodge later does the same with session locations.
+    """
     tried = trash / f"tried.{secrets.token_hex(8)}"
     make_private_directory(tried)
     try:

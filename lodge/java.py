@@ -1,4 +1,4 @@
-"""Search for the Java program that runs the embedded Spark."""
+"""Finds the Java program that runs the local Spark server."""
 
 import os
 import re
@@ -12,29 +12,29 @@ OLDEST_VERSION = 17
 _ANSWER_SECONDS = 20
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _INSTRUCTION = (
-    f"The local Spark needs Java {OLDEST_VERSION} or later. Install it (Debian: openjdk-17-jre-headless), set "
-    "JAVA_HOME, or name a Spark Connect server with --backend."
+    f"The local Spark server needs Java {OLDEST_VERSION} or later. Install Java (on Debian: openjdk-17-jre-headless), "
+    "set JAVA_HOME, or use an existing Spark Connect server with --backend."
 )
 
 
 def require_java() -> Path:
-    """Return the ``java`` program of JAVA_HOME, or else of the PATH.
+    """Return the ``java`` program in JAVA_HOME or, if that is not set, on the PATH.
 
     Raises:
-        StartError: If there is none, it does not run, or it is too old.
+        StartError: If Java is not installed, does not run, or is too old.
     """
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if found is None:
-        raise StartError(f"There is no Java on the PATH. {_INSTRUCTION}")
+        raise StartError(f"Java was not found on the PATH. {_INSTRUCTION}")
     try:
         answer = subprocess.run(
             [found, "-version"], capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise StartError(f"The Java [{found}] does not run: {error}. {_INSTRUCTION}") from None
+        raise StartError(f"Java at [{found}] does not run: {error}. {_INSTRUCTION}") from None
     version = _VERSION.search(answer.stderr + answer.stdout)
     if version is None or int(version[1]) < OLDEST_VERSION:
         number = version[1] if version else "unknown"
-        raise StartError(f"The Java [{found}] has version {number}. {_INSTRUCTION}")
+        raise StartError(f"Java at [{found}] has the version {number}. {_INSTRUCTION}")
     return Path(found)

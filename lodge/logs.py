@@ -1,13 +1,16 @@
-"""Log output on stderr: JSON lines, or coloured text if stderr is a terminal.
+"""Log output on stderr, as JSON lines or as coloured text.
+
+The output is coloured text if stderr is a terminal.
 
 Guarantees:
 
 1. If stderr is not a terminal, each line is one JSON object with ``event``, ``level`` and ``timestamp`` (ISO 8601,
-   UTC). This holds for structlog and for the standard library.
-2. A field whose name marks it as a secret has the value ``***``, at any depth and also as a pair of gRPC metadata.
-   Credentials with a recognisable form are ``***`` in texts and tracebacks too.
+   UTC). This applies to events from structlog and from the standard library.
+2. If the name of a field shows that its value is a secret, the value is replaced by ``***``. This applies to nested
+   fields at any depth and to pairs of gRPC metadata. In strings and tracebacks, credentials in a recognizable form are
+   also replaced by ``***``.
 
-Not guaranteed: that a secret without a recognisable form is found in free text.
+Not guaranteed: Secrets in free text are not masked if they do not have a recognizable form.
 """
 
 import logging
@@ -26,7 +29,7 @@ _SECRET_TEXT = re.compile(
 
 
 def set_up_logs(level: str) -> None:
-    """Set up structlog and the standard library's logging for this process.
+    """Configure structlog and the standard library's logging for this process.
 
     Args:
         level: The lowest level to log, in lower case.
@@ -48,13 +51,13 @@ def set_up_logs(level: str) -> None:
 
 
 def without_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Mask secrets in the fields of a log event; a structlog processor."""
+    """Mask secrets in the fields of a log event. This function is a structlog processor."""
     return {name: _field(name, value) for name, value in event.items()}
 
 
 def _renderer(is_terminal: bool) -> Processor:
     if is_terminal:
-        # The default traceback of the console shows local variables, and the secrets in them.
+        # The console's default traceback format shows local variables, which may contain secrets.
         return structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     return structlog.processors.JSONRenderer()
 
@@ -87,7 +90,7 @@ def _value(value: object) -> object:
 
 def _items(values: Collection[object]) -> list[object]:
     match values:
-        case (str(name), item) if isinstance(values, tuple):  # a pair of metadata, or of a mapping
+        case (str(name), item) if isinstance(values, tuple):  # a metadata pair or a mapping entry
             return [name, _field(name, item)]
         case _:
             return [_value(item) for item in values]

@@ -1,4 +1,4 @@
-"""``lodge reap``: the reaper as a process of its own."""
+"""The command ``lodge reap``, which runs the reaper as a separate process."""
 
 import asyncio
 import signal
@@ -34,7 +34,7 @@ async def reap(settings: ReapSettings, workspaces: Workspaces) -> None:
     """Run a reaper until SIGINT or SIGTERM.
 
     Raises:
-        StartError: If something that the reaper needs cannot be used.
+        StartError: If a component that the reaper needs cannot be used.
     """
     process = ReaperProcess(settings, workspaces)
     loop = asyncio.get_running_loop()
@@ -44,17 +44,22 @@ async def reap(settings: ReapSettings, workspaces: Workspaces) -> None:
 
 
 def pass_period_seconds(settings: ReapSettings) -> float:
-    """Return the longest time between passes: a third of the shorter of lease duration and grace period, bounded."""
+    """Return the maximum time between two reaper passes, in seconds.
+
+    The time is a third of the lease duration or of the grace period, whichever is shorter, within fixed limits.
+    """
     shorter = min(settings.lease_duration, settings.grace_period).total_seconds()
     return min(max(shorter / 3, _SHORTEST_PERIOD_SECONDS), _LONGEST_PERIOD_SECONDS)
 
 
 class ReaperProcess:
-    """A reaper with its metrics, replaced by a new one when the workspace's home moves.
+    """A reaper and its metrics in this process.
+
+    If the home of the workspace moves to another directory, the process replaces its reaper with a new one.
 
     Args:
         settings: The settings of the reaper.
-        workspaces: The workspaces; the reaper cleans up the default temporary one.
+        workspaces: The configured workspaces. The reaper cleans up the default temporary workspace.
     """
 
     def __init__(self, settings: ReapSettings, workspaces: Workspaces) -> None:
@@ -75,17 +80,17 @@ class ReaperProcess:
         )
 
     def stop(self) -> None:
-        """Stop the reaper; any thread may call this."""
+        """Stop the reaper. This method can be called from any thread."""
         self._stop.set()
         operator = self._operator
         if operator is not None:
             operator.stop()
 
     def run(self) -> None:
-        """Run until the reaper is stopped.
+        """Run the reaper until :meth:`stop` is called.
 
         Raises:
-            StartError: If something that the reaper needs cannot be used.
+            StartError: If a component that the reaper needs cannot be used.
         """
         stores = open_stores(self._settings, self._workspaces)
         with ExitStack() as stack:
@@ -130,7 +135,7 @@ class ReaperProcess:
         )
         pace = Pace(period_seconds, settings.removals)
         operator = self._operator = Operator(reaper, pace, monotonic=time.monotonic, log=_log)
-        if self._stop.is_set():  # stop() may have missed the new operator
+        if self._stop.is_set():  # stop() may have been called before the new operator existed
             operator.stop()
         return operator
 
@@ -142,7 +147,7 @@ class ReaperProcess:
                 listening = stack.enter_context(serve_health(address, health))
             except OSError as error:
                 raise StartError(
-                    f"Cannot listen at [{address}]: {error}. Give another address with --metrics-listen."
+                    f"Cannot listen on [{address}]: {error}. Set another address with --metrics-listen."
                 ) from error
             _log.info("reaper_metrics_served", address=listening)
             yield

@@ -1,4 +1,7 @@
-"""The parts of a reaper that Kubernetes adds: leader election, watches, Events and status conditions."""
+"""The parts of a reaper that need Kubernetes.
+
+These parts are the leader election, the watches, the Kubernetes Events and the status conditions.
+"""
 
 import time
 from contextlib import ExitStack
@@ -24,17 +27,17 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 class KubernetesReaper:
-    """The Kubernetes parts of one reaper; for one run.
+    """The Kubernetes parts of one reaper. An instance can be run once.
 
     Args:
         connection: The connection to the API server.
-        stores: The storage of records, leases and locations.
+        stores: The storage of records, leases and session locations.
         settings: The settings of the reaper.
-        dependencies: The parts that do not need Kubernetes.
+        dependencies: The dependencies of the reaper that do not need Kubernetes.
 
     Attributes:
-        stores: The storage that the reaper uses.
-        dependencies: All parts.
+        stores: The storage that the reaper must use. It reads leases without a pod identity.
+        dependencies: The given dependencies with the Kubernetes parts added.
     """
 
     def __init__(
@@ -61,10 +64,10 @@ class KubernetesReaper:
         )
 
     def run(self, operator: Operator) -> None:
-        """Run an operator until it is stopped, then hand over to the next reaper.
+        """Run an operator until it is stopped, and then hand over to the next leader.
 
         Raises:
-            HomeMovedError: If the workspace has another home now.
+            HomeMovedError: If the home of the workspace has moved to another directory.
         """
         with ExitStack() as stack:
             stack.enter_context(self._records.watch(operator.request_pass))

@@ -1,4 +1,4 @@
-"""The reaper as a child process of the gateway, restarted when it dies."""
+"""Runs the reaper as a child process of the gateway and restarts it when it dies."""
 
 import asyncio
 import os
@@ -22,15 +22,21 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 class _ReaperDiedEarlyError(Exception):
-    """The reaper process died soon after its start, so the next start waits."""
+    """Raised if the reaper process died soon after its start.
+
+    The next start is delayed.
+    """
 
 
 @asynccontextmanager
 async def reaper_process(environment: Callable[[], Mapping[str, str]]) -> AsyncIterator[None]:
-    """Keep a reaper process running for the time of the block; enter it in the main thread.
+    """Keep a reaper process running for the duration of the block.
+
+    Enter the context manager in the main thread; see :mod:`lodge.children`.
 
     Args:
-        environment: Returns the environment of a reaper that starts now, see :func:`environment_for`.
+        environment: A function that returns the environment variables for a reaper process that starts now. See
+            :func:`environment_for`.
     """
     keeping = asyncio.create_task(_keep_running(environment))
     try:
@@ -42,9 +48,10 @@ async def reaper_process(environment: Callable[[], Mapping[str, str]]) -> AsyncI
 
 
 def environment_for(settings: ReapSettings, workspaces: Workspaces) -> Mapping[str, str]:
-    """Return the environment of a reaper process with these settings and workspaces.
+    """Return the environment variables for a reaper process.
 
-    Variables of Lodge in our own environment do not reach it.
+    The variables contain the given settings and workspaces. Lodge variables in the environment of this process are not
+    passed on.
     """
     uris = [f"{name}={workspace.uri}" for name, workspace in workspaces.by_name.items()]
     values = {name: _format(getattr(settings, name)) for name in ReapSettings.model_fields} | {
@@ -56,7 +63,10 @@ def environment_for(settings: ReapSettings, workspaces: Workspaces) -> Mapping[s
 
 
 def _format(value: object) -> str | None:
-    """Format a setting as a variable's value; None if it is not set."""
+    """Format a setting as the value of an environment variable.
+
+    Returns None if the setting has no value.
+    """
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.6f}"
     return None if value is None else str(value)
@@ -75,7 +85,7 @@ async def _run(environment: Callable[[], Mapping[str, str]]) -> None:
     """Run one reaper process until it ends.
 
     Raises:
-        _ReaperDiedEarlyError: If it ran for less than ``_HEALTHY_SECONDS``.
+        _ReaperDiedEarlyError: If the process did not start or ran for less than ``_HEALTHY_SECONDS``.
     """
     begun_seconds = time.monotonic()
     try:

@@ -1,11 +1,11 @@
-"""Private temporary directories that a killed process cannot leave behind for good.
+"""Private temporary directories that are removed even if their process is killed.
 
 Guarantees:
 
-1. A directory is removed when its block ends.
-2. The next process of the same user removes a directory that a killed process left behind.
+1. A directory is removed when its ``with`` block ends.
+2. If a process was killed and left its directory behind, the next process of the same user removes the directory.
 
-A lock on the directory shows that it is in use. The kernel releases the lock when the process dies.
+A process locks its directory to show that the directory is in use. The kernel releases the lock when the process dies.
 """
 
 import fcntl
@@ -18,12 +18,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _PREFIX = "lodge-spark-"
-_YOUNG_SECONDS = 60  # its process may not have locked it yet
+_YOUNG_SECONDS = 60  # a process may not have locked its new directory yet
 
 
 @contextmanager
 def scratch_directory() -> Iterator[Path]:
-    """Provide an empty private directory for the time of the block.
+    """Create an empty private directory for the duration of the block.
 
     Raises:
         OSError: If the system's temporary directory cannot be used.
@@ -46,10 +46,11 @@ def _sweep(parent: Path) -> None:
 
 
 def _remove_if_abandoned(path: Path) -> None:
-    """Remove a directory that no process uses.
+    """Remove a directory that is not used by any process.
 
     Raises:
-        OSError: If it cannot be removed; BlockingIOError if a process uses it.
+        BlockingIOError: If a process still uses the directory.
+        OSError: If the directory cannot be removed.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:

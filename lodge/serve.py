@@ -1,12 +1,12 @@
-"""``lodge serve``: a gateway, and the Spark and the reaper that it needs.
+"""The command ``lodge serve``: a gateway with its reaper and local Spark.
 
-They start in the order Spark, reaper, gateway and stop in the opposite order, so the gateway ends its sessions while
-their backend runs.
+The components start in the order Spark, reaper, gateway and stop in the reverse order. Therefore, the backend is still
+running when the gateway ends its sessions.
 
 ======================  ==========================================================
 Signal                  Effect
 ======================  ==========================================================
-SIGINT, SIGTERM         Stops everything. A second signal does not shorten that.
+SIGINT, SIGTERM         Stops everything. A second signal has no further effect.
 SIGHUP                  Reloads the workspaces (:mod:`lodge.configuration`).
 ======================  ==========================================================
 """
@@ -38,10 +38,10 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 async def serve(configuration: Configuration) -> None:
-    """Serve until SIGINT or SIGTERM.
+    """Serve clients until SIGINT or SIGTERM.
 
     Raises:
-        StartError: If something does not start, or the local Spark stops.
+        StartError: If a component does not start, or if the local Spark server stops.
     """
     reload = asyncio.Event()
     serving = asyncio.create_task(_serve(configuration, reload))
@@ -94,7 +94,13 @@ async def _reload_on_request(configuration: Configuration, reload: asyncio.Event
 
 
 def config_for(settings: ServeSettings, workspaces: Workspaces, spark: EmbeddedSpark | None) -> GatewayConfig:
-    """Return the gateway's configuration; ``spark`` is the embedded Spark, if there is one."""
+    """Return the configuration of the gateway.
+
+    Args:
+        settings: The settings of ``lodge serve``.
+        workspaces: The configured workspaces.
+        spark: The local Spark server, or None if the gateway uses other backends.
+    """
     return GatewayConfig(
         listen=settings.listen,
         backends=settings.backend if spark is None else (spark.address,),

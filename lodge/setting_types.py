@@ -1,7 +1,7 @@
-"""Types of setting values, with the notation that users write.
+"""The types of settings, and the notation in which users write their values.
 
-An option or a variable gives a value as text; YAML gives it as text, number, list or mapping. Each refusal is a phrase
-that completes the sentence "… cannot be [value]: ".
+Options and environment variables provide values as strings. YAML provides strings, numbers, lists and mappings. The
+message of each ValueError completes the sentence "The value [value] of the setting name is not valid: ".
 """
 
 import re
@@ -15,19 +15,19 @@ import durationpy
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-# Stricter than durationpy, which skips unknown text between two parts.
+# Stricter than durationpy, which ignores unknown characters between two parts of a duration.
 _DURATION = re.compile(r"(\d+(\.\d+)?(ms|s|m|h|d))+", re.ASCII)
 _DURATION_EXPECTED = "it must be a duration longer than zero, such as 500ms, 30s, 5m or 1h"
 _SECONDS = re.compile(r"\d+(\.\d+)?", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _LONGEST_LABEL = 63
-_LONGEST_INSTANCE = 40  # a label of at most 63 characters contains it with a suffix
+_LONGEST_INSTANCE = 40  # with a suffix added, it must still fit into a label of at most 63 characters
 _PLAIN_NAME = re.compile(r"[^\s,=]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Metavar:
-    """The placeholder of the value in the help text of an option."""
+    """The placeholder for the value of an option in the help text."""
 
     text: str
 
@@ -51,7 +51,7 @@ def _duration(value: object) -> timedelta:
 
 
 def _listen_address(value: str) -> str:
-    expected = "it must be HOST:PORT, such as 127.0.0.1:15002; port 0 lets the system choose"
+    expected = "it must be HOST:PORT, such as 127.0.0.1:15002; with port 0, the system chooses a port"
     try:
         parts = urlsplit(f"//{value}")
         is_valid = bool(parts.hostname) and parts.port is not None and _is_host_and_port(parts)
@@ -72,7 +72,10 @@ def _instance(value: str) -> str:
 
 def _label_up_to(value: str, longest: int) -> str:
     if len(value) > longest or not _LABEL.fullmatch(value):
-        raise ValueError(f"it must be at most {longest} lower-case letters, digits and '-', such as lodge-1")
+        raise ValueError(
+            f"it must consist of at most {longest} lower-case letters, digits and '-', and begin and end with a letter "
+            "or digit, such as lodge-1"
+        )
     return value
 
 
@@ -98,7 +101,7 @@ def _split(value: object) -> object:
 
 
 def _split_uris(value: object) -> object:
-    """Parse ``NAME=URI`` pairs that are separated by commas."""
+    """Parse a string of comma-separated ``NAME=URI`` pairs into a mapping."""
     if not isinstance(value, str):
         return value
     pairs = [part.strip().partition("=") for part in value.split(",")]
@@ -111,12 +114,12 @@ def _split_uris(value: object) -> object:
 def _check_names(value: Mapping[str, str]) -> Mapping[str, str]:
     for name in value:
         if not _PLAIN_NAME.fullmatch(name):
-            raise ValueError(f"the name [{name}] must have no space, comma or equals sign")
+            raise ValueError(f"the workspace name [{name}] must not contain a space, a comma or an equals sign")
     return value
 
 
 def _split_principals(value: object) -> object:
-    """Parse ``PRINCIPAL=sc://HOST:PORT`` pairs that are separated by commas."""
+    """Parse a string of comma-separated ``PRINCIPAL=sc://HOST:PORT`` pairs into a mapping."""
     if not isinstance(value, str):
         return value
     pairs = [part.strip().rpartition("=") for part in value.split(",")]

@@ -1,20 +1,21 @@
-"""The settings of ``lodge serve`` and ``lodge reap``, from options, environment and a YAML file.
+"""The settings of ``lodge serve`` and ``lodge reap``.
 
-Each field has three names. For ``lease_duration`` they are, in the order of precedence:
+Each setting can be given in three ways. For the field ``lease_duration``, these are, in order of precedence:
 
 1. the option ``--lease-duration``,
-2. the variable ``LODGE_LEASE_DURATION``,
-3. the key ``lease_duration`` or ``lease-duration`` in the file that ``--config`` names.
+2. the environment variable ``LODGE_LEASE_DURATION``,
+3. the key ``lease_duration`` or ``lease-duration`` in the YAML file of the option ``--config``.
 
-The first source that gives a value wins, also for lists and mappings. The description of a field is its help text.
+The first of these that contains the setting determines its complete value. Lists and mappings from different sources
+are not merged. The help text of an option is the description of its field.
 
 Guarantees:
 
-1. An unknown option or YAML key stops the start. An unknown variable does not: Kubernetes sets such variables for a
-   service with the name ``lodge``.
-2. One SettingError lists all wrong settings, one line each, with key, value and instruction. It masks parts of a value
-   that may be secret.
-3. One file serves both commands. ``lodge reap`` skips the keys that only ``lodge serve`` has.
+1. An unknown option or YAML key stops the start. An unknown environment variable is ignored, because Kubernetes sets
+   variables with the prefix ``LODGE_`` if a service has the name ``lodge``.
+2. A single SettingError lists all invalid settings. The error message has one line for each of them, which contains
+   the key, the value and what to do. Parts of a value that may be secret are masked.
+3. One file can be used for both commands. ``lodge reap`` ignores the keys that only ``lodge serve`` has.
 """
 
 import argparse
@@ -70,12 +71,18 @@ PodText = Annotated[str | None, Metavar("TEXT")]
 
 
 def _default_mass_expiry_share(settings: Mapping[str, Any]) -> float:
-    """Return 1 for records in files, where the death of the only gateway is not a mass expiry."""
+    """Return 1 if records are stored in files, and otherwise 0.5.
+
+    With records in files there is often only one gateway, and its death must not count as a mass expiry.
+    """
     return 0.5 if settings.get("records") == "kubernetes" else 1.0
 
 
 class ReapSettings(BaseSettings):
-    """Settings of ``lodge reap``; a gateway of the same workspace needs the same values."""
+    """The settings of ``lodge reap``.
+
+    All gateways and reapers of a workspace need the same values.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT_PREFIX,
@@ -87,53 +94,59 @@ class ReapSettings(BaseSettings):
 
     workspace: WorkspaceUris = Field(
         {},
-        description="A workspace, such as dfs=file:///data; may be repeated. If two names match, the longer one wins. "
-        "Default: dfs is the current directory, and dfs.tmp is a private directory for temporary tables below "
-        "$XDG_STATE_HOME or ~/.local/state.",
+        description="A workspace, such as dfs=file:///data. May be repeated. If several workspace names match the "
+        "beginning of a table name, the longest one is used. Default: dfs for the current directory, and dfs.tmp for a "
+        "private directory for temporary tables below $XDG_STATE_HOME or ~/.local/state.",
     )
     default_temporary_workspace: Annotated[str, Metavar("NAME")] = Field(
-        "dfs.tmp", description="The workspace that stores temporary tables. Default: dfs.tmp."
+        "dfs.tmp", description="The workspace in which temporary tables are stored. Default: dfs.tmp."
     )
     lease_duration: Duration = Field(
         timedelta(seconds=15),
-        description="The silence after which a gateway is lost. All gateways and reapers of a workspace need the same "
-        "value. Default: 15s.",
+        description="A gateway that has not renewed its lease for this time is considered lost. All gateways and "
+        "reapers of a workspace need the same value. Default: 15s.",
     )
     grace_period: Duration = Field(
         timedelta(seconds=60),
-        description="How long the reaper must observe that something is dead before it removes it. Default: 60s.",
+        description="How long the reaper must observe that a session or file is abandoned before it removes it. "
+        "Default: 60s.",
     )
     records: RecordStore = Field(
         "files",
-        description="Where session records and leases are stored: files, in the default temporary workspace; "
-        "kubernetes, as ConnectSession and Lease objects. Default: files.",
+        description="Where session records and leases are stored. With files, they are files in the default temporary "
+        "workspace. With kubernetes, they are ConnectSession and Lease objects. Default: files.",
     )
     kubeconfig: Annotated[Path | None, Metavar("FILE")] = Field(
         None,
-        description="The kubeconfig file for Kubernetes. Default: the pod's service account; outside a pod the file "
-        "that KUBECONFIG names, or ~/.kube/config.",
+        description="The kubeconfig file for access to Kubernetes. Default: the pod's service account; outside a pod, "
+        "the file in KUBECONFIG or ~/.kube/config.",
     )
     namespace: Namespace = Field(
-        None, description="The Kubernetes namespace of records and leases. Default: that of the pod or the kubeconfig."
+        None,
+        description="The Kubernetes namespace of session records and leases. Default: the namespace of the pod or of "
+        "the kubeconfig.",
     )
     instance: InstanceName = Field(
         "lodge",
-        description="The name of this Lodge in the namespace. The names of its objects begin with it. Default: lodge.",
+        description="The name of this Lodge installation in the namespace. The names of its Kubernetes objects begin "
+        "with this name. Default: lodge.",
     )
     removals: Count = Field(
-        4, description="The number of session locations that the reaper removes at the same time. Default: 4."
+        4, description="The maximum number of session locations that the reaper removes at the same time. Default: 4."
     )
     resync_period: Duration = Field(
         timedelta(minutes=5),
-        description="How often the reaper lists all session records, beside its watch. Default: 5m.",
+        description="How often the reaper lists all session records in addition to watching them. Default: 5m.",
     )
     mass_expiry_share: Share = Field(
         default_factory=_default_mass_expiry_share,
-        description="If more than this share of all sessions looks dead at once, the reaper ends none of them until a "
-        "person confirms it. 1 disables that. Default: 0.5 with --records kubernetes, else 1.",
+        description="If more than this share of all sessions appears to be dead at the same time, the reaper does not "
+        "end any of them until a person confirms it. The value 1 disables this check. Default: 0.5 with --records "
+        "kubernetes, otherwise 1.",
     )
     mass_expiry_minimum: Count = Field(
-        20, description="The smallest number of dead sessions to which --mass-expiry-share applies. Default: 20."
+        20,
+        description="The minimum number of dead sessions for --mass-expiry-share to apply. Default: 20.",
     )
     metrics_listen: MetricsAddress = Field(
         None,
@@ -141,11 +154,11 @@ class ReapSettings(BaseSettings):
     )
     leader_election: bool = Field(
         default_factory=lambda settings: settings.get("records") == "kubernetes",
-        description="Elect one of several reapers by a Lease; only that one acts. Default: yes with --records "
-        "kubernetes.",
+        description="If several reapers run, elect a leader with a Kubernetes Lease. Only the leader removes "
+        "anything. Default: yes with --records kubernetes.",
     )
     log_level: LogLevel = Field(
-        "info", description="The lowest level to log: debug, info, warning or error. Default: info."
+        "info", description="The lowest level of log events: debug, info, warning or error. Default: info."
     )
 
     @field_validator("leader_election")
@@ -164,25 +177,28 @@ class ReapSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources after the options; ``init_settings`` is the YAML file."""
+        """Return the sources of settings other than the options.
+
+        The YAML file is passed as ``init_settings``.
+        """
         return env_settings, init_settings
 
 
 class ServeSettings(ReapSettings):
-    """Settings of ``lodge serve``: those of the gateway, its reaper and its local Spark."""
+    """The settings of ``lodge serve``, including its reaper and its local Spark."""
 
     listen: ListenAddress = Field(
         "127.0.0.1:15002",
-        description="The address for clients; port 0 lets the system choose a port. Default: 127.0.0.1:15002.",
+        description="The address for clients. With port 0, the system chooses a port. Default: 127.0.0.1:15002.",
     )
     backend: Backends = Field(
         (),
-        description="A Spark Connect server behind the gateway; may be repeated. Default: the gateway starts a local "
-        "Spark, and stops it.",
+        description="The address of a Spark Connect server that runs the sessions. May be repeated. Default: the "
+        "gateway starts and stops a local Spark server.",
     )
     session_idle_timeout: Duration = Field(
         timedelta(minutes=60),
-        description="The time without a request or a running operation after which a session ends. Default: 60m.",
+        description="A session ends after this time without a request or a running operation. Default: 60m.",
     )
     reaper: bool = Field(
         default_factory=lambda: "KUBERNETES_SERVICE_HOST" not in os.environ,
@@ -190,44 +206,56 @@ class ServeSettings(ReapSettings):
     )
     writable_workspace: Names = Field(
         (),
-        description="A further workspace in which CREATE TABLE ... AS and DROP TABLE may write; may be repeated. "
-        "Default: none.",
+        description="An additional workspace in which CREATE TABLE ... AS and DROP TABLE are permitted. May be "
+        "repeated. Default: none.",
     )
-    max_session_tables: Limit = Field(None, description="The most temporary tables of a session. Default: no limit.")
+    max_session_tables: Limit = Field(
+        None, description="The maximum number of temporary tables in a session. Default: no limit."
+    )
     max_session_bytes: SizeLimit = Field(
-        None, description="The most bytes in all temporary tables of a session, such as 10GiB. Default: no limit."
+        None,
+        description="The maximum size of all temporary tables of a session together, such as 10GiB. Default: no limit.",
     )
     max_principal_tables: Limit = Field(
-        None, description="The most temporary tables of a principal in all its sessions. Default: no limit."
+        None,
+        description="The maximum number of temporary tables in all sessions of a principal together. Default: no "
+        "limit.",
     )
     max_principal_bytes: SizeLimit = Field(
         None,
-        description="The most bytes in the temporary tables of all sessions of a principal. Default: no limit.",
+        description="The maximum size of all temporary tables in all sessions of a principal together. Default: no "
+        "limit.",
     )
     detached_timeout: Duration = Field(
         timedelta(minutes=5),
-        description="How long a Lodge statement may run after its client disconnected. Default: 5m.",
+        description="How long a Lodge statement may continue after its client has disconnected. Default: 5m.",
     )
     impersonation: bool = Field(
         False,
-        description="Give the session locations of a principal to the OS user with the principal's name. Each "
-        "principal needs a --principal-backend that runs as that user. Lodge must run as root. Default: no.",
+        description="Make the OS user with the name of the principal the owner of the principal's session locations. "
+        "Each principal needs a --principal-backend that runs as this user. Lodge must run as root. Default: no.",
     )
     principal_backend: PrincipalBackends = Field(
         {},
-        description="The backend for the statements of one principal, such as ada=sc://127.0.0.1:15003; may be "
+        description="The backend that runs the sessions of one principal, such as ada=sc://127.0.0.1:15003. May be "
         "repeated. Default: all principals use the backends of --backend.",
     )
-    log_query_text: bool = Field(False, description="Log the text of statements. Default: no.")
+    log_query_text: bool = Field(False, description="Include the text of statements in the log. Default: no.")
     max_message_bytes: MessageSize = Field(
         ByteSize(128 * 1024 * 1024),
-        description="The largest message that the gateway accepts, such as 64MiB. Default: 128MiB.",
+        description="The maximum size of a message that the gateway accepts, such as 64MiB. Default: 128MiB.",
     )
-    pod_name: PodText = Field(None, description="The name of the gateway's pod, for the reaper. Default: none.")
-    pod_uid: PodText = Field(None, description="The UID of the gateway's pod, for the reaper. Default: none.")
-    node_name: PodText = Field(None, description="The node of the gateway's pod, for the reaper. Default: none.")
+    pod_name: PodText = Field(
+        None, description="The name of the gateway's pod. The reaper uses it to check the pod. Default: none."
+    )
+    pod_uid: PodText = Field(
+        None, description="The UID of the gateway's pod. The reaper uses it to check the pod. Default: none."
+    )
+    node_name: PodText = Field(
+        None, description="The name of the pod's node. The reaper uses it to check the node. Default: none."
+    )
     spark_driver_memory: Memory = Field(
-        "2g", description="The memory of the local Spark, such as 512m or 4g. Default: 2g."
+        "2g", description="The memory of the local Spark server, such as 512m or 4g. Default: 2g."
     )
 
 
@@ -235,11 +263,13 @@ Settings = TypeVar("Settings", bound=ReapSettings)
 
 
 class SettingsOptions(Generic[Settings]):
-    """The options of one command, one for each field of its settings.
+    """The command-line options of one command.
+
+    There is one option for each field of the settings class.
 
     Args:
-        model: The settings of the command.
-        parser: The parser of the command; it gets the options and ``--config``.
+        model: The settings class of the command.
+        parser: The argument parser of the command. The options and ``--config`` are added to this parser.
     """
 
     def __init__(self, model: type[Settings], parser: argparse.ArgumentParser) -> None:
@@ -248,16 +278,16 @@ class SettingsOptions(Generic[Settings]):
             "--config",
             metavar="FILE",
             default=os.environ.get(CONFIG_VARIABLE),
-            help=f"A YAML file with the names of these options as keys (or {CONFIG_VARIABLE}). Each option is also a "
-            f"variable, such as {ENVIRONMENT_PREFIX}LOG_LEVEL. An option overrides a variable, and a variable the "
-            "file.",
+            help=f"A YAML file whose keys are the names of these options. The variable {CONFIG_VARIABLE} can also "
+            "contain the path of the file. Each option can also be set with an environment variable, such as "
+            f"{ENVIRONMENT_PREFIX}LOG_LEVEL. Options override variables, and variables override the file.",
         )
         self._source = CliSettingsSource[Any](
             model, root_parser=parser, add_argument_method=self._add_argument, cli_avoid_json=True
         )
 
     def read(self, arguments: argparse.Namespace) -> Settings:
-        """Combine options, environment and file.
+        """Read the settings from the options, the environment and the file.
 
         Args:
             arguments: The parsed command line.
@@ -266,7 +296,7 @@ class SettingsOptions(Generic[Settings]):
             The settings.
 
         Raises:
-            SettingError: If a setting is wrong; see guarantee 2.
+            SettingError: If a setting is invalid. The error message follows guarantee 2.
         """
         model = self._model
         options = {key: value for key, value in vars(arguments).items() if key in model.model_fields}
@@ -289,17 +319,25 @@ def _read_file(path: Path, model: type[ReapSettings]) -> Mapping[str, Any]:
     try:
         content = YamlConfigSettingsSource(model, yaml_file=_require(path)).yaml_data
     except OSError as error:
-        raise SettingError(f"config cannot be [{path}]: {error.strerror}. Give a YAML file that exists.") from None
+        raise SettingError(
+            f"The configuration file [{path}] cannot be read: {error.strerror}. Give the path of a YAML file with "
+            f"--config or {CONFIG_VARIABLE}."
+        ) from None
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
-        raise SettingError(f"config cannot be [{path}]: it is not YAML: {reason}.") from None
-    except (AttributeError, TypeError, ValueError):  # the content is a list or a text, or a key is a number
-        raise SettingError(f"config cannot be [{path}]: it must consist of lines KEY: VALUE.") from None
+        raise SettingError(f"The configuration file [{path}] is not valid YAML: {reason}.") from None
+    except (AttributeError, TypeError, ValueError):  # the content is a list or a string, or a key is a number
+        raise SettingError(
+            f"The configuration file [{path}] must be a mapping from settings to values, with lines such as "
+            "log_level: info."
+        ) from None
     return _select_keys(content, path, model)
 
 
 def _require(path: Path) -> Path:
-    """Return the path of a file that exists; the library treats a missing file as an empty one.
+    """Return the path of a configuration file if the file can be opened.
+
+    The check is needed because pydantic treats a missing file as an empty file.
 
     Raises:
         OSError: If the file cannot be opened.
@@ -314,9 +352,13 @@ def _select_keys(content: Mapping[Any, Any], path: Path, model: type[ReapSetting
         name = str(key).replace("-", "_")
         if name not in ServeSettings.model_fields:
             names = ", ".join(sorted(ServeSettings.model_fields))
-            raise SettingError(f"The key [{key}] in [{path}] is unknown. Known keys are: {names}.")
+            raise SettingError(
+                f"The configuration file [{path}] contains the unknown key [{key}]. The known keys are: {names}."
+            )
         if name in known:
-            raise SettingError(f"The key [{name}] occurs twice in [{path}]. Remove one of them.")
+            raise SettingError(
+                f"The configuration file [{path}] contains the key [{name}] more than once. Remove the duplicates."
+            )
         known[name] = value
     return {name: value for name, value in known.items() if name in model.model_fields}
 
@@ -326,11 +368,14 @@ def _explain(problem: ErrorDetails) -> str:
     reason = str(problem.get("ctx", {}).get("error") or problem["msg"])
     option = key.replace("_", "-")
     return (
-        f"{key} cannot be [{_mask_secrets(str(problem['input']))}]: {reason}. "
+        f"The value [{_mask_secrets(str(problem['input']))}] of the setting {key} is not valid: {reason}. "
         f"Set it with --{option}, {ENVIRONMENT_PREFIX}{key.upper()} or {key} in the --config file."
     )
 
 
 def _mask_secrets(text: str) -> str:
-    """Mask the user before and the parameters after the address in a connection string."""
+    """Mask the parts of a connection string that may contain secrets.
+
+    These are the user information before the address and the parameters after it.
+    """
     return re.sub(r"//[^/@]*@", "//***@", re.sub(r";.*", ";***", text, flags=re.DOTALL))

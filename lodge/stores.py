@@ -1,4 +1,4 @@
-"""The storage of session records, leases and session locations that the settings name."""
+"""Opens the storage of session records, leases and session locations."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """The storage that gateways and reapers of one Lodge share.
+    """The storage that the gateways and reapers of one Lodge installation share.
 
     Attributes:
         records: The session records.
-        leases: The leases of gateways.
-        locations: The session locations, initialised.
-        kubernetes: The connection to the API server; None if records and leases are files.
+        leases: The leases of the gateway replicas.
+        locations: The session locations. They are already initialised.
+        kubernetes: The connection to the API server, or None if records and leases are stored in files.
     """
 
     records: SessionRecords
@@ -38,10 +38,12 @@ class Stores:
 
 
 def open_stores(settings: ReapSettings, workspaces: Workspaces) -> Stores:
-    """Open the storage that the settings name, and create Lodge's own directories if they are missing.
+    """Open the storage that the settings specify.
+
+    Creates Lodge's own directories if they are missing.
 
     Raises:
-        StartError: If something cannot be used.
+        StartError: If the storage cannot be used.
     """
     workspace = workspaces.temporary
     try:
@@ -51,7 +53,9 @@ def open_stores(settings: ReapSettings, workspaces: Workspaces) -> Stores:
     except (RootError, RecordsUnavailableError) as error:
         raise StartError(f"The workspace [{workspace.name}] cannot be used: {error}") from None
     except OSError as error:
-        raise StartError(f"The workspace [{workspace.name}] cannot be used: {error}. Correct its storage.") from None
+        raise StartError(
+            f"The workspace [{workspace.name}] cannot be used: {error}. Check the storage of the workspace."
+        ) from None
 
 
 def _on_files(workspace: Workspace) -> Stores:

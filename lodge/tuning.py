@@ -1,27 +1,28 @@
-"""Process-wide settings of gRPC and the garbage collector for ``lodge serve``.
+"""Process-wide settings of gRPC and of the garbage collector for ``lodge serve``.
 
-A gateway creates millions of short-lived objects and small gRPC calls beside a large set of modules that never change.
-The defaults of gRPC and of the garbage collector suit other programs. ``docs/explanation/gateway-performance.md`` has
-the measurements.
+A gateway creates millions of short-lived objects and sends many small gRPC messages, while its large set of imported
+modules never changes. The default settings of gRPC and of the garbage collector are not suited for this load. For
+measurements, see ``docs/explanation/gateway-performance.md``.
 """
 
 import gc
 import os
 
 _GRPC_VARIABLES = {
-    # The poller that needs no thread of its own between the socket and the event loop.
+    # Use the poller that does not need an additional thread between the socket and the event loop.
     "GRPC_EXPERIMENTS": "-event_engine_listener,-event_engine_client,-event_engine_callback_cq",
-    # A child of lodge executes another program at once and never uses gRPC before. With fork support, gRPC tries to
-    # stop its threads before each fork, cannot, and logs that at level INFO, below any log level of ours.
+    # Child processes of lodge execute another program immediately and never use gRPC before that. With fork support,
+    # gRPC tries to stop its threads before each fork, fails, and logs the failure at level INFO regardless of Lodge's
+    # log level.
     "GRPC_ENABLE_FORK_SUPPORT": "0",
 }
 
 
 def start_grpc() -> None:
-    """Start gRPC with the settings of a gateway.
+    """Initialize gRPC with the settings for a gateway.
 
-    A variable that the operator has set keeps its value. Child processes do not inherit ours: they may use another
-    version of gRPC.
+    Variables that the operator has set keep their values. The variables are removed again after the initialization,
+    because child processes may use another version of gRPC.
     """
     ours = {name: value for name, value in _GRPC_VARIABLES.items() if name not in os.environ}
     os.environ.update(ours)
@@ -33,6 +34,6 @@ def start_grpc() -> None:
 
 
 def freeze_loaded_objects() -> None:
-    """Exclude all objects that exist now from garbage collection."""
+    """Exclude all objects that currently exist from garbage collection."""
     gc.collect()
     gc.freeze()

@@ -1,7 +1,7 @@
-"""Workspaces and session locations that the settings name.
+"""Creates workspaces and session locations from the settings.
 
-Without ``--workspace``, there are two: ``dfs``, the current directory, and ``dfs.tmp``, a private directory for
-temporary tables.
+If ``--workspace`` is not given, there are two workspaces: ``dfs`` is the current directory, and ``dfs.tmp`` is a
+private directory for temporary tables.
 """
 
 import os
@@ -18,13 +18,14 @@ from workspace.workspaces import Workspace, Workspaces, WorkspaceSettingError
 
 _ROOT_MODE = 0o700
 ROOT_MODE_FOR_OTHERS = 0o711
-"""The mode of a root in which other OS users reach their own files, and see no others."""
+"""Directory mode for a root in which each OS user can access only their own files."""
 
 
 def workspaces_from(settings: ReapSettings) -> Workspaces:
-    """Return the workspaces that the settings name.
+    """Return the workspaces that are defined in the settings.
 
-    Creates the directory of ``dfs.tmp`` if no workspace is named. A workspace that the settings name must exist.
+    If the settings do not define workspaces, the directory of ``dfs.tmp`` is created. Otherwise, the directories of
+    all workspaces must exist.
 
     Raises:
         SettingError: If a workspace cannot be used.
@@ -43,17 +44,17 @@ def workspaces_from(settings: ReapSettings) -> Workspaces:
     if not workspaces.temporary.is_file_based and settings.records != "kubernetes":
         raise SettingError(
             f"The workspace [{workspaces.temporary.name}] is in an object store, which cannot store session records. "
-            "Give --records kubernetes, or a URI such as file:///data."
+            "Set --records kubernetes, or give the workspace a URI such as file:///data."
         )
     return workspaces
 
 
 def open_locations(workspace: Workspace, root_ids: RootIds | None = None) -> SessionLocations:
-    """Return the session locations in a workspace; the caller initialises them.
+    """Return the session locations in a workspace. The caller must initialise them.
 
     Args:
         workspace: The default temporary workspace.
-        root_ids: Records the ids of roots; None if only the roots themselves store them.
+        root_ids: The store that records root ids. None if only the roots themselves store their ids.
 
     Raises:
         OSError: If the workspace cannot be read.
@@ -71,13 +72,17 @@ def _default_uris(mode: int) -> Mapping[str, str]:
         temporary = _state_home() / "lodge" / "dfs.tmp"
         temporary.mkdir(mode=mode, parents=True, exist_ok=True)
         return {"dfs": Path.cwd().as_uri(), "dfs.tmp": temporary.as_uri()}
-    except (OSError, RuntimeError) as error:  # a user without a home directory is a RuntimeError
+    except (OSError, RuntimeError) as error:  # RuntimeError is raised for a user without a home directory
         raise SettingError(
-            f"The default workspaces cannot be created: {error}. Give --workspace, or set XDG_STATE_HOME."
+            f"The default workspaces cannot be created: {error}. Define workspaces with --workspace, or set "
+            "XDG_STATE_HOME."
         ) from None
 
 
 def _state_home() -> Path:
-    """Return XDG_STATE_HOME, unless it is relative: the XDG Base Directory Specification ignores it then."""
+    """Return XDG_STATE_HOME if it is an absolute path, and otherwise its default.
+
+    The XDG Base Directory Specification requires that relative paths are ignored.
+    """
     given = Path(os.environ.get("XDG_STATE_HOME", ""))
     return given if given.is_absolute() else Path.home() / ".local" / "state"

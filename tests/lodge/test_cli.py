@@ -26,7 +26,7 @@ def test_help_of_serve_explains_every_setting(lodge: Any) -> None:
         (("dance",), "dance"),
         (("serve", "--listn=h:1"), "--listn"),
         (("reap", "--listen=h:1"), "--listen"),
-        (("serve", "--lease-duration=soon"), "lease_duration cannot be [soon]"),
+        (("serve", "--lease-duration=soon"), "The value [soon] of the setting lease_duration is not valid"),
         (("serve", "--config=none.yaml"), "none.yaml"),
         (("serve", "--workspace=dfs.tmp=file:///does/not/exist"), "[/does/not/exist]"),
         (("serve", "--workspace=dfs.tmp=s3://bucket"), "[s3://bucket]"),
@@ -57,7 +57,7 @@ def test_unusable_java_is_one_line_and_status_1(
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("lodge: The Java [")
+    assert done.stderr.startswith("lodge: Java at [")
     assert named in done.stderr
     assert "Java 17 or later" in done.stderr
 

@@ -99,7 +99,7 @@ def test_serve_stops_with_status_1_when_its_spark_dies(lodge: Any, tmp_path: Pat
     os.kill(pids[0], signal.SIGKILL)
     assert process.wait(60) == 1
     text = log.read_text()
-    saved = re.search(r"Its log is \[(\S+)\]", text)
+    saved = re.search(r"Its log was saved as \[(\S+)\]", text)
     assert saved
     assert Path(saved[1]).exists()
     assert "Traceback" not in text
@@ -111,7 +111,7 @@ def test_failed_start_of_spark_is_reported_with_its_log(
     monkeypatch.setattr("tempfile.tempdir", str(private))
     with pytest.raises(StartError) as failed, embedded_spark("1k"):
         pass
-    saved = re.search(r"Its log is \[(\S+)\]", str(failed.value))
+    saved = re.search(r"Its log was saved as \[(\S+)\]", str(failed.value))
     assert saved
     assert Path(saved[1]).read_text().strip().endswith(str(failed.value).splitlines()[-1])
     assert [path.suffix for path in private.iterdir()] == [".log"]

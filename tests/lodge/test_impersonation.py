@@ -89,7 +89,7 @@ def test_missing_capability_stops_the_start(open_directory: Path, capability: st
         cwd="/",
     )
     assert done.returncode == 1, done.stderr
-    assert "Impersonation needs the right to give files to other users" in done.stderr
+    assert f"Impersonation needs permission to give files in [{open_directory}] to other users" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -100,8 +100,8 @@ def test_other_workspaces_can_be_added_removed_and_made_writable(serving: Servin
         ("workspace: {dfs.tmp: 'file:///does/not/exist'}", "/does/not/exist"),
         ("workspace: {other: 'file:///'}", "[dfs.tmp] is not among the workspaces [other]"),
         ("writable_workspace: [other]", "[other] is not among the workspaces"),
-        ("grace_period: soon", "grace_period cannot be [soon]"),
-        ("workspace: [", "it is not YAML"),
+        ("grace_period: soon", "The value [soon] of the setting grace_period is not valid"),
+        ("workspace: [", "is not valid YAML"),
         ("unknown: 1", "[unknown]"),
     ],
 )

@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 import structlog
 
-from tests.forked import forked
+from tests.forks import create_fork
 from workspace.identifiers import ReplicaId, SessionUuid
 from workspace.record_changes import add_holder, mark_ending, remove_holders, update_record
 from workspace.record_store import RecordsUnavailableError
@@ -370,7 +370,7 @@ def killed_at(step: int, task: Callable[[], Any]) -> bool:
         with mock.patch.multiple("os", **{name: counting(getattr(os, name)) for name in STEPS}):
             task()
 
-    process = forked(child)
+    process = create_fork(child)
     process.start()
     process.join(DEADLINE_SECONDS)
     assert process.exitcode in {0, -signal.SIGKILL}

@@ -79,7 +79,7 @@ class ApiServer:
         self._last_revision = 0
 
     def create_unavailable_error(self, reason: str) -> Exception:
-        return RecordsUnavailableError(None, f"The simulated {self.name} is unavailable: {reason}.")
+        return RecordsUnavailableError(None, f"The simulated {self.name} cannot be used now: {reason}.")
 
     def create(self, name: RecordName, spec: SessionRecord) -> StoredObject:
         """Create an object.

@@ -17,7 +17,7 @@ from unittest import mock
 
 import pytest
 
-from tests.forked import forked
+from tests.forks import create_fork
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
@@ -144,7 +144,7 @@ def _in_processes(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
         connection.send(result)
 
     pipes = [context.Pipe(duplex=False) for _ in tasks]
-    processes = [forked(child, task, pipe[1]) for task, pipe in zip(tasks, pipes, strict=True)]
+    processes = [create_fork(child, task, pipe[1]) for task, pipe in zip(tasks, pipes, strict=True)]
     for process in processes:
         process.start()
     try:
@@ -165,7 +165,7 @@ def _killed_at(step: int, task: Callable[[], Any]) -> bool:
         with _counted(CHANGING_STEPS, step, lambda: os.kill(os.getpid(), signal.SIGKILL)):
             task()
 
-    process = forked(child)
+    process = create_fork(child)
     process.start()
     try:
         process.join(DEADLINE_SECONDS)

@@ -14,7 +14,7 @@ from unittest import mock
 
 import pytest
 
-from tests.forked import forked
+from tests.forks import create_fork
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.table_files import MAX_DEPTH
 from workspace.identifiers import SessionUuid, TableUuid
@@ -263,7 +263,7 @@ def test_owner_who_keeps_replacing_directories_with_links_reaches_nothing(
         all_owned_by(OTHER, location)
         with held_open(location) as descriptors:
             ready = context.Event()
-            process = forked(exchanging_as_another_user, descriptors, outside, ready)
+            process = create_fork(exchanging_as_another_user, descriptors, outside, ready)
             process.start()
             assert ready.wait(10)
             for _ in range(3):

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.forked import forked
+from tests.forks import create_fork
 from workspace.files.record_directories import LEFTOVER_SECONDS
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
@@ -145,7 +145,7 @@ def test_directory_guarantee_4_random_kills_lose_no_confirmed_change(root: Path,
 
     kills = 0
     for _ in range(8):
-        workers = [forked(increment_for_ever) for _ in range(3)]
+        workers = [create_fork(increment_for_ever) for _ in range(3)]
         for worker in workers:
             worker.start()
         time.sleep(chance.uniform(0.01, 0.08))  # any length will do

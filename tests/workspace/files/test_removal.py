@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 import pytest
 
-from tests.forked import forked
+from tests.forks import create_fork
 from workspace.files.removal import FILES_BETWEEN_CHECKS, MAX_DEPTH, THREADS
 from workspace.files.session_locations import FileSessionLocations
 from workspace.identifiers import SessionUuid, TableUuid
@@ -277,7 +277,7 @@ def test_next_purge_completes_a_killed_purge(locations: FileSessionLocations, wa
     (entry,) = locations.trash()
     while True:
         before = count(locations)
-        process = forked(locations.purge, entry)
+        process = create_fork(locations.purge, entry)
         process.start()
         wait_until(partial(is_begun, before, process), "files are removed")
         process.kill()

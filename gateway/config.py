@@ -40,9 +40,9 @@ class GatewayConfig:
         backends_end_with_gateway: Whether the backends stop together with this replica. If True, the sessions of this
             replica end when it stops.
         max_message_bytes: The maximum size of a message from a client. The default is the same as in Spark, 128 MiB.
-        log_query_text: Whether log events may include the text of statements that Lodge executes.
+        log_query_text: Whether log events may include the text of Lodge statements.
         limits: The quotas for temporary tables.
-        detached_timeout_seconds: How long a statement that Lodge executes continues to run after its client
+        detached_timeout_seconds: How long a Lodge statement continues to run after its client
             disconnects.
         impersonation: Whether the session locations of a principal belong to the OS user with the same name
             [temporary-tables §5.1.10.2].

@@ -13,8 +13,8 @@ Guarantees:
 
 Not guaranteed: that a client hears of an error of such a release. PySpark's and Scala's clients ignore these errors.
 
-Source: [spark-connect-server SparkConnectReleaseExecuteHandler],
-[spark-connect-client ExecutePlanResponseReattachableIterator].
+Source: [spark-connect-server SparkConnectReleaseExecuteHandler], [spark-connect-client
+ExecutePlanResponseReattachableIterator].
 """
 
 import asyncio

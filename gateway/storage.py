@@ -32,8 +32,8 @@ class Storage:
     """Session records, leases and session locations, accessed in bounded executors.
 
     If a call is cancelled, CancelledError is raised only after the function has returned. The caller can then safely
-    undo
-    the effects of the function. All methods raise GatewayError if the storage of records or leases does not respond.
+    undo the effects of the function. All methods raise GatewayError if the storage of records or leases does not
+    respond.
 
     Args:
         records: The session records.

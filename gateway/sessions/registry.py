@@ -145,8 +145,7 @@ class Sessions:
         """Adopt a session that the replica that served it has left.
 
         Without a replica, the session would end before its idle timeout. If the record has changed since it was read,
-        the
-        session is not adopted.
+        the session is not adopted.
 
         Raises:
             GatewayError: If the lease has lapsed, or the storage does not respond.

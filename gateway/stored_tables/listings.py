@@ -1,6 +1,6 @@
-"""The answers of ``SHOW TEMPORARY TABLES``, ``SHOW TABLES`` and ``SHOW CREATE TABLE``.
+"""Results of ``SHOW TEMPORARY TABLES``, ``SHOW TABLES`` and ``SHOW CREATE TABLE``.
 
-Source: Spark's ``SHOW TABLES``: its columns, and its patterns with ``*`` and ``|``, regardless of letter case.
+Source: Spark's ``SHOW TABLES``: its columns, and its patterns with ``*`` and ``|``, which ignore case.
 """
 
 import re
@@ -22,8 +22,8 @@ def list_temporary_tables(
     Args:
         tables: The temporary tables of a session.
         workspace: The name of the default temporary workspace.
-        pattern: The pattern of table names; None for all.
-        now: The time that the ages refer to.
+        pattern: The pattern that table names must match. None for all tables.
+        now: The current time, which is used to compute the ages.
     """
     listed = [table for table in _ready(tables) if matches(table.name, pattern)]
     return pa.table(
@@ -42,13 +42,13 @@ def list_temporary_tables(
 def list_workspace_tables(
     tables: Iterable[TemporaryTable], permanent: Sequence[str], workspace: str, pattern: str | None
 ) -> pa.Table:
-    """Return the tables of a workspace in the columns of Spark's ``SHOW TABLES``.
+    """Return the tables of a workspace with the columns of Spark's ``SHOW TABLES``.
 
     Args:
         tables: The temporary tables in the workspace.
         permanent: The names of the permanent tables in the workspace.
         workspace: The name of the workspace.
-        pattern: The pattern of table names; None for all.
+        pattern: The pattern that table names must match. None for all tables.
     """
     found = [(table.name, True) for table in _ready(tables)] + [(name, False) for name in permanent]
     listed = sorted(each for each in found if matches(each[0], pattern))
@@ -93,7 +93,7 @@ def _text(value: str) -> str:
 
 
 def _type(kind: DataType) -> str:
-    """Return a type as Spark parses it, with quoted names."""
+    """Return a type in Spark's SQL syntax, with quoted field names."""
     if isinstance(kind, StructType):
         return f"STRUCT<{', '.join(f'{quote_name(field.name)}: {_type(field.dataType)}' for field in kind.fields)}>"
     if isinstance(kind, ArrayType):

@@ -1,13 +1,13 @@
-"""The storage formats of tables, and the options that Spark needs for them.
+"""The storage formats of tables, and the Spark options that each format needs.
 
-Guarantee: every format returns a value as it was written, or the write fails. With Spark's defaults, text formats lose
-empty strings, leading and trailing blanks, line ends and microseconds.
+Guarantee: with every format, Spark reads each value exactly as it was written, or the write fails. With Spark's default
+options, text formats lose empty strings, leading and trailing whitespace, line breaks and microseconds.
 
 Not guaranteed:
 
-- Empty strings in a partition column: Spark reads them as NULL.
-- The ten days in October 1582 that the calendar of ORC omits.
-- In CSV, the one string that stands for NULL.
+- Empty strings in a partition column, which Spark reads as NULL.
+- Dates in the ten days of October 1582 that the ORC calendar omits.
+- In CSV, the one string that represents NULL.
 - Values that cannot be written with the options in a statement.
 
 Source: [temporary-tables §5.1.4]; [spark-data-source].
@@ -23,7 +23,11 @@ from gateway.sql.name_syntax import quote_name
 from workspace.name_comparison import comparable_name
 
 _IN_UTC = {"timeZone": "UTC"}
-"""The time zone of the session may change between write and read, and repeats an hour each year."""
+"""A fixed time zone for writes and reads.
+
+The time zone of the session is not suitable. It may change between the write and the read, and it may repeat an hour
+each year.
+"""
 _TIMES = {
     "dateFormat": "yyyy-MM-dd",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -32,18 +36,21 @@ _TIMES = {
 _TEXT_OPTIONS = frozenset({"compression", *_TIMES})
 _NO_TEXT = "\x01null\x01"
 _STRICT = {"columnNameOfCorruptRecord": "\x01malformed\x01", "mode": "FAILFAST"}
-"""Malformed rows are errors, not NULL. No column of a table has the name of the column for malformed rows."""
+"""Options that turn malformed rows into errors instead of NULL values.
+
+No table has a column with the given name for malformed rows.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageFormat:
-    """A data source of Spark that can store tables.
+    """A Spark data source that can store tables.
 
     Attributes:
         name: The name of the data source in Spark.
-        defaults: The options of writes and reads that a statement may override.
-        allowed: The options that a statement may have.
-        allowed_prefixes: The prefixes of further options that a statement may have.
+        defaults: The default options for writes and reads. Statements can override them.
+        allowed: The options that a statement can set.
+        allowed_prefixes: The prefixes of additional options that a statement can set.
     """
 
     name: str
@@ -57,13 +64,13 @@ class StorageFormat:
         return self.name == "parquet"
 
     def options(self, statement: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the options of writes and reads.
+        """Return the options for writes and reads.
 
         Args:
             statement: The options in the statement that creates the table.
 
         Raises:
-            GatewayError: An option is not allowed.
+            GatewayError: If an option is not allowed.
         """
         known = {key.lower(): key for key in self.allowed}
         named: dict[str, str] = {}
@@ -107,14 +114,14 @@ STORAGE_FORMATS: Mapping[str, StorageFormat] = {
 
 
 def find_storage_format(name: str, table: str) -> StorageFormat:
-    """Return the storage format with a name.
+    """Return the storage format with the given name.
 
     Args:
-        name: The name, in any letter case.
-        table: The name of the table, for the error.
+        name: The name. Case is ignored.
+        table: The name of the table to mention in the error message.
 
     Raises:
-        GatewayError: No storage format has this name.
+        GatewayError: If there is no storage format with this name.
     """
     found = STORAGE_FORMATS.get(name.lower())
     if found is None:
@@ -135,15 +142,15 @@ def unsupported_partitions(storage: StorageFormat) -> GatewayError:
 
 
 def check_columns(storage: StorageFormat, schema: StructType, partition_columns: Sequence[str]) -> None:
-    """Check that Spark reads all columns back as it writes them.
+    """Check that Spark can read all columns back exactly as it writes them.
 
     Args:
         storage: The storage format.
         schema: The schema of the table.
-        partition_columns: The columns that the table is partitioned by.
+        partition_columns: The columns by which the table is partitioned.
 
     Raises:
-        GatewayError: Spark would write a column, but read other values back.
+        GatewayError: If Spark would read different values from a column than it wrote.
     """
     partitions = {comparable_name(name) for name in partition_columns}
     for field in schema.fields:
@@ -177,7 +184,7 @@ def _is_lost(storage: StorageFormat, kind: DataType, *, is_partition: bool) -> b
 
 
 def _types(kind: DataType) -> Iterator[DataType]:
-    """Return a type and all types in it."""
+    """Yield a type and all types that are nested in it."""
     yield kind
     if isinstance(kind, StructType):
         below = [field.dataType for field in kind.fields]
@@ -190,7 +197,7 @@ def _types(kind: DataType) -> Iterator[DataType]:
 
 
 def _names(kind: DataType) -> Iterator[str]:
-    """Return the names of all fields in a type."""
+    """Yield the names of all fields that are nested in a type."""
     for each in _types(kind):
         if isinstance(each, StructType):
             yield from each.names

@@ -1,7 +1,8 @@
-"""Descriptions of permanent tables: a file in the directory of each table.
+"""Table descriptions: a JSON file in the directory of each permanent table.
 
-Name resolution must distinguish a table that ``CREATE TABLE`` made from other files in a workspace. It reads the
-description and needs nothing of the code that creates and drops tables.
+Name resolution uses the table description to distinguish tables that ``CREATE TABLE`` created from other files in a
+workspace. This module is separate from the code that creates and drops tables, so that name resolution does not depend
+on that code.
 """
 
 import json
@@ -23,12 +24,12 @@ from workspace.files.table_files import has_links
 from workspace.workspaces import NotFileBasedError, Workspace
 
 DESCRIPTION_FILE = ".lodge-table.json"
-"""The name of the description in the directory of a table. Readers of raw files ignore it."""
+"""The file name of a table description. Readers of raw files ignore this file."""
 
 _MAX_BYTES = 4 * 1024 * 1024
 
 GLOB = re.compile(r"[*?\[\]{}\\]")
-"""The characters that make Spark read a path as a pattern."""
+"""The characters that make Spark interpret a path as a pattern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,8 @@ class TableDescription:
 
     Attributes:
         schema: The schema of the table.
-        storage_format: The storage format of its files.
-        options: The options of the storage format, as in the statement that created the table.
+        storage_format: The storage format of the table.
+        options: The options of the storage format, from the statement that created the table.
     """
 
     schema: StructType
@@ -46,13 +47,17 @@ class TableDescription:
     options: Mapping[str, str]
 
     def encode(self) -> str:
-        """Return the contents of the file."""
+        """Return the content of the table description file."""
         document = {"schema": self.schema.jsonValue(), "format": self.storage_format, "options": dict(self.options)}
         return json.dumps({"lodge_table": 1, **document}, indent=1)
 
     @classmethod
     def read(cls, directory: Path) -> "TableDescription | None":
-        """Read the description in a directory; None if there is none, or it is malformed."""
+        """Read the table description in a directory.
+
+        Returns:
+            The description. None if the file does not exist or is malformed.
+        """
         try:
             descriptor = os.open(directory / DESCRIPTION_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb") as file:
@@ -71,10 +76,13 @@ class TableDescription:
 
 
 def build_permanent_scan(path: Path) -> relations_pb2.Relation | None:
-    """Return the relation of a permanent table; None for another directory.
+    """Return a relation that reads a permanent table.
+
+    Returns:
+        The relation. None if the directory is not a permanent table.
 
     Raises:
-        GatewayError: The directory contains a link. Spark would follow it out of the workspace.
+        GatewayError: If the directory contains a symbolic link. Spark would follow the link out of the workspace.
     """
     description = TableDescription.read(path)
     if description is None or GLOB.search(str(path)):
@@ -106,9 +114,9 @@ def list_permanent_tables(workspace: Workspace) -> Sequence[str]:
 
 
 def _has_user_defined_type(value: object) -> bool:
-    """Return whether a schema has a user-defined type.
+    """Return whether a schema contains a user-defined type.
 
-    Decoding such a type would import the Python module that it names.
+    Decoding a user-defined type would import the Python module that the schema refers to.
     """
     if isinstance(value, dict):
         return value.get("type") == "udt" or any(map(_has_user_defined_type, value.values()))

@@ -1,11 +1,11 @@
-"""Plans that write the rows of a table, and the view that reads them.
+"""Plans that write the rows of a table, and relations that read them.
 
 Guarantees:
 
-1. Directories have mode 0700 and files mode 0600, regardless of the umask of the backend. Spark sets the modes itself,
-   from the options of the write.
-2. The view is a projection, never a plain scan. Spark allows insertions into the files of a plain scan, and would give
-   the new files open permissions.
+1. Directories have mode 0700 and files have mode 0600, regardless of the umask of the backend. Spark sets these modes
+   itself because of the options of the write.
+2. The view of a table is a projection and not a plain scan. With a plain scan, Spark would allow clients to insert into
+   the files of the table, and would create the new files with open permissions.
 
 Source: [temporary-tables §5.1.9, §5.2]; [hadoop-permissions] (``fs.permissions.umask-mode``, which a cached file system
 ignores).
@@ -21,7 +21,7 @@ from gateway.sql.name_syntax import qualify_with_session, quote_name
 from workspace.storage_paths import StoragePath
 
 ROWS_WRITTEN = "lodge_rows_written"
-"""The observed metric that counts the rows of a write."""
+"""The name of the observed metric that counts the rows of a write."""
 
 _PRIVATE_FILES = {"fs.permissions.umask-mode": "077", "fs.file.impl.disable.cache": "true"}
 
@@ -34,7 +34,7 @@ def build_write(
     partition_columns: Sequence[str],
     options: Mapping[str, str],
 ) -> base_pb2.Plan:
-    """Return the plan that writes rows into a new directory, and counts them."""
+    """Return the plan that writes rows to a new directory and counts them."""
     count = expressions_pb2.Expression()
     count.alias.name.append(ROWS_WRITTEN)
     count.alias.expr.unresolved_function.function_name = "count"
@@ -62,11 +62,10 @@ def build_scan(
     options: Mapping[str, str],
     is_partitioned: bool,
 ) -> relations_pb2.Relation:
-    """Return the relation of the rows in one or more directories.
+    """Return a relation that reads the rows in one or more directories.
 
-    The columns have the order of the schema.
-
-    Spark reads several directories in one scan, unless they are partitioned.
+    The relation has the columns of the schema, in the same order. Spark reads several directories in a single scan,
+    unless the directories are partitioned.
     """
     if is_partitioned and len(directories) > 1:
         middle = len(directories) // 2
@@ -102,7 +101,7 @@ def build_empty_relation(schema: str) -> relations_pb2.Relation:
     """Return a relation without rows.
 
     Args:
-        schema: The schema as DDL or JSON.
+        schema: The schema in DDL or JSON format.
     """
     relation = relations_pb2.Relation()
     relation.local_relation.schema = schema
@@ -110,28 +109,31 @@ def build_empty_relation(schema: str) -> relations_pb2.Relation:
 
 
 def build_named_table(name: str) -> relations_pb2.Relation:
-    """Return the relation of a table by its name, as Spark parses the name."""
+    """Return a relation that reads a table. Spark parses the name of the table."""
     relation = relations_pb2.Relation()
     relation.read.named_table.unparsed_identifier = name
     return relation
 
 
 def build_session_table(name: str) -> relations_pb2.Relation:
-    """Return the relation of a temporary view, never of a table of the same name."""
+    """Return a relation that reads a temporary view.
+
+    The relation never reads a permanent table that has the same name.
+    """
     return build_named_table(qualify_with_session(name))
 
 
 def rename_columns(query: relations_pb2.Relation, names: Sequence[str]) -> relations_pb2.Relation:
-    """Return a query with other names of its columns."""
+    """Return a query with its columns renamed."""
     return relations_pb2.Relation(to_df=relations_pb2.ToDF(input=query, column_names=names))
 
 
 def to_spark_path(path: StoragePath | str) -> str:
-    """Return a path as Spark reads it: with ``s3a://`` for object stores."""
+    """Return a path in the form that Spark expects: object stores have ``s3a://``."""
     name = str(path)
     return f"s3a://{name.removeprefix('s3://')}" if name.startswith("s3://") else name
 
 
 def encode_schema(schema: StructType) -> str:
-    """Return a schema as JSON."""
+    """Return a schema in JSON format."""
     return json.dumps(schema.jsonValue())

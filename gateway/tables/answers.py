@@ -1,7 +1,7 @@
-"""The answers of the statements that create and drop tables.
+"""The answers of statements that create, change and drop tables.
 
-A statement that Lodge executes answers with one row. Creations and drops answer as in Drill [temporary-tables §4.2,
-§4.3], everything else as in Spark: insertions answer nothing.
+Creations and drops have a single row as answer, as in Drill [temporary-tables §4.2, §4.3]. All other statements have
+the same answer as in Spark. For example, the answer of an insertion has no rows.
 """
 
 from gateway.responses import Response, Values, build_row_response
@@ -9,19 +9,19 @@ from workspace.records import PendingChange, PendingDrop, WriteKind
 
 
 def answer_to(change: PendingChange, table: str) -> Values:
-    """Return the answer of a statement whose change of a temporary table is complete."""
+    """Return the answer of a completed statement that changed a temporary table."""
     if isinstance(change, PendingDrop):
         return _ok(True, f"Temporary table [{table}] was dropped.")
     return created(change.rows) if change.kind is WriteKind.CREATION else {}
 
 
 def created(rows: int) -> Values:
-    """Return the answer of a statement that created a table with this number of rows."""
+    """Return the answer of a statement that created a table with the given row count."""
     return {"Fragment": "0_0", "Number of records written": rows}
 
 
 def not_created(reason: str) -> Response:
-    """Return the answer of ``CREATE TABLE IF NOT EXISTS`` for a name that is taken."""
+    """Return the answer of ``CREATE TABLE IF NOT EXISTS`` if the name already exists."""
     return build_row_response(_ok(False, reason))
 
 
@@ -31,12 +31,12 @@ def table_dropped(name: str) -> Response:
 
 
 def no_table(name: str) -> Response:
-    """Return the answer of ``DROP TABLE IF EXISTS`` for a name that no table has."""
+    """Return the answer of ``DROP TABLE IF EXISTS`` if the table does not exist."""
     return build_row_response(_ok(False, f"Table [{name}] was not found."))
 
 
 def no_view(name: str, schema: str) -> Response:
-    """Return the answer of ``DROP VIEW IF EXISTS`` for a name that no view has."""
+    """Return the answer of ``DROP VIEW IF EXISTS`` if the view does not exist."""
     return build_row_response(_ok(False, f"View [{name}] not found in schema [{schema}]."))
 
 

@@ -1,4 +1,4 @@
-"""Work that outlives the statement that started it."""
+"""Tasks that can run longer than the statement that started them."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -9,13 +9,16 @@ _Result = TypeVar("_Result")
 
 
 class BackgroundTasks:
-    """Tasks that nobody waits for until the replica stops."""
+    """Background tasks of this replica.
+
+    Only :meth:`wait` waits for the tasks, when the replica stops.
+    """
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start a task."""
+        """Start a background task."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -26,12 +29,12 @@ class BackgroundTasks:
             task.cancel()
 
     async def wait(self) -> None:
-        """Wait until all tasks have ended."""
+        """Wait until all tasks have finished."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 async def run_to_completion(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a coroutine to its end, even if the caller is cancelled."""
+    """Run a coroutine until it finishes, even if the caller is cancelled."""
     task = asyncio.ensure_future(work)
     while not task.done():
         with suppress(asyncio.CancelledError):

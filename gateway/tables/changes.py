@@ -1,8 +1,9 @@
-"""The steps of a change of a table, as transitions of the session record.
+"""The steps of a table change, as transitions of the session record.
 
-A write begins, is published, and is completed; or it is undone. A drop begins and is completed, or is undone. Each
-function takes a record and returns the next one. It checks its conditions within the compare-and-swap that stores the
-result. A statement whose change another replica undid, took over or completed therefore gets an error at its next step.
+A write is begun, published and completed. A drop is begun and completed. Both can be undone instead. Each function
+takes a session record and returns the changed record. The function runs within the compare-and-swap that stores its
+result, so its checks and its result apply to the same version of the record. If another replica has undone, taken over
+or completed a change, the original statement therefore fails at its next step.
 """
 
 from collections.abc import Sequence
@@ -27,10 +28,10 @@ _DROPPED_WHILE_WRITING = "Another statement dropped it while this statement wrot
 
 
 def begin_write(record: SessionRecord, table: TemporaryTable, write: PendingWrite) -> SessionRecord:
-    """Return the record with a new write to a table.
+    """Return the session record with a new write to a table.
 
     Raises:
-        GatewayError: The table was dropped, or has too many parts.
+        GatewayError: If the table was dropped, or has too many parts.
     """
     current = _require_ready(record, table)
     if len(current.parts) + len(current.writes) >= _MAX_PARTS and write.kind is not WriteKind.OVERWRITING:
@@ -44,10 +45,12 @@ def begin_write(record: SessionRecord, table: TemporaryTable, write: PendingWrit
 
 
 def begin_drop(record: SessionRecord, table: TemporaryTable, drop: PendingDrop) -> SessionRecord:
-    """Return the record with a table that keeps its name, but cannot be read.
+    """Return the session record with a table in state ``DROPPING``.
+
+    The table keeps its name until the drop is complete, but it can no longer be read.
 
     Raises:
-        GatewayError: The table was dropped.
+        GatewayError: If the table was already dropped.
     """
     current = _require_ready(record, table)
     return put_table(record, replace(current, state=TableState.DROPPING, drop=drop))
@@ -56,10 +59,10 @@ def begin_drop(record: SessionRecord, table: TemporaryTable, drop: PendingDrop) 
 def publish(
     record: SessionRecord, table: TemporaryTable, write: PendingWrite, *, rows: int, size_bytes: int
 ) -> SessionRecord:
-    """Return the record with the outcome of a write as the table's rows.
+    """Return the session record with the result of a write as rows of the table.
 
     Raises:
-        GatewayError: The table was dropped, or another replica undid the write or took it over.
+        GatewayError: If the table was dropped, or another replica has undone or taken over the write.
     """
     current = _require_same(record, table, _DROPPED_WHILE_WRITING)
     if current.state is TableState.DROPPING:
@@ -92,16 +95,16 @@ def publish(
 
 
 def take_over(record: SessionRecord, table: TemporaryTable, change: PendingChange, replica: ReplicaId) -> SessionRecord:
-    """Return the record with a change that another replica follows from now on.
+    """Return the session record with a change assigned to another replica.
 
     Args:
-        record: The record.
+        record: The session record.
         table: The table.
-        change: The change as the caller read it.
-        replica: The replica that follows it from now on.
+        change: The change, as the caller read it from the session record.
+        replica: The replica that executes the change from now on.
 
     Raises:
-        GatewayError: The change is no longer as the caller read it.
+        GatewayError: If the change is different from what the caller read.
     """
     current = _require_same(record, table, _DROPPED)
     if change not in current.pending_changes:
@@ -117,9 +120,9 @@ def take_over(record: SessionRecord, table: TemporaryTable, change: PendingChang
 
 
 def complete(record: SessionRecord, table: TemporaryTable, change: PendingChange) -> SessionRecord:
-    """Return the record without a change that is published and visible.
+    """Return the session record without a change that is published and visible.
 
-    Completing a drop removes the table. Completing a change again changes nothing.
+    Completing a drop removes the table from the record. Completing a change a second time has no effect.
     """
     current = same_table(record, table)
     if current is None or pending_change(current, change) is None:
@@ -131,10 +134,10 @@ def complete(record: SessionRecord, table: TemporaryTable, change: PendingChange
 
 
 def undo(record: SessionRecord, table: TemporaryTable, change: PendingChange) -> SessionRecord:
-    """Return the record as if the statement had not begun.
+    """Return the session record without the effects of a change.
 
-    Rows that other statements added stay. If the change is complete, undone or another replica's, the record stays
-    as it is.
+    Rows that other statements added are kept. If the change is already complete, already undone or taken over by
+    another replica, the record is returned unchanged.
     """
     current = same_table(record, table)
     own = None if current is None else pending_change(current, change)
@@ -163,20 +166,21 @@ def undo(record: SessionRecord, table: TemporaryTable, change: PendingChange) ->
 
 
 def pending_change(table: TemporaryTable, change: PendingChange) -> PendingChange | None:
-    """Return a change as a table has it now, regardless of its replica."""
+    """Return the current version of a change, even if another replica executes it."""
     return next((each for each in table.pending_changes if _is_same_change(each, change)), None)
 
 
 def same_table(record: SessionRecord, table: TemporaryTable) -> TemporaryTable | None:
-    """Return a table as the record has it now; None if it is gone."""
+    """Return the current version of a table. None if the table no longer exists."""
     found = find_table(record, table.name)
     return found if found is not None and found.uuid == table.uuid else None
 
 
 def _restore_into_later(writes: Sequence[PendingWrite], undone: PendingWrite) -> tuple[PendingWrite, ...]:
-    """Return the remaining writes after one is undone that a later one replaced.
+    """Return the remaining writes after undoing a write that a later write replaced.
 
-    The later write keeps what it replaced, to restore it if it is undone too. That must then be the state before both.
+    The later write contains the parts that it replaced, so that they can be restored if it is undone too. These parts
+    must then be the parts from before both writes.
     """
     added_rows, added_bytes = _added(undone)
     return tuple(

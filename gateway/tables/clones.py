@@ -1,7 +1,7 @@
 """Temporary tables of cloned sessions.
 
-The backend clones a session with its views, so the clone first sees the tables of its parent. Here it gets copies of
-its own: later changes of the parent's tables do not concern it.
+The backend clones a session together with its views, so that the clone first reads the tables of its parent. This
+module copies the tables, so that later changes to the tables of the parent do not affect the clone.
 """
 
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ class TableCopies:
     """Copies temporary tables from a session to its clone.
 
     Args:
-        replica: This replica.
+        replica: The name of this replica.
         storage: The session records and session locations.
         sessions: The sessions that this replica serves.
-        executor: The owner of the views and of the deletion.
-        quotas: The quotas of temporary tables.
+        executor: Creates views and deletes directories.
+        quotas: The quotas for temporary tables.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class TableCopies:
         self._records = TableRecords(storage)
 
     async def copy_all(self, before: Sequence[TemporaryTable], parent: Session, execution: Execution) -> None:
-        """Give a clone copies of its parent's tables.
+        """Copy the tables of a session to its clone.
 
         Args:
-            before: The parent's tables before the backend cloned the session.
-            parent: The parent.
+            before: The tables of the parent before the backend cloned the session.
+            parent: The session that was cloned.
             execution: An execution in the clone.
 
         Raises:
-            GatewayError: The principal would have too many tables, or the backend or the storage failed.
-            OSError: The storage failed.
+            GatewayError: If the principal would exceed its quota, or the backend or the storage fails.
+            OSError: If the storage fails.
         """
         await self._quotas.check_principal_tables(execution.session, len(before))
         await self._sessions.create_location(execution.session)
@@ -67,7 +67,10 @@ class TableCopies:
                 await self._copy(table, parent, execution)
 
     async def _copy(self, table: TemporaryTable, parent: Session, execution: Execution) -> None:
-        """Copy a table as it is now. Start again if the parent changes it during the copy."""
+        """Copy the current version of a table.
+
+        If the parent changes the table during the copy, the copy starts again.
+        """
         clone = execution.session
         schema = await execution.backend.analyze_schema(build_session_table(table.name))
         for _ in range(_COPY_ATTEMPTS):

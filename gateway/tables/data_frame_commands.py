@@ -1,4 +1,4 @@
-"""The commands of the DataFrame API that may change a temporary table.
+"""The DataFrame API commands that can change a temporary table.
 
 Source: [spark-connect-proto commands.proto] (``WriteOperation``, ``WriteOperationV2``, ``CreateDataFrameViewCommand``,
 ``MergeIntoTableCommand``, ``WriteStreamOperationStart``); [spark-connect-proto catalog.proto].
@@ -49,7 +49,7 @@ _NEW_TABLE = "Create a new table of the rows with CREATE TEMPORARY TABLE ... AS 
 
 
 def concerns_tables(plan: base_pb2.Plan) -> bool:
-    """Return whether a plan is a command that may change a temporary table."""
+    """Return whether a plan is a command that can change a temporary table."""
     if plan.HasField("command"):
         kind = plan.command.WhichOneof("command_type")
         if kind == "write_operation":
@@ -59,7 +59,7 @@ def concerns_tables(plan: base_pb2.Plan) -> bool:
 
 
 class DataFrameCommands:
-    """Returns the work of commands.
+    """Creates the runner of a DataFrame API command.
 
     Args:
         tables: The temporary tables.
@@ -69,17 +69,17 @@ class DataFrameCommands:
         self._tables = tables
 
     async def work(self, context: StatementContext, plan: base_pb2.Plan) -> Runner | None:
-        """Return the work of a command.
+        """Return the function that executes a command.
 
         Args:
-            context: The command's session, operation and backend.
-            plan: The command.
+            context: The session, operation and backend of the command.
+            plan: The plan that contains the command.
 
         Returns:
-            The work; None if Spark executes the command.
+            The function. None if Spark executes the command.
 
         Raises:
-            GatewayError: The command is not allowed.
+            GatewayError: If the command is not allowed.
         """
         if plan.HasField("root"):
             return self._catalog_call(context, plan.root)
@@ -171,10 +171,10 @@ class DataFrameCommands:
 def _check_layout(
     context: StatementContext, write: commands_pb2.WriteOperation, table: TemporaryTable, *, by_position: bool
 ) -> None:
-    """Check that a write does not ask for another format or other partitions.
+    """Check that a write has the same format and partitions as its table.
 
     Raises:
-        GatewayError: The table is stored in another way.
+        GatewayError: If the table has another format or other partitions.
     """
     if not by_position and write.source and write.source.lower() != table.storage_format:
         raise not_supported(
@@ -195,10 +195,10 @@ def _check_layout(
 
 
 def _missing(context: StatementContext, name: str, *, if_exists: bool) -> Runner | None:
-    """Return the work of a call of the catalog that names no temporary table.
+    """Return the runner of a catalog call whose name is not a temporary table.
 
     Raises:
-        GatewayError: The name is in a workspace, where only SQL can drop a table.
+        GatewayError: If the name is in a workspace. Only SQL can drop tables in workspaces.
     """
     target = _target(context, name)
     if target is None or target.kind not in {TargetKind.WORKSPACE, TargetKind.ABSENT}:
@@ -243,7 +243,7 @@ async def _return_no_rows() -> Response:
 
 
 def _answered(work: Runner, answer: Response) -> Runner:
-    """Return work that has a fixed answer."""
+    """Return a runner that executes the work and then returns a fixed answer."""
 
     async def answered() -> Response:
         await work()

@@ -1,11 +1,12 @@
-"""Deletion of the directories of temporary tables.
+"""Deletes the directories of temporary tables.
 
-A directory first moves to the trash, in one step, while its statement waits. Its files are removed in the background.
+The deletion has two steps. First, the statement moves the directory to the trash in one atomic step. Then a background
+task removes the files.
 
-Guarantee: the callers pass only directories that no session record names. They know this from the change of the record
-that they made just before.
+Guarantee: callers pass only directories that no session record refers to. They know this because they have just changed
+the record.
 
-Not guaranteed: that a directory is deleted if the storage fails. The reaper finds what is left.
+Not guaranteed: if the storage fails, directories may remain. The reaper finds and removes them.
 """
 
 from collections.abc import Iterable, Sequence

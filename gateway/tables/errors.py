@@ -1,6 +1,6 @@
-"""The errors of statements on tables.
+"""Errors of statements that concern tables.
 
-The texts of [temporary-tables §5.1.12] and [temporary-tables §5.4] are kept word for word.
+The error messages from [temporary-tables §5.1.12] and [temporary-tables §5.4] are used verbatim.
 
 Source: also [drill-tests TestCTTAS] for ``DROP VIEW``.
 """
@@ -11,7 +11,7 @@ from workspace.workspaces import Workspaces
 
 
 class AlreadyExistsError(SparkError):
-    """The name of a new table is taken."""
+    """A table or view with the name of the new table already exists."""
 
     def __init__(self, name: str, schema: str) -> None:
         text = f"A table or view with given name [{name}] already exists in schema [{schema}]."
@@ -19,7 +19,7 @@ class AlreadyExistsError(SparkError):
 
 
 def outside_of_temporary_workspace(workspaces: Workspaces) -> GatewayError:
-    """Return the error for a temporary table in another workspace."""
+    """Return the error for a temporary table outside the default temporary workspace."""
     return GatewayError(
         "LODGE_NOT_TEMPORARY_WORKSPACE",
         "42602",
@@ -36,7 +36,7 @@ def immutable_schema(name: str) -> GatewayError:
 
 
 def not_file_based(name: str) -> GatewayError:
-    """Return the error for a temporary table in a schema of Spark."""
+    """Return the error for creating a temporary table in a Spark schema."""
     return GatewayError(
         "LODGE_NOT_FILE_BASED",
         "42809",
@@ -45,7 +45,7 @@ def not_file_based(name: str) -> GatewayError:
 
 
 def temporary_table_used(name: str) -> GatewayError:
-    """Return the error for a lasting view over a temporary table."""
+    """Return the error for a permanent or global view that reads a temporary table."""
     return GatewayError(
         "LODGE_TEMPORARY_TABLE_USED",
         "42K0F",
@@ -54,7 +54,7 @@ def temporary_table_used(name: str) -> GatewayError:
 
 
 def not_a_view(name: str, operation: str) -> GatewayError:
-    """Return the error for an operation on a view that names a temporary table."""
+    """Return the error for a view operation whose target is a temporary table."""
     return SparkError(
         "EXPECT_VIEW_NOT_TABLE.NO_ALTERNATIVE",
         f"{operation} expects a view, but [{name}] is not a VIEW: it is a temporary table. Use DROP TABLE.",
@@ -83,7 +83,7 @@ def unreadable_name(operation: str) -> GatewayError:
 
 
 def unchecked_constraint(constraint: str, way_out: str) -> GatewayError:
-    """Return the error for a constraint in the definition of columns."""
+    """Return the error for a constraint in a column definition."""
     return GatewayError(
         "LODGE_COLUMN_CONSTRAINT",
         "0A000",
@@ -92,7 +92,7 @@ def unchecked_constraint(constraint: str, way_out: str) -> GatewayError:
 
 
 def unsupported_creation(workspace: str) -> GatewayError:
-    """Return the error for a ``CREATE TABLE`` in a workspace that is not supported."""
+    """Return the error for an unsupported form of ``CREATE TABLE`` in a workspace."""
     return GatewayError(
         "LODGE_WORKSPACE_TABLE",
         "0A000",
@@ -102,7 +102,7 @@ def unsupported_creation(workspace: str) -> GatewayError:
 
 
 def no_data_frame_table(workspace: str) -> GatewayError:
-    """Return the error for a DataFrame that would become a table in a workspace."""
+    """Return the error for saving a DataFrame as a table in a workspace."""
     return GatewayError(
         "LODGE_WORKSPACE_TABLE",
         "0A000",
@@ -112,7 +112,7 @@ def no_data_frame_table(workspace: str) -> GatewayError:
 
 
 def no_tables_in_object_store(table: str, workspace: str) -> GatewayError:
-    """Return the error for a permanent table next to a workspace in an object store."""
+    """Return the error for a permanent table when a workspace is in an object store."""
     return GatewayError(
         "LODGE_WORKSPACE_TABLE",
         "0A000",
@@ -122,7 +122,7 @@ def no_tables_in_object_store(table: str, workspace: str) -> GatewayError:
 
 
 def no_change_in_workspace(name: str, operation: str) -> GatewayError:
-    """Return the error for a change of anything else than a temporary table."""
+    """Return the error for changing something in a workspace that cannot be changed."""
     return GatewayError(
         "LODGE_WORKSPACE_TABLE",
         "0A000",
@@ -141,7 +141,7 @@ def no_view_in_workspace(workspace: str) -> GatewayError:
 
 
 def view_not_checked() -> GatewayError:
-    """Return the error for a view whose plan Spark cuts off."""
+    """Return the error for a view whose plan Spark truncates."""
     return GatewayError(
         "LODGE_VIEW_NOT_CHECKED",
         "0A000",
@@ -151,7 +151,7 @@ def view_not_checked() -> GatewayError:
 
 
 def statement_failed(table: str) -> GatewayError:
-    """Return the error for a statement that failed for an internal reason."""
+    """Return the error for a statement that failed with an internal error."""
     return GatewayError(
         "LODGE_STATEMENT_FAILED",
         "58000",
@@ -160,7 +160,7 @@ def statement_failed(table: str) -> GatewayError:
 
 
 def statement_lost() -> GatewayError:
-    """Return the error for a statement whose gateway was lost, and that is undone."""
+    """Return the error for a statement that was undone because its gateway was lost."""
     return GatewayError(
         "LODGE_STATEMENT_LOST",
         "58000",
@@ -169,7 +169,7 @@ def statement_lost() -> GatewayError:
 
 
 def statement_unfinished(table: str) -> GatewayError:
-    """Return the error for a statement that failed, and that could not be undone yet."""
+    """Return the error for a failed statement that Lodge could not undo yet."""
     return GatewayError(
         "LODGE_STATEMENT_UNFINISHED",
         "58000",

@@ -1,28 +1,29 @@
-"""Execution of the statements that change temporary tables.
+"""Executes the statements that change temporary tables.
 
-The steps of such a statement happen in three places. The backend writes files, the backend's session has the view, and
-the session record says which directories belong to the table. The gateway, the client or the backend may die between
-any two steps, and other statements may change the table at the same time. So the record says first what is about to
-happen, and each step checks the record again::
+The effects of such a statement are stored in three places: the backend writes files, the backend session contains the
+view, and the session record lists the directories of the table. The gateway, the client or the backend can fail between
+any two steps, and other statements can change the table at the same time. Therefore the statement writes each step to
+the session record before it acts, and reads the record again in every step::
 
-    begun       the record names the change and the replica that follows it; then the backend writes
-    published   the record has the outcome as the table's rows; from now on the change can only be completed
-    completed   the view shows what the record says, and the change is out of the record; its answer is kept
-    undone      instead: the record is as if the statement had not begun
+    begun       the record contains the change and the replica that executes it; then the backend writes
+    published   the record lists the result as rows of the table; from now on the change can only be completed
+    completed   the view matches the record; the record contains the answer and no longer the change
+    undone      instead of completed: the record is the same as before the statement
 
 A drop is published as soon as it begins.
 
 Guarantees:
 
-1. The backend writes only into directories that the record names.
-2. A statement that fails or is interrupted before it is complete is undone. A complete statement has its answer, even
-   if it was interrupted at the last moment.
-3. If a replica is lost, a change that it began is undone by the reaper, or taken over by the replica that the client
-   asks. A change that it published is completed by the next replica that reads the record.
-4. The backend writes under an operation id of its own: the name of the directory. A client that asks the backend for
-   its own operation id gets "not found", and never takes the backend's part for the whole statement.
+1. The backend writes only to directories that are listed in the session record.
+2. A statement that fails or is interrupted before it is complete is undone. A complete statement always has an answer,
+   even if it is interrupted at the last moment.
+3. If a replica is lost, its begun changes are undone by the reaper, or taken over by the replica to which the client
+   reconnects. Its published changes are completed by the next replica that reads the record.
+4. The backend writes under a separate operation id, which is the name of the directory. If a client sends its own
+   operation id to the backend, the backend responds with "not found". The client therefore never mistakes the result of
+   the backend for the result of the whole statement.
 
-Not guaranteed: that no task of the backend writes a file after the undo. The reaper finds such files.
+Not guaranteed: a task of the backend may still write a file after the undo. The reaper finds such files.
 
 Source: [architecture "Temporary tables"].
 """
@@ -59,18 +60,18 @@ log = structlog.get_logger(__name__)
 
 
 CheckSize = Callable[[int], Awaitable[None]]
-"""Raises a GatewayError if a statement wrote too many bytes."""
+"""A function that raises GatewayError if a statement wrote too many bytes."""
 
 
 class TableChangedError(Exception):
-    """The table has changed since its view was made."""
+    """The table changed after its view was created."""
 
 
 class StatementExecutor:
     """Executes the statements that change temporary tables.
 
     Args:
-        replica: This replica.
+        replica: The name of this replica.
         storage: The session records and session locations.
         sessions: The sessions that this replica serves.
     """
@@ -86,13 +87,13 @@ class StatementExecutor:
         self._releases = BackgroundTasks()
 
     async def stop(self) -> None:
-        """Wait for the deletions, and leave to the reaper what could not be undone."""
+        """Wait for all deletions, and leave unfinished undos to the reaper."""
         await self._undo.stop()
         await self._releases.wait()
         await self.deletion.wait()
 
     async def create_path(self, session: Session, directory: TableUuid) -> str:
-        """Create the session location, and return the path of a new directory in it."""
+        """Create the session location, and return the path of a directory in it."""
         return to_spark_path(f"{await self._sessions.create_location(session)}/{directory}")
 
     async def execute_write(
@@ -109,14 +110,14 @@ class StatementExecutor:
 
         Args:
             execution: The statement.
-            table: The table; for a creation, as the record is to name it.
+            table: The table. For a new table, the description to store in the session record.
             write: The write.
-            begin: Adds the write to the record.
-            plan: Returns the plan that writes the rows into a path.
-            check_size: Raises an error if the statement wrote too much.
+            begin: A function that adds the write to the session record.
+            plan: A function that returns the plan for writing the rows to a path.
+            check_size: A function that raises an error if the statement wrote too many bytes.
 
         Raises:
-            GatewayError: The statement failed and is undone.
+            GatewayError: If the statement failed. The statement is undone.
         """
 
         async def run() -> Answer | None:
@@ -145,10 +146,10 @@ class StatementExecutor:
             execution: The statement.
             table: The table.
             drop: The drop.
-            begin: Adds the drop to the record.
+            begin: A function that adds the drop to the session record.
 
         Raises:
-            GatewayError: The statement failed and is undone.
+            GatewayError: If the statement failed. The statement is undone.
         """
 
         async def run() -> Answer | None:
@@ -161,10 +162,10 @@ class StatementExecutor:
     async def take_over(
         self, execution: Execution, table: TemporaryTable, write: PendingWrite, check_size: CheckSize
     ) -> Response:
-        """Complete a write whose replica is lost, if its backend still has it.
+        """Complete a write of a lost replica if the backend still runs the write.
 
         Raises:
-            GatewayError: The statement failed and is undone.
+            GatewayError: If the statement failed. The statement is undone.
         """
         own = replace(write, replica=self._replica)
 
@@ -179,13 +180,13 @@ class StatementExecutor:
         """Complete a change that a lost replica published.
 
         Raises:
-            GatewayError: Another replica took the change over, or the backend or the storage failed.
+            GatewayError: If another replica took over the change, or the backend or the storage fails.
         """
         await self._take_over(execution, table, change)
         await self._complete(execution, table, change)
 
     async def _take_over(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:
-        """Make a change this replica's, so that its former replica does not undo it."""
+        """Assign a change to this replica, so that the former replica does not undo it."""
         self._sessions.require_lease(execution.session)
         await self._records.change(execution.session, lambda record: take_over(record, table, change, self._replica))
         log.info("statement_taken_over", table=table.name, replica=change.replica)
@@ -218,7 +219,7 @@ class StatementExecutor:
         try:
             size_bytes = await self._storage.run_slow(locations.size_bytes, session.uuid, write.directory)
         except FileNotFoundError:
-            await self._records.read(session)  # raises an error if the session, and so its location, has ended
+            await self._records.read(session)  # raises an error if the session, and thus its location, has ended
             raise
         rows = result.observed.get(ROWS_WRITTEN, 0)
         await check_size(size_bytes)
@@ -230,14 +231,15 @@ class StatementExecutor:
     async def _complete(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> Answer | None:
         """Update the view of a table, and remove a published change from the record.
 
-        Several replicas may do this at the same time, and again. A replica that changed the view checks afterwards
-        that the view still shows what the record says, even if the change is complete by then.
+        Several replicas can complete the same change, even at the same time. A replica that changed the view always
+        checks afterwards that the view matches the record, even if another replica has completed the change by then.
 
         Returns:
-            The answer; None if another statement dropped the table, or another replica undid the change.
+            The answer of the statement. None if another statement dropped the table, or another replica undid the
+            change.
 
         Raises:
-            GatewayError: The backend or the storage failed.
+            GatewayError: If the backend or the storage fails.
         """
         session = execution.session
         is_view_changed = False
@@ -282,14 +284,17 @@ class StatementExecutor:
 
 
 def new_directory() -> TableUuid:
-    """Return a new name of a directory in a session location."""
+    """Return a new random name for a directory in a session location."""
     return TableUuid(str(uuid.uuid4()))
 
 
 def _completion(
     table: TemporaryTable, shown: TemporaryTable | None, change: PendingChange | None
 ) -> Callable[[SessionRecord], SessionRecord]:
-    """Return the transition that completes a change if the table is as its view shows."""
+    """Return the transition that completes a change.
+
+    The transition fails if the table no longer matches the contents that its view shows.
+    """
 
     def transition(record: SessionRecord) -> SessionRecord:
         current = same_table(record, table)
@@ -306,7 +311,7 @@ def _completion(
 
 def _client_error(error: BaseException, execution: Execution, table: TemporaryTable) -> BaseException:
     if isinstance(error, BackendError) and condition_of(error.error) == "INVALID_HANDLE.OPERATION_NOT_FOUND":
-        return statement_lost()  # else the client would send its statement again
+        return statement_lost()  # with another error, the client would send its statement again
     if isinstance(error, GatewayError) or not isinstance(error, Exception):
         return error
     if isinstance(error, OSError) and not isinstance(error, TimeoutError):

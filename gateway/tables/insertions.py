@@ -1,7 +1,7 @@
-"""Insertions: how the columns of a query become the columns of a table.
+"""Insertions: how Lodge matches the columns of a query to the columns of a table.
 
-Source: Spark's ``INSERT INTO`` by position, by name and with a list of columns; ``Dataset.to``, which converts values
-as in ANSI store assignment.
+Source: Spark's ``INSERT INTO`` by position, by name and with a column list; ``Dataset.to``, which converts values as in
+ANSI store assignment.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from gateway.stored_tables.table_plans import rename_columns
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """Rows for a table.
+    """Rows to insert into a table.
 
     Attributes:
         table: The name of the table.
-        query: The rows, with all names resolved.
-        columns: The columns in the statement, in the order of the query's columns; None if there is no such list.
-        by_name: Whether the query's columns are matched by name.
-        overwrite: Whether the rows replace all rows of the table.
+        query: The query that returns the rows. All names in the query are resolved.
+        columns: The column list of the statement, in the order of the query's columns. None without a column list.
+        by_name: Whether columns are matched by name instead of by position.
+        overwrite: Whether the new rows replace all rows of the table.
     """
 
     table: str
@@ -39,18 +39,18 @@ class Insertion:
 def fit_columns(
     insertion: Insertion, query: StructType, table: StructType, settings: SessionSettings
 ) -> relations_pb2.Relation:
-    """Return the query with the columns of the table, in the table's order and types.
+    """Return the query with the columns, column order and types of the table.
 
-    A column that the query does not give is NULL.
+    Columns of the table that the query does not provide are NULL.
 
     Args:
         insertion: The insertion.
-        query: The schema of its query.
+        query: The schema of the query.
         table: The schema of the table.
-        settings: The settings of the session, for the comparison of names.
+        settings: The session settings, which determine how names are compared.
 
     Raises:
-        GatewayError: There are too many columns or too few, one is unknown, or one is named twice.
+        GatewayError: If the number of columns does not match, a column does not exist, or a column is listed twice.
     """
     names = list(query.names if insertion.by_name else insertion.columns or table.names)
     if len(names) != len(query.names):

@@ -1,4 +1,4 @@
-"""A new table, temporary or permanent, and the checks before it is written.
+"""A new table, temporary or permanent, and the checks before its rows are written.
 
 Source: [temporary-tables §5.1.3, §5.1.4, §5.4].
 """
@@ -28,13 +28,14 @@ class NewTable:
     """A table that a statement creates.
 
     Attributes:
-        name: The table's name without its workspace.
-        query: The rows, with all names resolved. For an empty table, an empty relation with the table's columns.
+        name: The name of the table, without its workspace.
+        query: The query that returns the rows, with all names resolved. For an empty table, an empty relation that has
+            the columns of the table.
         storage: The storage format.
-        columns: The names of the columns; None for the names in the query.
-        partition_columns: The columns that the table is partitioned by.
-        options: The options of the storage format, as in the statement.
-        if_not_exists: Whether the statement accepts an existing table.
+        columns: The column names. If None, the table has the column names of the query.
+        partition_columns: The columns by which the table is partitioned.
+        options: The options of the storage format that the statement sets.
+        if_not_exists: Whether the statement has an IF NOT EXISTS clause.
     """
 
     name: str
@@ -56,13 +57,13 @@ class NewTable:
         """Return the table that a statement creates.
 
         Args:
-            name: The table's name without its workspace.
-            query: The rows, with all names resolved.
+            name: The name of the table, without its workspace.
+            query: The query that returns the rows, with all names resolved.
             statement: The statement.
-            settings: The settings of the session, which has a default storage format.
+            settings: The session settings, which include the default storage format.
 
         Raises:
-            GatewayError: The storage format does not exist, or does not have an option.
+            GatewayError: If the storage format does not exist, or does not support one of the options.
         """
         storage = find_storage_format(statement.storage_format or settings.store_format, name)
         storage.options(statement.options)
@@ -77,13 +78,13 @@ class NewTable:
         )
 
     async def schema(self, execution: Execution) -> StructType:
-        """Return the schema of the rows.
+        """Return the schema of the table.
 
         Args:
             execution: The statement that creates the table.
 
         Raises:
-            GatewayError: The query fails, or its rows cannot be stored in this way.
+            GatewayError: If the query fails, or the storage format does not support its columns.
         """
         schema = _rename(self.name, await execution.backend.analyze_schema(self.query), self.columns)
         names = {execution.settings.comparable_name(name) for name in schema.names}
@@ -101,7 +102,7 @@ class NewTable:
         return schema
 
     def plan(self, path: str) -> base_pb2.Plan:
-        """Return the plan that writes the rows into a path."""
+        """Return the plan that writes the rows to a path."""
         return build_write(
             self.query if self.columns is None else rename_columns(self.query, self.columns),
             path,
@@ -112,10 +113,10 @@ class NewTable:
 
 
 def _rename(table: str, schema: StructType, columns: Sequence[str] | None) -> StructType:
-    """Return a schema with other names of its columns.
+    """Return a schema with the given column names.
 
     Raises:
-        GatewayError: The number of names is not the number of columns [temporary-tables §5.4].
+        GatewayError: If the number of names differs from the number of columns [temporary-tables §5.4].
     """
     if columns is None:
         return schema

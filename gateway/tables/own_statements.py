@@ -1,7 +1,8 @@
-"""The statements that Lodge executes instead of the backend.
+"""Finds the statements that Lodge executes instead of the backend.
 
-Spark runs every plan, except one that creates, changes or drops a temporary table, or that would change what the name
-of a temporary table means. This module decides which plans these are, for SQL text and for all other commands.
+Spark executes most plans. Lodge executes a plan itself if the plan creates, changes or drops a temporary table, or if
+the plan would change which table the name of a temporary table refers to. This module makes that decision for SQL text
+and for all other commands.
 """
 
 import asyncio
@@ -55,15 +56,15 @@ log = structlog.get_logger(__name__)
 
 
 class OwnStatements:
-    """Starts the operations of the statements that Lodge executes.
+    """Starts the operations of Lodge statements.
 
     Args:
-        replica: This replica.
+        replica: The name of this replica.
         storage: The session records, leases and session locations.
         sessions: The sessions that this replica serves.
         operations: The operations of this replica.
-        workspaces: The current workspaces.
-        config: The settings of this replica.
+        workspaces: The configured workspaces.
+        config: The configuration of this replica.
     """
 
     def __init__(
@@ -93,14 +94,16 @@ class OwnStatements:
         self._commands = DataFrameCommands(self._tables)
 
     async def stop(self) -> None:
-        """Wait for the work in the background."""
+        """Wait for background tasks to finish."""
         await self._executor.stop()
 
     async def names(self, session: Session, backend: BackendSession) -> PlanResolver:
-        """Return what names mean in a session now.
+        """Return a resolver for the names in a session.
+
+        The resolver uses the current tables and settings of the session.
 
         Raises:
-            GatewayError: The session has ended, or the storage or the backend failed.
+            GatewayError: If the session has ended, or the storage or the backend fails.
         """
         settings = await backend.read_settings()
         record = await self._read_record(session, backend, settings)
@@ -113,15 +116,15 @@ class OwnStatements:
 
         Args:
             session: The session of the client.
-            request: The client's ``ExecutePlan`` request.
+            request: The ``ExecutePlan`` request of the client.
             plan: The plan of the request.
             metadata: The metadata of the request.
 
         Returns:
-            The operation; None if Spark runs the plan.
+            The operation. None if Spark executes the plan.
 
         Raises:
-            GatewayError: The plan is not allowed, or its statement is malformed.
+            GatewayError: If the plan is not allowed, or its statement is malformed.
         """
         relation = find_sql_relation(plan)
         sql = None if relation is None else find_sql(relation)
@@ -142,7 +145,7 @@ class OwnStatements:
         if sql is not None and self._config.log_query_text:
             log.info("statement_recognised", query=sql.query)
         execution = Execution(session, operation, backend, settings)
-        self._sessions.require_lease(session)  # fails before the record is read, which may take long
+        self._sessions.require_lease(session)  # fail early, because reading the record can take long
         record = await self._read_record(session, backend, settings)
         if _is_known(record, operation.id):
             self._operations.start(operation, lambda: self._follow(execution))
@@ -161,10 +164,13 @@ class OwnStatements:
         return operation
 
     async def running_writes(self, session: Session) -> Mapping[str, str]:
-        """Return the backend's operation id of each running write, by the client's id.
+        """Return the backend operation ids of the running writes.
+
+        Returns:
+            A mapping from the operation id of the client to the operation id of the backend.
 
         Raises:
-            GatewayError: The session has ended, or the storage failed.
+            GatewayError: If the session has ended, or the storage fails.
         """
         record = await self._records.read(session)
         writes = (*record.writes, *(write for table in record.tables for write in table.writes))
@@ -173,18 +179,21 @@ class OwnStatements:
     async def follow(
         self, session: Session, request: base_pb2.ReattachExecuteRequest, metadata: Metadata
     ) -> Operation | None:
-        """Start an operation that follows a statement which another replica began.
+        """Start an operation that follows a statement of another replica.
+
+        The operation waits for the answer of a statement that another replica started. If that replica is lost, the
+        operation completes the statement.
 
         Args:
             session: The session of the client.
-            request: The client's request to reattach to the statement.
+            request: The request of the client to reattach to the statement.
             metadata: The metadata of the request.
 
         Returns:
-            The operation; None if the statement is not Lodge's.
+            The operation. None if the statement is not a Lodge statement.
 
         Raises:
-            GatewayError: The session has ended, or the storage failed.
+            GatewayError: If the session has ended, or the storage fails.
         """
         record = await self._records.read(session)
         if not _is_known(record, request.operation_id):
@@ -212,18 +221,18 @@ class OwnStatements:
         request: base_pb2.CloneSessionRequest,
         metadata: Metadata,
     ) -> None:
-        """Give a session that the backend cloned temporary tables of its own.
+        """Copy the temporary tables of a session to a clone of the session.
 
         Args:
-            before: The parent's record from before the backend cloned it.
+            before: The record of the parent session, read before the backend cloned the session.
             parent: The session that was cloned.
-            clone: The clone.
-            request: The client's request.
+            clone: The new session.
+            request: The request of the client.
             metadata: The metadata of the request.
 
         Raises:
-            GatewayError: The clone would have too many tables, or the backend or the storage failed.
-            OSError: The storage failed.
+            GatewayError: If the clone would exceed a quota, or the backend or the storage fails.
+            OSError: If the storage fails.
         """
         if not before.tables:
             return
@@ -236,10 +245,10 @@ class OwnStatements:
         await self._copies.copy_all(before.tables, parent, _execution(clone, client_request, metadata))
 
     async def _read_record(self, session: Session, backend: BackendSession, settings: SessionSettings) -> SessionRecord:
-        """Return the session record, with each table under the name that Spark knows.
+        """Return the session record, with the table names that Spark uses.
 
-        Spark stores the name of a view in lower case, unless ``spark.sql.caseSensitive`` is on. If the client turns it
-        on later, Spark knows the table ``Ab`` as ``ab``.
+        Spark stores the name of a view in lower case, unless ``spark.sql.caseSensitive`` is enabled. If the client
+        enables the setting after it created the table ``Ab``, Spark finds the table only as ``ab``.
         """
         record = await self._records.read(session)
         if not settings.is_case_sensitive:
@@ -247,12 +256,12 @@ class OwnStatements:
         return replace(record, tables=tuple([await _as_spark_names(table, backend) for table in record.tables]))
 
     async def _follow(self, execution: Execution) -> Response:
-        """Return the answer of a statement that another replica began.
+        """Wait for a statement that another replica started, and return its answer.
 
-        If that replica is lost, complete the statement.
+        If the other replica is lost, complete the statement.
 
         Raises:
-            GatewayError: The statement failed or was undone.
+            GatewayError: If the statement failed or was undone.
         """
         lease_seconds = self._config.lease_duration_seconds
         observer = LeaseObserver(lease_seconds)
@@ -275,9 +284,9 @@ class OwnStatements:
                 await self._executor.complete_for(execution, table, change)
 
     async def _is_lost(self, replica: ReplicaId, observer: LeaseObserver) -> bool:
-        """Return whether the replica that follows a change is lost.
+        """Return whether the replica that executes a change is lost.
 
-        This replica itself counts as lost: it runs no operation for the change.
+        This replica counts as lost too, because it does not run an operation for the change.
         """
         if replica == self._replica:
             return True
@@ -293,7 +302,7 @@ def _operation(request: bytes) -> Operation:
 
 
 def _execution(session: Session, request: base_pb2.ExecutePlanRequest, metadata: Metadata) -> Execution:
-    """Return the execution of a statement that reads no setting of the session."""
+    """Return the execution of a statement that does not need the session settings."""
     return Execution(session, Operation(request), BackendSession(session.backend, request, metadata), SessionSettings())
 
 
@@ -316,7 +325,7 @@ def _is_known(record: SessionRecord, operation_id: str) -> bool:
 
 
 def _find_change(record: SessionRecord, operation_id: str) -> tuple[TemporaryTable | None, PendingChange] | None:
-    """Return the running change of an operation, with its temporary table."""
+    """Return the pending change of an operation, together with its temporary table."""
     for table in record.tables:
         for change in table.pending_changes:
             if change.operation_id == operation_id:

@@ -1,7 +1,8 @@
 """Permanent tables: ``CREATE TABLE dfs.t AS`` and ``DROP TABLE dfs.t``.
 
-A permanent table is a directory of a workspace, which everyone may read who may enter the workspace. The backend writes
-it into the session location, and Lodge then moves it to its place as a whole. So no reader ever sees a part of a table.
+A permanent table is a directory in a workspace. Everyone who has access to the workspace can read the table. The
+backend first writes the files to the session location. Then Lodge moves the whole directory into the workspace, so that
+readers never see an incomplete table.
 
 Source: [temporary-tables §5.1.8, §5.2, §5.4].
 """
@@ -39,10 +40,10 @@ class PermanentTables:
     """Creates and drops permanent tables.
 
     Args:
-        replica: This replica.
+        replica: The name of this replica.
         storage: The session records and session locations.
         sessions: The sessions that this replica serves.
-        executor: Provides and deletes the directories that the backend writes first.
+        executor: Creates and deletes the directories to which the backend writes.
     """
 
     def __init__(self, replica: ReplicaId, storage: Storage, sessions: Sessions, executor: StatementExecutor) -> None:
@@ -53,7 +54,7 @@ class PermanentTables:
         self._executor = executor
 
     async def exists(self, workspace: Workspace, name: str) -> bool:
-        """Return whether a workspace contains anything with this name."""
+        """Return whether a workspace contains an entry with the given name."""
         return await self._storage.run(is_name_used, workspace, name)
 
     async def names(self, workspace: Workspace) -> Sequence[str]:
@@ -66,13 +67,13 @@ class PermanentTables:
         Args:
             execution: The statement.
             workspace: The workspace of the table.
-            new: The table.
+            new: The table to create.
 
         Returns:
-            The statement's answer.
+            The answer of the statement.
 
         Raises:
-            GatewayError: The statement failed and is undone.
+            GatewayError: If the statement failed. The statement is undone.
         """
         session = execution.session
         check_table_name(workspace, new.name)
@@ -109,7 +110,7 @@ class PermanentTables:
         answer = Answer(execution.operation.id, tuple(values.items()))
         try:
             await self._records.change(session, lambda record: add_answer(_remove_write(record, write), answer))
-        except GatewayError as error:  # the table exists; the reaper removes the write
+        except GatewayError as error:  # the table exists; the reaper removes the write from the record
             log.warning("table_answer_not_kept", table=new.name, reason=str(error))
         log.info("table_created", table=new.name, workspace=workspace.name, rows=rows)
         return build_row_response(values)
@@ -130,10 +131,10 @@ class PermanentTables:
             name: The name of the table.
 
         Returns:
-            The statement's answer.
+            The answer of the statement.
 
         Raises:
-            GatewayError: ``CREATE TABLE`` did not create the table.
+            GatewayError: If the directory was not created by ``CREATE TABLE``.
         """
         await self._storage.run_slow(remove_table, workspace, name)
         log.info("table_dropped", table=name, workspace=workspace.name)
@@ -141,10 +142,10 @@ class PermanentTables:
 
 
 def _require_pending(record: SessionRecord, write: PendingWrite) -> SessionRecord:
-    """Return a record that still names a write.
+    """Return the session record unchanged if it still contains a write.
 
     Raises:
-        GatewayError: This replica was taken for dead, and the write is undone.
+        GatewayError: If the write was undone because this replica was considered lost.
     """
     if write not in record.writes:
         raise statement_lost()

@@ -1,7 +1,7 @@
-"""Quotas of temporary tables: tables and bytes of a session and of a principal.
+"""Quotas for the number and size of temporary tables of sessions and principals.
 
-Not guaranteed: that the sessions of one principal keep its quotas if they create tables at the same time. Each session
-has a record of its own, and a check reads the other records without locking them.
+Not guaranteed: sessions of the same principal that create tables at the same time can exceed the quota of the
+principal. Each session has its own record, and a check reads the records of other sessions without locking them.
 """
 
 from collections.abc import Iterable
@@ -31,24 +31,24 @@ class Quotas:
         return self._limits.principal_tables is not None
 
     def check_session_tables(self, record: SessionRecord) -> None:
-        """Check that a session may have one more table.
+        """Check that a session can have one more table.
 
         Raises:
-            GatewayError: The session has reached its quota.
+            GatewayError: If the session has reached its quota.
         """
         limit = self._limits.session_tables
         if limit is not None and len(record.tables) >= limit:
             raise _limit_reached(f"A session may have {limit:,} temporary tables")
 
     async def check_principal_tables(self, session: Session, new_tables: int = 1) -> None:
-        """Check that the principal of a session may have more tables.
+        """Check that the principal of a session can have more tables.
 
         Args:
             session: The session.
-            new_tables: The number of new tables.
+            new_tables: The number of tables to create.
 
         Raises:
-            GatewayError: The principal would exceed its quota.
+            GatewayError: If the principal would exceed its quota.
         """
         limit = self._limits.principal_tables
         if limit is None:
@@ -58,15 +58,15 @@ class Quotas:
             raise _limit_reached(f"A principal may have {limit:,} temporary tables in all sessions together")
 
     async def check_size(self, session: Session, written_bytes: int, replaced_bytes: int = 0) -> None:
-        """Check that a statement did not write too much.
+        """Check that the rows written by a statement do not exceed a quota.
 
         Args:
             session: The session.
             written_bytes: The size of the new files.
-            replaced_bytes: The size of the files that they replace.
+            replaced_bytes: The size of the files that the new files replace.
 
         Raises:
-            GatewayError: The session or its principal would exceed its quota.
+            GatewayError: If the session or its principal would exceed its quota.
         """
         limit = self._limits.session_bytes
         if limit is not None:

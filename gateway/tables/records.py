@@ -1,6 +1,6 @@
-"""Session records for the statements that change temporary tables.
+"""Access to session records for statements that change temporary tables.
 
-Guarantee: a change is written only if the session has not ended since the statement began.
+Guarantee: a change is written only if the session has not ended since the statement started.
 """
 
 from collections.abc import Callable
@@ -18,17 +18,17 @@ class TableRecords:
     """Reads and changes session records.
 
     Args:
-        storage: The session records.
+        storage: The storage of session records.
     """
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     async def read(self, session: Session) -> SessionRecord:
-        """Read the record of a session.
+        """Return the record of a session.
 
         Raises:
-            GatewayError: The session has ended, or the storage failed.
+            GatewayError: If the session has ended, or the storage fails.
         """
         try:
             stored = await self._storage.run(self._storage.records.read, session.record_name)
@@ -39,10 +39,12 @@ class TableRecords:
         return stored.record
 
     async def of_principal(self, principal: Principal) -> list[SessionRecord]:
-        """Read all records of a principal. This reads the records of all principals.
+        """Return all session records of a principal.
+
+        This method is slow, because it reads the records of all principals.
 
         Raises:
-            GatewayError: The storage failed.
+            GatewayError: If the storage fails.
         """
         records = await self._storage.run(self._storage.records.list)
         return [stored.record for stored in records if stored.record.principal == principal]
@@ -52,13 +54,15 @@ class TableRecords:
 
         Args:
             session: The session.
-            change: The transition. It may be called several times. Its errors reach the caller.
+            change: A function that returns the changed record. It can be called more than once. Errors that it raises
+                are passed on to the caller.
 
         Returns:
             The record after the transition.
 
         Raises:
-            GatewayError: The session has ended, the storage failed, or other statements changed the record too often.
+            GatewayError: If the session has ended, the storage fails, or other statements changed the record during
+                every attempt.
         """
 
         def checked(record: SessionRecord) -> SessionRecord:

@@ -1,6 +1,6 @@
-"""The SQL statements that Lodge executes: what each one does.
+"""Decides how Lodge executes each kind of SQL statement.
 
-Source: [temporary-tables §5.1.1-5.1.12, §5.4]; [databricks-temporary-tables] where that document says nothing.
+Source: [temporary-tables §5.1.1-5.1.12, §5.4]; [databricks-temporary-tables] where ``temporary-tables`` has no rule.
 """
 
 from datetime import UTC, datetime
@@ -49,7 +49,7 @@ _UNSUPPORTED_INSERT_CLAUSES = ("FROM", "IF", "PARTITION", "REPLACE", "WITH")
 
 
 class SqlCommands:
-    """Returns the work of SQL statements.
+    """Creates the runner of an SQL statement.
 
     Args:
         tables: The temporary tables.
@@ -62,17 +62,17 @@ class SqlCommands:
 
     @singledispatchmethod
     async def work(self, statement: Statement, sql: SqlStatement) -> Runner | None:
-        """Return the work of a statement.
+        """Return the function that executes a statement.
 
         Args:
-            statement: The statement.
-            sql: Its text and its session.
+            statement: The parsed statement.
+            sql: The text and the session of the statement.
 
         Returns:
-            The work; None if Spark executes the statement.
+            The function. None if Spark executes the statement.
 
         Raises:
-            GatewayError: The statement is not allowed.
+            GatewayError: If the statement is not allowed.
         """
         return None
 
@@ -153,7 +153,7 @@ class SqlCommands:
             _require_sparks(sql.context, target, operation)
             return None
         if statement.unsupported is not None and not statement.unsupported.startswith(_UNSUPPORTED_INSERT_CLAUSES):
-            return None  # a syntax error, for which Spark has the better message
+            return None  # a syntax error, for which Spark has a better message
         if statement.unsupported is not None:
             raise errors.not_supported(
                 table.name,
@@ -259,7 +259,7 @@ async def _new_name(context: StatementContext, target: Target) -> str:
     """Return the name of a new temporary table, without its workspace.
 
     Raises:
-        GatewayError: No temporary table can have this name [temporary-tables §5.4].
+        GatewayError: If a temporary table cannot have this name [temporary-tables §5.4].
     """
     if target.kind not in {TargetKind.UNQUALIFIED, TargetKind.SESSION}:
         if target.kind is TargetKind.SPARK and await context.backend.database_exists(target.schema):
@@ -272,15 +272,15 @@ async def _new_name(context: StatementContext, target: Target) -> str:
 
 
 async def _check_definition(context: StatementContext, columns: relations_pb2.Relation) -> None:
-    """Check that the definition of columns has no constraints.
+    """Check that a column definition does not contain constraints.
 
     Raises:
-        GatewayError: A column has such a constraint, or Spark cannot parse the definition.
+        GatewayError: If a column has a constraint, or Spark cannot parse the definition.
     """
     try:
         schema = await context.backend.analyze_schema(columns)
     except BackendError as error:
-        if "char/varchar" in str(error):  # Spark fails with INTERNAL_ERROR: its LocalRelation supports neither
+        if "char/varchar" in str(error):  # Spark fails with INTERNAL_ERROR: LocalRelation supports neither
             raise errors.unchecked_constraint("CHAR or VARCHAR", "Use STRING") from error
         raise
     for field in schema.fields:
@@ -289,7 +289,7 @@ async def _check_definition(context: StatementContext, columns: relations_pb2.Re
 
 
 async def _empty_like(sql: SqlStatement, statement: CreateTemporaryTable) -> relations_pb2.Relation:
-    """Return an empty relation with the columns of another table, view or file."""
+    """Return an empty relation that has the columns of another table, view or file."""
     if statement.like is None or isinstance(statement.like, IdentifierClause):
         raise errors.unreadable_name("CREATE TEMPORARY TABLE ... LIKE")
     source = build_named_table(sql.text[statement.like.start : statement.like.end])
@@ -298,10 +298,10 @@ async def _empty_like(sql: SqlStatement, statement: CreateTemporaryTable) -> rel
 
 
 def _namespace(sql: SqlStatement, name: TableName) -> Target:
-    """Return a namespace as the target of a table in it.
+    """Return the target of a placeholder table ``t`` in a namespace.
 
     Raises:
-        GatewayError: There is no such workspace.
+        GatewayError: If the namespace is a workspace that does not exist.
     """
     target = sql.context.target((*sql.parts(name, "SHOW TABLES"), "t"))
     sql.context.require_schema(target)
@@ -315,7 +315,7 @@ def _require_writable(workspace: Workspace) -> Workspace:
 
 
 def _refuse_change(sql: SqlStatement, name: TableName, operation: str, way_out: str) -> None:
-    """Refuse an operation on a temporary table, or on anything else in a workspace."""
+    """Raise an error if an operation would change a temporary table or a workspace."""
     target = sql.target(name, operation)
     table = sql.context.table(target)
     if table is not None:
@@ -324,10 +324,10 @@ def _refuse_change(sql: SqlStatement, name: TableName, operation: str, way_out: 
 
 
 def _require_sparks(context: StatementContext, target: Target, operation: str) -> None:
-    """Check that a name is not in a workspace.
+    """Check that a name does not refer to a table in a workspace.
 
     Raises:
-        GatewayError: The name is in a workspace, or there is no such workspace.
+        GatewayError: If the name is in a workspace, or the workspace does not exist.
     """
     context.require_schema(target)
     if target.workspace is not None:

@@ -1,4 +1,4 @@
-"""A recognised SQL statement, with the names and the query in its text."""
+"""A parsed SQL statement, with access to the names and the query in its text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from gateway.tables.statement_context import StatementContext
 
 @dataclass(frozen=True, slots=True)
 class SqlStatement:
-    """One recognised statement of a client.
+    """A parsed SQL statement of a client.
 
     Attributes:
-        context: The statement's session, operation and backend.
-        relation: The text and its parameters, as the client sent them.
+        context: The session, operation and backend of the statement.
+        relation: The relation that contains the SQL text and its parameters, as sent by the client.
     """
 
     context: StatementContext
@@ -32,14 +32,14 @@ class SqlStatement:
         return _sql(self.relation).query
 
     def target(self, name: TableName, operation: str) -> Target:
-        """Return what a name in the statement means.
+        """Return what a name in the statement refers to.
 
         Args:
             name: The name.
-            operation: The operation, for the error.
+            operation: The operation to mention in the error message.
 
         Raises:
-            GatewayError: Only Spark can compute the name.
+            GatewayError: If the name is an expression that only Spark can evaluate.
         """
         return self.context.target(self.parts(name, operation))
 
@@ -48,10 +48,10 @@ class SqlStatement:
 
         Args:
             name: The name.
-            operation: The operation, for the error.
+            operation: The operation to mention in the error message.
 
         Raises:
-            GatewayError: Only Spark can compute the name.
+            GatewayError: If the name is an expression that only Spark can evaluate.
         """
         if not isinstance(name, IdentifierClause):
             return name.parts
@@ -62,10 +62,10 @@ class SqlStatement:
         return parts
 
     async def query(self, statement: HasQuery) -> relations_pb2.Relation:
-        """Return the query of a statement as a relation with its names resolved.
+        """Return the query of a statement as a relation with all names resolved.
 
         Raises:
-            GatewayError: A name cannot be resolved.
+            GatewayError: If a name cannot be resolved.
         """
         query = relations_pb2.Relation()
         query.CopyFrom(self.relation)

@@ -1,4 +1,4 @@
-"""What the gateway knows about a statement while it decides on it and executes it."""
+"""The data that the gateway needs to classify and execute a statement."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from workspace.workspaces import Workspace, Workspaces
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """One statement that Lodge executes.
+    """One execution of a Lodge statement.
 
     Attributes:
         session: The session of the client.
         operation: The operation that the client sees.
         backend: The session at the backend.
-        settings: The settings of the session when the statement began.
+        settings: The session settings when the statement started.
     """
 
     session: Session
@@ -35,12 +35,12 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class StatementContext:
-    """One statement of a client, and the state of its session.
+    """A client statement and the state of its session.
 
     Attributes:
-        execution: The statement's session, operation, backend and settings.
+        execution: The session, operation, backend and settings of the statement.
         record: The session record.
-        names: The meaning of names in the session.
+        names: The resolver for names in the session.
     """
 
     execution: Execution
@@ -64,27 +64,30 @@ class StatementContext:
         return self.names.workspaces.temporary
 
     def table(self, target: Target) -> TemporaryTable | None:
-        """Return the session's temporary table that a name means, ready or not."""
+        """Return the temporary table of the session that a name refers to.
+
+        The table may still be in creation or in deletion.
+        """
         return find_temporary_table(target, self.record, self.workspaces, self.settings)
 
     def target(self, parts: Sequence[str]) -> Target:
-        """Return what a name means."""
+        """Return what a name refers to."""
         return parse_target(parts, self.workspaces)
 
     def require_schema(self, target: Target) -> None:
-        """Check that a name does not lead to a workspace that does not exist.
+        """Check that a name does not refer to a workspace that does not exist.
 
         Raises:
-            GatewayError: There is no such workspace.
+            GatewayError: If the workspace does not exist.
         """
         if target.kind is TargetKind.ABSENT:
             raise schema_not_found(target.schema, self.workspaces)
 
     async def resolve(self, relation: relations_pb2.Relation) -> relations_pb2.Relation:
-        """Return a relation with its names resolved.
+        """Return a relation with all names resolved.
 
         Raises:
-            GatewayError: A name cannot be resolved.
+            GatewayError: If a name cannot be resolved.
         """
         plan = base_pb2.Plan(root=relation)
         await asyncio.to_thread(self.names.resolve, plan)

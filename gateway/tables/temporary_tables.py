@@ -1,14 +1,17 @@
 """Temporary tables: creation, insertion, truncation and drop.
 
-Spark refuses temporary tables. Lodge makes one of a write by the backend into the session location, and of a temporary
-view with the table's name in the backend's session. So Spark's own rules resolve the name wherever a client uses it.
+Spark does not support temporary tables. Lodge implements a temporary table with two objects: files that the backend
+writes to the session location, and a temporary view with the same name in the backend session. Spark's own rules then
+resolve the name wherever a client uses it.
 
 Guarantees:
 
-1. A statement claims the name in the session record before it writes. If two statements create one name, one succeeds.
-2. A creation that fails or is interrupted leaves no name, no view and no file. An insertion leaves no row.
-3. A table can be read only when all its data is written. The rows of an insertion appear all at once.
-4. If a client sends a statement again, to this replica or another, it gets the first answer.
+1. A statement reserves the table name in the session record before it writes. If two statements create a table with the
+   same name, only one of them succeeds.
+2. A creation that fails or is interrupted does not leave a name, a view or files behind. A failed insertion does not
+   leave rows behind.
+3. A table becomes readable only after all its data is written. All rows of an insertion appear at the same time.
+4. If a client sends a statement again, to the same or another replica, the client gets the first answer.
 
 Source: [temporary-tables §5.1.1-5.1.8, §5.1.13, §5.4]; [architecture "Temporary tables"].
 """
@@ -54,11 +57,11 @@ class TemporaryTables:
     """The temporary tables of the sessions that this replica serves.
 
     Args:
-        replica: This replica.
+        replica: The name of this replica.
         storage: The session records and leases.
         executor: Executes the changes of tables.
-        workspaces: The current workspaces.
-        quotas: The quotas of temporary tables.
+        workspaces: The configured workspaces.
+        quotas: The quotas for temporary tables.
     """
 
     def __init__(
@@ -78,17 +81,17 @@ class TemporaryTables:
         self._records = TableRecords(storage)
 
     async def create(self, execution: Execution, new: NewTable) -> Response:
-        """Create a table with the rows of a query.
+        """Create a table from the rows of a query.
 
         Args:
             execution: The statement.
-            new: The table.
+            new: The table to create.
 
         Returns:
-            The statement's answer.
+            The answer of the statement.
 
         Raises:
-            GatewayError: The statement failed and is undone.
+            GatewayError: If the statement failed. The statement is undone.
         """
         session = execution.session
         schema = await new.schema(execution)
@@ -133,17 +136,17 @@ class TemporaryTables:
         return answer
 
     async def insert(self, execution: Execution, insertion: Insertion) -> Response:
-        """Add rows to a table, or replace its rows.
+        """Insert rows into a table, or replace all its rows.
 
         Args:
             execution: The statement.
-            insertion: The rows.
+            insertion: The rows to insert.
 
         Returns:
-            The statement's answer.
+            The answer of the statement.
 
         Raises:
-            GatewayError: The statement failed and is undone.
+            GatewayError: If the statement failed. The statement is undone.
         """
         session, backend = execution.session, execution.backend
         table = _require_ready(await self._records.read(session), insertion.table)
@@ -182,10 +185,10 @@ class TemporaryTables:
             name: The name of the table.
 
         Returns:
-            The statement's answer.
+            The answer of the statement.
 
         Raises:
-            GatewayError: The statement failed and is undone.
+            GatewayError: If the statement failed. The statement is undone.
         """
         schema = await execution.backend.analyze_schema(build_session_table(name))
         empty = build_empty_relation(encode_schema(schema))
@@ -196,13 +199,13 @@ class TemporaryTables:
 
         Args:
             execution: The statement.
-            table: The table.
+            table: The table to drop.
 
         Returns:
-            The statement's answer.
+            The answer of the statement.
 
         Raises:
-            GatewayError: The statement failed, and the table stays as it was.
+            GatewayError: If the statement failed. The table remains unchanged.
         """
         log.info(
             "temporary_table_drop_started",
@@ -212,7 +215,7 @@ class TemporaryTables:
         )
         try:
             schema = encode_schema(await execution.backend.analyze_schema(build_session_table(table.name)))
-        except BackendError:  # a table that cannot be read must still be dropped
+        except BackendError:  # it must be possible to drop a table that cannot be read
             schema = ""
         drop = PendingDrop(execution.operation.id, self._replica, schema)
         answer = await self._executor.execute_drop(
@@ -222,31 +225,31 @@ class TemporaryTables:
         return answer
 
     async def create_statement(self, execution: Execution, table: TemporaryTable) -> str:
-        """Return what ``SHOW CREATE TABLE`` shows.
+        """Return the statement that ``SHOW CREATE TABLE`` displays for a table.
 
         Args:
             execution: The statement.
             table: The table.
 
         Raises:
-            GatewayError: The backend failed.
+            GatewayError: If the backend fails.
         """
         schema = await execution.backend.analyze_schema(build_session_table(table.name))
         return build_create_statement(table, schema, self._workspaces.now.temporary.name)
 
     async def take_over(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> Response:
-        """Complete a write whose replica is lost.
+        """Complete a write of a lost replica.
 
         Args:
             execution: The statement.
             table: The table.
-            write: The write as the record names it.
+            write: The write, as stored in the session record.
 
         Returns:
-            The statement's answer.
+            The answer of the statement.
 
         Raises:
-            GatewayError: The statement failed and is undone.
+            GatewayError: If the statement failed. The statement is undone.
         """
         return await self._executor.take_over(execution, table, write, self._check_size_of(execution, table, write))
 
@@ -258,7 +261,7 @@ class TemporaryTables:
             record: The session record.
 
         Returns:
-            Whether the record has such changes.
+            Whether the record contains published changes.
         """
         found = [(table, each) for table in record.tables for each in table.pending_changes if each.is_published]
         if not found:
@@ -273,11 +276,11 @@ class TemporaryTables:
         return True
 
     def already_exists(self, name: str) -> AlreadyExistsError:
-        """Return the error for a name that is taken in the default temporary workspace."""
+        """Return the error for a name that exists in the default temporary workspace."""
         return AlreadyExistsError(name, self._workspaces.now.temporary.name)
 
     async def _check_name(self, session: Session, name: str) -> None:
-        """Check that a name is free and that the principal may have one more table."""
+        """Check that a name is unused and that the principal can have one more table."""
         if await self._storage.run(_is_taken, self._workspaces.now.temporary, name):
             raise self.already_exists(name)
         if self._quotas.has_principal_tables and find_table(await self._records.read(session), name) is not None:
@@ -291,10 +294,10 @@ class TemporaryTables:
         return put_table(record, table)
 
     async def _free_view_name(self, execution: Execution, name: str) -> None:
-        """Drop the view that an earlier table of a name left behind.
+        """Drop a view that an earlier table with the same name left behind.
 
         Raises:
-            GatewayError: The session has another temporary view of that name.
+            GatewayError: If the session has an unrelated temporary view with that name.
         """
         backend = execution.backend
         if not await backend.table_exists(qualify_with_session(name)):
@@ -315,7 +318,7 @@ class TemporaryTables:
 
 
 def _require_ready(record: SessionRecord, name: str) -> TemporaryTable:
-    """Return a table under the name by which Spark knows it."""
+    """Return a table, with its name in the spelling that Spark uses."""
     table = find_table(record, name)
     if table is None or table.state is not TableState.READY:
         raise table_not_found(name, "" if table is None else "Another statement is creating or dropping it.")
@@ -323,7 +326,7 @@ def _require_ready(record: SessionRecord, name: str) -> TemporaryTable:
 
 
 def _is_taken(workspace: Workspace, name: str) -> bool:
-    """Return whether a workspace contains a name, regardless of letter case."""
+    """Return whether a name exists in a workspace, ignoring case."""
     if "/" in name or not workspace.is_file_based:
         return False
     found = (comparable_name(entry.name) for entry in workspace.root.iterdir())

@@ -1,12 +1,12 @@
-"""Undo of statements that change a temporary table.
+"""Undoes statements that change a temporary table.
 
-The record is changed first, then the view, then the files that no record names any more.
+An undo first changes the session record, then updates the view, and then deletes the files that the session record no
+longer refers to.
 
 Guarantees:
 
-1. A replica that was taken for dead undoes nothing that another replica took over.
-2. An undo that fails is retried for as long as its replica serves the session. After that, the reaper undoes the
-   statement.
+1. A replica that was considered lost does not undo a statement that another replica has taken over.
+2. A failed undo is retried for as long as the replica serves the session. After that, the reaper undoes the statement.
 """
 
 import asyncio
@@ -34,17 +34,20 @@ log = structlog.get_logger(__name__)
 
 
 class UndoPendingError(Exception):
-    """The change is still in the record, to be undone or completed later."""
+    """The undo failed. The session record still contains the change.
+
+    The change is undone or completed later.
+    """
 
 
 class Undo:
     """Undoes changes of temporary tables.
 
     Args:
-        storage: The session records.
+        storage: The storage of session records.
         sessions: The sessions that this replica serves.
-        views: The views of temporary tables.
-        deletion: The deletion of directories.
+        views: Updates the views of temporary tables.
+        deletion: Deletes directories.
     """
 
     def __init__(self, storage: Storage, sessions: Sessions, views: ViewSync, deletion: DirectoryDeletion) -> None:
@@ -55,25 +58,25 @@ class Undo:
         self._retries = BackgroundTasks()
 
     async def stop(self) -> None:
-        """Stop the retries, and leave their statements to the reaper."""
+        """Stop all retries. The reaper undoes the remaining statements."""
         self._retries.cancel()
         await self._retries.wait()
 
     async def undo(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> Answer | None:
-        """Undo a change; if that fails, retry in the background.
+        """Undo a change. If the undo fails, retry it in the background.
 
         Returns:
-            The statement's answer, if the statement was already complete.
+            The answer of the statement if the statement was already complete. None if the change was undone.
 
         Raises:
-            UndoPendingError: The undo failed, and is retried.
+            UndoPendingError: If the undo failed and is being retried.
         """
         try:
             return await self._undo_once(execution, table, change)
         except TRANSIENT_ERRORS as error:
             log.warning("statement_undo_left", table=table.name, reason=str(error))
             if isinstance(error, GatewayError) and error.condition == SESSION_CLOSED:
-                return None  # the table ended with its session
+                return None  # the table was deleted with its session
             self._retries.start(self._retry(execution, table, change))
             raise UndoPendingError from error
 

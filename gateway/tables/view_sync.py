@@ -1,7 +1,8 @@
-"""Views of temporary tables: they show what the session record says.
+"""Keeps the views of temporary tables in step with the session record.
 
-Guarantee: if two replicas change one table at the same time, its view shows what the record says. Each replica makes
-the view from a record that it read, and checks afterwards that the table is still the same.
+Guarantee: if two replicas change the same table at the same time, the view finally matches the session record. Each
+replica creates the view from a record that it has read. Afterwards, it checks that the record still describes the same
+table.
 """
 
 import asyncio
@@ -28,10 +29,10 @@ log = structlog.get_logger(__name__)
 
 
 class ViewSync:
-    """Makes the views of temporary tables in the sessions of the backend.
+    """Creates, replaces and drops the views of temporary tables in backend sessions.
 
     Args:
-        storage: The session locations and the session records.
+        storage: The session locations and session records.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -39,7 +40,7 @@ class ViewSync:
         self._records = TableRecords(storage)
 
     async def create(self, execution: Execution, table: TemporaryTable, schema: StructType) -> None:
-        """Create or replace the view of a table, with the rows of all its parts."""
+        """Create or replace the view of a table. The view reads all parts of the table."""
 
         def find_directories() -> Sequence[str]:
             found = self._storage.locations.table_paths(execution.session.uuid, table.parts)
@@ -57,16 +58,16 @@ class ViewSync:
     async def synchronise(
         self, execution: Execution, record: SessionRecord, table: TemporaryTable, change: PendingChange
     ) -> None:
-        """Make the view of a table what a record says, or drop it.
+        """Create, replace or drop the view of a table to match the session record.
 
         Args:
             execution: The statement.
-            record: The record.
-            table: The table, under the name that Spark knows.
-            change: The change that gives the table's schema.
+            record: The session record.
+            table: The table, with its name in the spelling that Spark uses.
+            change: The change that contains the schema of the table.
 
         Raises:
-            GatewayError: The backend failed or did not answer in time.
+            GatewayError: If the backend fails or does not respond in time.
         """
         current = same_table(record, table)
         try:
@@ -84,9 +85,9 @@ class ViewSync:
             ) from None
 
     async def restore(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:
-        """Make the view of a table again after a published change was undone.
+        """Create the view of a table again after a published change was undone.
 
-        If the backend fails, the view stays as it is. The files are deleted all the same.
+        If the backend fails, the view remains unchanged. The files of the change are deleted nevertheless.
         """
         shown: object = None
         async with execution.session.lock:
@@ -104,5 +105,5 @@ class ViewSync:
 
 
 def contents_of(table: TemporaryTable | None) -> object:
-    """Return a value that changes if and only if the view of a table must change."""
+    """Return a value that is different whenever the view of a table must be replaced."""
     return None if table is None else (table.state, table.parts)

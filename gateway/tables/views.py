@@ -1,8 +1,8 @@
-"""Views over temporary tables: which are allowed, and what they read.
+"""Checks for views that read temporary tables.
 
-A temporary view ends with the session, like the table, so it may read the table. Other sessions see global temporary
-views and permanent views. Spark refuses some of these views over a temporary table, but not a global view of a
-DataFrame, which would show the table to everyone.
+A temporary view is dropped when its session ends, so it can read temporary tables. Global temporary views and permanent
+views are visible to other sessions, so they must not read temporary tables. Spark rejects some of these views itself.
+However, Spark does not reject a global view of a DataFrame, which would expose the table to all sessions.
 
 Source: [temporary-tables §5.1.12]; the names of temporary views in Spark's analysed plans (``View (`t`, …)``).
 """
@@ -22,16 +22,17 @@ _VIEW = re.compile(r"\bView \(`((?:[^`]|``)*)`,")
 
 
 async def refuse_lasting_view(context: StatementContext, query: relations_pb2.Relation) -> None:
-    """Check that the query of a lasting view reads no temporary table.
+    """Check that a permanent or global view does not read a temporary table.
 
-    If Spark cannot analyse the query, the client gets Spark's own error later.
+    If Spark cannot analyse the query, this function returns without an error. The client then gets the error from
+    Spark.
 
     Args:
         context: The statement that creates the view.
-        query: The query.
+        query: The query of the view.
 
     Raises:
-        GatewayError: The query reads a temporary table, or Spark cut its plan off.
+        GatewayError: If the query reads a temporary table, or Spark truncated the plan of the query.
     """
     try:
         plans = await context.backend.explain(query)
@@ -50,5 +51,5 @@ async def refuse_lasting_view(context: StatementContext, query: relations_pb2.Re
 
 
 def views_in(plans: str) -> Set[str]:
-    """Return the names of the temporary views in the plans of a query."""
+    """Return the names of the temporary views in the query plans that Spark printed."""
     return {match[1].replace("``", "`") for match in _VIEW.finditer(plans)}

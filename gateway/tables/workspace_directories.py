@@ -1,14 +1,16 @@
-"""Directories of permanent tables: publication in a workspace, and removal.
+"""Directories of permanent tables: publishing and removing them in a workspace.
 
 Guarantees:
 
-1. Directories have mode 0775 and files mode 0644 [temporary-tables §5.2].
-2. A table appears whole or not at all, and never under a name that is in use.
-3. Only a directory with Lodge's table description is removed.
-4. The name of a table is the name of one entry in the directory of its workspace, and never follows a link.
+1. Directories have mode 0775 and files have mode 0644 [temporary-tables §5.2].
+2. A table appears either completely or not at all, and never under a name that is already used.
+3. A directory is removed only if it contains a Lodge table description.
+4. A table name always refers to a direct entry of the workspace directory. Symbolic links are never followed.
 
-Not guaranteed: that a link is found which another process creates while a statement runs. Nor these modes for files of
-another owner than the gateway, because only the owner can change modes.
+Not guaranteed:
+
+- Symbolic links that another process creates while a statement runs are not always detected.
+- Files that belong to another user than the gateway may have other modes, because only the owner can change modes.
 """
 
 import errno
@@ -28,14 +30,14 @@ _MAX_NAME_BYTES = 199
 
 
 class Publication:
-    """The publication of a written directory as a permanent table.
+    """The publication of a directory as a permanent table.
 
-    A statement that was interrupted during the publication reads ``is_done`` to learn whether the table exists.
+    If a statement is interrupted during the publication, ``is_done`` tells whether the table exists.
 
     Args:
-        workspace: The workspace.
+        workspace: The workspace of the table.
         name: The name of the table.
-        description: The description of the table.
+        description: The table description.
     """
 
     def __init__(self, workspace: Workspace, name: str, description: TableDescription) -> None:
@@ -48,11 +50,11 @@ class Publication:
         """Move a directory into the workspace.
 
         Args:
-            source: The directory.
+            source: The directory that contains the files of the table.
 
         Raises:
-            GatewayError: The name is in use.
-            OSError: The storage failed.
+            GatewayError: If the name is already used.
+            OSError: If the storage fails.
         """
         write_public_file(DESCRIPTION_FILE, self._description.encode().encode(), source)
         make_public(source)
@@ -66,15 +68,15 @@ class Publication:
 
 
 def is_name_used(workspace: Workspace, name: str) -> bool:
-    """Return whether a workspace contains anything with a name that a table can have."""
+    """Return whether the workspace contains an entry with a valid table name."""
     return workspace.is_file_based and _is_table_name(name) and os.path.lexists(workspace.root / name)
 
 
 def check_table_name(workspace: Workspace, name: str) -> None:
-    """Check that a name can be the name of a permanent table.
+    """Check that a permanent table can have the given name.
 
     Raises:
-        GatewayError: The name is reserved, or leads out of the directory.
+        GatewayError: If the name is reserved, too long or not a plain file name.
     """
     if not _is_table_name(name):
         raise GatewayError(
@@ -89,12 +91,12 @@ def remove_table(workspace: Workspace, name: str) -> None:
     """Remove the directory of a permanent table.
 
     Raises:
-        GatewayError: The directory has no table description.
-        OSError: The storage failed.
+        GatewayError: If the directory does not contain a table description.
+        OSError: If the storage fails.
     """
     path = workspace.root / name
     if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
-        path.rmdir()  # left by a creation that was killed in its last step
+        path.rmdir()  # empty directory: left over if the creation was killed in its last step
         return
     if path.is_symlink() or TableDescription.read(path) is None:
         raise GatewayError(
@@ -110,7 +112,7 @@ def remove_table(workspace: Workspace, name: str) -> None:
 
 def _move(source: Path, target: Path) -> None:
     """Rename a directory, or copy it if the target is on another file system."""
-    target.mkdir()  # claims the name: only one statement succeeds, and a rename replaces an empty directory
+    target.mkdir()  # reserves the name: mkdir succeeds for one statement only, and rename replaces an empty directory
     try:
         source.replace(target)
     except OSError as error:

@@ -34,7 +34,6 @@ import pyarrow as pa
 
 from engine.context import ErrorContext
 from engine.errors import NOWHERE, ProjectionError
-from engine.projection.columns_array import ColumnsArraySelection, select_columns_array
 from engine.projection.filter import ProjectionFilter
 from engine.projection.path import ProjectedPath, quote_name
 from engine.projection.project_list import EVERYTHING, ProjectionList, ProjectionType
@@ -123,10 +122,6 @@ class ScanSchemaTracker:
         """Return the version of the output schema, starting at 1."""
         return self._version
 
-    def error_context(self) -> ErrorContext:
-        """Return the scan's context, for errors that concern no reader."""
-        return self._context
-
     def output_schema(self) -> TupleSchema:
         """Return all columns of a batch, in order.
 
@@ -144,14 +139,6 @@ class ScanSchemaTracker:
             return None
         is_excluded = self.projection_type() is not ProjectionType.ALL and self._schema.output.find(name) is None
         return None if is_excluded else self._schema.wanted.find(name)
-
-    def select_columns_array(self) -> ColumnsArraySelection:
-        """Return what the query selects from a table with only ``columns``.
-
-        Raises:
-            ProjectionError: If the query selects another column, or a part that a row of text does not have.
-        """
-        return select_columns_array(self._schema.wanted, self._context)
 
     def expand_implicit_col(self, field: pa.Field) -> None:
         """Add a partition column to a wildcard.

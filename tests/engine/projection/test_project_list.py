@@ -1,7 +1,6 @@
 import pytest
 
 from engine.errors import ProjectionError
-from engine.projection.columns_array import select_columns_array
 from engine.projection.project_list import EVERYTHING, NOTHING, ProjectionList, ProjectionType
 
 
@@ -89,24 +88,3 @@ def test_quoted_star_is_a_name():
 def test_malformed_element_is_refused():
     with pytest.raises(ProjectionError, match=r"'m\.\*'"):
         parse("a", "m.*")
-
-
-def test_wildcard_and_columns_select_all_fields():
-    for projection in (EVERYTHING, parse("columns"), parse("COLUMNS", "columns[2]"), parse("*", "columns[2]")):
-        selection = select_columns_array(projection)
-        assert selection.is_projected
-        assert selection.indexes is None
-
-
-def test_indexes_of_columns_array_are_ascending():
-    assert select_columns_array(parse("columns[5]", "Columns[0]", "columns[5]")).indexes == (0, 5)
-
-
-def test_counting_rows_selects_no_field():
-    assert not select_columns_array(NOTHING).is_projected
-
-
-@pytest.mark.parametrize("elements", [("columns", "a"), ("a",), ("columns.a",), ("columns[0][1]",), ("columns[0].a",)])
-def test_other_paths_than_columns_array_are_refused(elements):
-    with pytest.raises(ProjectionError, match="columns"):
-        select_columns_array(parse(*elements))

@@ -165,12 +165,6 @@ def test_column_projection_tells_what_is_wanted():
     assert tracker.column_projection("x") is None
 
 
-def test_columns_array_is_selected_by_index():
-    assert ScanSchemaTracker(["columns[3]", "columns[1]"]).select_columns_array().indexes == (1, 3)
-    with pytest.raises(ProjectionError, match="'a'"):
-        ScanSchemaTracker(["columns", "a"]).select_columns_array()
-
-
 def test_empty_project_list_only_counts_rows(schema, read):
     tracker = ScanSchemaTracker([])
     assert tracker.projection_type() is ProjectionType.NONE
@@ -183,6 +177,5 @@ def test_empty_project_list_only_counts_rows(schema, read):
 def test_errors_before_first_reader_name_the_scan():
     context = ErrorContext("dfs")
     tracker = ScanSchemaTracker(["a"], context=context)
-    assert tracker.error_context() == context
     with pytest.raises(ProjectionError, match=r"^workspace 'dfs': column 'dir0'"):
         tracker.expand_implicit_col(pa.field("dir0", TEXT))

@@ -127,7 +127,3 @@ def test_implicit_column_with_other_type_or_mode_conflicts(given):
     for options in ({"defined": TupleSchema([given])}, {"provided": TupleSchema([given])}):
         with pytest.raises(SchemaConflictError, match="'dir0' is string here"):
             tracker_of("dir0", **options)
-
-
-def test_columns_array_beside_implicit_columns():
-    assert tracker_of("filename", "columns[2]").select_columns_array().indexes == (2,)

@@ -158,8 +158,3 @@ def test_hidden_columns_of_reader_must_be_named(schema, read):
     by_wildcard, by_name = ScanSchemaTracker(["*"]), ScanSchemaTracker(["*", "h"])
     assert read(by_wildcard, {"a": INT, "h": hidden}) == schema(a=INT)
     assert read(by_name, {"a": INT, "h": hidden}) == schema(a=INT, h=INT)
-
-
-def test_wildcard_selects_all_of_columns_array():
-    selection = ScanSchemaTracker(["*"]).select_columns_array()
-    assert selection.is_projected and selection.indexes is None

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from gateway.errors import GatewayError
 from gateway.tables.changes import begin_drop, begin_write, complete, pending_change, publish, take_over, undo
-from workspace.identifiers import ClientSessionId, Principal, ReplicaId, SessionUuid, TableUuid
+from tests.records import a_record
+from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import remove_writes
-from workspace.records import PendingDrop, PendingWrite, Phase, SessionRecord, TableState, TemporaryTable, WriteKind
+from workspace.records import PendingDrop, PendingWrite, TableState, TemporaryTable, WriteKind
 
 A, B = ReplicaId("a"), ReplicaId("b")
 
@@ -26,23 +27,10 @@ def write(number, kind, replica=A):
 TABLE = TemporaryTable("t", directory(0), TableState.READY, "parquet", parts=(directory(0),), rows=1, size_bytes=10)
 
 
-def a_record(*tables):
-    return SessionRecord(
-        SessionUuid(directory(99)),
-        Principal("ada"),
-        ClientSessionId(directory(98)),
-        "sc://backend:1",
-        Phase.ACTIVE,
-        "2026-01-01",
-        frozenset({A}),
-        tables,
-    )
-
-
 @given(st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["publish", "complete", "undo"])), max_size=12), st.data())
 def test_rows_and_parts_are_those_of_published_writes_in_any_order(steps, data):
     kinds = {n: data.draw(st.sampled_from([WriteKind.INSERTION, WriteKind.OVERWRITING])) for n in range(1, 5)}
-    record = a_record(TABLE)
+    record = a_record(tables=(TABLE,))
     for number, kind in kinds.items():
         record = begin_write(record, TABLE, write(number, kind))
     published_writes, ended = set(), set()
@@ -75,7 +63,7 @@ def test_rows_and_parts_are_those_of_published_writes_in_any_order(steps, data):
 
 def test_overwrite_keeps_replaced_parts_until_complete_and_restores_them_on_undo():
     own = write(1, WriteKind.OVERWRITING)
-    there = publish(begin_write(a_record(TABLE), TABLE, own), TABLE, own, rows=5, size_bytes=50)
+    there = publish(begin_write(a_record(tables=(TABLE,)), TABLE, own), TABLE, own, rows=5, size_bytes=50)
     assert there.tables[0].parts == (directory(1),)
     assert directory(0) in there.directories
     assert directory(0) not in complete(there, TABLE, own).directories
@@ -85,7 +73,7 @@ def test_overwrite_keeps_replaced_parts_until_complete_and_restores_them_on_undo
 
 def test_undo_of_overwrite_keeps_rows_of_other_statements():
     own, other = write(1, WriteKind.OVERWRITING), write(2, WriteKind.INSERTION, B)
-    record = begin_write(begin_write(a_record(TABLE), TABLE, own), TABLE, other)
+    record = begin_write(begin_write(a_record(tables=(TABLE,)), TABLE, own), TABLE, other)
     record = publish(record, TABLE, own, rows=5, size_bytes=50)
     record = publish(record, TABLE, other, rows=7, size_bytes=70)
     (table,) = undo(record, TABLE, own).tables
@@ -94,7 +82,8 @@ def test_undo_of_overwrite_keeps_rows_of_other_statements():
 
 def test_first_replica_does_not_undo_write_after_take_over():
     own = write(1, WriteKind.CREATION)
-    claimed = a_record(replace(TABLE, uuid=directory(1), state=TableState.CREATING, parts=(), writes=(own,)))
+    table = replace(TABLE, uuid=directory(1), state=TableState.CREATING, parts=(), writes=(own,))
+    claimed = a_record(tables=(table,))
     table = claimed.tables[0]
     record, mine = take_over(claimed, table, own, B), replace(own, replica=B)
     assert undo(record, table, own) == record
@@ -108,7 +97,7 @@ def test_first_replica_does_not_undo_write_after_take_over():
 
 def test_dropping_table_takes_no_rows_and_undo_makes_it_ready():
     rows, drop = write(1, WriteKind.INSERTION), PendingDrop("operation 0", A, "{}")
-    record = begin_drop(begin_write(a_record(TABLE), TABLE, rows), TABLE, drop)
+    record = begin_drop(begin_write(a_record(tables=(TABLE,)), TABLE, rows), TABLE, drop)
     with pytest.raises(GatewayError, match="dropped it while this statement wrote"):
         publish(record, TABLE, rows, rows=1, size_bytes=1)
     with pytest.raises(GatewayError, match="Another statement dropped it"):
@@ -119,7 +108,7 @@ def test_dropping_table_takes_no_rows_and_undo_makes_it_ready():
 
 def test_reaper_removes_begun_writes_and_keeps_published_ones():
     begun_one, done = write(1, WriteKind.INSERTION), write(2, WriteKind.OVERWRITING)
-    record = begin_write(begin_write(a_record(TABLE), TABLE, begun_one), TABLE, done)
+    record = begin_write(begin_write(a_record(tables=(TABLE,)), TABLE, begun_one), TABLE, done)
     record = publish(record, TABLE, done, rows=5, size_bytes=50)
     (table,) = remove_writes(record, {A}).tables
     assert [each.directory for each in table.writes] == [directory(2)]
@@ -129,14 +118,14 @@ def test_reaper_removes_begun_writes_and_keeps_published_ones():
 def test_table_takes_at_most_1000_insertions():
     full = replace(TABLE, parts=tuple(directory(n) for n in range(1000)))
     with pytest.raises(GatewayError, match="INSERT OVERWRITE") as raised:
-        begin_write(a_record(full), full, write(1001, WriteKind.INSERTION))
+        begin_write(a_record(tables=(full,)), full, write(1001, WriteKind.INSERTION))
     assert raised.value.condition == "LODGE_LIMIT_REACHED"
-    begin_write(a_record(full), full, write(1001, WriteKind.OVERWRITING))
+    begin_write(a_record(tables=(full,)), full, write(1001, WriteKind.OVERWRITING))
 
 
 def test_undo_of_later_overwrite_does_not_restore_undone_write():
     first, second = write(1, WriteKind.OVERWRITING), write(2, WriteKind.OVERWRITING)
-    record = begin_write(begin_write(a_record(TABLE), TABLE, first), TABLE, second)
+    record = begin_write(begin_write(a_record(tables=(TABLE,)), TABLE, first), TABLE, second)
     record = publish(record, TABLE, first, rows=5, size_bytes=50)
     record = publish(record, TABLE, second, rows=7, size_bytes=70)
     record = undo(record, TABLE, first)

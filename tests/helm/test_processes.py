@@ -25,12 +25,12 @@ from tests.helm.audit import AuditLog, Request, Right, granted
 from tests.helm.chart import Helm, Values, of_kind
 from tests.helm.pods import PodProcess
 from tests.helm.releases import CLAIM, Releases
-from workspace.identifiers import ClientSessionId, Principal, SessionUuid
+from tests.records import a_record
 from workspace.kubernetes.connection import Connection, connect
 from workspace.kubernetes.leases import KubernetesLeases
 from workspace.kubernetes.session_records import KubernetesSessionRecords
 from workspace.record_store import RecordConflictError
-from workspace.records import Phase, SessionRecord
+from workspace.records import Phase
 
 SECONDS = 60.0
 READY = re.compile(r"Lodge is ready at sc://(\S+)")
@@ -191,7 +191,7 @@ def test_rare_cases_use_these_permissions_and_have_them(
 ) -> None:
     """Run the processes' code with the same accounts, after all requests that count as needed."""
     KubernetesLeases(site.connection("gateway")).list()
-    begun = KubernetesSessionRecords(site.connection("gateway", "other")).create(_record())
+    begun = KubernetesSessionRecords(site.connection("gateway", "other")).create(a_record(backend="sc://127.0.0.1:1"))
     records = KubernetesSessionRecords(site.connection("reaper", "other"))
     ending = records.replace(replace(begun.record, phase=Phase.ENDING), begun.version)
     with pytest.raises(RecordConflictError):
@@ -327,14 +327,3 @@ def _address(gateway: PodProcess) -> str:
     ready = READY.search(gateway.log.read_text())
     assert ready is not None
     return ready[1]
-
-
-def _record() -> SessionRecord:
-    return SessionRecord(
-        session_uuid=SessionUuid("00000000-0000-4000-8000-000000000001"),
-        principal=Principal("ann"),
-        client_session_id=ClientSessionId("00000000-0000-4000-8000-000000000002"),
-        backend="sc://127.0.0.1:1",
-        phase=Phase.ACTIVE,
-        created_at="2026-01-01T00:00:00+00:00",
-    )

@@ -4,7 +4,6 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 
 import grpc
 import pytest
@@ -12,21 +11,14 @@ import structlog
 from pyspark.sql.connect.proto import base_pb2
 
 from lodge.backend_sessions import CALL_SECONDS, SILENCE_SECONDS, BackendSessions, release_request
-from workspace.identifiers import ClientSessionId, Principal, SessionUuid
+from tests.records import a_record
 from workspace.records import Phase, SessionRecord
 
 SERVICE = "/spark.connect.SparkConnectService/"
 
 
-def a_record(backend: str) -> SessionRecord:
-    return SessionRecord(
-        session_uuid=SessionUuid(str(uuid.uuid4())),
-        principal=Principal("ada"),
-        client_session_id=ClientSessionId(str(uuid.uuid4())),
-        backend=backend,
-        phase=Phase.ENDING,
-        created_at="",
-    )
+def ending_at(backend: str, principal: str = "ada") -> SessionRecord:
+    return a_record(principal=principal, client_session_id=str(uuid.uuid4()), backend=backend, phase=Phase.ENDING)
 
 
 @pytest.fixture
@@ -53,14 +45,14 @@ def version_at(record: SessionRecord) -> None:
 
 @pytest.mark.parametrize("principal", ["ada", "", "ädä", "x" * 127, "y" * 128, "z" * 100_000])
 def test_request_equals_that_of_sparks_own_client(principal: str) -> None:
-    record = replace(a_record("sc://backend:15002"), principal=Principal(principal))
+    record = ending_at("sc://backend:15002", principal)
     expected = base_pb2.ReleaseSessionRequest(session_id=record.client_session_id)
     expected.user_context.user_id = record.principal
     assert base_pb2.ReleaseSessionRequest.FromString(release_request(record)) == expected
 
 
 def test_session_is_released_at_its_backend(spark_server: str) -> None:
-    record, other = a_record(spark_server), a_record(spark_server)
+    record, other = ending_at(spark_server), ending_at(spark_server)
     for each in (record, other):
         version_at(each)
     with structlog.testing.capture_logs() as logs:
@@ -73,7 +65,7 @@ def test_session_is_released_at_its_backend(spark_server: str) -> None:
 
 def test_guarantee_2_unknown_session_is_no_error(spark_server: str) -> None:
     with structlog.testing.capture_logs() as logs:
-        BackendSessions().release(a_record(spark_server))
+        BackendSessions().release(ending_at(spark_server))
     assert [log["event"] for log in logs] == ["backend_session_released"]
 
 
@@ -83,12 +75,12 @@ def test_guarantee_1_silent_backend_costs_bounded_time_once(silent_backend: str)
     begun = time.monotonic()
     with structlog.testing.capture_logs() as logs:
         for _ in range(1000):
-            backends.release(a_record(silent_backend))
+            backends.release(ending_at(silent_backend))
     assert time.monotonic() - begun < CALL_SECONDS + 5
     assert [log["log_level"] for log in logs] == ["warning"] + ["debug"] * 999
     now[0] = SILENCE_SECONDS
     with structlog.testing.capture_logs() as logs:
-        backends.release(a_record(silent_backend))
+        backends.release(ending_at(silent_backend))
     assert [log["log_level"] for log in logs] == ["warning"], "the next call comes after a while"
 
 
@@ -97,6 +89,6 @@ def test_guarantee_1_silent_backend_costs_bounded_time_once(silent_backend: str)
 )
 def test_guarantee_2_unreachable_or_invalid_backend_is_logged(backend: str) -> None:
     with structlog.testing.capture_logs() as logs:
-        BackendSessions().release(a_record(backend))
+        BackendSessions().release(ending_at(backend))
     assert [log["event"] for log in logs] == ["backend_session_not_released"]
     assert logs[0]["backend"] == backend

@@ -14,11 +14,11 @@ import pytest
 
 from lodge.reap import pass_period_seconds
 from lodge.settings import ReapSettings
+from tests.records import a_record
 from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.identifiers import ClientSessionId, Principal, SessionUuid
-from workspace.records import Phase, SessionRecord
+from workspace.identifiers import SessionUuid
 
 Eventually = Callable[[Callable[[], object], str], None]
 
@@ -89,14 +89,7 @@ def abandoned_sessions(root: Path, count: int) -> FileSessionLocations:
     locations = FileSessionLocations(root)
     locations.initialise()
     for number in range(count):
-        record = SessionRecord(
-            session_uuid=SessionUuid(str(uuid.uuid4())),
-            principal=Principal("ada"),
-            client_session_id=ClientSessionId(str(number)),
-            backend="sc://127.0.0.1:1",
-            phase=Phase.ACTIVE,
-            created_at="",
-        )
+        record = a_record(number, backend="sc://127.0.0.1:1")
         FileSessionRecords(root).create(record)
         locations.create(record.session_uuid)
     return locations

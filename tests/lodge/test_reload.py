@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.records import a_record
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.identifiers import ClientSessionId, Principal, SessionUuid
-from workspace.records import Phase, SessionRecord
+from workspace.identifiers import SessionUuid
 
 Eventually = Callable[[Callable[[], object], str], None]
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
@@ -122,7 +122,7 @@ def test_root_of_another_lodge_is_rejected(serving: Serving) -> None:
     serving.write(serving.first)
     serving.start("--no-reaper")
     FileSessionLocations(serving.second).initialise()
-    FileSessionRecords(serving.second).create(a_record())
+    FileSessionRecords(serving.second).create(a_record(backend="sc://127.0.0.1:1"))
     serving.write(serving.second)
     assert "another Lodge" in serving.reload("configuration_rejected")["reason"]
     assert home_of(serving.second) == serving.second
@@ -160,7 +160,7 @@ def test_reaper_finds_a_new_root_by_itself(
     serving.write(serving.second)
     serving.reload("configuration_reloaded")
     locations = FileSessionLocations(serving.second, serving.first)
-    record = a_record()
+    record = a_record(backend="sc://127.0.0.1:1")
     FileSessionRecords(serving.first).create(record)
     kept = locations.create(record.session_uuid)
     orphan = locations.create(SessionUuid(str(uuid.uuid4())))
@@ -181,7 +181,7 @@ def test_restart_with_only_the_new_root_cleans_up_both_roots(serving: Serving, e
     eventually(lambda: serving.lines("reaper_started"), "the reaper works")
     serving.write(serving.second)
     serving.reload("configuration_reloaded")
-    record = a_record()
+    record = a_record(backend="sc://127.0.0.1:1")
     serving.process.kill()
     serving.process.wait(30)
     time.sleep(0.5)  # the kernel kills the reaper too
@@ -221,14 +221,3 @@ def test_missing_root_is_a_hold_that_names_it(
     assert orphan.exists()
     aside.rename(serving.second)
     eventually(lambda: not orphan.exists(), "the reaper resumes")
-
-
-def a_record() -> SessionRecord:
-    return SessionRecord(
-        session_uuid=SessionUuid(str(uuid.uuid4())),
-        principal=Principal("ada"),
-        client_session_id=ClientSessionId(str(uuid.uuid4())),
-        backend="sc://127.0.0.1:1",
-        phase=Phase.ACTIVE,
-        created_at="",
-    )

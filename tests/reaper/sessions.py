@@ -3,10 +3,11 @@
 import uuid
 from pathlib import Path
 
+from tests.records import a_record
 from workspace.files.session_locations import FileSessionLocations
-from workspace.identifiers import ClientSessionId, Principal, ReplicaId, SessionUuid, TableUuid
+from workspace.identifiers import SessionUuid, TableUuid
 from workspace.record_store import SessionRecords, StoredRecord
-from workspace.records import Phase, SessionRecord, TableState, TemporaryTable
+from workspace.records import Phase, TableState, TemporaryTable
 
 TABLE = TableUuid("00000000-0000-4000-8000-0000000000aa")
 
@@ -18,14 +19,11 @@ def create_record(
     backend: str = "sc://backend:15002",
 ) -> StoredRecord:
     """Create the record of a session with one table."""
-    record = SessionRecord(
-        session_uuid=SessionUuid(str(uuid.uuid4())),
-        principal=Principal("ada"),
-        client_session_id=ClientSessionId(str(uuid.uuid4())),
+    record = a_record(
+        client_session_id=str(uuid.uuid4()),
         backend=backend,
         phase=phase,
-        created_at="2026-01-01T00:00:00Z",
-        holders=frozenset(ReplicaId(holder) for holder in holders),
+        holders=frozenset(holders),
         tables=(TemporaryTable("t", TABLE, TableState.READY, "parquet", parts=(TABLE,)),),
     )
     return records.create(record)

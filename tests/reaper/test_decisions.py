@@ -25,7 +25,8 @@ from reaper.decisions import (
     named_replicas,
     writes_of,
 )
-from workspace.identifiers import ClientSessionId, Principal, RecordName, ReplicaId, SessionUuid, TableUuid
+from tests.records import a_record
+from workspace.identifiers import RecordName, ReplicaId, SessionUuid, TableUuid
 from workspace.leases import LeaseObserver, OwnLease, RenewalMark
 from workspace.record_changes import add_holder, mark_ending, put_table, remove_holders, remove_writes
 from workspace.record_store import StoredRecord, Version
@@ -43,17 +44,7 @@ def a_stored(
     version: str = "1",
     tables: tuple[TemporaryTable, ...] = (),
 ) -> StoredRecord:
-    record = SessionRecord(
-        session_uuid=SessionUuid(str(uuid.UUID(int=number))),
-        principal=Principal("ada"),
-        client_session_id=ClientSessionId(str(number)),
-        backend="sc://backend:15002",
-        phase=phase,
-        created_at="",
-        holders=frozenset(holders),
-        tables=tables,
-    )
-    return StoredRecord(record, Version(version))
+    return StoredRecord(a_record(number, phase=phase, holders=frozenset(holders), tables=tables), Version(version))
 
 
 def a_snapshot(*records: StoredRecord, at_seconds: float, **parts: Any) -> Snapshot:

@@ -8,25 +8,16 @@ from hypothesis import strategies as st
 
 from reaper.decisions import Snapshot
 from reaper.mass_expiry import MassExpiry, MassExpiryRule, evaluate_mass_expiry, token_of
-from workspace.identifiers import ClientSessionId, Principal, ReplicaId, SessionUuid
+from tests.records import a_record
+from workspace.identifiers import ReplicaId, SessionUuid
 from workspace.record_store import StoredRecord, Version
-from workspace.records import Phase, SessionRecord
 
 DEAD, ALIVE = ReplicaId("dead"), ReplicaId("alive")
 RULE = MassExpiryRule(share=0.5, minimum_sessions=3, grace_period_seconds=10.0)
 
 
 def a_session(number: int, holder: ReplicaId, *, requested: bool = False) -> StoredRecord:
-    record = SessionRecord(
-        session_uuid=name_of(number),
-        principal=Principal("ada"),
-        client_session_id=ClientSessionId(str(number)),
-        backend="sc://backend:15002",
-        phase=Phase.ACTIVE,
-        created_at="",
-        holders=frozenset({holder}),
-    )
-    return StoredRecord(record, Version("1"), is_deletion_requested=requested)
+    return StoredRecord(a_record(number, holders=frozenset({holder})), Version("1"), is_deletion_requested=requested)
 
 
 def name_of(number: int) -> SessionUuid:

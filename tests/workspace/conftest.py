@@ -21,10 +21,8 @@ from tests.forks import create_fork
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.identifiers import ClientSessionId, Principal, SessionUuid
 from workspace.leases import Leases
 from workspace.record_store import SessionRecords
-from workspace.records import Phase, SessionRecord
 
 DEADLINE_SECONDS = 60
 POLL_SECONDS = 0.05
@@ -70,24 +68,6 @@ def records(open_records: Callable[[], SessionRecords]) -> SessionRecords:
 def open_leases(root: Path) -> Callable[[], Leases]:
     """Return a function that opens the same storage of leases."""
     return partial(FileLeases, root)
-
-
-@pytest.fixture
-def a_record() -> Callable[..., SessionRecord]:
-    """Return a builder of valid records; keywords replace its defaults."""
-
-    def build(**parts: Any) -> SessionRecord:
-        defaults: dict[str, Any] = {
-            "session_uuid": SessionUuid(str(uuid.uuid4())),
-            "principal": Principal("ada"),
-            "client_session_id": ClientSessionId("session-1"),
-            "backend": "sc://backend:15002",
-            "phase": Phase.ACTIVE,
-            "created_at": "0",
-        }
-        return SessionRecord(**(defaults | parts))
-
-    return build
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from reaper.table_directories import TableDirectories
+from tests.records import a_record
 from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from tests.workspace.object_store.storages import Files, Storage
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.identifiers import SessionUuid, TableUuid
 from workspace.locations import SessionLocations
-from workspace.records import SessionRecord
 from workspace.root_identities import RootError, RootIds, RootTakenError, RootUnavailableError
 from workspace.session_end import end_session
 from workspace.storage_paths import file_system_of
@@ -397,7 +397,7 @@ def test_guarantee_6_one_of_two_concurrently_started_lodges_gets_the_root(storag
 
 
 def test_session_ends_completely_on_every_storage(
-    storage: Storage, locations: SessionLocations, tmp_path: Path, a_record: Callable[..., SessionRecord]
+    storage: Storage, locations: SessionLocations, tmp_path: Path
 ) -> None:
     home = FileSessionLocations(tmp_path / "records")
     home.initialise()

@@ -7,19 +7,18 @@ from unittest import mock
 
 import structlog
 
+from tests.records import a_record
 from workspace.identifiers import ClientSessionId, ReplicaId
 from workspace.record_cache import RecordCache, RecordsView
 from workspace.record_changes import add_holder
 from workspace.record_store import RecordsEvent, RecordsListed, SessionRecords
-from workspace.records import SessionRecord
 
-Builder = Callable[..., SessionRecord]
 Opener = Callable[[], SessionRecords]
 Outage = Callable[[], AbstractContextManager[None]]
 Wait = Callable[..., None]
 
 
-def test_view_follows_the_records(records: SessionRecords, a_record: Builder, wait_until: Wait) -> None:
+def test_view_follows_the_records(records: SessionRecords, wait_until: Wait) -> None:
     first = records.create(a_record(client_session_id=ClientSessionId("1")))
     with RecordCache(records, lambda: None) as cache:
         wait_until(lambda: cache.view().is_current, "the cache is current")
@@ -33,9 +32,7 @@ def test_view_follows_the_records(records: SessionRecords, a_record: Builder, wa
         wait_until(lambda: cache.view().records == {second.record.name: second}, "the deletion")
 
 
-def test_guarantee_1_view_says_when_it_may_be_stale(
-    open_records: Opener, a_record: Builder, outage: Outage, wait_until: Wait
-) -> None:
+def test_guarantee_1_view_says_when_it_may_be_stale(open_records: Opener, outage: Outage, wait_until: Wait) -> None:
     records = open_records()
     stored = records.create(a_record())
     cache = RecordCache(open_records(), lambda: None)
@@ -51,7 +48,7 @@ def test_guarantee_1_view_says_when_it_may_be_stale(
     assert not cache.view().is_current, "nobody follows the records any more"
 
 
-def test_guarantee_2_on_change_runs_after_each_visible_change(records: SessionRecords, a_record: Builder) -> None:
+def test_guarantee_2_on_change_runs_after_each_visible_change(records: SessionRecords) -> None:
     seen: list[int] = []
     told = threading.Semaphore(0)
 
@@ -66,9 +63,7 @@ def test_guarantee_2_on_change_runs_after_each_visible_change(records: SessionRe
     assert seen[:2] == [0, 1]
 
 
-def test_guarantee_3_watch_restarts_after_an_unexpected_error(
-    records: SessionRecords, a_record: Builder, wait_until: Wait
-) -> None:
+def test_guarantee_3_watch_restarts_after_an_unexpected_error(records: SessionRecords, wait_until: Wait) -> None:
     watch, views = records.watch, list[RecordsView]()
 
     def fails(stop: threading.Event) -> Iterator[RecordsEvent]:
@@ -90,7 +85,7 @@ def test_guarantee_3_watch_restarts_after_an_unexpected_error(
     assert [log["event"] for log in logs] == ["record_cache_failed"]
 
 
-def test_view_does_not_change(records: SessionRecords, a_record: Builder, wait_until: Wait) -> None:
+def test_view_does_not_change(records: SessionRecords, wait_until: Wait) -> None:
     with RecordCache(records, lambda: None) as cache:
         wait_until(lambda: cache.view().is_current, "the cache is current")
         before = cache.view()

@@ -1,13 +1,13 @@
 """Records as JSON (guarantees: workspace.record_json)."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.records import a_record
 from workspace.identifiers import ClientSessionId, Principal, ReplicaId, SessionUuid, TableUuid
 from workspace.record_json import decode_record, encode_record
 from workspace.records import PendingDrop, Phase, SessionRecord, TableState, TemporaryTable
@@ -47,9 +47,7 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | TEXT, lambda inn
 
 @given(data=st.data(), value=JSON)
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_guarantee_2_changed_record_is_refused_or_has_the_right_types(
-    a_record: Callable[..., SessionRecord], data: st.DataObject, value: Any
-) -> None:
+def test_guarantee_2_changed_record_is_refused_or_has_the_right_types(data: st.DataObject, value: Any) -> None:
     document = json.loads(encode_record(a_record()))
     part = data.draw(st.sampled_from(sorted(document["record"])))
     document["record"][part] = value
@@ -60,7 +58,7 @@ def test_guarantee_2_changed_record_is_refused_or_has_the_right_types(
     assert encode_record(record)
 
 
-def test_guarantee_3_a_drop_is_stored_as_a_published_write(a_record: Callable[..., SessionRecord]) -> None:
+def test_guarantee_3_a_drop_is_stored_as_a_published_write() -> None:
     uuid = TableUuid("00000000-0000-4000-8000-000000000001")
     drop = PendingDrop("operation", ReplicaId("a"), "{}")
     record = a_record(tables=(TemporaryTable("t", uuid, TableState.DROPPING, "parquet", drop=drop),))

@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 import structlog
 
+from tests.records import a_record
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.identifiers import Principal, ReplicaId, TableUuid
@@ -34,7 +35,6 @@ from workspace.record_store import (
 from workspace.records import Phase, SessionRecord, TableState, TemporaryTable
 from workspace.session_end import EndedSession, begin_end, end_session, log_session_end
 
-Builder = Callable[..., SessionRecord]
 A, B = ReplicaId("a"), ReplicaId("b")
 
 
@@ -42,7 +42,7 @@ def a_table(name: str, number: int = 1, state: TableState = TableState.READY) ->
     return TemporaryTable(name, TableUuid(f"00000000-0000-4000-8000-{number:012}"), state, "parquet")
 
 
-def test_add_and_remove_holders(a_record: Builder) -> None:
+def test_add_and_remove_holders() -> None:
     both = add_holder(add_holder(a_record(), A), B)
     assert both.holders == {A, B}
     assert add_holder(both, A) == both
@@ -50,7 +50,7 @@ def test_add_and_remove_holders(a_record: Builder) -> None:
     assert remove_holders(both, {A, B, ReplicaId("c")}).holders == set()
 
 
-def test_table_names_ignore_letter_case(a_record: Builder) -> None:
+def test_table_names_ignore_letter_case() -> None:
     record = put_table(put_table(a_record(), a_table("Sales", 1)), a_table("STRASSE", 2))
     assert find_table(record, "sALES") == a_table("Sales", 1)
     assert find_table(record, "straße") is None  # as for Spark
@@ -61,7 +61,7 @@ def test_table_names_ignore_letter_case(a_record: Builder) -> None:
     assert remove_table(replaced, "other") == replaced
 
 
-def test_guarantee_1_ending_session_refuses_changes(a_record: Builder) -> None:
+def test_guarantee_1_ending_session_refuses_changes() -> None:
     ending = mark_ending(a_record(holders=frozenset({A})))
     assert ending.phase is Phase.ENDING
     assert mark_ending(ending) == ending
@@ -75,7 +75,7 @@ def test_guarantee_1_ending_session_refuses_changes(a_record: Builder) -> None:
             change()
 
 
-def test_update_is_retried_while_others_change_the_record(records: SessionRecords, a_record: Builder) -> None:
+def test_update_is_retried_while_others_change_the_record(records: SessionRecords) -> None:
     name = records.create(a_record()).record.name
     rivals = iter("bcd")
 
@@ -88,7 +88,7 @@ def test_update_is_retried_while_others_change_the_record(records: SessionRecord
     assert update_record(records, name, change).record.holders == set("abcd")
 
 
-def test_update_that_always_loses_raises_the_conflict(records: SessionRecords, a_record: Builder) -> None:
+def test_update_that_always_loses_raises_the_conflict(records: SessionRecords) -> None:
     stored = records.create(a_record())
     with (
         mock.patch.object(records, "replace", side_effect=RecordConflictError(stored.record.name, "late")),
@@ -98,12 +98,12 @@ def test_update_that_always_loses_raises_the_conflict(records: SessionRecords, a
         update_record(records, stored.record.name, lambda record: add_holder(record, A))
 
 
-def test_update_without_change_writes_nothing(records: SessionRecords, a_record: Builder) -> None:
+def test_update_without_change_writes_nothing(records: SessionRecords) -> None:
     stored = records.create(a_record(holders=frozenset({A})))
     assert update_record(records, stored.record.name, lambda record: add_holder(record, A)) == stored
 
 
-def test_update_passes_on_errors_and_writes_nothing(records: SessionRecords, a_record: Builder) -> None:
+def test_update_passes_on_errors_and_writes_nothing(records: SessionRecords) -> None:
     stored = records.create(a_record(phase=Phase.ENDING))
     with pytest.raises(SessionEndingError):
         update_record(records, stored.record.name, lambda record: add_holder(record, A))
@@ -111,7 +111,7 @@ def test_update_passes_on_errors_and_writes_nothing(records: SessionRecords, a_r
 
 
 def test_end_session_removes_record_location_and_trash(
-    root: Path, records: SessionRecords, locations: FileSessionLocations, a_record: Builder
+    root: Path, records: SessionRecords, locations: FileSessionLocations
 ) -> None:
     stored = records.create(a_record())
     location = locations.create(stored.record.session_uuid)
@@ -126,16 +126,12 @@ def test_end_session_removes_record_location_and_trash(
     assert [path.name for path in root.iterdir()] == [".lodge"]
 
 
-def test_end_session_without_location(
-    records: SessionRecords, locations: FileSessionLocations, a_record: Builder
-) -> None:
+def test_end_session_without_location(records: SessionRecords, locations: FileSessionLocations) -> None:
     stored = records.create(a_record())
     assert end_session(records, locations, stored) == EndedSession(mark_ending(stored.record), (), None)
 
 
-def test_guarantee_4_changed_session_is_not_ended(
-    records: SessionRecords, locations: FileSessionLocations, a_record: Builder
-) -> None:
+def test_guarantee_4_changed_session_is_not_ended(records: SessionRecords, locations: FileSessionLocations) -> None:
     stored = records.create(a_record())
     locations.create(stored.record.session_uuid)
     changed = update_record(records, stored.record.name, lambda record: add_holder(record, A))
@@ -145,9 +141,7 @@ def test_guarantee_4_changed_session_is_not_ended(
     assert locations.list() == {stored.record.session_uuid}
 
 
-def test_end_of_an_ended_session_spares_its_successor(
-    records: SessionRecords, locations: FileSessionLocations, a_record: Builder
-) -> None:
+def test_end_of_an_ended_session_spares_its_successor(records: SessionRecords, locations: FileSessionLocations) -> None:
     first = records.create(a_record())
     marked = update_record(records, first.record.name, mark_ending)
     end_session(records, locations, marked)
@@ -178,9 +172,7 @@ class RecordsThatNeedTheLocationGone:
         self._records.delete(name, version)
 
 
-def test_guarantee_2_record_outlives_the_location(
-    records: SessionRecords, locations: FileSessionLocations, a_record: Builder
-) -> None:
+def test_guarantee_2_record_outlives_the_location(records: SessionRecords, locations: FileSessionLocations) -> None:
     stored = records.create(a_record())
     locations.create(stored.record.session_uuid)
     watching: Any = RecordsThatNeedTheLocationGone(records, locations)
@@ -188,7 +180,7 @@ def test_guarantee_2_record_outlives_the_location(
 
 
 def test_guarantee_2_location_that_cannot_move_keeps_its_record(
-    root: Path, records: SessionRecords, locations: FileSessionLocations, a_record: Builder
+    root: Path, records: SessionRecords, locations: FileSessionLocations
 ) -> None:
     stored = records.create(a_record())
     locations.create(stored.record.session_uuid)
@@ -201,7 +193,7 @@ def test_guarantee_2_location_that_cannot_move_keeps_its_record(
 
 
 def test_session_ends_even_if_its_files_cannot_be_purged(
-    records: SessionRecords, locations: FileSessionLocations, a_record: Builder
+    records: SessionRecords, locations: FileSessionLocations
 ) -> None:
     stored = records.create(a_record())
     locations.create(stored.record.session_uuid)
@@ -215,7 +207,7 @@ def test_session_ends_even_if_its_files_cannot_be_purged(
 
 
 def test_guarantee_3_next_call_completes_a_killed_end(
-    new_root: Callable[[], Path], killed_at: Callable[[int, Callable[[], Any]], bool], a_record: Builder
+    new_root: Callable[[], Path], killed_at: Callable[[int, Callable[[], Any]], bool]
 ) -> None:
     for step in itertools.count(1):
         root = new_root()
@@ -239,7 +231,7 @@ def test_guarantee_3_next_call_completes_a_killed_end(
 
 
 def test_guarantee_3_at_most_one_of_many_processes_ends_a_session(
-    root: Path, a_record: Builder, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]]
+    root: Path, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]]
 ) -> None:
     records, locations = FileSessionRecords(root), FileSessionLocations(root)
     for _ in range(5):
@@ -276,7 +268,7 @@ def ended_by_name(
 
 
 def test_guarantee_3_paused_end_and_concurrent_end_succeed_once(
-    new_root: Callable[[], Path], interrupted_at: Callable[..., tuple[bool, Any]], a_record: Builder
+    new_root: Callable[[], Path], interrupted_at: Callable[..., tuple[bool, Any]]
 ) -> None:
     for step in itertools.count(1):
         root = new_root()
@@ -298,7 +290,7 @@ def append_result(results: list[Any], task: Callable[[], Any]) -> None:
     results.append(task())
 
 
-def test_log_of_a_deleted_location(records: SessionRecords, locations: FileSessionLocations, a_record: Builder) -> None:
+def test_log_of_a_deleted_location(records: SessionRecords, locations: FileSessionLocations) -> None:
     stored = records.create(a_record(principal=Principal("ada")))
     location = locations.create(stored.record.session_uuid)
     done = end_session(records, locations, stored)
@@ -327,7 +319,7 @@ def test_log_of_a_deleted_location(records: SessionRecords, locations: FileSessi
 
 
 def test_unavailable_records_keep_the_location(
-    root: Path, records: SessionRecords, locations: FileSessionLocations, a_record: Builder
+    root: Path, records: SessionRecords, locations: FileSessionLocations
 ) -> None:
     stored = records.create(a_record())
     locations.create(stored.record.session_uuid)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.records import a_record
 from workspace.identifiers import ClientSessionId, Principal, RecordName, ReplicaId, SessionUuid, TableUuid, record_name
 from workspace.record_changes import add_holder, mark_ending, remove_holders, update_record
 from workspace.record_store import (
@@ -30,7 +31,6 @@ from workspace.record_store import (
 )
 from workspace.records import Phase, SessionRecord, TableState, TemporaryTable
 
-Builder = Callable[..., SessionRecord]
 Opener = Callable[[], SessionRecords]
 Outage = Callable[[], AbstractContextManager[None]]
 InProcesses = Callable[[Sequence[Callable[[], Any]]], list[Any]]
@@ -43,7 +43,7 @@ def counted(record: SessionRecord) -> SessionRecord:
     return replace(record, created_at=str(int(record.created_at) + 1))
 
 
-def test_created_record_reads_back_unchanged(open_records: Opener, a_record: Builder) -> None:
+def test_created_record_reads_back_unchanged(open_records: Opener) -> None:
     table = TemporaryTable(
         "Größe; 'x'\n", TableUuid("00000000-0000-4000-8000-000000000001"), TableState.READY, "parquet"
     )
@@ -54,7 +54,7 @@ def test_created_record_reads_back_unchanged(open_records: Opener, a_record: Bui
     assert list(open_records().list()) == [created]
 
 
-def test_replace_stores_new_values_with_a_new_version(records: SessionRecords, a_record: Builder) -> None:
+def test_replace_stores_new_values_with_a_new_version(records: SessionRecords) -> None:
     first = records.create(a_record())
     second = records.replace(add_holder(first.record, ReplicaId("a")), first.version)
     assert second.version != first.version
@@ -62,7 +62,7 @@ def test_replace_stores_new_values_with_a_new_version(records: SessionRecords, a
     assert second.record.holders == {"a"}
 
 
-def test_name_can_be_created_once_until_it_is_deleted(records: SessionRecords, a_record: Builder) -> None:
+def test_name_can_be_created_once_until_it_is_deleted(records: SessionRecords) -> None:
     first = records.create(a_record())
     with pytest.raises(RecordExistsError):
         records.create(a_record())
@@ -72,7 +72,7 @@ def test_name_can_be_created_once_until_it_is_deleted(records: SessionRecords, a
     assert again.version != first.version
 
 
-def test_missing_record_is_not_found(records: SessionRecords, a_record: Builder) -> None:
+def test_missing_record_is_not_found(records: SessionRecords) -> None:
     record = a_record()
     version = records.create(a_record(client_session_id=ClientSessionId("other"))).version
     with pytest.raises(RecordNotFoundError):
@@ -83,7 +83,7 @@ def test_missing_record_is_not_found(records: SessionRecords, a_record: Builder)
         records.delete(ABSENT, version)
 
 
-def test_guarantee_2_old_version_can_neither_replace_nor_delete(records: SessionRecords, a_record: Builder) -> None:
+def test_guarantee_2_old_version_can_neither_replace_nor_delete(records: SessionRecords) -> None:
     first = records.create(a_record())
     second = records.replace(counted(first.record), first.version)
     with pytest.raises(RecordConflictError):
@@ -95,7 +95,7 @@ def test_guarantee_2_old_version_can_neither_replace_nor_delete(records: Session
 
 @pytest.mark.parametrize("changes", [0, 1, 5])
 def test_guarantee_2_version_of_a_deleted_record_is_invalid_for_its_successor(
-    records: SessionRecords, a_record: Builder, changes: int
+    records: SessionRecords, changes: int
 ) -> None:
     first = records.create(a_record())
     records.delete(first.record.name, first.version)
@@ -110,7 +110,7 @@ def test_guarantee_2_version_of_a_deleted_record_is_invalid_for_its_successor(
 
 
 @pytest.mark.parametrize("version", ["", "1", "../../x", "0000000001", "0000000001.zz"])
-def test_guarantee_2_unknown_version_is_a_conflict(records: SessionRecords, a_record: Builder, version: str) -> None:
+def test_guarantee_2_unknown_version_is_a_conflict(records: SessionRecords, version: str) -> None:
     stored = records.create(a_record())
     with pytest.raises(RecordConflictError):
         records.replace(stored.record, Version(version))
@@ -126,14 +126,14 @@ def test_only_valid_record_names_are_accepted(records: SessionRecords, name: str
         records.delete(RecordName(name), Version("1"))
 
 
-def test_record_that_cannot_be_decoded_is_not_stored(records: SessionRecords, a_record: Builder) -> None:
+def test_record_that_cannot_be_decoded_is_not_stored(records: SessionRecords) -> None:
     for bad in (a_record(session_uuid="../escape"), a_record(principal=Principal("half a pair: \ud800"))):
         with pytest.raises(ValueError, match=r"."):
             records.create(bad)
     assert not records.list()
 
 
-def test_list_contains_every_record_and_no_deleted_one(records: SessionRecords, a_record: Builder) -> None:
+def test_list_contains_every_record_and_no_deleted_one(records: SessionRecords) -> None:
     stored = [records.create(a_record(client_session_id=ClientSessionId(str(n)))) for n in range(5)]
     records.delete(stored[2].record.name, stored[2].version)
     ending = records.replace(replace(stored[3].record, phase=Phase.ENDING), stored[3].version)
@@ -141,9 +141,7 @@ def test_list_contains_every_record_and_no_deleted_one(records: SessionRecords, 
     assert {s.record.name: s for s in records.list()} == expected
 
 
-def test_guarantee_1_one_of_many_concurrent_creations_succeeds(
-    open_records: Opener, a_record: Builder, in_processes: InProcesses
-) -> None:
+def test_guarantee_1_one_of_many_concurrent_creations_succeeds(open_records: Opener, in_processes: InProcesses) -> None:
     for round_number in range(5):
         rivals = [a_record(client_session_id=ClientSessionId(str(round_number))) for _ in range(6)]
         results = in_processes([partial(open_records().create, rival) for rival in rivals])
@@ -155,7 +153,7 @@ def test_guarantee_1_one_of_many_concurrent_creations_succeeds(
 
 @pytest.mark.parametrize("operation", ["replace", "delete"])
 def test_guarantee_2_one_of_many_concurrent_changes_succeeds(
-    open_records: Opener, a_record: Builder, in_processes: InProcesses, operation: str
+    open_records: Opener, in_processes: InProcesses, operation: str
 ) -> None:
     for round_number in range(5):
         stored = open_records().create(a_record(client_session_id=ClientSessionId(str(round_number))))
@@ -173,9 +171,7 @@ def test_guarantee_2_one_of_many_concurrent_changes_succeeds(
         assert all(loss.startswith(("RecordConflictError", "RecordNotFoundError")) for loss in losses), losses
 
 
-def test_guarantee_2_concurrent_increments_are_not_lost(
-    open_records: Opener, a_record: Builder, in_processes: InProcesses
-) -> None:
+def test_guarantee_2_concurrent_increments_are_not_lost(open_records: Opener, in_processes: InProcesses) -> None:
     name = open_records().create(a_record()).record.name
 
     def increment() -> None:
@@ -187,7 +183,7 @@ def test_guarantee_2_concurrent_increments_are_not_lost(
 
 
 def test_guarantee_3_readers_see_complete_records_during_changes(
-    open_records: Opener, a_record: Builder, in_processes: InProcesses
+    open_records: Opener, in_processes: InProcesses
 ) -> None:
     tables = tuple(
         TemporaryTable(f"t{n}", TableUuid(f"00000000-0000-4000-8000-{n:012}"), TableState.READY, "parquet" * 20)
@@ -222,7 +218,7 @@ def test_guarantee_3_readers_see_complete_records_during_changes(
         assert seen == sorted(seen), "a later read found an older version"
 
 
-def test_record_is_found_by_its_session_location(records: SessionRecords, a_record: Builder) -> None:
+def test_record_is_found_by_its_session_location(records: SessionRecords) -> None:
     first = records.create(a_record(client_session_id=ClientSessionId("1")))
     second = records.create(a_record(client_session_id=ClientSessionId("2")))
     assert records.find(first.record.session_uuid) == first
@@ -232,7 +228,7 @@ def test_record_is_found_by_its_session_location(records: SessionRecords, a_reco
     assert records.find(SessionUuid("no-uuid,and=more")) is None
 
 
-def test_threads_of_many_replicas_join_and_leave_one_session(open_records: Opener, a_record: Builder) -> None:
+def test_threads_of_many_replicas_join_and_leave_one_session(open_records: Opener) -> None:
     records = open_records()
     name = records.create(a_record()).record.name
     replicas = [ReplicaId(f"gateway-{number}") for number in range(12)]
@@ -250,7 +246,7 @@ def test_threads_of_many_replicas_join_and_leave_one_session(open_records: Opene
     assert not records.read(name).record.holders
 
 
-def test_guarantee_2_one_of_adoption_and_reaping_wins(open_records: Opener, a_record: Builder) -> None:
+def test_guarantee_2_one_of_adoption_and_reaping_wins(open_records: Opener) -> None:
     records = open_records()
     with ThreadPoolExecutor(8) as threads:
         for round_number in range(5):
@@ -267,14 +263,14 @@ def test_guarantee_2_one_of_adoption_and_reaping_wins(open_records: Opener, a_re
     assert not records.list()
 
 
-def test_guarantee_4_watch_starts_with_all_records(records: SessionRecords, a_record: Builder) -> None:
+def test_guarantee_4_watch_starts_with_all_records(records: SessionRecords) -> None:
     stored = records.create(a_record())
     with watching(records) as seen:
         seen.until(lambda: seen.events)
         assert seen.events[0] == RecordsListed((stored,))
 
 
-def test_guarantee_4_watch_reports_the_last_state_after_each_change(records: SessionRecords, a_record: Builder) -> None:
+def test_guarantee_4_watch_reports_the_last_state_after_each_change(records: SessionRecords) -> None:
     with watching(records) as seen:
         seen.until(lambda: seen.known == {})
         first = records.create(a_record(client_session_id=ClientSessionId("1")))
@@ -288,7 +284,7 @@ def test_guarantee_4_watch_reports_the_last_state_after_each_change(records: Ses
         seen.until(lambda: seen.known == {first.record.name: first, again.record.name: again})
 
 
-def test_guarantee_4_watch_lists_again_after_an_outage(open_records: Opener, a_record: Builder, outage: Outage) -> None:
+def test_guarantee_4_watch_lists_again_after_an_outage(open_records: Opener, outage: Outage) -> None:
     records = open_records()
     stored = records.create(a_record())
     with watching(open_records()) as seen:
@@ -301,9 +297,7 @@ def test_guarantee_4_watch_lists_again_after_an_outage(open_records: Opener, a_r
         assert sum(isinstance(event, RecordsListed) for event in seen.events) > 1
 
 
-def test_guarantee_5_every_operation_is_unavailable_during_an_outage(
-    open_records: Opener, a_record: Builder, outage: Outage
-) -> None:
+def test_guarantee_5_every_operation_is_unavailable_during_an_outage(open_records: Opener, outage: Outage) -> None:
     records = open_records()
     stored = records.create(a_record())
     other = a_record(client_session_id=ClientSessionId("other"))
@@ -329,7 +323,7 @@ def test_stopped_watch_ends(records: SessionRecords) -> None:
         seen.until(lambda: seen.has_ended)
 
 
-def test_ten_thousand_records_are_listed_watched_and_found(open_records: Opener, a_record: Builder) -> None:
+def test_ten_thousand_records_are_listed_watched_and_found(open_records: Opener) -> None:
     records = open_records()
     made = [a_record(client_session_id=ClientSessionId(str(number))) for number in range(10_000)]
     with ThreadPoolExecutor(16) as threads:

@@ -13,9 +13,10 @@ from reaper.kubernetes.backends import Availability
 from reaper.kubernetes.conditions import Condition, FailedRemoval, conditions_of
 from reaper.kubernetes.events import events_for
 from reaper.reports import ActionFailed, HoldBegan, OrphanRemoved, PassResult, SessionReaped, WritesUndone
-from workspace.identifiers import ClientSessionId, Principal, ReplicaId, SessionUuid
+from tests.records import a_record
+from workspace.identifiers import ReplicaId, SessionUuid
 from workspace.record_store import StoredRecord, Version
-from workspace.records import Phase, SessionRecord
+from workspace.records import Phase
 
 A, B = ReplicaId("a"), ReplicaId("b")
 SESSION = SessionUuid(str(uuid.UUID(int=1)))
@@ -23,16 +24,7 @@ NOBODY = frozenset[ReplicaId]()
 
 
 def a_stored(*holders: ReplicaId, phase: Phase = Phase.ACTIVE) -> StoredRecord:
-    record = SessionRecord(
-        session_uuid=SESSION,
-        principal=Principal("ada"),
-        client_session_id=ClientSessionId("1"),
-        backend="sc://backend:15002",
-        phase=phase,
-        created_at="",
-        holders=frozenset(holders),
-    )
-    return StoredRecord(record, Version("uid.1"))
+    return StoredRecord(a_record(1, phase=phase, holders=frozenset(holders)), Version("uid.1"))
 
 
 def conditions(

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.simulation.contracts.bridge import BridgedLeases, BridgedRecords, Model
-from tests.workspace.conftest import a_record, records
+from tests.workspace.conftest import records
 from workspace.leases import Leases
 from workspace.record_store import SessionRecords
 
-__all__ = ["a_record", "records"]
+__all__ = ["records"]
 
 
 @pytest.fixture(params=[False, True], ids=["objects", "files"])

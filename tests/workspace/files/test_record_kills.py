@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.forks import create_fork
+from tests.records import a_record
 from workspace.files.record_directories import LEFTOVER_SECONDS
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
@@ -24,7 +25,6 @@ from workspace.record_changes import add_holder, update_record
 from workspace.record_store import RecordExistsError, RecordNotFoundError, StoredRecord
 from workspace.records import SessionRecord
 
-Builder = Callable[..., SessionRecord]
 KilledAt = Callable[[int, Callable[[], Any]], bool]
 NewRoot = Callable[[], Path]
 A, B = ReplicaId("a"), ReplicaId("b")
@@ -57,7 +57,7 @@ def created_anyway(records: FileSessionRecords, record: SessionRecord) -> Stored
 
 
 def test_files_guarantee_2_killed_create_is_complete_or_not_and_repeatable(
-    new_root: NewRoot, killed_at: KilledAt, a_record: Builder
+    new_root: NewRoot, killed_at: KilledAt
 ) -> None:
     record = a_record()
     outcomes = set()
@@ -77,7 +77,7 @@ def test_files_guarantee_2_killed_create_is_complete_or_not_and_repeatable(
 
 
 def test_directory_guarantee_4_killed_replace_is_complete_or_not_and_repeatable(
-    new_root: NewRoot, killed_at: KilledAt, a_record: Builder
+    new_root: NewRoot, killed_at: KilledAt
 ) -> None:
     outcomes = set()
     for step in itertools.count(1):
@@ -100,7 +100,7 @@ def test_directory_guarantee_4_killed_replace_is_complete_or_not_and_repeatable(
 
 @pytest.mark.parametrize("next_visitor", ["list", "create", "delete"])
 def test_files_guarantee_2_killed_delete_is_complete_or_not_and_cleaned_up(
-    new_root: NewRoot, killed_at: KilledAt, a_record: Builder, next_visitor: str
+    new_root: NewRoot, killed_at: KilledAt, next_visitor: str
 ) -> None:
     outcomes = set()
     for step in itertools.count(1):
@@ -131,7 +131,7 @@ def test_files_guarantee_2_killed_delete_is_complete_or_not_and_cleaned_up(
     assert outcomes == {"done", "not done"}
 
 
-def test_directory_guarantee_4_random_kills_lose_no_confirmed_change(root: Path, a_record: Builder) -> None:
+def test_directory_guarantee_4_random_kills_lose_no_confirmed_change(root: Path) -> None:
     name = FileSessionRecords(root).create(a_record()).record.name
     confirmed = root / "confirmed"
     chance = random.Random(20)  # noqa: S311 - not for secrets

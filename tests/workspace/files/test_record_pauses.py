@@ -14,6 +14,7 @@ from unittest import mock
 
 import pytest
 
+from tests.records import a_record
 from workspace.files.record_directories import LEFTOVER_SECONDS
 from workspace.files.session_records import FileSessionRecords
 from workspace.identifiers import ReplicaId
@@ -27,7 +28,6 @@ from workspace.record_store import (
 )
 from workspace.records import SessionRecord
 
-Builder = Callable[..., SessionRecord]
 InterruptedAt = Callable[[int, Callable[[], Any], Callable[[], Any]], tuple[bool, Any]]
 NewRoot = Callable[[], Path]
 MINE = ReplicaId("mine")
@@ -101,7 +101,7 @@ INTRUSIONS = [name for name in vars(Intruder) if not name.startswith("_")]
 class Scene:
     """A record with some changes, and an intruder for each operation on it."""
 
-    def __init__(self, root: Path, a_record: Builder, intrusion: str, changes: Sequence[str] = "ab") -> None:
+    def __init__(self, root: Path, intrusion: str, changes: Sequence[str] = "ab") -> None:
         self.records = FileSessionRecords(root)
         stored = self.records.create(a_record())
         for holder in changes:
@@ -158,10 +158,10 @@ def attempted(operation: Callable[[], Any]) -> RecordError | None:
 @pytest.mark.parametrize("changes", ["", "ab"])
 @pytest.mark.parametrize("intrusion", INTRUSIONS)
 def test_directory_guarantees_1_and_2_paused_replace_never_revives_a_record(
-    new_root: NewRoot, interrupted_at: InterruptedAt, a_record: Builder, intrusion: str, changes: str
+    new_root: NewRoot, interrupted_at: InterruptedAt, intrusion: str, changes: str
 ) -> None:
     for step in itertools.count(1):
-        scene = Scene(new_root(), a_record, intrusion, changes)
+        scene = Scene(new_root(), intrusion, changes)
         changed = add_holder(scene.stored.record, MINE)
         replacing = partial(attempted, partial(scene.records.replace, changed, scene.stored.version))
         was_interrupted, loss = interrupted_at(step, replacing, scene.intruder)
@@ -181,10 +181,10 @@ def test_directory_guarantees_1_and_2_paused_replace_never_revives_a_record(
 
 @pytest.mark.parametrize("intrusion", INTRUSIONS)
 def test_files_guarantee_1_paused_delete_never_harms_a_later_record(
-    new_root: NewRoot, interrupted_at: InterruptedAt, a_record: Builder, intrusion: str
+    new_root: NewRoot, interrupted_at: InterruptedAt, intrusion: str
 ) -> None:
     for step in itertools.count(1):
-        scene = Scene(new_root(), a_record, intrusion)
+        scene = Scene(new_root(), intrusion)
         deleting = partial(attempted, partial(scene.records.delete, scene.name, scene.stored.version))
         was_interrupted, loss = interrupted_at(step, deleting, scene.intruder)
         if not was_interrupted:
@@ -201,10 +201,10 @@ def test_files_guarantee_1_paused_delete_never_harms_a_later_record(
 
 @pytest.mark.parametrize("intrusion", INTRUSIONS)
 def test_directory_guarantee_3_paused_read_sees_a_complete_record(
-    new_root: NewRoot, interrupted_at: InterruptedAt, a_record: Builder, intrusion: str
+    new_root: NewRoot, interrupted_at: InterruptedAt, intrusion: str
 ) -> None:
     for step in itertools.count(1):
-        scene = Scene(new_root(), a_record, intrusion)
+        scene = Scene(new_root(), intrusion)
         was_interrupted, seen = interrupted_at(step, scene.now, scene.intruder)
         if not was_interrupted:
             break
@@ -216,10 +216,10 @@ def test_directory_guarantee_3_paused_read_sees_a_complete_record(
 
 @pytest.mark.parametrize("intrusion", INTRUSIONS)
 def test_directory_guarantee_3_paused_list_contains_unchanged_records(
-    new_root: NewRoot, interrupted_at: InterruptedAt, a_record: Builder, intrusion: str
+    new_root: NewRoot, interrupted_at: InterruptedAt, intrusion: str
 ) -> None:
     for step in itertools.count(1):
-        scene = Scene(new_root(), a_record, intrusion)
+        scene = Scene(new_root(), intrusion)
         was_interrupted, listed = interrupted_at(step, scene.records.list, scene.intruder)
         if not was_interrupted:
             break
@@ -238,10 +238,10 @@ def test_directory_guarantee_3_paused_list_contains_unchanged_records(
     ],
 )
 def test_files_guarantee_1_paused_create_is_the_only_one_that_succeeds(
-    new_root: NewRoot, interrupted_at: InterruptedAt, a_record: Builder, leftover: str, intrusion: str
+    new_root: NewRoot, interrupted_at: InterruptedAt, leftover: str, intrusion: str
 ) -> None:
     for step in itertools.count(1):
-        scene = Scene(new_root(), a_record, intrusion)
+        scene = Scene(new_root(), intrusion)
         scene.leave(leftover)
         mine = a_record()
         creating = partial(attempted, partial(scene.records.create, mine))
@@ -260,10 +260,8 @@ def test_files_guarantee_1_paused_create_is_the_only_one_that_succeeds(
 
 
 @pytest.mark.parametrize("leftover", ["nothing", *LEFTOVERS])
-def test_directory_guarantee_2_leftovers_of_a_deleted_record_are_not_found(
-    root: Path, a_record: Builder, leftover: str
-) -> None:
-    scene = Scene(root, a_record, "looks")
+def test_directory_guarantee_2_leftovers_of_a_deleted_record_are_not_found(root: Path, leftover: str) -> None:
+    scene = Scene(root, "looks")
     scene.leave(leftover)
     assert scene.now() is None
     for operation in (

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from tests.records import a_record
 from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.identifiers import SessionUuid, TableUuid
-from workspace.records import SessionRecord
 from workspace.root_identities import RootUnavailableError
 from workspace.session_end import end_session
 
@@ -205,7 +205,6 @@ def in_own_mounts(task: Callable[[], Any]) -> Any:
 @pytest.mark.parametrize("kind", ["empty", "another root", "unmounted"])
 def test_guarantee_3_file_system_mounted_over_the_root_is_an_error(
     root: Path,
-    a_record: Callable[..., SessionRecord],
     in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]],
     *,
     kind: str,

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.records import a_record
 from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from workspace.files.leases import FileLeases
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.identifiers import ReplicaId, SessionUuid
-from workspace.records import SessionRecord
 from workspace.root_identities import RootTakenError
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
@@ -56,9 +56,7 @@ def test_records_file_is_private_and_names_the_records(root: Path, moved: Path, 
 
 
 @pytest.mark.parametrize("sign", ["record", "lease"])
-def test_embedded_lodge_continues_in_earlier_roots(
-    root: Path, moved: Path, a_record: Callable[..., SessionRecord], *, sign: str
-) -> None:
+def test_embedded_lodge_continues_in_earlier_roots(root: Path, moved: Path, *, sign: str) -> None:
     locations = opened(root)
     locations.create(SESSION)
     locations.set_current_root(moved)
@@ -77,7 +75,7 @@ def test_embedded_lodge_continues_in_earlier_roots(
 @pytest.mark.parametrize("sign", ["location", "record", "lease"])
 @pytest.mark.parametrize("is_of_before", [False, True])
 def test_root_of_file_records_is_refused_for_kubernetes_records(
-    root: Path, root_ids: InMemoryRootIds, a_record: Callable[..., SessionRecord], *, sign: str, is_of_before: bool
+    root: Path, root_ids: InMemoryRootIds, *, sign: str, is_of_before: bool
 ) -> None:
     locations = opened(root)
     if sign == "location":

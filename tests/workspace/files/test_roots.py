@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 import structlog
 
+from tests.records import a_record
 from workspace.files.leases import FileLeases
 from workspace.files.roots import Roots, home_of
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.identifiers import ReplicaId, SessionUuid, TableUuid
-from workspace.records import SessionRecord
 from workspace.root_identities import HomeMovedError, RootError, RootTakenError, RootUnavailableError
 from workspace.session_end import end_session, log_session_end
 from workspace.trash_entries import is_whole_location, location_of
 
-Builder = Callable[..., SessionRecord]
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 
 
@@ -106,7 +105,7 @@ def test_table_is_removed_from_the_root_that_contains_it(
 
 @pytest.mark.parametrize("known_root", ["first", "second"])
 def test_end_of_a_session_deletes_and_logs_its_locations_in_both_roots(
-    tmp_path: Path, home: Path, moved: Path, locations: FileSessionLocations, a_record: Builder, *, known_root: str
+    tmp_path: Path, home: Path, moved: Path, locations: FileSessionLocations, *, known_root: str
 ) -> None:
     stored = FileSessionRecords(home).create(a_record(session_uuid=SESSION))
     a_table(locations)
@@ -127,7 +126,7 @@ def test_end_of_a_session_deletes_and_logs_its_locations_in_both_roots(
 
 
 def test_killed_end_is_completed_in_both_roots_by_a_process_that_knows_one(
-    tmp_path: Path, killed_at: Callable[[int, Callable[[], Any]], bool], a_record: Builder
+    tmp_path: Path, killed_at: Callable[[int, Callable[[], Any]], bool]
 ) -> None:
     for step in itertools.count(1):
         home, moved = tmp_path / f"{step}-first", tmp_path / f"{step}-second"
@@ -206,7 +205,7 @@ def test_many_processes_move_concurrently(
 
 @pytest.mark.parametrize("kind", ["record", "lease", "root"])
 def test_guarantee_2_root_of_another_lodge_is_refused_and_unchanged(
-    tmp_path: Path, home: Path, moved: Path, locations: FileSessionLocations, a_record: Builder, *, kind: str
+    tmp_path: Path, home: Path, moved: Path, locations: FileSessionLocations, *, kind: str
 ) -> None:
     other = FileSessionLocations(moved)
     other.initialise()
@@ -237,7 +236,7 @@ def test_guarantee_2_root_of_another_home_is_refused(
 
 @pytest.mark.parametrize("fault", ["missing", "not mounted", "not readable"])
 def test_guarantee_3_missing_root_is_an_error_with_a_remedy(
-    tmp_path: Path, home: Path, moved: Path, locations: FileSessionLocations, a_record: Builder, *, fault: str
+    tmp_path: Path, home: Path, moved: Path, locations: FileSessionLocations, *, fault: str
 ) -> None:
     stored = FileSessionRecords(home).create(a_record(session_uuid=SESSION))
     locations.set_current_root(moved)

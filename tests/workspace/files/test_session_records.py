@@ -5,7 +5,6 @@ The guarantees are those of workspace.files.record_versions ("directory") and wo
 """
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from unittest import mock
 
 import pytest
 
+from tests.records import a_record
 from workspace.files.leases import FileLeases
 from workspace.files.record_directories import LEFTOVER_SECONDS
 from workspace.files.session_locations import FileSessionLocations
@@ -22,7 +22,6 @@ from workspace.record_changes import add_holder
 from workspace.record_store import RecordExistsError, RecordsUnavailableError
 from workspace.records import SessionRecord
 
-Builder = Callable[..., SessionRecord]
 A = ReplicaId("a")
 
 
@@ -34,7 +33,7 @@ def everything(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
 
 
-def test_directory_guarantee_1_names_stay_and_old_contents_are_truncated(root: Path, a_record: Builder) -> None:
+def test_directory_guarantee_1_names_stay_and_old_contents_are_truncated(root: Path) -> None:
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     for n in range(3):
@@ -48,7 +47,7 @@ def test_directory_guarantee_1_names_stay_and_old_contents_are_truncated(root: P
     assert len(list((root / ".lodge" / "sessions" / stored.record.name).iterdir())) == 4
 
 
-def test_delete_leaves_no_files(root: Path, a_record: Builder) -> None:
+def test_delete_leaves_no_files(root: Path) -> None:
     before = everything(root)
     records = FileSessionRecords(root)
     stored = records.create(a_record())
@@ -57,7 +56,7 @@ def test_delete_leaves_no_files(root: Path, a_record: Builder) -> None:
     assert everything(root) == before
 
 
-def test_link_with_a_lost_reply_is_recognised(root: Path, a_record: Builder) -> None:
+def test_link_with_a_lost_reply_is_recognised(root: Path) -> None:
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     original = os.link
@@ -71,7 +70,7 @@ def test_link_with_a_lost_reply_is_recognised(root: Path, a_record: Builder) -> 
     assert records.read(stored.record.name) == changed
 
 
-def test_rename_with_a_lost_reply_is_recognised(root: Path, a_record: Builder) -> None:
+def test_rename_with_a_lost_reply_is_recognised(root: Path) -> None:
     original = os.rename
 
     def rename_and_lose_the_reply(*args: Any, **kwargs: Any) -> None:
@@ -96,9 +95,7 @@ def test_rename_with_a_lost_reply_is_recognised(root: Path, a_record: Builder) -
         b"[" * 100_000,
     ],
 )
-def test_records_guarantee_1_error_names_the_file_of_a_damaged_record(
-    root: Path, a_record: Builder, damage: bytes
-) -> None:
+def test_records_guarantee_1_error_names_the_file_of_a_damaged_record(root: Path, damage: bytes) -> None:
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     records.create(a_record(client_session_id=ClientSessionId("sound")))
@@ -111,7 +108,7 @@ def test_records_guarantee_1_error_names_the_file_of_a_damaged_record(
         records.create(a_record())
 
 
-def test_records_guarantee_2_record_at_the_path_of_another_is_damaged(root: Path, a_record: Builder) -> None:
+def test_records_guarantee_2_record_at_the_path_of_another_is_damaged(root: Path) -> None:
     records = FileSessionRecords(root)
     one = records.create(a_record()).record
     other = records.create(a_record(client_session_id=ClientSessionId("other"))).record
@@ -121,7 +118,7 @@ def test_records_guarantee_2_record_at_the_path_of_another_is_damaged(root: Path
 
 
 @pytest.mark.parametrize("missing", ["", ".lodge", ".lodge/sessions"])
-def test_missing_storage_makes_records_unavailable(root: Path, a_record: Builder, missing: str) -> None:
+def test_missing_storage_makes_records_unavailable(root: Path, missing: str) -> None:
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     gone = root / missing
@@ -138,7 +135,7 @@ def test_missing_storage_makes_records_unavailable(root: Path, a_record: Builder
 
 
 @pytest.mark.parametrize("broken", ["link", "rename", "fsync", "open", "scandir"])
-def test_storage_error_makes_records_unavailable_until_it_ends(root: Path, a_record: Builder, broken: str) -> None:
+def test_storage_error_makes_records_unavailable_until_it_ends(root: Path, broken: str) -> None:
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     with mock.patch(f"os.{broken}", side_effect=OSError(5, "Input/output error")):
@@ -151,7 +148,7 @@ def test_storage_error_makes_records_unavailable_until_it_ends(root: Path, a_rec
     assert records.read(stored.record.name).record == stored.record
 
 
-def test_record_that_is_a_link_is_not_followed(root: Path, a_record: Builder, tmp_path: Path) -> None:
+def test_record_that_is_a_link_is_not_followed(root: Path, tmp_path: Path) -> None:
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     place = root / ".lodge" / "sessions" / stored.record.name
@@ -163,7 +160,7 @@ def test_record_that_is_a_link_is_not_followed(root: Path, a_record: Builder, tm
     assert list((tmp_path / "elsewhere").iterdir())
 
 
-def test_list_ignores_other_names(root: Path, a_record: Builder) -> None:
+def test_list_ignores_other_names(root: Path) -> None:
     records = FileSessionRecords(root)
     stored = records.create(a_record())
     (root / ".lodge" / "sessions" / "README").write_text("not a record")
@@ -172,7 +169,7 @@ def test_list_ignores_other_names(root: Path, a_record: Builder) -> None:
 
 
 @pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o277])
-def test_record_files_are_private_with_any_umask(tmp_path: Path, a_record: Builder, umask: int) -> None:
+def test_record_files_are_private_with_any_umask(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         FileSessionLocations(tmp_path).initialise()
@@ -187,7 +184,7 @@ def test_record_files_are_private_with_any_umask(tmp_path: Path, a_record: Build
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_files_guarantee_3_list_keeps_recent_unfinished_directories(root: Path, a_record: Builder) -> None:
+def test_files_guarantee_3_list_keeps_recent_unfinished_directories(root: Path) -> None:
     now_seconds = 0.0
     records = FileSessionRecords(root, lambda: now_seconds)
     stored = records.create(a_record())

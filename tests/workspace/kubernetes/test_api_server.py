@@ -23,6 +23,7 @@ from tests.cluster.accounts import ServiceAccount
 from tests.cluster.cluster import Cluster
 from tests.cluster.kubeconfig import Server as ServerFile
 from tests.cluster.processes import wait_until
+from tests.records import a_record
 from tests.workspace.kubernetes.conftest import RULES
 from workspace.identifiers import ClientSessionId, ReplicaId, TableUuid
 from workspace.kubernetes.api_server import RetryPolicy
@@ -35,7 +36,6 @@ from workspace.record_changes import add_holder
 from workspace.record_store import RecordsUnavailableError, RecordsUnreachable, RecordTooLargeError, SessionRecords
 from workspace.records import SessionRecord, TableState, TemporaryTable
 
-Builder = Callable[..., SessionRecord]
 A = ReplicaId("a")
 HASTE = RetryPolicy(timeout_seconds=(2.0, 4.0), repeat_seconds=0.0)
 
@@ -69,30 +69,28 @@ def assert_unavailable(asked: list[Callable[[], object]], reason: str) -> None:
             assert "\n" not in message
 
 
-def test_error_names_the_missing_right(session_cluster: Cluster, session_namespace: str, a_record: Builder) -> None:
+def test_error_names_the_missing_right(session_cluster: Cluster, session_namespace: str) -> None:
     nobody = session_cluster.service_account(session_namespace, "nobody")
     asked = questions(connect(nobody.kubeconfig, None, "lodge"), a_record())
     assert_unavailable(asked, r"403 Forbidden: .* cannot .*Give the service account the rights")
 
 
 def test_server_with_wrong_certificate_is_refused(
-    session_cluster: Cluster, account: ServiceAccount, tmp_path: Path, a_record: Builder
+    session_cluster: Cluster, account: ServiceAccount, tmp_path: Path
 ) -> None:
     stranger = ServerFile(session_cluster.server.url, Path(certifi.where()))
     kubeconfig = stranger.write_kubeconfig(tmp_path / "kubeconfig", {"tokenFile": str(account.token_file)})
     assert_unavailable(questions(connect(kubeconfig, None, "lodge"), a_record()), "CERTIFICATE_VERIFY_FAILED")
 
 
-def test_missing_definition_makes_records_unavailable(
-    account: ServiceAccount, monkeypatch: pytest.MonkeyPatch, a_record: Builder
-) -> None:
+def test_missing_definition_makes_records_unavailable(account: ServiceAccount, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workspace.kubernetes.connect_session_api.API_VERSION", "v0")
     record = a_record()
     asked = questions(connect(account.kubeconfig, None, "lodge"), record)[:4]
     assert_unavailable(asked, r"404 .*connectsessions.sparklodge.io is installed")
 
 
-def test_missing_namespace_makes_records_unavailable(session_cluster: Cluster, a_record: Builder) -> None:
+def test_missing_namespace_makes_records_unavailable(session_cluster: Cluster) -> None:
     records = KubernetesSessionRecords(connect(session_cluster.kubeconfig, "nowhere", "lodge"), HASTE)
     with pytest.raises(RecordsUnavailableError, match=r"namespaces .*nowhere.* not found.*Check that the namespace"):
         records.create(a_record())
@@ -109,9 +107,7 @@ def test_missing_namespace_makes_records_unavailable(session_cluster: Cluster, a
         (302, ""),
     ],
 )
-def test_answer_of_a_proxy_makes_records_unavailable(
-    tmp_path: Path, a_record: Builder, status: int, content: str
-) -> None:
+def test_answer_of_a_proxy_makes_records_unavailable(tmp_path: Path, status: int, content: str) -> None:
     with _answering((status, content)) as url:
         kubeconfig = ServerFile(url, tmp_path / "none").write_kubeconfig(tmp_path / "kubeconfig", {"token": "secret"})
         assert_unavailable(questions(connect(kubeconfig, None, "lodge"), a_record()), "cannot be used now")
@@ -127,9 +123,7 @@ def test_answer_of_a_proxy_makes_records_unavailable(
         {"metadata": {"resourceVersion": "1"}, "items": [{"spec": {}}]},
     ],
 )
-def test_answer_that_is_no_list_of_objects_makes_records_unavailable(
-    tmp_path: Path, page: dict[str, Any], a_record: Builder
-) -> None:
+def test_answer_that_is_no_list_of_objects_makes_records_unavailable(tmp_path: Path, page: dict[str, Any]) -> None:
     with _answering((200, json.dumps({"kind": "List", **page}))) as url:
         kubeconfig = ServerFile(url, tmp_path / "none").write_kubeconfig(tmp_path / "kubeconfig", {"token": "secret"})
         connection = connect(kubeconfig, None, "lodge")
@@ -142,7 +136,7 @@ def test_answer_that_is_no_list_of_objects_makes_records_unavailable(
 
 
 def test_network_partition_is_noticed_in_time_and_survived(
-    session_cluster: Cluster, records: SessionRecords, connection: Connection, a_record: Builder
+    session_cluster: Cluster, records: SessionRecords, connection: Connection
 ) -> None:
     stored = records.create(a_record())
     asked = questions(connection, a_record())
@@ -154,7 +148,7 @@ def test_network_partition_is_noticed_in_time_and_survived(
 
 
 def test_server_without_its_storage_makes_records_unavailable(
-    session_cluster: Cluster, records: SessionRecords, connection: Connection, a_record: Builder
+    session_cluster: Cluster, records: SessionRecords, connection: Connection
 ) -> None:
     stored = records.create(a_record())
     with session_cluster.etcd.paused():
@@ -162,9 +156,7 @@ def test_server_without_its_storage_makes_records_unavailable(
     assert list(records.list()) == [stored]
 
 
-def test_guarantee_2_short_outage_is_retried(
-    session_cluster: Cluster, connection: Connection, a_record: Builder
-) -> None:
+def test_guarantee_2_short_outage_is_retried(session_cluster: Cluster, connection: Connection) -> None:
     records = KubernetesSessionRecords(connection, RetryPolicy(repeat_seconds=60.0))
     stored = records.create(a_record())
     with ThreadPoolExecutor(1) as thread:
@@ -177,7 +169,7 @@ def test_guarantee_2_short_outage_is_retried(
 
 
 def test_guarantee_2_throttled_request_is_retried_when_the_server_says(
-    session_cluster: Cluster, session_namespace: str, instance: str, a_record: Builder
+    session_cluster: Cluster, session_namespace: str, instance: str
 ) -> None:
     account = session_cluster.service_account(session_namespace, f"throttled-{instance}")
     account.allow(*RULES)
@@ -198,7 +190,7 @@ def test_guarantee_2_throttled_request_is_retried_when_the_server_says(
     assert waiting.result() == [stored]
 
 
-def test_list_that_expires_between_pages_is_read_again(tmp_path: Path, a_record: Builder) -> None:
+def test_list_that_expires_between_pages_is_read_again(tmp_path: Path) -> None:
     first, second, third = (a_record(client_session_id=ClientSessionId(str(number))) for number in range(3))
     gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "the continue parameter is too old"}
     answers = [
@@ -214,7 +206,7 @@ def test_list_that_expires_between_pages_is_read_again(tmp_path: Path, a_record:
 
 
 def test_list_of_many_pages_shows_one_point_in_time(
-    records: SessionRecords, connection: Connection, a_record: Builder, monkeypatch: pytest.MonkeyPatch
+    records: SessionRecords, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workspace.kubernetes.api_server.PAGE_OBJECTS", 4)
     made = {records.create(a_record(client_session_id=ClientSessionId(str(number)))) for number in range(10)}
@@ -223,12 +215,12 @@ def test_list_of_many_pages_shows_one_point_in_time(
     assert len(asked_at) == 3
 
 
-def test_record_with_a_thousand_tables_is_stored(records: SessionRecords, a_record: Builder) -> None:
+def test_record_with_a_thousand_tables_is_stored(records: SessionRecords) -> None:
     stored = records.create(a_record(tables=_tables(1_000)))
     assert records.read(stored.record.name).record == stored.record
 
 
-def test_record_larger_than_the_limit_is_refused_before_the_request(records: SessionRecords, a_record: Builder) -> None:
+def test_record_larger_than_the_limit_is_refused_before_the_request(records: SessionRecords) -> None:
     stored = records.create(a_record())
     full = replace(stored.record, tables=_tables(10_000))
     with pytest.raises(RecordTooLargeError, match=r"10000 temporary tables .* \d+ bytes, .* accepts 1400000. Drop"):
@@ -238,7 +230,7 @@ def test_record_larger_than_the_limit_is_refused_before_the_request(records: Ses
     assert list(records.list()) == [stored]
 
 
-def test_record_that_etcd_refuses_is_too_large(records: SessionRecords, a_record: Builder) -> None:
+def test_record_that_etcd_refuses_is_too_large(records: SessionRecords) -> None:
     """The server encodes some characters with six bytes."""
     stored = records.create(a_record())
     tables = tuple(replace(table, options=(("x", "<" * 2_000),)) for table in _tables(400))

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.records import a_record
 from workspace.identifiers import ClientSessionId, Principal, ReplicaId, SessionUuid, TableUuid
 from workspace.kubernetes.connect_session_objects import new_object, spec_of, stored_record
 from workspace.record_store import SessionRecords
@@ -23,8 +23,6 @@ from workspace.records import (
     TemporaryTable,
     WriteKind,
 )
-
-Builder = Callable[..., SessionRecord]
 
 REVISION = "0123456789abcdef"
 TEXT = st.text(max_size=20)
@@ -111,13 +109,13 @@ def test_guarantee_1_api_server_stores_the_same_record(records: SessionRecords, 
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
-def test_guarantee_1_number_that_the_api_would_round_is_refused(a_record: Builder, number: int) -> None:
+def test_guarantee_1_number_that_the_api_would_round_is_refused(number: int) -> None:
     answer = Answer("operation", (("count", number),))
     with pytest.raises(ValueError, match=str(number)):
         spec_of(a_record(answers=(answer,)), "lodge", REVISION)
 
 
-def test_keys_are_in_camel_case(a_record: Builder) -> None:
+def test_keys_are_in_camel_case() -> None:
     write = PendingWrite(TableUuid("00000000-0000-4000-8000-000000000001"), "operation", ReplicaId("a"))
     table = TemporaryTable("t", TableUuid("00000000-0000-4000-8000-000000000001"), TableState.READY, "parquet")
     spec = spec_of(a_record(tables=(table,), writes=(write,)), "lodge", REVISION)
@@ -126,7 +124,7 @@ def test_keys_are_in_camel_case(a_record: Builder) -> None:
         assert all(re.fullmatch("[a-z][a-zA-Z]*", key) for key in part)
 
 
-def test_printer_columns_show_values_of_the_record(a_record: Builder) -> None:
+def test_printer_columns_show_values_of_the_record() -> None:
     tables = tuple(
         TemporaryTable(f"t{n}", TableUuid(f"00000000-0000-4000-8000-{n:012}"), TableState.READY, "csv", size_bytes=n)
         for n in (1, 2)
@@ -140,9 +138,7 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | TEXT, lambda inn
 
 @given(data=st.data(), value=JSON)
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_guarantee_3_changed_object_is_refused_or_has_the_right_types(
-    a_record: Builder, data: st.DataObject, value: Any
-) -> None:
+def test_guarantee_3_changed_object_is_refused_or_has_the_right_types(data: st.DataObject, value: Any) -> None:
     found = as_stored(a_record())
     part = data.draw(st.sampled_from(sorted(found["spec"])))
     if data.draw(st.booleans()):
@@ -156,7 +152,7 @@ def test_guarantee_3_changed_object_is_refused_or_has_the_right_types(
     assert spec_of(record, "lodge", REVISION)
 
 
-def test_guarantee_3_object_of_another_session_or_lodge_is_refused(a_record: Builder) -> None:
+def test_guarantee_3_object_of_another_session_or_lodge_is_refused() -> None:
     found = as_stored(a_record())
     with pytest.raises(ValueError, match="another session"):
         stored_record(found, "other")

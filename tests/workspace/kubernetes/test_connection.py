@@ -12,15 +12,14 @@ from kubernetes.config import incluster_config, kube_config
 
 from tests.cluster.accounts import REVOKED_SECONDS, ServiceAccount
 from tests.cluster.cluster import Cluster
+from tests.records import a_record
 from tests.workspace.kubernetes.conftest import RULES
 from workspace.kubernetes import connection as connections
 from workspace.kubernetes.api_server import RetryPolicy
 from workspace.kubernetes.connection import Connection, KubernetesConfigError, connect
 from workspace.kubernetes.session_records import KubernetesSessionRecords
 from workspace.record_store import RecordsUnavailableError
-from workspace.records import SessionRecord
 
-Builder = Callable[..., SessionRecord]
 IMPATIENT = RetryPolicy(repeat_seconds=0.0)
 
 
@@ -128,7 +127,6 @@ def test_guarantee_1_replaced_token_is_reloaded_without_a_failure(
 def test_guarantee_1_expired_token_makes_records_unavailable_until_replaced(
     session_cluster: Cluster,
     own_account: ServiceAccount,
-    a_record: Builder,
     instance: str,
     wait_until: Callable[..., None],
 ) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,15 +12,15 @@ import pytest
 import yaml
 from kubernetes.client import ApiException, ApiextensionsV1Api, CustomObjectsApi
 
+from tests.records import a_record
 from tests.workspace.kubernetes.conftest import DEFINITION
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, new_object
 from workspace.kubernetes.connection import Connection
 from workspace.record_changes import add_holder
 from workspace.record_store import RecordNotFoundError, SessionRecords
-from workspace.records import PendingWrite, Phase, SessionRecord, TableState, TemporaryTable
+from workspace.records import PendingWrite, Phase, TableState, TemporaryTable
 
-Builder = Callable[..., SessionRecord]
 REFERENCE = DEFINITION.parents[3] / "docs" / "reference" / "connect-sessions.md"
 TABLE = TableUuid("00000000-0000-4000-8000-000000000001")
 MERGE = "application/merge-patch+json"
@@ -78,7 +78,7 @@ def sessions(administrator: Connection) -> Sessions:
 
 
 @pytest.fixture
-def valid(a_record: Builder, instance: str) -> dict[str, Any]:
+def valid(instance: str) -> dict[str, Any]:
     """Return an object with every field, which the API server accepts."""
     write = PendingWrite(TABLE, "operation", ReplicaId("a"))
     table = TemporaryTable("t", TABLE, TableState.READY, "parquet", parts=(TABLE,), writes=(write,))
@@ -86,9 +86,7 @@ def valid(a_record: Builder, instance: str) -> dict[str, Any]:
     return deepcopy(dict(new_object(record, instance, "0123456789abcdef")))
 
 
-def test_kubectl_shows_the_printer_columns(
-    records: SessionRecords, sessions: Sessions, a_record: Builder, instance: str
-) -> None:
+def test_kubectl_shows_the_printer_columns(records: SessionRecords, sessions: Sessions, instance: str) -> None:
     table = TemporaryTable("t", TABLE, TableState.READY, "parquet", size_bytes=4096)
     record = a_record(holders=frozenset({ReplicaId("b"), ReplicaId("a")}), tables=(table,))
     records.create(record)
@@ -205,9 +203,7 @@ def test_ending_session_cannot_become_active(sessions: Sessions, valid: dict[str
         sessions.change(name, {"spec": {"phase": "Active"}})
 
 
-def test_status_and_labels_keep_the_version(
-    records: SessionRecords, sessions: Sessions, a_record: Builder, instance: str
-) -> None:
+def test_status_and_labels_keep_the_version(records: SessionRecords, sessions: Sessions, instance: str) -> None:
     stored = records.create(a_record())
     name = f"{instance}-{stored.record.name}"
     condition = {
@@ -229,9 +225,7 @@ def test_status_and_labels_keep_the_version(
     assert sessions.read(name)["status"]["observedGeneration"] == 1, "only through its own door"
 
 
-def test_record_without_its_label_is_listed(
-    records: SessionRecords, sessions: Sessions, a_record: Builder, instance: str
-) -> None:
+def test_record_without_its_label_is_listed(records: SessionRecords, sessions: Sessions, instance: str) -> None:
     stored = records.create(a_record())
     found = sessions.read(f"{instance}-{stored.record.name}")
     none = dict.fromkeys(found["metadata"]["labels"])
@@ -240,9 +234,7 @@ def test_record_without_its_label_is_listed(
     assert records.find(stored.record.session_uuid) == stored
 
 
-def test_kubectl_delete_requests_the_end_and_waits(
-    records: SessionRecords, sessions: Sessions, a_record: Builder, instance: str
-) -> None:
+def test_kubectl_delete_requests_the_end_and_waits(records: SessionRecords, sessions: Sessions, instance: str) -> None:
     stored = records.create(a_record())
     name = f"{instance}-{stored.record.name}"
     assert not stored.is_deletion_requested
@@ -259,7 +251,7 @@ def test_kubectl_delete_requests_the_end_and_waits(
 
 
 def test_object_kept_by_other_finalizers_is_no_record(
-    records: SessionRecords, sessions: Sessions, a_record: Builder, instance: str
+    records: SessionRecords, sessions: Sessions, instance: str
 ) -> None:
     stored = records.create(a_record())
     name = f"{instance}-{stored.record.name}"
@@ -283,7 +275,7 @@ def test_object_kept_by_other_finalizers_is_no_record(
 
 
 def test_record_without_its_finalizer_can_be_deleted(
-    records: SessionRecords, sessions: Sessions, a_record: Builder, instance: str
+    records: SessionRecords, sessions: Sessions, instance: str
 ) -> None:
     stored = records.create(a_record())
     sessions.change(f"{instance}-{stored.record.name}", {"metadata": {"finalizers": None}})

@@ -6,17 +6,17 @@ from typing import Any
 
 from kubernetes.client import CustomObjectsApi
 
+from tests.records import a_record
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, new_object
 from workspace.kubernetes.connection import Connection
 from workspace.record_store import RecordChanged, RecordsEvent, RecordsListed, SessionRecords
 from workspace.records import SessionRecord
 
-Builder = Callable[..., SessionRecord]
 KEPT = "example.com/kept"
 
 
 def test_deletion_of_a_foreign_object_does_not_end_the_watch(
-    administrator: Connection, records: SessionRecords, a_record: Builder, wait_until: Callable[..., None]
+    administrator: Connection, records: SessionRecords, wait_until: Callable[..., None]
 ) -> None:
     api, place = CustomObjectsApi(administrator.api_client), (GROUP, API_VERSION, administrator.namespace, PLURAL)
     name = f"{administrator.instance}-foreign"

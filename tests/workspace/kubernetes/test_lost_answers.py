@@ -1,11 +1,11 @@
 """Changes whose answer is lost (guarantee 3 of workspace.kubernetes.session_records)."""
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
+from tests.records import a_record
 from tests.workspace.kubernetes.tcp_proxy import TcpProxy
 from workspace.identifiers import ReplicaId
 from workspace.kubernetes.connection import Connection
@@ -20,9 +20,7 @@ from workspace.record_store import (
     RecordsUnavailableError,
     SessionRecords,
 )
-from workspace.records import SessionRecord
 
-Builder = Callable[..., SessionRecord]
 A = ReplicaId("a")
 
 
@@ -34,16 +32,14 @@ def lossy(proxied: Connection) -> KubernetesSessionRecords:
     return records
 
 
-def test_own_creation_is_recognised(
-    lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder
-) -> None:
+def test_own_creation_is_recognised(lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy) -> None:
     proxy.lose_answer()
     created = lossy.create(a_record())
     assert records.read(created.record.name) == created
 
 
 def test_creation_by_another_process_is_not_recognised_as_own(
-    lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder
+    lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy
 ) -> None:
     other = records.create(a_record())
     proxy.lose_answer()
@@ -53,7 +49,7 @@ def test_creation_by_another_process_is_not_recognised_as_own(
 
 
 def test_creation_that_another_process_deleted_is_undecided(
-    lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder
+    lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy
 ) -> None:
     mine, others = a_record(), a_record()
 
@@ -68,9 +64,7 @@ def test_creation_that_another_process_deleted_is_undecided(
     assert records.read(mine.name).record == others
 
 
-def test_own_replacement_is_recognised(
-    lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder
-) -> None:
+def test_own_replacement_is_recognised(lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy) -> None:
     stored = lossy.create(a_record())
     proxy.lose_answer()
     replaced = lossy.replace(add_holder(stored.record, A), stored.version)
@@ -79,7 +73,7 @@ def test_own_replacement_is_recognised(
 
 
 def test_replacement_that_others_changed_since_is_undecided(
-    lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder
+    lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy
 ) -> None:
     stored = lossy.create(a_record())
 
@@ -93,7 +87,7 @@ def test_replacement_that_others_changed_since_is_undecided(
     assert records.read(stored.record.name).record == replace(add_holder(stored.record, A), created_at="later")
 
 
-def test_late_replacement_is_a_conflict(lossy: SessionRecords, records: SessionRecords, a_record: Builder) -> None:
+def test_late_replacement_is_a_conflict(lossy: SessionRecords, records: SessionRecords) -> None:
     stored = lossy.create(a_record())
     records.replace(add_holder(stored.record, A), stored.version)
     with pytest.raises(RecordConflictError):
@@ -102,7 +96,7 @@ def test_late_replacement_is_a_conflict(lossy: SessionRecords, records: SessionR
 
 @pytest.mark.parametrize("answers", [0, 1, 2])
 def test_deletion_continues_after_any_lost_answer(
-    lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, a_record: Builder, answers: int
+    lossy: SessionRecords, records: SessionRecords, proxy: TcpProxy, answers: int
 ) -> None:
     stored = lossy.create(a_record())
 

@@ -12,6 +12,7 @@ from kubernetes.client import ApiException, CustomObjectsApi
 from kubernetes.watch import Watch
 
 from tests.cluster.cluster import Cluster
+from tests.records import a_record
 from tests.workspace.kubernetes.tcp_proxy import TcpProxy
 from workspace.kubernetes import object_watch
 from workspace.kubernetes.api_server import ApiServer, RetryPolicy
@@ -25,9 +26,7 @@ from workspace.kubernetes.object_watch import (
     watch_objects,
 )
 from workspace.record_store import SessionRecords
-from workspace.records import SessionRecord
 
-Builder = Callable[..., SessionRecord]
 DEADLINE_SECONDS = 60
 
 
@@ -82,7 +81,7 @@ def following(connection: Connection, listing: Callable[..., Any] | None = None)
 
 
 def test_guarantee_1_watch_that_ends_normally_continues_without_a_list(
-    connection: Connection, records: SessionRecords, a_record: Builder, monkeypatch: pytest.MonkeyPatch
+    connection: Connection, records: SessionRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_watch, "WATCH_SECONDS", 2)
     watches: list[str] = []
@@ -103,7 +102,7 @@ def test_guarantee_1_watch_that_ends_normally_continues_without_a_list(
 
 
 def test_guarantee_1_interrupted_watch_lists_again(
-    proxied: Connection, proxy: TcpProxy, records: SessionRecords, a_record: Builder
+    proxied: Connection, proxy: TcpProxy, records: SessionRecords
 ) -> None:
     with following(proxied) as followed:
         stored = records.create(a_record())
@@ -114,9 +113,7 @@ def test_guarantee_1_interrupted_watch_lists_again(
             stored = records.replace(replace(stored.record, created_at=str(round_number)), stored.version)
 
 
-def test_guarantee_1_expired_watch_lists_again(
-    connection: Connection, records: SessionRecords, a_record: Builder
-) -> None:
+def test_guarantee_1_expired_watch_lists_again(connection: Connection, records: SessionRecords) -> None:
     real = listing_of(connection)
     with pytest.raises(ApiException) as gone:
         list(Watch().stream(real, resource_version="1", timeout_seconds=5))
@@ -138,7 +135,7 @@ def test_guarantee_1_expired_watch_lists_again(
 
 
 def test_guarantee_1_restarted_server_is_listed_again(
-    session_cluster: Cluster, connection: Connection, records: SessionRecords, a_record: Builder
+    session_cluster: Cluster, connection: Connection, records: SessionRecords
 ) -> None:
     with following(connection) as followed:
         with session_cluster.api_server.stopped():
@@ -151,7 +148,6 @@ def test_guarantee_2_silent_server_is_noticed(
     proxied: Connection,
     proxy: TcpProxy,
     records: SessionRecords,
-    a_record: Builder,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(object_watch, "SILENCE_SECONDS", 2.0)
@@ -167,7 +163,7 @@ def test_guarantee_2_silent_server_is_noticed(
 
 @pytest.mark.parametrize("is_silent", [False, True])
 def test_guarantee_3_stopped_watch_ends_at_once(
-    proxied: Connection, proxy: TcpProxy, records: SessionRecords, a_record: Builder, is_silent: bool
+    proxied: Connection, proxy: TcpProxy, records: SessionRecords, is_silent: bool
 ) -> None:
     with following(proxied) as followed:
         followed.until(lambda: followed.count(ObjectsListed) == 1, "the first list")

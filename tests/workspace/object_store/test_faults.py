@@ -15,6 +15,7 @@ import pytest
 import urllib3
 
 from reaper.table_directories import TableDirectories
+from tests.records import a_record
 from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from tests.workspace.object_store.raw_s3 import RawS3
 from tests.workspace.object_store.servers import BUCKET, Server, read_only
@@ -26,7 +27,6 @@ from workspace.object_store.bucket import Bucket
 from workspace.object_store.contents_cache import LISTING_SECONDS
 from workspace.object_store.s3_client import ATTEMPTS, ObjectStoreError
 from workspace.object_store.session_locations import ObjectSessionLocations
-from workspace.records import SessionRecord
 from workspace.root_identities import RootUnavailableError
 from workspace.session_end import end_session
 
@@ -160,7 +160,7 @@ def purge_all(locations: ObjectSessionLocations) -> None:
 
 @pytest.mark.parametrize("is_sent", [False, True])
 def test_session_end_interrupted_at_any_request_is_completed(
-    storage: Objects, tmp_path: Path, a_record: Callable[..., SessionRecord], *, is_sent: bool
+    storage: Objects, tmp_path: Path, *, is_sent: bool
 ) -> None:
     home = FileSessionLocations(tmp_path / "records")
     home.initialise()

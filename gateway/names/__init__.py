@@ -1,1 +1,1 @@
-"""Name resolution: workspace names become names that Spark knows."""
+"""Name resolution: replaces workspace names with names that Spark can resolve."""

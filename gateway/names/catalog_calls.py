@@ -1,7 +1,7 @@
-"""Catalog calls about tables in workspaces, such as ``tableExists("dfs.tmp.t")``.
+"""Catalog calls for tables in workspaces, such as ``tableExists("dfs.tmp.t")``.
 
-Spark's catalog knows a temporary table by its plain name only, and knows no workspaces. Calls that change or remove a
-table are Lodge statements and do not pass here.
+The Spark catalog contains temporary tables only under their unqualified names, and does not contain workspaces. Catalog
+calls that change or remove a table are Lodge statements, which are executed elsewhere.
 
 Source: [spark-connect-proto], ``catalog.proto``; [temporary-tables §5.1.8], [temporary-tables §5.1.10].
 """
@@ -38,13 +38,15 @@ _NAMESPACE_CALLS = frozenset({"list_tables", "list_views", "database_exists"})
 
 
 def resolve_catalog_call(lookup: NameLookup, relation: relations_pb2.Relation) -> bool:
-    """Replace a call about a workspace with one about Spark's names, or a result.
+    """Resolve a catalog call that refers to a workspace.
+
+    The call is replaced either by a call that Spark can execute, or directly by its result.
 
     Returns:
-        Whether the relation changed.
+        Whether the relation was changed.
 
     Raises:
-        GatewayError: If the name cannot be resolved, or is a file that the call cannot handle.
+        GatewayError: If the name cannot be resolved, or refers to a file that the call does not support.
     """
     kind = relation.catalog.WhichOneof("cat_type")
     if kind in _TABLE_CALLS:
@@ -89,7 +91,7 @@ def _resolve_table(lookup: NameLookup, relation: relations_pb2.Relation, kind: s
 
 
 def _parse_table_name(call: catalog_pb2.TableExists) -> Sequence[str]:
-    """Return the parts of the table's name. The database may be a field of its own."""
+    """Return the parts of the table name. The database may be in a separate field."""
     if "db_name" in call.DESCRIPTOR.fields_by_name and call.HasField("db_name"):
         name = parse_name(call.table_name)
         return [*parse_name(call.db_name), name[0] if len(name) == 1 else call.table_name]
@@ -114,9 +116,9 @@ def _resolve_namespace(lookup: NameLookup, relation: relations_pb2.Relation, kin
 
 
 def _list_tables(lookup: NameLookup, workspace: Workspace, pattern: str | None, kind: str) -> pa.Table:
-    """Return the tables of a workspace as rows of Spark's ``Table``.
+    """Return the tables of a workspace in the format of Spark's ``Table`` rows.
 
-    A workspace has no views.
+    The result of ``list_views`` is empty, because workspaces do not contain views.
     """
     found = list_workspace_tables(
         lookup.tables if workspace is lookup.workspaces.temporary else (),
@@ -139,5 +141,5 @@ def _list_tables(lookup: NameLookup, workspace: Workspace, pattern: str | None, 
 
 
 def _replace_with_rows(relation: relations_pb2.Relation, rows: pa.Table) -> None:
-    """Replace a call with its result."""
+    """Replace a catalog call with its result."""
     relation.local_relation.data = encode_arrow_stream(rows)

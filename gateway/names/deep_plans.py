@@ -1,13 +1,14 @@
-"""Plans that are nested deeper than the decoder allows, split by their bytes.
+"""Splits plans that are nested too deeply to decode.
 
-A chain of fifty operations on a DataFrame is deeper than Python's decoder allows. Spark accepts more than five hundred.
-The names in such a plan must resolve all the same. ``DeepPlan`` therefore walks the encoded form down to the parts that
-are shallow enough to decode, and puts changed parts back in their place.
+A chain of 50 DataFrame operations is already deeper than Python's decoder allows, whereas Spark accepts more than 500.
+The names in such a plan must be resolved too. Therefore ``DeepPlan`` walks down the encoded plan to the parts that are
+shallow enough to decode. After the caller has changed these parts, ``DeepPlan`` inserts them into the encoded plan
+again.
 
 Guarantees:
 
-1. Only the changed parts, and the lengths of the messages around them, differ from the original bytes.
-2. A plan that cannot be split raises :class:`UnreadablePlanError`.
+1. Only changed parts, and the lengths of the messages that contain them, differ from the original bytes.
+2. If a plan cannot be split, :class:`UnreadablePlanError` is raised.
 
 Source: Spark's ``spark.connect.grpc.marshallerRecursionLimit``, [protobuf-encoding].
 """
@@ -34,17 +35,17 @@ _ALIAS = relations_pb2.SubqueryAlias.DESCRIPTOR
 
 @dataclass(slots=True)
 class _Node:
-    """A message on the way down, or a decoded part at the end of it.
+    """A message on the path to the decoded parts, or a decoded part.
 
     Attributes:
         kind: The type of the message.
-        parent: The index of the node that contains it; -1 for the request.
-        tag_start: Offset of its tag.
-        length_start: Offset of its length.
-        start: Offset of its first byte.
-        end: Offset after its last byte.
-        message: The decoded message, if this is a part.
-        growth_bytes: How much longer its content has become.
+        parent: The index of the node that contains the message. The request itself has -1.
+        tag_start: Offset of the tag of the message.
+        length_start: Offset of the length of the message.
+        start: Offset of the first byte of the content.
+        end: Offset after the last byte of the content.
+        message: The decoded message if this node is a part. None otherwise.
+        growth_bytes: How many bytes longer the content has become.
     """
 
     kind: Descriptor
@@ -65,10 +66,10 @@ class DeepPlan:
         kind: The type of the request.
 
     Attributes:
-        aliases: The aliases that the plan defines above its parts.
+        aliases: The aliases that are defined in the plan outside the decoded parts.
 
     Raises:
-        UnreadablePlanError: If the request is too large, contains no plan, or is deep at an unexpected place.
+        UnreadablePlanError: If the request is too large, does not contain a plan, or is nested in an unsupported way.
     """
 
     def __init__(self, request: bytes, kind: type[Message]) -> None:
@@ -92,10 +93,10 @@ class DeepPlan:
         return [node.message for node in self._nodes if node.message is not None]
 
     def decode_command(self) -> commands_pb2.Command | None:
-        """Decode the plan's command without its relations and expressions.
+        """Decode the command of the plan without its relations and expressions.
 
         Returns:
-            The command, or None if the plan is a query.
+            The command. None if the plan is a query.
         """
         index = next((i for i, node in enumerate(self._nodes) if node.kind is _COMMAND), None)
         operation = next((node for node in self._nodes if index is not None and node.parent == index), None)
@@ -112,7 +113,7 @@ class DeepPlan:
         return commands_pb2.Command.FromString(encoded)
 
     def encode(self) -> bytes:
-        """Return the request with its parts as they are now."""
+        """Encode the request with the current content of its parts."""
         edits: list[tuple[int, int, bytes]] = []
         for node in reversed(self._nodes):
             if node.message is not None:
@@ -132,9 +133,9 @@ class DeepPlan:
         return b"".join([*pieces, self._data[position:]])
 
     def _split(self, index: int) -> None:
-        """Decode a node, or append the messages in it that may contain names."""
+        """Decode a node, or append its child messages that can contain names."""
         node = self._nodes[index]
-        is_command = node.kind is _COMMAND  # decode_command needs it, even if it is shallow
+        is_command = node.kind is _COMMAND  # decode_command needs this node, even if it is shallow
         if node.kind is _SQL_COMMAND:
             raise UnreadablePlanError(self._data)
         if index > 0 and not is_command and self._decode(node):

@@ -1,17 +1,17 @@
-"""Statements that Lodge cannot execute, and refuses if they could change a table.
+"""Rejects embedded statements that could change a temporary table.
 
-Lodge executes a statement that is the whole text of a SQL command. Spark also runs the statements of a script and the
-text of ``EXECUTE IMMEDIATE``, and both of them as the root or the input of a plan, even when a client asks only for the
-plan's schema. Such a statement could change a temporary table without Lodge. It is refused with an error that says what
-to do instead.
+Lodge executes a statement only if the statement is the whole text of a SQL command. Spark also executes the statements
+in a script and the text of ``EXECUTE IMMEDIATE``. Spark executes both even if they are the root or the input of a plan,
+and even if the client requests only the schema of the plan. An embedded statement could therefore change a temporary
+table without Lodge. Lodge rejects such a statement, and the error message tells the user what to do instead.
 
 Guarantees:
 
-1. No text passes that could create, change or remove a temporary table, or its name, without Lodge.
-2. A session without temporary tables may run all that Spark runs, unless the text names a workspace.
+1. A text is rejected if it could create, change or remove a temporary table, or reuse its name, without Lodge.
+2. In a session without temporary tables, all texts that Spark accepts are accepted, unless they mention a workspace.
 
-Not guaranteed: that a refused text would have changed a table. If the value of a variable or an expression decides, and
-the session has temporary tables, the text is refused.
+Not guaranteed: a rejected text might not have changed a table. If the session has temporary tables and the effect of a
+text depends on a variable or an expression, the text is rejected.
 
 Source: [spark-sql-grammar compoundOrSingleStatement], [spark-sql-grammar executeImmediate], ``VariableSubstitution``.
 """
@@ -37,10 +37,10 @@ _OTHER_LETTERS = (
     "\N{LATIN SMALL LETTER LONG S}",
 )  # Spark compares keywords in upper case, where these letters are I and S
 RUNNING_WORDS: Sequence[str] = (*_RUNS_OTHERS, _SUBSTITUTION, *_OTHER_LETTERS)
-"""The words of which a SQL command contains at least one if it embeds other statements."""
+"""The words of which a SQL command contains at least one if it embeds statements."""
 
 CHANGING_WORDS: Sequence[str] = (*_CHANGES, *RUNNING_WORDS)
-"""The words of which a text contains at least one if it changes a table or view by name."""
+"""The words of which a text contains at least one if it changes a table or view."""
 
 _CHANGING = re.compile(rf"\b(?:{'|'.join((*_CHANGES, *_RUNS_OTHERS))})\b|\$\{{", re.IGNORECASE)
 _RUNNING = re.compile(rf"\b(?:{'|'.join(_RUNS_OTHERS)})\b|\$\{{", re.IGNORECASE)
@@ -50,7 +50,7 @@ _PERMANENT = frozenset({ChangeKind.CREATE_TABLE, ChangeKind.CREATE_VIEW, ChangeK
 
 
 class TextPlace(enum.Enum):
-    """The place of a SQL text. Lodge executes only the statement of a ``COMMAND``."""
+    """Where a SQL text occurs. Lodge executes only the statement of a ``COMMAND``."""
 
     COMMAND = enum.auto()
     PLAN = enum.auto()
@@ -66,9 +66,9 @@ _REFUSALS = {
 
 
 def may_embed_statement(text: str, place: TextPlace) -> bool:
-    """Return whether a text may contain a statement that Lodge must refuse.
+    """Return whether a text may contain a statement that Lodge must reject.
 
-    This is a quick check. It matters only for sessions with temporary tables.
+    This check is fast. Its result is relevant only for sessions that have temporary tables.
     """
     lowered = text.lower()
     is_command = place is TextPlace.COMMAND
@@ -77,7 +77,7 @@ def may_embed_statement(text: str, place: TextPlace) -> bool:
 
 
 class EmbeddedStatements:
-    """Refuses the texts that could change a temporary table without Lodge.
+    """Rejects texts that could change a temporary table without Lodge.
 
     Args:
         lookup: The names of the session.
@@ -87,16 +87,16 @@ class EmbeddedStatements:
         self._lookup = lookup
 
     def check(self, text: str, tokens: Sequence[Token], place: TextPlace, parameters: Parameters) -> None:
-        """Check a text for statements that Lodge must refuse.
+        """Check whether a text contains a statement that Lodge must reject.
 
         Args:
             text: The whole text.
-            tokens: Its tokens.
-            place: Its place.
-            parameters: Its parameters.
+            tokens: The tokens of the text.
+            place: Where the text occurs.
+            parameters: The parameters of the text.
 
         Raises:
-            GatewayError: If the text must not run.
+            GatewayError: If the text must be rejected.
         """
         if not may_embed_statement(text, place):
             return
@@ -113,14 +113,14 @@ class EmbeddedStatements:
                 raise _refused(clause, place)
 
     def check_immediate(self, immediate: ExecuteImmediate, text: str) -> None:
-        """Check an ``EXECUTE IMMEDIATE`` whose inner text may be unknown.
+        """Check an ``EXECUTE IMMEDIATE`` statement whose inner text may be unknown.
 
         Args:
-            immediate: The ``EXECUTE IMMEDIATE``.
-            text: The text that contains it.
+            immediate: The ``EXECUTE IMMEDIATE`` statement.
+            text: The text that contains the statement.
 
         Raises:
-            GatewayError: If only Spark knows the inner text, and it could change a temporary table.
+            GatewayError: If only Spark can compute the inner text, and the inner text could change a temporary table.
         """
         if immediate.text is None and (self._lookup.tables or self._lookup.mentions_workspace(text)):
             raise GatewayError(
@@ -132,7 +132,7 @@ class EmbeddedStatements:
             )
 
     def _check_substitution(self, text: str, first: str, clauses: Sequence[ChangeClause], *, is_script: bool) -> None:
-        """Raise a GatewayError if ``${name}`` could decide what a statement changes."""
+        """Raise a GatewayError if ``${name}`` could affect which table is changed."""
         where = text.find(_SUBSTITUTION)
         if where < 0 or not self._lookup.tables:
             return
@@ -163,7 +163,7 @@ class EmbeddedStatements:
 
 
 def _is_script(tokens: Sequence[Token]) -> bool:
-    """Return whether a text is ``BEGIN …`` or ``label: BEGIN …``."""
+    """Return whether a text has the form ``BEGIN …`` or ``label: BEGIN …``."""
     has_label = len(tokens) > 2 and tokens[0].is_name and tokens[1].is_symbol(":")
     first = tokens[2:3] if has_label else tokens[:1]
     return bool(first) and first[0].keyword == "BEGIN"

@@ -1,4 +1,4 @@
-"""What a name means in one session: a temporary table, or a file of a workspace.
+"""Looks up the temporary table or workspace file that a name refers to.
 
 Source: [temporary-tables §5.1.2], [temporary-tables §5.1.8], [temporary-tables §5.1.10], [temporary-tables §5.1.11].
 """
@@ -28,12 +28,12 @@ ONE_PATH = (
 
 @dataclass(frozen=True, slots=True)
 class NameLookup:
-    """The names of one session, for one request.
+    """The names of one session, as needed for one request.
 
     Attributes:
         workspaces: All workspaces.
-        tables: The session's temporary tables.
-        settings: The session's settings.
+        tables: The temporary tables of the session.
+        settings: The settings of the session.
     """
 
     workspaces: Workspaces
@@ -41,17 +41,17 @@ class NameLookup:
     settings: SessionSettings
 
     def count_workspace_parts(self, parts: Sequence[str]) -> int:
-        """Return how many leading parts of a name are a workspace, which may be 0."""
+        """Return how many leading parts of a name form a workspace name, or 0."""
         match = self.workspaces.match(parts)
         return 0 if match is None else match[1]
 
     def mentions_workspace(self, text: str) -> bool:
-        """Return whether a text contains the first part of a workspace's name."""
+        """Return whether a text contains the first part of any workspace name."""
         lowered = text.lower()
         return any(name.partition(".")[0].lower() in lowered for name in self.workspaces.by_name)
 
     def concerns_lodge(self, parts: Sequence[str]) -> bool:
-        """Return whether a name is in a workspace, or means a temporary table."""
+        """Return whether a name is in a workspace or refers to a temporary table."""
         if not parts:
             return False
         target = parse_target(parts, self.workspaces)
@@ -62,27 +62,27 @@ class NameLookup:
         )
 
     def parse_reference(self, text: str) -> Reference | None:
-        """Parse a text that is one reference; return None for any other text."""
+        """Parse a text that is a single reference. Return None for any other text."""
         dialect = self.settings.dialect
         tokens, _ = resolve_identifier_clauses(tokenize(text, dialect), NO_PARAMETERS, dialect)
         found = find_references(tokens, self.count_workspace_parts)
         return next((one for one in found if (one.start, one.end) == (0, len(text))), None)
 
     def split_reference(self, reference: Reference) -> tuple[Workspace, Sequence[str]]:
-        """Return the workspace of a reference, and the parts after it."""
+        """Return the workspace of a reference, and the parts after the workspace name."""
         match = self.workspaces.match(reference.parts[: reference.workspace_parts])
         if match is None:
             raise LookupError(reference.parts)
         return match[0], reference.parts[reference.workspace_parts :]
 
     def parse_path(self, text: str) -> tuple[Workspace, Sequence[str]]:
-        """Parse a text that is a name in a workspace.
+        """Parse a text that consists of a single name in a workspace.
 
         Returns:
-            The workspace, and the parts after it.
+            The workspace, and the parts after the workspace name.
 
         Raises:
-            GatewayError: If the text is something else.
+            GatewayError: If the text is not a name in a workspace.
         """
         reference = self.parse_reference(text)
         if reference is None:
@@ -93,9 +93,12 @@ class NameLookup:
         return self.split_reference(reference)
 
     def find_temporary_table(self, workspace: Workspace, name: str) -> TemporaryTable | None:
-        """Return the temporary table that a name in a workspace means.
+        """Return the temporary table that a name in a workspace refers to.
 
         Leading slashes in the name are ignored.
+
+        Returns:
+            The table. None if the name does not refer to a temporary table.
 
         Raises:
             GatewayError: If the table is not ready yet.
@@ -116,16 +119,16 @@ class NameLookup:
         options: Mapping[str, str] = NO_OPTIONS,
         mentioned: frozenset[str] | None = None,
     ) -> relations_pb2.Relation:
-        """Build a scan of the files that a reference names.
+        """Return a relation that reads the files to which a reference refers.
 
         Args:
             workspace: The workspace of the reference.
-            rest: The parts of the reference after the workspace.
+            rest: The parts of the reference after the workspace name.
             options: The options of the scan.
             mentioned: See :func:`gateway.sql.column_pruning.find_mentioned_names`.
 
         Raises:
-            GatewayError: If the reference is no path, or the files cannot be read.
+            GatewayError: If the reference is not a path, or the files cannot be read.
         """
         if len(rest) != 1:
             raise schema_not_found(

@@ -1,7 +1,8 @@
-"""The messages of a plan that may contain a name.
+"""Finds the messages of a plan that can contain a name.
 
-Names occur deep in a plan, in messages of a few types. The rest of it, such as data, types and functions, may be large
-and is not visited. Nothing here is recursive, so that a plan may be as deep as its decoder allows.
+Names can be nested deeply in a plan, but only messages of a few types contain names. The other messages, for example
+data, types and functions, can be large and are not visited. The functions of this module are not recursive, so the
+depth of a plan is limited only by its decoder.
 
 Source: [spark-connect-proto], ``base.proto``, ``relations.proto``, ``commands.proto`` and ``expressions.proto``.
 """
@@ -30,7 +31,7 @@ KINDS_WITH_NAMES: frozenset[str] = frozenset(
 
 
 def find_messages_with_names(root: Message) -> Sequence[Message]:
-    """Return all messages of the types in ``KINDS_WITH_NAMES``, the inner ones first."""
+    """Return all messages whose type is in ``KINDS_WITH_NAMES``, innermost first."""
     found: list[Message] = []
     pending = [root]
     while pending:
@@ -43,10 +44,10 @@ def find_messages_with_names(root: Message) -> Sequence[Message]:
 
 
 def find_command_texts(messages: Sequence[Message]) -> frozenset[int]:
-    """Return the ``id`` of each relation that is the text of a SQL command itself.
+    """Return the ``id`` of each relation that is the text of a SQL command.
 
     Args:
-        messages: The messages of a plan, which must stay referenced.
+        messages: The messages of a plan. The caller must keep references to them, so that the ids remain valid.
     """
     inputs = [one.input for one in messages if isinstance(one, commands_pb2.SqlCommand) and one.HasField("input")]
     return frozenset(map(id, (*inputs, *(one.with_relations.root for one in inputs if one.HasField("with_relations")))))
@@ -67,7 +68,7 @@ def _children(message: Message) -> Iterator[Message]:
 
 @lru_cache(maxsize=1024)
 def fields_with_names(kind: Descriptor) -> frozenset[int]:
-    """Return the numbers of the fields whose messages may contain a name."""
+    """Return the numbers of the fields whose messages can contain a name."""
     return frozenset(
         field.number
         for field in kind.fields

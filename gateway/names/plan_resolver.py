@@ -1,20 +1,22 @@
-"""Plans with their references by workspace name replaced by what Spark knows.
+"""Resolves references to workspaces in whole plans.
 
-Spark knows no workspaces. ``dfs.tmp.t`` must mean the session's temporary table ``t``, and ``dfs.`amount.csv` `` a scan
-of that file, in every statement and anywhere in its plan.
+Spark does not support workspaces. The name ``dfs.tmp.t`` must refer to the temporary table ``t`` of the session, and
+the name ``dfs.`amount.csv` `` must refer to a scan of that file. This applies to all statements and to all places in a
+plan.
 
-A file becomes a reference of the statement itself (``WithRelations``). Spark drops it when the statement ends, so that
-nothing stays behind in the session.
+A scan of a file is added to the statement as a reference (``WithRelations``). Spark discards the reference when the
+statement ends, so nothing remains in the session.
 
 Guarantees:
 
-1. Names are resolved in all places: SQL text and the texts in it (:mod:`gateway.names.sql_text_resolver`), tables and
-   columns of DataFrames, expressions as text, catalog calls, compressed plans.
-2. A reference that cannot be resolved is an error here. Spark never sees it.
+1. Names are resolved wherever they occur: in SQL texts, including the texts embedded in them
+   (:mod:`gateway.names.sql_text_resolver`), in tables and columns of DataFrames, in expression strings, in catalog
+   calls and in compressed plans.
+2. A reference that cannot be resolved raises an error in the gateway. Spark never receives it.
 3. A path never leaves its workspace (:meth:`workspace.workspaces.Workspaces.resolve`).
 
-Not guaranteed: a column of a DataFrame is taken for the column of a temporary table if it has the name of a workspace,
-and its fields have the names of the temporary table and of its column.
+Not guaranteed: a nested DataFrame column can be mistaken for a column of a temporary table. This happens if the column
+has the name of a workspace, and its fields have the names of the temporary table and its column.
 
 Source: [temporary-tables §5.1.8], [temporary-tables §5.1.10], [temporary-tables §5.1.11],
 [spark-connect-server SparkConnectPlanner], ``executeSQLWithRefs``.
@@ -42,29 +44,31 @@ _Expression = expressions_pb2.Expression
 
 
 class PlanResolver(NameLookup):
-    """The names of a session, and what resolves them in whole plans."""
+    """Resolves all names of a session in requests and plans."""
 
     __slots__ = ()
 
     def resolve(self, message: Message, aliases: Iterable[str] = ()) -> bool:
-        """Resolve all references in a message, in place. Reading files may take long.
+        """Resolve all references in a message in place.
+
+        This method can block for a long time, because it may read files.
 
         Args:
-            message: A request, a plan or a part of it.
-            aliases: Aliases that the rest of the plan defines.
+            message: A request, a plan or a part of a plan.
+            aliases: Aliases that are defined in other parts of the plan.
 
         Returns:
-            Whether the message changed.
+            Whether the message was changed.
 
         Raises:
-            GatewayError: If a name cannot be resolved, or a text must not run.
+            GatewayError: If a name cannot be resolved, or a SQL text is not allowed.
             UnreadablePlanError: If a compressed plan is too deep to decode.
         """
         return _PlanResolution(self).resolve(message, aliases)
 
 
 class _PlanResolution:
-    """The resolution of one message."""
+    """The resolution of a single message."""
 
     def __init__(self, lookup: NameLookup) -> None:
         self._lookup = lookup
@@ -103,7 +107,7 @@ class _PlanResolution:
         return changed
 
     def _resolve_text_of_old_client(self, command: commands_pb2.SqlCommand) -> bool:
-        """Resolve the text of a client that sends no relation with it."""
+        """Resolve the SQL text of an older client, which does not send a relation."""
         if command.HasField("input") or not command.sql:
             return False
         relation = read_sql_command(command)
@@ -114,9 +118,9 @@ class _PlanResolution:
         return True
 
     def _refuse_stream(self, stream: commands_pb2.WriteStreamOperationStart) -> bool:
-        """Refuse a stream into a workspace.
+        """Raise an error for a stream that writes to a workspace.
 
-        A stream into a temporary table is a command of Lodge's own. It is refused there.
+        Streams that write to a temporary table are Lodge statements, which are rejected elsewhere.
         """
         if self._lookup.parse_reference(stream.table_name.strip()) is None:
             return False
@@ -157,7 +161,10 @@ class _PlanResolution:
 
     @staticmethod
     def _flatten(outer: relations_pb2.WithRelations) -> bool:
-        """Merge the references of SQL text that already had some before it was resolved."""
+        """Merge two nested lists of references into one.
+
+        If a SQL text already had references before Lodge resolved it, the references to scans are in a nested message.
+        """
         inner = relations_pb2.WithRelations()
         inner.CopyFrom(outer.root.with_relations)
         if inner.root.WhichOneof("rel_type") != "sql":
@@ -198,10 +205,10 @@ class _PlanResolution:
         )
 
     def _resolve_data_source(self, relation: relations_pb2.Relation) -> bool:
-        """Resolve a scan by the name of Lodge's data source.
+        """Resolve a scan that uses Lodge's data source by name.
 
-        Its path is a reference like those in SQL. A client may also send back the scan that it received as the result
-        of its SQL. That scan is resolved again, so that its options need no trust.
+        The path of the scan is a reference, as in SQL. A client may also send back a scan relation that it received as
+        the result of a SQL command. Lodge resolves such a scan again and does not trust its options.
         """
         source = relation.read.data_source
         options = {key.lower(): value for key, value in source.options.items()}
@@ -250,7 +257,7 @@ class _PlanResolution:
         return True
 
     def _resolve_star(self, star: expressions_pb2.Expression.UnresolvedStar) -> bool:
-        """Resolve ``t.*``."""
+        """Resolve the star expression ``t.*``."""
         name = self._resolve_column(star.unparsed_target.removesuffix(".*"))
         if name is None or not star.unparsed_target.endswith(".*"):
             return False
@@ -258,9 +265,9 @@ class _PlanResolution:
         return True
 
     def _resolve_regex(self, regex: expressions_pb2.Expression.UnresolvedRegex) -> bool:
-        """Resolve ``t.`a.*` ``.
+        """Resolve the regular expression ``t.`a.*` ``.
 
-        Spark reads the text before the last quoted part as it is.
+        Spark does not parse the text before the last quoted part.
         """
         name = self._resolve_column(regex.col_name)
         if name is None or len(name) != 2:
@@ -269,9 +276,10 @@ class _PlanResolution:
         return True
 
     def _resolve_column(self, text: str) -> Sequence[str] | None:
-        """Return the name of a column qualified by the table alone; else None.
+        """Return the parts of a column name, qualified only by the table name.
 
-        Returns None if no workspace qualifies the column, or if the plan defines an alias with the workspace's name.
+        Return None if the column is not qualified by a workspace, or if the plan defines an alias with the name of the
+        workspace.
         """
         reference = self._lookup.parse_reference(text)
         if reference is None or comparable_name(reference.parts[0]) in self._aliases:
@@ -282,7 +290,7 @@ class _PlanResolution:
 
 
 def _replace_relation(relation: relations_pb2.Relation, other: relations_pb2.Relation) -> None:
-    """Replace a relation with another one, and keep what the client calls it."""
+    """Replace the content of a relation, but keep its ``RelationCommon`` message."""
     common = relations_pb2.RelationCommon()
     common.CopyFrom(relation.common)
     relation.CopyFrom(other)

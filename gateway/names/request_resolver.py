@@ -1,14 +1,16 @@
-"""Which requests contain names to resolve, and how they are resolved.
+"""Finds the requests that contain names to resolve, and resolves these names.
 
-Most requests name no workspace and embed no statement. They cost a search for words in their bytes. Each further step
-costs more: a walk over the plan, the record and settings of the session, the files that the request names.
+Most requests do not mention a workspace and do not embed a statement. For these requests, the only cost is a search for
+words in the bytes of the request. The other requests need more expensive steps: visiting all messages of the plan,
+reading the record and the settings of the session, and accessing the files that the request refers to.
 
 Guarantees:
 
-1. A request that needs no change is returned as the same bytes.
-2. Every request that may contain a plan is examined, however large, compressed or deep the plan is. A plan that cannot
-   be decoded passes only if it names no workspace and cannot change a temporary table of the session.
-3. No step blocks other sessions: large requests and access to files use threads.
+1. If a request does not need changes, exactly the same bytes are returned.
+2. Every request that can contain a plan is examined, regardless of the size, compression or depth of the plan. If a
+   plan cannot be decoded, the request passes only if it does not mention a workspace and cannot change a temporary
+   table of the session.
+3. No step blocks other sessions. Large requests are processed in threads, and files are accessed in threads.
 """
 
 import asyncio
@@ -34,7 +36,7 @@ from workspace.workspaces import Workspaces
 
 _Result = TypeVar("_Result")
 GetResolver = Callable[[], Awaitable[PlanResolver]]
-"""Reads the session's record and settings, and returns what resolves its names."""
+"""Reads the record and settings of a session, and returns its name resolver."""
 
 _TARGETS: Mapping[str, Callable[[commands_pb2.Command], str]] = {
     "write_operation": lambda command: command.write_operation.table.table_name,
@@ -52,7 +54,7 @@ class RequestResolver:
     """Resolves the names in requests.
 
     Args:
-        workspaces: The current workspaces.
+        workspaces: The configured workspaces.
     """
 
     def __init__(self, workspaces: CurrentWorkspaces) -> None:
@@ -63,12 +65,15 @@ class RequestResolver:
         """Resolve the names in an ``ExecutePlan`` request.
 
         Args:
-            request: The request.
-            plan: Its plan, decompressed.
-            get_resolver: Returns the resolver of the session.
+            request: The encoded request.
+            plan: The decompressed plan of the request.
+            get_resolver: A function that returns the resolver of the session.
+
+        Returns:
+            The encoded request with all names resolved.
 
         Raises:
-            GatewayError: If a name cannot be resolved, or the plan must not run.
+            GatewayError: If a name cannot be resolved, or the plan is not allowed.
         """
         is_compressed = await _COMPRESSED.matches(request) and may_be_compressed(request)
         resolver = await self._get_needed_resolver(request, plan, get_resolver, is_needed=is_compressed)
@@ -80,11 +85,14 @@ class RequestResolver:
         """Resolve the names in an ``AnalyzePlan`` request.
 
         Args:
-            request: The request.
-            get_resolver: Returns the resolver of the session.
+            request: The encoded request.
+            get_resolver: A function that returns the resolver of the session.
+
+        Returns:
+            The encoded request with all names resolved.
 
         Raises:
-            GatewayError: If a name cannot be resolved, or the plan must not run.
+            GatewayError: If a name cannot be resolved, or the plan is not allowed.
             UnreadablePlanError: If a plan is too deep to decode.
         """
         is_compressed = await _COMPRESSED.matches(request)
@@ -104,13 +112,16 @@ class RequestResolver:
         """Resolve the names in a request whose plan is too deep to decode.
 
         Args:
-            request: The request.
+            request: The encoded request.
             kind: The type of the request.
-            error: The error from decoding it.
-            get_resolver: Returns the resolver of the session.
+            error: The error that was raised when the request was decoded.
+            get_resolver: A function that returns the resolver of the session.
+
+        Returns:
+            The encoded request with all names resolved.
 
         Raises:
-            GatewayError: If a name cannot be resolved, or the plan must not run.
+            GatewayError: If a name cannot be resolved, or the plan is not allowed.
         """
         try:
             if error.was_compressed:
@@ -128,7 +139,7 @@ class RequestResolver:
             return request
 
     async def _refuse_unreadable(self, error: UnreadablePlanError, get_resolver: GetResolver) -> None:
-        """Raise a GatewayError if a plan that cannot be decoded must not pass."""
+        """Raise a GatewayError if a plan that cannot be decoded must be rejected."""
         if await self._workspace_search().matches(error.data):
             raise _too_deep("names a workspace")
         if await _CHANGING.matches(error.data) and (await get_resolver()).tables:
@@ -137,7 +148,7 @@ class RequestResolver:
     async def _get_needed_resolver(
         self, request: bytes, message: Message, get_resolver: GetResolver, *, is_needed: bool
     ) -> PlanResolver | None:
-        """Return the resolver of the session, or None if nothing needs it."""
+        """Return the resolver of the session. None if the request does not need it."""
         if is_needed or await self._workspace_search().matches(request):
             return await get_resolver()
         words = _RUNNING if _is_sql_command(message) else _CHANGING
@@ -152,7 +163,7 @@ class RequestResolver:
         return await self._workspace_search().matches(request) or await _CHANGING.matches(request)
 
     def _workspace_search(self) -> WordSearch:
-        """Return the search for workspaces and for Lodge's own data source."""
+        """Return a search for workspace names and for the name of Lodge's data source."""
         now = self._workspaces.now
         if self._cached_search is None or self._cached_search[0] is not now:
             roots = {name.partition(".")[0] for name in now.by_name}
@@ -169,7 +180,7 @@ def _is_sql_command(message: Message) -> bool:
 
 
 def _check_texts(message: Message) -> Iterator[bool]:
-    """Yield for each SQL text of a plan whether it may embed a statement."""
+    """Yield, for each SQL text of a plan, whether the text may embed a statement."""
     found = find_messages_with_names(message)
     commands = find_command_texts(found)
     for each in found:
@@ -181,7 +192,7 @@ def _check_texts(message: Message) -> Iterator[bool]:
 
 
 def _resolve_parts(plan: DeepPlan, resolver: PlanResolver) -> bytes | None:
-    """Return the request with its names resolved, or None if nothing changed."""
+    """Return the encoded request with all names resolved. None if nothing changed."""
     changed = False
     for part in plan.parts:
         changed |= resolver.resolve(part, plan.aliases)
@@ -189,9 +200,9 @@ def _resolve_parts(plan: DeepPlan, resolver: PlanResolver) -> bytes | None:
 
 
 def _refuse_command(command: commands_pb2.Command, resolver: PlanResolver) -> None:
-    """Raise a GatewayError for a command that Lodge executes.
+    """Raise a GatewayError if Lodge would have to execute the command.
 
-    Lodge needs the whole plan to execute it.
+    To execute a command, Lodge needs the whole decoded plan.
     """
     kind = command.WhichOneof("command_type")
     name = _TARGETS[kind](command) if kind is not None and kind in _TARGETS else ""

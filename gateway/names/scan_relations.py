@@ -1,7 +1,8 @@
-"""Scans of raw files: the relation that replaces a reference to files in a plan.
+"""Scan relations, which replace references to raw files in a plan.
 
-Spark receives a scan as a relation of the data source ``lodge``. Its options tell the data source what Spark does not:
-which names the statement mentions, so that no column is read without need.
+In the plan that Spark receives, a scan is a relation with the data source ``lodge``. The options of the relation
+contain information that Spark does not pass to a data source: the names that occur in the statement. With these names,
+the data source can skip columns that the statement does not need.
 
 Source: [scan-framework], [architecture "Engine"], [spark-connect-proto], ``relations.proto``.
 """
@@ -35,12 +36,12 @@ NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class NamedScan:
-    """A scan and the name by which a statement refers to it.
+    """A scan, together with the alias by which a statement refers to it.
 
     Attributes:
-        alias: Its name inside the statement.
+        alias: The alias in the statement.
         options: The options in the statement.
-        scan: The relation.
+        scan: The scan relation.
     """
 
     alias: str
@@ -48,7 +49,7 @@ class NamedScan:
     scan: relations_pb2.Relation
 
     def to_relation(self) -> relations_pb2.Relation:
-        """Return the scan as a relation with its alias."""
+        """Return the scan as a relation with the alias."""
         named = relations_pb2.Relation()
         named.subquery_alias.input.CopyFrom(self.scan)
         named.subquery_alias.alias = self.alias
@@ -56,11 +57,11 @@ class NamedScan:
 
 
 class StatementScans:
-    """What a statement says about its scans: options and mentioned columns.
+    """The options and the mentioned columns of the scans in one statement.
 
     Args:
-        tokens: The tokens of the whole text.
-        references: All references by workspace name in it.
+        tokens: All tokens of the statement.
+        references: All references to workspaces in the statement.
 
     Attributes:
         mentioned: See :func:`gateway.sql.column_pruning.find_mentioned_names`.
@@ -74,7 +75,7 @@ class StatementScans:
         self.mentioned = find_mentioned_names(tokens, spans)
 
     def find_options(self, reference: Reference) -> tuple[Mapping[str, str], int]:
-        """Return the options after a reference to a table, and the end of both."""
+        """Return the options of a table reference, and the offset after the options."""
         clause = self._options[reference.start]
         return (NO_OPTIONS, reference.end) if clause is None else (clause.values, clause.end)
 
@@ -96,20 +97,20 @@ def build_scan_relation(
     mentioned: frozenset[str] | None,
     time_zone: str | None = None,
 ) -> relations_pb2.Relation:
-    """Return the relation that reads a path of a workspace.
+    """Return the relation that reads a path in a workspace.
 
-    The path is a file, a directory, a pattern, or a permanent table.
+    The path can be a file, a directory, a pattern or a permanent table.
 
     Args:
         workspaces: All workspaces.
-        workspace: The workspace of the path.
+        workspace: The workspace that contains the path.
         path: The path in the workspace.
-        options: The options of the scan, as the user gives them.
+        options: The scan options that the user specified.
         mentioned: See :func:`gateway.sql.column_pruning.find_mentioned_names`.
-        time_zone: The session's time zone, for text that becomes a timestamp; None if no text may become one.
+        time_zone: The session time zone, in which strings are converted to timestamps. None disables these conversions.
 
     Raises:
-        GatewayError: If the path does not exist, is forbidden or has no reader, or an option is wrong.
+        GatewayError: If the path does not exist, is forbidden or has no reader, or an option is invalid.
     """
     real = _resolve_path(workspaces, workspace, path)
     table = build_permanent_scan(real) if not options and real.is_dir() else None
@@ -144,7 +145,7 @@ def build_scan_relation(
 def generate_alias(path: str, length: int) -> str:
     """Return a unique, readable alias for a scan.
 
-    The alias is not longer than the text that it replaces, if possible.
+    If possible, the alias is not longer than the text that it replaces.
 
     Args:
         path: The path of the scan.
@@ -156,9 +157,9 @@ def generate_alias(path: str, length: int) -> str:
 
 
 def _resolve_path(workspaces: Workspaces, workspace: Workspace, path: str) -> Path:
-    """Return the real path; for a pattern, the directory that it begins with.
+    """Return the real path of a scan.
 
-    The engine checks the paths below that directory.
+    For a pattern, return the directory at the start of the pattern. The engine checks the paths below this directory.
     """
     try:
         try:

@@ -1,14 +1,15 @@
-"""Resolves references by workspace name in SQL text.
+"""Resolves references to workspaces in SQL text.
 
 Guarantees:
 
-1. The resolver replaces only the spans of references, in place if the replacement is short enough. It never generates
-   a text, so that positions in Spark's messages stay right.
-2. A reference that cannot be resolved is an error here. Spark never sees it.
-3. The text of ``EXECUTE IMMEDIATE`` and names in ``IDENTIFIER(…)`` are resolved in the same way.
+1. The resolver replaces only the characters of each reference and never generates SQL text from a parsed statement. A
+   replacement that is not longer than the reference keeps the length of the text, so that the positions in Spark's
+   error messages remain correct.
+2. A reference that cannot be resolved raises an error in the gateway. Spark never receives it.
+3. The text of ``EXECUTE IMMEDIATE`` and the names in ``IDENTIFIER(…)`` are resolved in the same way.
 
-Source: [temporary-tables §5.1.8, §5.1.10]; in Spark, ``system.session`` qualifies temporary views in table position
-only.
+Source: [temporary-tables §5.1.8, §5.1.10]; in Spark, ``system.session`` qualifies temporary views only where a table is
+expected.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,12 +38,12 @@ _BEFORE_STATEMENT = frozenset({"BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT"})
 
 @dataclass(frozen=True, slots=True)
 class ResolvedText:
-    """A text whose names Spark understands.
+    """A SQL text whose names Spark can resolve.
 
     Attributes:
-        text: The text.
-        scans: The relations that the text refers to, in addition to Spark's own tables.
-        unused_positions: The ordinals of the parameters ``?`` that the text no longer contains.
+        text: The resolved SQL text.
+        scans: The scan relations to which the text refers.
+        unused_positions: The ordinals of the ``?`` parameters that the text no longer contains.
     """
 
     text: str
@@ -52,11 +53,11 @@ class ResolvedText:
 
 @dataclass(slots=True)
 class _Replacements:
-    """The replacements in one text.
+    """The replacements in one SQL text.
 
     Attributes:
-        spans: Start, end and replacement of each span.
-        scans: The scans of the text by workspace and path.
+        spans: The start, end and replacement of each span.
+        scans: The scans of the text, by workspace and path.
         inner_scans: The scans of texts in ``EXECUTE IMMEDIATE``.
     """
 
@@ -80,18 +81,18 @@ class SqlTextResolver:
     def resolve(
         self, text: str, place: TextPlace = TextPlace.PLAN, parameters: Parameters = NO_PARAMETERS
     ) -> ResolvedText:
-        """Resolve the names in a text.
+        """Resolve the names in a SQL text.
 
         Args:
-            text: The text.
-            place: Its place.
-            parameters: Its parameters.
+            text: The SQL text.
+            place: Where the text occurs.
+            parameters: The parameters of the text.
 
         Returns:
-            The resolved text, or the same text if it contains no names to resolve.
+            The resolved text. If there are no names to resolve, its text is the same as the argument.
 
         Raises:
-            GatewayError: If a name cannot be resolved, or the text must not run.
+            GatewayError: If a name cannot be resolved, or the text is not allowed.
         """
         text = self._complete_using_clauses(text)
         tokens = tokenize(text, self._dialect)
@@ -158,7 +159,7 @@ class SqlTextResolver:
         self, tokens: Sequence[Token], references: Sequence[Reference], replacements: _Replacements
     ) -> None:
         statement = StatementScans(tokens, references)
-        is_plain = tokens[0].keyword == "ANALYZE"  # which takes no qualified name for the statistics of columns
+        is_plain = tokens[0].keyword == "ANALYZE"  # column statistics do not allow qualified names
         for reference in sorted(references, key=lambda reference: not reference.is_table):
             replaced = self._resolve_reference(reference, statement, replacements.scans, is_plain=is_plain)
             if replaced is not None:
@@ -174,7 +175,7 @@ class SqlTextResolver:
     ) -> tuple[int, str] | None:
         """Return the end of the span to replace, and the replacement.
 
-        Returns None if the reference stays as it is.
+        Return None if the reference does not need to be replaced.
         """
         workspace, rest = self._lookup.split_reference(reference)
         key = (workspace.name, rest[0])
@@ -207,7 +208,7 @@ class SqlTextResolver:
         return end, scans[key].alias
 
     def _complete_using_clauses(self, text: str) -> str:
-        """Complete the options of Lodge's data source in ``USING lodge OPTIONS``."""
+        """Complete the options in ``USING lodge OPTIONS (…)`` clauses."""
         if FORMAT not in text.lower():
             return text
         try:
@@ -244,9 +245,9 @@ def _immediate_refused(text: str) -> GatewayError:
 
 
 def _refuse_view(tokens: Sequence[Token]) -> None:
-    """Raise a GatewayError for a view over a scan.
+    """Raise a GatewayError if a statement creates a view over a scan.
 
-    A view lasts longer than the scan, which ends with its statement.
+    A scan exists only until the end of its statement, but a view can exist longer.
     """
     for begin in _find_statement_starts(tokens):
         words = [token.value.lower() for token in tokens[begin : begin + 8]]

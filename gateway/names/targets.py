@@ -1,6 +1,6 @@
-"""The meaning of a name in a statement that creates, changes or drops a table.
+"""Classifies the name in a statement that creates, changes or drops a table.
 
-Source: [temporary-tables §5.1.3, §5.1.8, §5.1.11]; Spark's qualifiers of temporary objects, ``session`` and
+Source: [temporary-tables §5.1.3, §5.1.8, §5.1.11]; Spark's qualifiers for temporary objects, ``session`` and
 ``system.session``.
 """
 
@@ -15,14 +15,14 @@ from workspace.workspaces import Workspace, Workspaces
 
 
 class TargetKind(enum.Enum):
-    """The place that a name belongs to.
+    """Where the object that a name refers to is stored.
 
     Attributes:
-        UNQUALIFIED: The name has one part: a temporary table or view, or a table of Spark.
-        SESSION: The name begins with ``session`` or ``system.session``: a temporary table or view.
+        UNQUALIFIED: The name has a single part. It refers to a temporary table or view, or to a Spark table.
+        SESSION: The name begins with ``session`` or ``system.session``. It refers to a temporary table or view.
         WORKSPACE: The name is in a workspace.
-        ABSENT: The name begins with a workspace, but continues with a schema that does not exist.
-        SPARK: Only Spark knows the name.
+        ABSENT: The name begins with a workspace name, but the schema after the workspace name does not exist.
+        SPARK: All other names. Only Spark can resolve them.
     """
 
     UNQUALIFIED = enum.auto()
@@ -34,13 +34,14 @@ class TargetKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A name and the place that it belongs to.
+    """A classified name.
 
     Attributes:
-        kind: The place.
-        schema: All parts of the name except the last, as in the statement.
-        name: The last part. Leading slashes are removed, as in Drill, unless only Spark knows the name.
-        workspace: The workspace, for ``TargetKind.WORKSPACE`` only.
+        kind: Where the object is stored.
+        schema: All parts of the name except the last part, as written in the statement.
+        name: The last part of the name. As in Drill, leading slashes are removed, unless only Spark can resolve the
+            name.
+        workspace: The workspace if the kind is ``TargetKind.WORKSPACE``. None otherwise.
     """
 
     kind: TargetKind
@@ -50,7 +51,7 @@ class Target:
 
 
 def parse_target(parts: Sequence[str], workspaces: Workspaces) -> Target:
-    """Return the target of a name with one part or more."""
+    """Classify a name that has at least one part."""
     *qualifier, name = parts
     schema = ".".join(qualifier)
     own_name = name.lstrip("/") or name
@@ -69,7 +70,13 @@ def parse_target(parts: Sequence[str], workspaces: Workspaces) -> Target:
 def find_temporary_table(
     target: Target, record: SessionRecord, workspaces: Workspaces, settings: SessionSettings
 ) -> TemporaryTable | None:
-    """Return the temporary table that a target means, ready or not."""
+    """Return the temporary table that a target refers to.
+
+    The table may still be in creation or in deletion.
+
+    Returns:
+        The table. None if the target does not refer to a temporary table.
+    """
     if target.kind in {TargetKind.SPARK, TargetKind.ABSENT}:
         return None
     if target.workspace is not None and target.workspace is not workspaces.temporary:
@@ -78,12 +85,12 @@ def find_temporary_table(
 
 
 def is_same_name(one: str, other: str, settings: SessionSettings) -> bool:
-    """Return whether two names are the same to a session [temporary-tables §5.1.2]."""
+    """Return whether two names are the same in a session [temporary-tables §5.1.2]."""
     return settings.comparable_name(one) == settings.comparable_name(other)
 
 
 def schema_not_found(name: str, workspaces: Workspaces, hint: str = "") -> GatewayError:
-    """Return the error for an unknown part of a workspace [temporary-tables §5.4]."""
+    """Return the error for a name with an unknown schema [temporary-tables §5.4]."""
     return SparkError(
         "SCHEMA_NOT_FOUND",
         f"Schema [{name}] is not valid with respect to either root schema or current default schema. "

@@ -1,9 +1,9 @@
-"""A search for words in the bytes of a request.
+"""Searches for words in the bytes of a request.
 
-It spares most requests all further work.
+The search is a fast first check. Most requests do not contain any of the words and need no further processing.
 
-Guarantee: a search keeps the event loop and the interpreter busy for at most a few hundred microseconds at a time,
-however large the request is.
+Guarantee: a search occupies the event loop and the interpreter for at most a few hundred microseconds at a time,
+regardless of the size of the request.
 """
 
 import asyncio
@@ -15,10 +15,11 @@ _PIECE_BYTES = 256 * 1024
 
 
 class WordSearch:
-    """Searches for words in any letter case.
+    """Searches for words, ignoring case.
 
     Args:
-        words: The words. Letter case counts for characters outside of ASCII. Words as bytes have no upper case letters.
+        words: The words. Characters outside ASCII are compared case-sensitively. Words of type ``bytes`` must not
+            contain upper-case letters.
     """
 
     def __init__(self, words: Iterable[str | bytes]) -> None:
@@ -26,19 +27,19 @@ class WordSearch:
         self._overlap_bytes = max(map(len, self._words), default=1) - 1
 
     async def matches(self, data: bytes) -> bool:
-        """Return whether the bytes contain any of the words, for large requests too.
+        """Return whether the bytes contain any of the words.
 
-        A large request is searched in a thread.
+        Large requests are searched in a thread.
         """
         return await asyncio.to_thread(self.matches_now, data) if len(data) > INLINE_BYTES else self.matches_now(data)
 
     def matches_now(self, data: bytes) -> bool:
-        """Return whether the bytes contain any of the words."""
+        """Return whether the bytes contain any of the words. Always search in this thread."""
         pieces = (piece.lower() for piece in self._split(data))
         return any(word in piece for piece in pieces for word in self._words)
 
     def _split(self, data: bytes) -> Iterable[bytes]:
-        """Split the bytes into pieces that overlap by the length of a word."""
+        """Split the bytes into pieces. Each piece overlaps the next by one word length."""
         if len(data) <= _PIECE_BYTES:
             return (data,)
         starts = range(0, len(data), _PIECE_BYTES)

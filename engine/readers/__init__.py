@@ -1,1 +1,1 @@
-"""The readers, with one folder for each family of formats, and the registry that chooses a format."""
+"""The readers, in one folder for each family of formats, and the registry of formats."""

@@ -1,7 +1,7 @@
-"""Searches in a block of bytes as a numpy array.
+"""Searches in a block of bytes that is stored as a numpy array.
 
-A block of text is searched several times before it is parsed. On a numpy array, each search is one pass at memory
-speed. ``bytes`` would be copied for each slice, and counts frequent characters slowly.
+A block of text is searched several times before it is parsed. On a numpy array, each search is a single pass at memory
+speed. A ``bytes`` object would be copied for each slice, and it counts frequent characters slowly.
 """
 
 from typing import Any
@@ -23,17 +23,20 @@ def as_byte_array(data: bytes) -> ByteArray:
 
 
 def allocate(size_bytes: int) -> ByteArray:
-    """Return writable memory of Arrow's pool, which reuses freed memory faster than the operating system."""
+    """Allocate writable memory from Arrow's memory pool.
+
+    The pool reuses freed memory faster than the operating system does.
+    """
     return np.frombuffer(pa.allocate_buffer(size_bytes), np.uint8)
 
 
 def count(data: ByteArray, byte: int) -> int:
-    """Return how often a byte occurs."""
+    """Return the number of occurrences of a byte."""
     return int(np.count_nonzero(data == byte))
 
 
 def find(data: ByteArray, byte: int, start: int = 0) -> int:
-    """Return the first index of a byte at or after ``start``; -1 if there is none."""
+    """Return the first index of a byte at or after ``start``, or -1 if there is none."""
     while start < len(data):
         found = data[start : start + _STEP_BYTES].tobytes().find(byte)
         if found >= 0:
@@ -43,7 +46,7 @@ def find(data: ByteArray, byte: int, start: int = 0) -> int:
 
 
 def find_last(data: ByteArray, byte: int) -> int:
-    """Return the last index of a byte; -1 if there is none."""
+    """Return the last index of a byte, or -1 if there is none."""
     end = len(data)
     while end > 0:
         start = max(end - _STEP_BYTES, 0)
@@ -55,20 +58,20 @@ def find_last(data: ByteArray, byte: int) -> int:
 
 
 def contains(data: ByteArray, byte: int) -> bool:
-    """Return whether a byte occurs."""
+    """Return whether the data contains a byte."""
     return bool((data == byte).any())
 
 
 def contains_pair(data: ByteArray, first: int, second: int) -> bool:
-    """Return whether ``second`` follows ``first`` directly anywhere."""
+    """Return whether the data contains ``first`` directly followed by ``second``."""
     return bool(((data[:-1] == first) & (data[1:] == second)).any())
 
 
 def contains_zero(data: ByteArray) -> bool:
-    """Return whether a zero byte occurs."""
+    """Return whether the data contains a zero byte."""
     return bool(len(data)) and int(data.min()) == 0
 
 
 def is_ascii(data: ByteArray) -> bool:
-    """Return whether all bytes are ASCII."""
+    """Return whether all bytes are ASCII characters."""
     return not len(data) or int(data.max()) < 128

@@ -1,4 +1,4 @@
-"""The errors of the formats, and the translation of pyarrow's errors into them.
+"""Errors of the file formats, and the conversion of pyarrow's errors to these errors.
 
 FileError
 ├── FormatError             LODGE_MALFORMED_FILE
@@ -16,10 +16,11 @@ from engine.errors import DuplicateColumnError, FileError
 
 
 class FormatError(FileError):
-    """A file whose contents are not of its format.
+    """Raised if the contents of a file do not match the format of the file.
 
     Attributes:
-        position: Where, such as ``line 7`` or ``row group 2``; empty if the error is about the whole file.
+        position: The position of the error, such as ``line 7`` or ``row group 2``. Empty if the error concerns the
+            whole file.
     """
 
     condition = "LODGE_MALFORMED_FILE"
@@ -32,7 +33,7 @@ class FormatError(FileError):
 
 
 class RowTooLongError(FormatError):
-    """A row or value that is longer than the reader may hold in memory."""
+    """Raised if a row or value is longer than the limit that bounds the reader's memory."""
 
     condition = "LODGE_ROW_TOO_LONG"
     sql_state = "54000"
@@ -43,7 +44,7 @@ class RowTooLongError(FormatError):
 
 
 class FileChangedError(FileError):
-    """A file that changed after it was listed."""
+    """Raised if a file has changed since it was listed."""
 
     condition = "LODGE_FILE_CHANGED"
     sql_state = "58030"
@@ -59,17 +60,17 @@ class FileChangedError(FileError):
 
 @contextmanager
 def format_errors(context: ErrorContext, kind: str) -> Iterator[None]:
-    """Translate pyarrow's errors about unreadable contents into FormatError.
+    """Convert pyarrow's errors about unreadable contents to FormatError.
 
-    A duplicate column name gets the context, because it is an error of the file too.
+    A ``DuplicateColumnError`` is raised again with the context, because it is also an error of the file.
 
     Args:
-        context: The file, and the place in it.
-        kind: The format as users know it, such as ``Parquet``.
+        context: The file, and the position in the file.
+        kind: The name of the format for error messages, such as ``Parquet``.
 
     Raises:
-        FormatError: The contents are not readable.
-        DuplicateColumnError: Two columns have the same name.
+        FormatError: If the contents cannot be read.
+        DuplicateColumnError: If two columns have the same name.
     """
     try:
         yield

@@ -2,11 +2,12 @@
 
 Guarantees:
 
-1. All blocks together are the file, or its range, without a byte order mark at the start.
-2. Each block ends with a line feed, except for the last block of a file that does not end with one.
-3. A line that is longer than the limit is a RowTooLongError. The block size and the limit bound the memory; the size
-   of the file does not matter.
-4. A range contains the lines that begin in it. Ranges that together cover the file contain each line exactly once.
+1. All blocks together contain the file, or the range of the file, without a byte order mark at the start.
+2. Each block ends with a line feed. The only exception is the last block of a file that does not end with a line feed.
+3. A line that exceeds the limit raises a RowTooLongError. Memory use depends only on the block size and this limit, not
+   on the size of the file.
+4. A range contains the lines that begin in the range. If several ranges together cover the file, each line is in
+   exactly one of them.
 """
 
 from dataclasses import dataclass
@@ -29,11 +30,12 @@ _TOO_LONG = "look for missing line ends or a quote that is never closed, or rais
 
 
 class LinePositions:
-    """The positions of lines, for error messages.
+    """Positions of lines, for error messages.
 
     Args:
-        file: The file, with the range in which lines are numbered from 1.
-        lines_before: The number of lines before the range. None means that they are counted once a message needs them.
+        file: The file and its range. Lines are numbered from 1 within the range.
+        lines_before: The number of lines before the range. If None, these lines are counted when a message needs the
+            number.
     """
 
     def __init__(self, file: SourceFile, lines_before: int | None = 0) -> None:
@@ -47,7 +49,7 @@ class LinePositions:
         return self.file.context.at(f"line {line + self._lines_before}")
 
     def between(self, first: int, last: int) -> ErrorContext:
-        """Return the context of several lines, without reading the file."""
+        """Return the context of several lines. This method does not read the file."""
         before = self._lines_before
         if before is None:
             return self.file.context.at(f"lines {first} to {last} after byte {self.file.start}")
@@ -74,12 +76,12 @@ class LinePositions:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some lines of a file.
+    """A block of lines of a file.
 
     Attributes:
-        data: The bytes, UTF-8 if the file is valid.
-        line: The number of the first line in the range, see :class:`LinePositions`.
-        line_feeds: The number of line feeds. :meth:`of` counts them.
+        data: The bytes of the lines. They are UTF-8 if the file is valid.
+        line: The number of the first line within the range. See :class:`LinePositions`.
+        line_feeds: The number of line feeds. :meth:`of` counts the line feeds.
     """
 
     data: ByteArray
@@ -99,20 +101,20 @@ class Block:
         return self.line + self.line_feeds - int(ends_line)
 
     def line_at(self, offset: int) -> int:
-        """Return the number of the line that contains a byte."""
+        """Return the number of the line that contains the byte at ``offset``."""
         return self.line + count(self.data[:offset], LINE_FEED)
 
     def after(self, offset: int) -> "Block":
-        """Return the block without its first bytes."""
+        """Return the block without its first ``offset`` bytes."""
         before = count(self.data[:offset], LINE_FEED)
         return Block(self.data[offset:], self.line + before, self.line_feeds - before)
 
     def until(self, offset: int) -> "Block":
-        """Return the first bytes of the block."""
+        """Return the first ``offset`` bytes as a block."""
         return self if offset == len(self.data) else Block.of(self.data[:offset], self.line)
 
     def halves(self) -> "tuple[Block, Block]":
-        """Split the block into two parts of whole lines. It must have at least two lines."""
+        """Split the block into two blocks of whole lines. It must have at least two lines."""
         middle = find(self.data, LINE_FEED, len(self.data) // 2) + 1
         if middle in (0, len(self.data)):
             middle = find_last(self.data[: len(self.data) // 2], LINE_FEED) + 1
@@ -126,7 +128,7 @@ class Block:
         """Decode the block.
 
         Raises:
-            FormatError: A line is not UTF-8. The error names the first such line.
+            FormatError: If a line is not UTF-8. The error message includes the number of the first such line.
         """
         try:
             return self.to_bytes().decode()
@@ -135,10 +137,10 @@ class Block:
             raise positions.error(self.line_at(error.start), problem) from None
 
     def check_text(self, positions: LinePositions) -> None:
-        """Check that the block is text.
+        """Check that the block is valid text.
 
         Raises:
-            FormatError: A line is not UTF-8, or has a zero byte. The error names the line.
+            FormatError: If a line is not UTF-8, or contains a zero byte. The error message includes the line number.
         """
         if contains_zero(self.data):
             problem = "it has a byte that is zero, which is not text: the file may be damaged or in another encoding"
@@ -148,13 +150,13 @@ class Block:
 
 
 class LineBlocks:
-    """The lines of a file, or of its range, in blocks.
+    """Reads the lines of a file, or of a range of the file, in blocks.
 
     Args:
-        file: The file. Its range counts bytes of UTF-8.
-        max_line_bytes: The longest line (guarantee 3).
+        file: The file. The offsets of its range refer to the UTF-8 text.
+        max_line_bytes: The maximum length of a line (guarantee 3).
         encoding: The encoding of the file. Blocks are always UTF-8.
-        lines_before: The number of lines before the range; None if it is unknown. See :class:`LinePositions`.
+        lines_before: The number of lines before the range. None if the number is unknown. See :class:`LinePositions`.
         block_bytes: The number of bytes to read at once.
 
     Attributes:
@@ -187,7 +189,7 @@ class LineBlocks:
             raise
 
     def next(self) -> Block | None:
-        """Return the next lines; None at the end."""
+        """Return the next block of lines. Return None at the end."""
         while not self._is_done:
             start = self._stream.position - len(self._incomplete)
             data = self._read_more()
@@ -215,7 +217,7 @@ class LineBlocks:
         self.close()
 
     def _seek(self, start: int) -> None:
-        """Move to the first line that begins at or after ``start``."""
+        """Seek to the first line that begins at or after ``start``."""
         if start == 0:
             self._stream.skip_byte_order_mark()
             self.start_bytes = self._stream.position
@@ -228,7 +230,7 @@ class LineBlocks:
         self._is_done = self._end is not None and self._stream.position >= self._end
 
     def _read_more(self) -> ByteArray:
-        """Return the incomplete line and the bytes that follow it, in new memory."""
+        """Return the incomplete line and the bytes that follow it, in newly allocated memory."""
         kept = len(self._incomplete)
         data = allocate(kept + self._block_bytes)
         data[:kept] = self._incomplete

@@ -1,10 +1,10 @@
-"""The option ``malformed``, which all text formats share."""
+"""The option ``malformed`` of all text formats."""
 
 from enum import Enum
 
 
 class MalformedPolicy(Enum):
-    """The treatment of a row that the reader cannot read."""
+    """Treatment of a row that the reader cannot read."""
 
     FAIL = "fail"
     SKIP = "skip"

@@ -1,13 +1,14 @@
-"""Processing of the next blocks of a file while the caller uses the current one.
+"""Processing of the next blocks of a file while the caller uses the current block.
 
-pyarrow releases Python's interpreter lock while it parses a block. One more thread therefore keeps parsing while the
-caller slices, converts and writes the current batch. One thread processes one block: to split a block among threads
-costs more than it gains.
+pyarrow releases Python's global interpreter lock while it parses a block. Therefore another thread can parse the next
+block while the caller slices, converts and writes the current batch. Each block is processed by a single thread,
+because splitting a block among threads costs more than it gains.
 
 Guarantees:
 
-1. Results come in order. An error is raised at its position, after all results before it.
-2. At most ``BLOCKS_AHEAD`` blocks are in memory in addition to the current one.
+1. The results are in the order of the blocks. If processing a block fails, the error is raised after all earlier
+   results.
+2. At most ``BLOCKS_AHEAD`` blocks are in memory in addition to the current block.
 """
 
 from collections import deque
@@ -31,7 +32,7 @@ def map_ahead(blocks: Iterable[_Block], process: Callable[[_Block], _Result]) ->
         process: The function to apply to each block.
 
     Raises:
-        Exception: An error of ``blocks`` or of ``process``.
+        Exception: Any error of ``blocks`` or of ``process``.
     """
     started: deque[tuple[_Block, Future[_Result]]] = deque()
     failure: Exception | None = None
@@ -42,7 +43,7 @@ def map_ahead(blocks: Iterable[_Block], process: Callable[[_Block], _Result]) ->
             while not is_exhausted and len(started) < BLOCKS_AHEAD:
                 try:
                     block = next(waiting)
-                except Exception as error:  # noqa: BLE001 - raised below, at its position
+                except Exception as error:  # noqa: BLE001 - raised below, after all earlier results
                     is_exhausted = True
                     failure = None if isinstance(error, StopIteration) else error
                 else:

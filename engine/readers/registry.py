@@ -1,8 +1,10 @@
-"""The formats that scans support, by name and by suffix: built-in formats and those of other packages.
+"""Registry of the formats that scans support, by name and by suffix.
 
-A package adds a format with entry points of the group ``lodge.readers``. Each one names a class that implements
-:class:`engine.scan.reader.ReaderFormat` and needs no arguments. An entry point whose name is a suffix, with its dot,
-applies to files with that suffix. Any other name is a value of the option ``format``:
+The registry contains the built-in formats and the formats of other packages. A package adds a format with entry
+points of the group ``lodge.readers``. Each entry point refers to a class that implements
+:class:`engine.scan.reader.ReaderFormat` and has no constructor arguments. If the name of an entry point is a suffix
+that starts with a dot, the format is used for files with this suffix. Any other name is a value of the option
+``format``:
 
     [project.entry-points."lodge.readers"]
     fixed_width = "my_package.fixed_width:FixedWidthFormat"
@@ -10,9 +12,10 @@ applies to files with that suffix. Any other name is a value of the option ``for
 
 Guarantees:
 
-1. Suffixes and names are compared without letter case. A suffix of a compression is ignored if another suffix precedes
-   it: ``A.CSV.GZ`` is a CSV file.
-2. Another package cannot change the meaning of a name or a suffix. If two claim the same one, it is an error.
+1. Case is ignored when suffixes and names are compared. A compression suffix is ignored if another suffix precedes it:
+   ``A.CSV.GZ`` is a CSV file.
+2. Another package cannot change the meaning of a name or a suffix. If two packages use the same name or suffix, the
+   registry raises an error.
 3. A package is imported only when a scan needs its format.
 """
 
@@ -36,7 +39,7 @@ BUILT_IN: tuple[ReaderFormat, ...] = (DelimitedFormat(), JsonFormat(), ParquetFo
 
 
 class ReaderPluginError(EngineError):
-    """An entry point of the group ``lodge.readers`` cannot be used.
+    """Raised if an entry point of the group ``lodge.readers`` cannot be used.
 
     Attributes:
         entry_point: The name of the entry point.
@@ -52,7 +55,7 @@ class ReaderPluginError(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class ReaderRegistry:
-    """The formats by name and by suffix, in lower case. Suffixes include their dot.
+    """Formats by name and by suffix, in lower case. A suffix includes its dot.
 
     Attributes:
         built_in: The formats of Lodge.
@@ -67,7 +70,7 @@ class ReaderRegistry:
         """Create a registry.
 
         Raises:
-            ReaderPluginError: An entry point claims the name or the suffix of another format.
+            ReaderPluginError: If an entry point has the name or the suffix of another format.
         """
         own = {key: one for one in built_in for key in (one.name, *one.suffixes)}
         added: dict[str, EntryPoint] = {}
@@ -76,22 +79,22 @@ class ReaderRegistry:
             if key in own and plugin.value == _address(own[key]):
                 continue
             if key in own or added.setdefault(key, plugin).value != plugin.value:
-                raise ReaderPluginError(plugin.name, "claims a name that another format has")
+                raise ReaderPluginError(plugin.name, "has a name that another format already uses")
         return cls(own, added)
 
     def named(self, name: str) -> ReaderFormat | None:
-        """Return the format of a name; None if there is none.
+        """Return the format with a name. Return None if there is none.
 
         Raises:
-            ReaderPluginError: The format cannot be imported.
+            ReaderPluginError: If the format cannot be imported.
         """
         return None if name.startswith(".") else self._find(name.lower())
 
     def for_path(self, path: str) -> ReaderFormat | None:
-        """Return the format for the suffix of a path; None if there is none.
+        """Return the format for the suffix of a path. Return None if there is none.
 
         Raises:
-            ReaderPluginError: The format cannot be imported.
+            ReaderPluginError: If the format cannot be imported.
         """
         suffix = suffix_of(path)
         return self._find(suffix) if suffix else None
@@ -115,18 +118,18 @@ def registry() -> ReaderRegistry:
     """Return the registry of this process.
 
     Raises:
-        ReaderPluginError: Two packages claim the same name or suffix.
+        ReaderPluginError: If two packages use the same name or suffix.
     """
     return ReaderRegistry.of(BUILT_IN, entry_points(group=READER_GROUP))
 
 
 def reader_format(file: SourceFile, name: str | None = None) -> ReaderFormat:
-    """Return the format of a file: the named format, or the format of its suffix.
+    """Return the format with the given name, or the format for the suffix of the file.
 
     Raises:
-        ScanOptionError: No format has the name.
-        NoReaderError: No format has the suffix of the file.
-        ReaderPluginError: An entry point cannot be used.
+        ScanOptionError: If there is no format with this name.
+        NoReaderError: If there is no format for the suffix of the file.
+        ReaderPluginError: If an entry point cannot be used.
     """
     known = registry()
     found = known.for_path(file.path) if name is None else known.named(name)

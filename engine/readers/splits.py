@@ -1,4 +1,4 @@
-"""Splits of files by bytes."""
+"""Splits of a file into ranges of bytes."""
 
 from dataclasses import replace
 
@@ -8,8 +8,8 @@ from engine.scan.reader import SourceFile
 def split_by_bytes(file: SourceFile, target_bytes: int) -> list[SourceFile]:
     """Split a file into ranges of nearly equal length.
 
-    Each range has between two thirds and one and a half of ``target_bytes``, so a file that is a little larger than
-    the target does not become two tasks.
+    The length of each range is between two thirds and one and a half times ``target_bytes``. Therefore a file that is
+    only slightly larger than the target remains a single task.
     """
     count = max((2 * file.size_bytes + target_bytes) // (2 * max(target_bytes, 1)), 1)
     starts = [file.size_bytes * number // count for number in range(count)]

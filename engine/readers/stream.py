@@ -1,14 +1,14 @@
-"""The bytes of a file of a scan, in order: opened, decompressed, and checked for changes.
+"""Sequential access to the bytes of a file, with decompression and change detection.
 
 Guarantees:
 
-1. A failure of the file system is an UnreadableFileError. A failure to decompress is a FormatError, and so is
-   compressed text that ends too early.
-2. A file whose size differs from the listed size is a FileChangedError. The size is compared when the file is opened
-   and when its end is reached.
-3. Memory does not grow with the file, even if it is highly compressed.
+1. If the file system fails, an UnreadableFileError is raised. If the data cannot be decompressed, or the compressed
+   data ends too early, a FormatError is raised.
+2. If the size of a file differs from its listed size, a FileChangedError is raised. The size is checked when the file
+   is opened and when its end is reached.
+3. Memory use does not depend on the size of the file, even if the file is highly compressed.
 
-Not guaranteed: that a file is noticed which was overwritten with the same number of bytes.
+Not guaranteed: a file that was overwritten with the same number of bytes is not detected.
 """
 
 import codecs
@@ -29,11 +29,11 @@ _SKIP_BYTES = 4 * 1024 * 1024
 
 
 def open_checked(file: SourceFile) -> BinaryIO:
-    """Open a file without decompressing it, and compare its size with the listed size.
+    """Open a file without decompressing it, and check that its size has not changed.
 
     Raises:
-        FileChangedError: The size differs.
-        UnreadableFileError: The file system refuses to open or to read the file.
+        FileChangedError: If the size differs from the listed size.
+        UnreadableFileError: If the file system cannot open or read the file.
     """
     try:
         raw = file.open()
@@ -49,11 +49,11 @@ def open_checked(file: SourceFile) -> BinaryIO:
 
 
 def check_size(file: SourceFile, raw: BinaryIO) -> None:
-    """Compare the size of an open file with the listed size. Moves ``raw`` to its end.
+    """Check that the size of an open file has not changed. Moves ``raw`` to its end.
 
     Raises:
-        FileChangedError: The size differs.
-        UnreadableFileError: The file system refuses to read the file.
+        FileChangedError: If the size differs from the listed size.
+        UnreadableFileError: If the file system cannot read the file.
     """
     try:
         size_bytes = raw.seek(0, os.SEEK_END)
@@ -64,11 +64,11 @@ def check_size(file: SourceFile, raw: BinaryIO) -> None:
 
 
 class ByteStream:
-    """The bytes of one file from start to end, decompressed as its suffix says.
+    """Reads the bytes of a file sequentially. The suffix determines the compression.
 
     Raises:
-        FileChangedError: The file has another size than listed.
-        UnreadableFileError: The file cannot be opened.
+        FileChangedError: If the size of the file differs from the listed size.
+        UnreadableFileError: If the file cannot be opened.
     """
 
     def __init__(self, file: SourceFile) -> None:
@@ -81,7 +81,7 @@ class ByteStream:
             self._decompressed = pa.CompressedInputStream(pa.PythonFile(adapter, mode="r"), self._codec)
 
     def read(self, limit_bytes: int) -> bytes:
-        """Read the next bytes: ``limit_bytes`` of them, fewer only at the end of the file."""
+        """Read the next ``limit_bytes`` bytes. Return fewer bytes only at the end of the file."""
         parts = []
         while limit_bytes > 0 and (part := self._read_some(limit_bytes)):
             parts.append(part)
@@ -91,7 +91,7 @@ class ByteStream:
         return b"".join(parts)
 
     def read_into(self, target: memoryview) -> int:
-        """Read the next bytes into memory, as :meth:`read` does, and return their number."""
+        """Read the next bytes into ``target``, like :meth:`read`, and return their number."""
         if self._decompressed is not None:
             return _copy(self.read(len(target)), target)
         done = 0
@@ -136,14 +136,14 @@ class ByteStream:
 
 
 class TextStream:
-    """The text of a file as UTF-8. The last bytes that were read can be given back.
+    """Reads the text of a file as UTF-8. The last bytes that were read can be given back.
 
     Attributes:
-        position: The number of bytes of UTF-8 before the next byte.
+        position: The number of bytes of UTF-8 text before the next byte.
 
     Raises:
-        FileChangedError: The file has another size than listed.
-        UnreadableFileError: The file cannot be opened.
+        FileChangedError: If the size of the file differs from the listed size.
+        UnreadableFileError: If the file cannot be opened.
     """
 
     def __init__(self, file: SourceFile, encoding: str = UTF_8) -> None:
@@ -155,10 +155,10 @@ class TextStream:
         self._bytes = ByteStream(file)
 
     def read(self, limit_bytes: int) -> bytes:
-        """Read the next bytes: ``limit_bytes`` of them, fewer only at the end of the file.
+        """Read the next ``limit_bytes`` bytes. Return fewer bytes only at the end of the file.
 
         Raises:
-            FormatError: The bytes are not of the encoding. UTF-8 is not checked here.
+            FormatError: If the bytes are not valid in the encoding. This method does not validate UTF-8.
         """
         while len(self._buffer) < limit_bytes and (data := self._bytes.read(limit_bytes - len(self._buffer))):
             self._buffer = self._buffer + self._to_utf_8(data) if self._buffer or self._decoder else data
@@ -169,7 +169,7 @@ class TextStream:
         return data
 
     def read_into(self, target: memoryview) -> int:
-        """Read the next bytes into memory, as :meth:`read` does, and return their number."""
+        """Read the next bytes into ``target``, like :meth:`read`, and return their number."""
         if self._decoder is not None:
             return _copy(self.read(len(target)), target)
         done = _copy(self._buffer[: len(target)], target)
@@ -180,7 +180,7 @@ class TextStream:
         return done
 
     def give_back(self, data: bytes) -> None:
-        """Return the end of the last read to the stream, so that the next read starts with it."""
+        """Give back the end of the last read, so that the next read starts with these bytes."""
         self._buffer = data + self._buffer
         self.position -= len(data)
 
@@ -194,7 +194,7 @@ class TextStream:
             pass
 
     def skip_byte_order_mark(self) -> None:
-        """Skip a byte order mark. Call this at the start of a file only."""
+        """Skip a byte order mark. Call this method only at the start of a file."""
         start = self.read(len(codecs.BOM_UTF8))
         if start != codecs.BOM_UTF8:
             self.give_back(start)
@@ -209,7 +209,7 @@ class TextStream:
         self.close()
 
     def _to_utf_8(self, data: bytes) -> bytes:
-        """Convert bytes of the file to UTF-8. Empty ``data`` ends the text."""
+        """Convert bytes of the file to UTF-8. Pass empty ``data`` at the end of the text."""
         if self._decoder is None:
             return data
         try:
@@ -220,9 +220,9 @@ class TextStream:
 
 
 class ArrowFileAdapter:
-    """A file for pyarrow that raises an UnreadableFileError where the file system fails.
+    """File object for pyarrow that raises UnreadableFileError if the file system fails.
 
-    pyarrow passes that error on unchanged, so a failure of the storage is not reported as invalid content.
+    pyarrow does not change this error. Therefore a storage failure is not reported as invalid content.
     """
 
     def __init__(self, file: SourceFile, raw: BinaryIO) -> None:
@@ -234,7 +234,10 @@ class ArrowFileAdapter:
         return self._raw.closed
 
     def read(self, limit_bytes: int = -1) -> bytes:
-        """Read ``limit_bytes``, fewer only at the end of the file; everything if the limit is negative."""
+        """Read ``limit_bytes`` bytes, or fewer at the end of the file.
+
+        If the limit is negative, read all remaining bytes.
+        """
         parts = []
         try:
             while limit_bytes and (part := self._raw.read(limit_bytes)):
@@ -263,11 +266,11 @@ class ArrowFileAdapter:
         """Do nothing, because the file is only read."""
 
     def close(self) -> None:
-        """Leave the file open. The caller that opened it closes it."""
+        """Leave the file open. The caller that opened the file closes it."""
 
 
 def _copy(data: bytes, target: memoryview) -> int:
-    """Copy bytes into memory and return their number."""
+    """Copy bytes into memory and return the number of bytes."""
     target[: len(data)] = data
     return len(data)
 

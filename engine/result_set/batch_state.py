@@ -1,22 +1,24 @@
-"""The state of the active batch, which a loader and all its writers share."""
+"""State of the active batch, shared by a loader and all its writers."""
 
 from engine.context import ErrorContext
 from engine.limits import BatchLimits
 
 ALWAYS_VISIBLE = -1
-"""Replaces the row at which a column was added once every batch shows the column."""
+"""Marks a column that every batch shows. Replaces the row at which the column was added."""
 
 
 class BatchState:
-    """The state of the active batch.
+    """State of the active batch of a loader.
 
     Attributes:
         limits: The limits of the loader.
-        context: What the reader is reading, for errors.
-        rows: The number of saved rows, written or appended.
-        must_measure: Whether a row must be measured before it is saved. Set by writers that may exceed a limit.
-        added_columns: The number of columns at any depth. A change means that capacities changed too.
-        hidden_row: The row at which this batch stops to show added columns. None if it shows all of them.
+        context: The source that the reader is reading. Error messages include it.
+        rows: The number of saved rows in the batch, both written and appended.
+        must_measure: Whether the current row must be measured before it is saved. A writer sets this flag when its
+            values may exceed a limit.
+        added_columns: The number of columns that were added, at any depth. When this number changes, the capacities
+            of the vectors have changed too.
+        hidden_row: The batch hides columns that were added at this row. None if the batch shows all columns.
     """
 
     __slots__ = ("added_columns", "context", "hidden_row", "limits", "must_measure", "rows")
@@ -30,8 +32,9 @@ class BatchState:
         self.hidden_row: int | None = None
 
     def hides(self, added_at: int) -> bool:
-        """Return whether a column came with the overflow row, and must wait.
+        """Return whether the batch hides a column that was added at the given row.
 
-        Examples are the columns g and h of [result-set-impl "Detailed Use Cases"].
+        A column that was added with the overflow row is hidden until the next batch. Examples are the columns g and h
+        of [result-set-impl "Detailed Use Cases"].
         """
         return added_at == self.hidden_row

@@ -1,8 +1,8 @@
-"""Bulk appends: Arrow arrays are matched, converted and joined into batches.
+"""Bulk appends: match Arrow arrays with columns, convert them, and join them.
 
 Guarantees:
 
-1. Rows keep their order. Slices share the memory of their source: only values that must be converted are copied.
+1. Rows keep their order. Slices share the memory of their source. Only values that need a conversion are copied.
 2. Errors are raised when the data is appended, even for rows that belong to a later batch.
 """
 
@@ -24,7 +24,10 @@ from engine.schema import TupleSchema, fold_case, is_late
 
 
 def to_batches(data: pa.RecordBatch | pa.Table) -> Sequence[pa.RecordBatch]:
-    """Return the rows as batches. A table without columns has rows too."""
+    """Return the rows of a batch or a table as a sequence of batches.
+
+    A table without columns results in a single batch with the same number of rows.
+    """
     if isinstance(data, pa.RecordBatch):
         return [data]
     return data.to_batches() if data.num_columns else [batch_without_columns(data.num_rows)]
@@ -33,16 +36,16 @@ def to_batches(data: pa.RecordBatch | pa.Table) -> Sequence[pa.RecordBatch]:
 def batch_without_columns(rows: int) -> pa.RecordBatch:
     """Return a batch that has rows but no columns.
 
-    Arrow makes one only from an array of empty structs.
+    The batch is created from an array of empty structs, because Arrow offers no other way to set the number of rows.
     """
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
 
 
 def add_columns(columns: TupleColumns, offered: pa.Schema, context: ErrorContext) -> None:
-    """Add the columns, and the members of maps, that the tuple lacks.
+    """Add the offered columns, and the offered members of maps, that are missing.
 
     Raises:
-        DuplicateColumnError: If two offered names differ by letter case alone.
+        DuplicateColumnError: If two offered names are equal when case is ignored.
     """
     try:
         TupleSchema.of(offered)
@@ -54,9 +57,10 @@ def add_columns(columns: TupleColumns, offered: pa.Schema, context: ErrorContext
 
 
 def align_batch(batch: pa.RecordBatch, fields: Sequence[pa.Field], context: ErrorContext) -> pa.RecordBatch:
-    """Return the batch with exactly these columns.
+    """Return the batch with exactly the given columns.
 
-    Columns are matched by name and converted. Missing ones are filled with their values for missing rows.
+    Columns are matched by name, and their values are converted to the type of the field. A column that the batch does
+    not contain is filled with null or with its default value.
     """
     if not fields:
         return batch_without_columns(batch.num_rows)
@@ -72,7 +76,10 @@ def align_batch(batch: pa.RecordBatch, fields: Sequence[pa.Field], context: Erro
 
 
 def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return one batch with all rows. A single batch is returned as it is."""
+    """Join batches into a single batch with all rows.
+
+    A single batch is returned unchanged.
+    """
     if len(batches) == 1:
         return batches[0]
     if not batches[0].num_columns:
@@ -93,9 +100,9 @@ def _add_column(columns: TupleColumns, field: pa.Field) -> None:
 
 
 def _find_maps(vector: VectorWriter, offered: pa.DataType) -> Iterator[tuple[MapWriter, pa.StructType]]:
-    """Yield the map inside a column, with the type that the reader offers.
+    """Yield the writer of the map in a column, together with the offered type.
 
-    The column is the map itself, or an array of maps.
+    The column is either a map or an array of maps, at any depth. Yields nothing for all other columns.
     """
     while is_any_list(offered):
         elements = vector.element_vector

@@ -1,6 +1,6 @@
-"""The result set loader: turns rows or arrays into batches within limits.
+"""The result set loader, which turns rows or arrays into batches within limits.
 
-It follows [result-set-loader] and [result-set-impl].
+The loader implements [result-set-loader] and [result-set-impl].
 
     loader = ResultSetLoader()
     loader.writer.add_column(pa.field("n", pa.int64()))
@@ -14,12 +14,12 @@ It follows [result-set-loader] and [result-set-impl].
 Guarantees:
 
 1. Every saved or appended row is in exactly one batch, unchanged and in order. Rows beyond ``scan_rows`` are dropped.
-2. No batch exceeds its limits. A row that exceeds them alone is a ``ValueTooLargeError``.
-3. Buffers of written rows, and of one appended slice, are handed over without a copy. Only booleans and validity are
-   packed, and the values of the overflow row are moved.
-4. Writers are the same objects for all batches.
+2. No batch exceeds its limits. If a single row exceeds the limits, the loader raises ``ValueTooLargeError``.
+3. The buffers of written rows, and of a single appended slice, are passed to the batch without a copy. The exceptions
+   are booleans and validity, which are packed into bits, and the values of the overflow row, which are moved.
+4. The writers remain the same objects for all batches.
 
-Not guaranteed: that nothing is copied where one batch has both written rows and appended arrays.
+Not guaranteed: a batch that contains both written rows and appended arrays may copy its values.
 
 A loader is not thread-safe.
 """
@@ -39,17 +39,21 @@ from engine.result_set.writers.rows import RowWriter
 from engine.schema import TupleSchema
 
 _MAX_VECTOR_BYTES = 2**30 - 1
-"""A vector may reach twice this size while a row is written, and must still have 32-bit offsets."""
+"""The maximum of ``vector_bytes``.
+
+A vector may grow to twice this size while a row is written, and its offsets must still fit into 32 bits.
+"""
 
 
 class ResultSetLoader:
-    """The loader of one reader.
+    """Builds record batches from the rows or arrays of a reader.
 
     Args:
-        schema: The reader's schema, as far as it is known before the first row. It goes through ``projection``.
+        schema: The reader's schema, as far as it is known before the first row. Its columns are subject to
+            ``projection``.
         projection: Decides which columns the batches contain, and with which types.
         limits: The limits of each batch and of the scan.
-        context: What the reader is reading, for errors.
+        context: The source that the reader is reading. Error messages include it.
     """
 
     def __init__(
@@ -78,28 +82,28 @@ class ResultSetLoader:
 
     @property
     def writer(self) -> RowWriter:
-        """The writer of rows."""
+        """The writer that adds rows to the active batch."""
         return self._writer
 
     @property
     def schema(self) -> TupleSchema:
         """The columns of the active batch.
 
-        Columns that came with the overflow row are in the next one.
+        Columns that were added with the overflow row are not included. They appear in the next batch.
         """
         return TupleSchema(self._writer.columns.visible_fields())
 
     @property
     def schema_version(self) -> int:
-        """The version of the harvested schema.
+        """The version of the schema of harvested batches.
 
-        It starts at 0, and grows when a batch shows a new column or type.
+        The version starts at 0. It increases when a harvested batch contains a new column or a new type.
         """
         return self._schema_version
 
     @property
     def context(self) -> ErrorContext:
-        """What the reader is reading. Errors carry it."""
+        """The source that the reader is reading. Error messages include it."""
         return self._batch.context
 
     @context.setter
@@ -108,24 +112,24 @@ class ResultSetLoader:
 
     @property
     def is_full(self) -> bool:
-        """Whether the active batch takes no more rows."""
+        """Whether the active batch is full and does not accept more rows."""
         return bool(self._look_ahead) or self._writer.is_full
 
     @property
     def row_count(self) -> int:
-        """The number of rows in the active batch, without look-ahead."""
+        """The number of rows in the active batch, without the look-ahead."""
         return self._batch.rows
 
     @property
     def total_rows(self) -> int:
-        """The number of rows in all batches so far, including the active one."""
+        """The number of rows in all batches so far, including the active batch."""
         return self._harvested_rows + self._batch.rows
 
     @property
     def is_at_scan_limit(self) -> bool:
-        """Whether the scan has all rows that it wants.
+        """Whether the scan has reached its row limit, ``scan_rows``.
 
-        If ``scan_rows`` is 0, true from the first batch on.
+        If ``scan_rows`` is 0, the value is true as soon as the first batch has started.
         """
         limit = self._limits.scan_rows
         has_started = self._is_active or self._harvested_schema is not None
@@ -133,24 +137,28 @@ class ResultSetLoader:
 
     @property
     def has_look_ahead(self) -> bool:
-        """Whether rows wait for the next batch."""
+        """Whether there are rows that belong to the next batch."""
         return bool(self._look_ahead) or self._writer.has_overflow
 
     def start_batch(self, rows: int | None = None) -> None:
-        """Start a batch with the rows that wait. They may fill it.
+        """Start a batch. Rows that did not fit into the previous batch are added first.
+
+        These rows alone may fill the new batch.
 
         Args:
-            rows: A lower row limit for this batch. Less than 1 counts as 1.
+            rows: A lower row limit for this batch only. Values less than 1 count as 1.
 
         Raises:
-            LoaderStateError: If a batch is active, the loader is closed, or the scan has all its rows.
+            LoaderStateError: If a batch is already active, the loader is closed, or the scan has reached its row limit.
         """
         if self._is_closed:
-            raise LoaderStateError("A batch was started in a loader that is closed.")
+            raise LoaderStateError("start_batch was called, but the loader is closed.")
         if self._is_active:
-            raise LoaderStateError("A batch was started while one is active: harvest it first.")
+            raise LoaderStateError(
+                "start_batch was called, but a batch is already active. Harvest the active batch first."
+            )
         if self.is_at_scan_limit:
-            raise LoaderStateError(f"A batch was started after all {self._limits.scan_rows} rows of the scan.")
+            raise LoaderStateError(f"start_batch was called after all {self._limits.scan_rows} rows of the scan.")
         self._max_rows = self._row_limit(rows)
         self._writer.start_batch(self._max_rows)
         self._is_active = True
@@ -159,14 +167,15 @@ class ResultSetLoader:
             self._admit(batch)
 
     def append(self, data: pa.RecordBatch | pa.Table) -> None:
-        """Add rows in bulk. Rows that do not fit start the next batches.
+        """Append rows in bulk. Rows that do not fit are added to the next batches.
 
-        Columns are matched by name in any letter case. New columns are added, and missing ones filled.
+        Columns are matched by name, and case is ignored. New columns are added to the schema. Columns that ``data``
+        does not contain are filled with null or with their default value.
 
         Raises:
-            LoaderStateError: If no batch is active, it is full, or a row is being written.
-            ColumnError: If a column cannot be converted, see :mod:`engine.result_set.conversion.convert`. No row was
-                added then, but columns may have been.
+            LoaderStateError: If no batch is active, the batch is full, or a row is being written.
+            ColumnError: If a column cannot be converted. See :mod:`engine.result_set.conversion.convert`. In this
+                case no row was added, but columns may have been added.
         """
         self._check_takes_rows()
         batches = to_batches(data)
@@ -177,27 +186,27 @@ class ResultSetLoader:
             self._admit(batch)
 
     def skip_rows(self, count: int) -> None:
-        """Count rows without writing them, for a scan that projects no column.
+        """Add rows without values, for a scan that does not project any columns.
 
         Raises:
-            LoaderStateError: As :meth:`append`, and if the batch has columns.
+            LoaderStateError: If the batch has columns, or in the same cases as :meth:`append`.
         """
         self._check_takes_rows()
         if len(self.schema):
-            raise LoaderStateError("Rows were skipped although columns are projected: write them instead.")
+            raise LoaderStateError("skip_rows was called, but columns are projected. Write the rows instead.")
         self._seal()
         self._admit(batch_without_columns(count))
 
     def harvest(self) -> pa.RecordBatch:
-        """End the batch, and return its rows. A row that was not saved is abandoned.
+        """End the batch and return its rows.
 
-        A batch without columns still has its number of rows.
+        A row that was started but not saved is discarded. A batch without columns still has the correct number of rows.
 
         Raises:
             LoaderStateError: If no batch is active.
         """
         if not self._is_active:
-            raise LoaderStateError("A batch was harvested that was not started.")
+            raise LoaderStateError("harvest was called, but no batch has been started. Call start_batch first.")
         self._writer.abandon_row()
         self._hide_new_columns()
         schema = self.schema
@@ -213,7 +222,7 @@ class ResultSetLoader:
     def close(self) -> None:
         """Discard all rows that were not harvested, and free their memory.
 
-        Can be called twice.
+        Calling this method more than once has no further effect.
         """
         self._is_closed = True
         self._is_active = False
@@ -229,14 +238,19 @@ class ResultSetLoader:
 
     def _check_takes_rows(self) -> None:
         if not self._is_active:
-            raise LoaderStateError("Rows were appended without a batch: call start_batch first.")
+            raise LoaderStateError("Rows were appended, but no batch has been started. Call start_batch first.")
         if self.is_full:
-            raise LoaderStateError("Rows were appended to a full batch: ask is_full before, and harvest.")
+            raise LoaderStateError(
+                "Rows were appended, but the batch is full. Check is_full first, and harvest a full batch."
+            )
         if self._writer.is_in_row:
-            raise LoaderStateError("Rows were appended while one was being written: save it first.")
+            raise LoaderStateError("Rows were appended while another row was being written. Save that row first.")
 
     def _admit(self, batch: pa.RecordBatch) -> None:
-        """Add the rows that fit, unless others wait already. The rest becomes look-ahead."""
+        """Add the rows that fit into the batch, and keep the rest as look-ahead.
+
+        If the look-ahead already contains rows, all rows are added to the look-ahead, so that the order is kept.
+        """
         batch = self._cut_at_scan_limit(batch)
         if self._look_ahead:
             self._look_ahead.append(batch)
@@ -260,9 +274,9 @@ class ResultSetLoader:
         return batch.slice(0, self._limits.scan_rows - self.total_rows - waiting)
 
     def _measure_parts(self) -> Sizes:
-        """Return the sizes of the parts.
+        """Return the total size of the batch's parts.
 
-        Columns that were added since are filled in first.
+        If columns were added since the last call, the parts are first extended with these columns.
         """
         fields = self._writer.columns.visible_fields()
         schema = pa.schema(fields)
@@ -275,7 +289,7 @@ class ResultSetLoader:
         return self._part_sizes
 
     def _seal(self) -> None:
-        """Make written rows a part of the batch, so that the next rows come after them."""
+        """Turn the written rows into a part, so that later rows follow them."""
         if self._writer.vector_rows:
             self._add_part(self._harvest_rows(self._writer.columns.visible_fields()))
 
@@ -291,9 +305,9 @@ class ResultSetLoader:
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def _hide_new_columns(self) -> None:
-        """Hide columns that came with rows of which this batch has none.
+        """Hide columns that were added with rows that are not in this batch.
 
-        They wait with those rows.
+        The columns appear in the batch that contains these rows.
         """
         if self._look_ahead:
             self._batch.hidden_row = self._batch.rows

@@ -1,7 +1,8 @@
-"""The sizes of rows in Arrow's buffers, and how many rows fit into a batch.
+"""Sizes of rows in Arrow buffers, and the number of rows that fit into a batch.
 
-The size of a buffer is what the rows themselves take: of a slice, not of its source. A validity bitmap always counts,
-so that the first null does not make a batch smaller.
+The size of a slice includes only the rows of the slice, not the whole buffer that it shares. A validity bitmap is
+always counted, even if there are no nulls. Therefore the first null value does not reduce the number of rows that
+fit.
 """
 
 from collections.abc import Sequence
@@ -16,10 +17,10 @@ from engine.limits import BatchLimits
 
 @dataclass(slots=True)
 class Sizes:
-    """The sizes of a set of buffers.
+    """Sizes of a set of buffers.
 
     Attributes:
-        buffers: The bytes of each buffer, by the column's path and the purpose of the buffer.
+        buffers: The size of each buffer in bytes. The key consists of the column's path and the purpose of the buffer.
     """
 
     buffers: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -36,7 +37,10 @@ class Sizes:
             self.add(column, purpose, size_bytes)
 
     def excess(self, limits: BatchLimits) -> tuple[str, int, int] | None:
-        """Return a column, its size and the limit that it exceeds. None if all fit."""
+        """Return a column that exceeds a limit, with its size and the limit.
+
+        Return None if all buffers are within the limits.
+        """
         if not self.buffers:
             return None
         (column, _), size_bytes = max(self.buffers.items(), key=lambda item: item[1])
@@ -49,7 +53,7 @@ class Sizes:
 
 
 def batch_sizes(batch: pa.RecordBatch, first: int, end: int) -> Sizes:
-    """Return the sizes of the rows from ``first`` to before ``end``."""
+    """Return the sizes of the rows from ``first`` up to, but not including, ``end``."""
     sizes = Sizes()
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         _add_array(sizes, name, array, first, end)
@@ -59,7 +63,7 @@ def batch_sizes(batch: pa.RecordBatch, first: int, end: int) -> Sizes:
 def count_fitting_rows(batch: pa.RecordBatch, max_rows: int, used: Sizes, limits: BatchLimits) -> int:
     """Return how many of the batch's first rows fit within the limits.
 
-    The sizes in ``used`` count towards the limits.
+    The sizes in ``used`` are already taken, and count towards the limits.
     """
 
     def fits(rows: int) -> bool:
@@ -83,7 +87,7 @@ def count_fitting_rows(batch: pa.RecordBatch, max_rows: int, used: Sizes, limits
 def _add_array(sizes: Sizes, column: str, array: pa.Array, first: int, end: int) -> None:
     """Add the sizes of a range of an array.
 
-    The paths of columns are those of the writers.
+    The column paths have the same form as the paths of the column writers.
     """
     type_ = array.type
     if pt.is_null(type_):
@@ -110,12 +114,12 @@ def _add_array(sizes: Sizes, column: str, array: pa.Array, first: int, end: int)
 
 
 def is_large(type_: pa.DataType) -> bool:
-    """Return whether the type is text or bytes with 64-bit offsets."""
+    """Return whether the type is a string or binary type with 64-bit offsets."""
     return bool(pt.is_large_string(type_) or pt.is_large_binary(type_))
 
 
 def _add_offsets(sizes: Sizes, column: str, array: pa.Array, first: int, end: int) -> tuple[int, int]:
-    """Add the size of a range's offsets, and return its first and last offset."""
+    """Add the size of the offsets of a range, and return the first and last offset."""
     is_wide = pt.is_large_list(array.type) or is_large(array.type)
     sizes.add(column, "offsets", (end - first + 1) * (8 if is_wide else 4))
     buffer = array.buffers()[1]

@@ -1,4 +1,7 @@
-"""The types in which values are stored, without encodings and list views."""
+"""Types in which Lodge stores values.
+
+A stored type has no dictionary or run-end encoding, and is not a view type.
+"""
 
 from collections.abc import Callable
 
@@ -9,7 +12,10 @@ from engine.arrow_types import inner_fields, is_any_list
 
 
 def to_storage_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type in which values of a type are stored. Usually it is the type itself."""
+    """Return the type in which values of the given type are stored.
+
+    For most types, this is the type itself.
+    """
     if pt.is_dictionary(type_) or pt.is_run_end_encoded(type_):
         return to_storage_type(type_.value_type)
     if pt.is_decimal32(type_) or pt.is_decimal64(type_):

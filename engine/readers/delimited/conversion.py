@@ -2,17 +2,18 @@
 
 Guarantees:
 
-1. To convert a block as a whole gives the same result as to convert its values one by one.
-2. If a value is not of its column's type, its line and column are found, and the policy ``malformed`` decides.
-3. pyarrow's rules of text apply:
+1. Converting a whole block gives the same result as converting its values one by one.
+2. If a value does not match the type of its column, its line and column are determined, and the policy ``malformed``
+   applies.
+3. The rules for text are those of pyarrow:
 
-   - ``true``, ``True``, ``TRUE`` and ``1`` are true. False is likewise.
-   - Numbers and dates may have spaces around them. An integer may be hexadecimal, such as ``0x1F``.
-   - Dates and timestamps follow ISO 8601.
+   - ``true``, ``True``, ``TRUE`` and ``1`` are true. The corresponding values are false.
+   - Numbers and dates may be surrounded by spaces. An integer may be hexadecimal, such as ``0x1F``.
+   - Dates and timestamps have the ISO 8601 format.
 
-   Two rules are stricter: a decimal has at most the digits of its type, and an integer in a column of floats or doubles
-   must be exact.
-4. Values of types other than those of ``is_direct`` stay text. The loader converts them.
+   Two rules are stricter than in pyarrow. A decimal must not have more digits than its type. An integer in a column of
+   floats or doubles must have an exact representation.
+4. Values of types for which ``is_direct`` is false remain text. The loader converts these values.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +34,7 @@ _LINE_END = (LINE_FEED, CARRIAGE_RETURN)
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """The columns of a file and their conversion.
+    """Plan for converting the columns of a file.
 
     Attributes:
         names: The names of all columns of the file, in order.
@@ -49,7 +50,7 @@ class ColumnPlan:
 
 
 def is_direct(type_: pa.DataType) -> bool:
-    """Return whether pyarrow converts text to this type while it parses."""
+    """Return whether pyarrow can parse text directly to this type."""
     if pa.types.is_timestamp(type_):
         return type_.tz is None
     return bool(
@@ -67,7 +68,7 @@ def convert_block(data: ByteArray, plan: ColumnPlan, *, has_quotes: bool) -> pa.
     """Convert all rows of a block at once.
 
     Raises:
-        pa.ArrowInvalid: A row has too many or too few fields, or a value is not of its type.
+        pa.ArrowInvalid: If a row has too many or too few fields, or a value does not match its type.
     """
     if data[0] in _LINE_END and np.isin(data, _LINE_END).all():
         return plan.wanted.empty_table()
@@ -75,10 +76,10 @@ def convert_block(data: ByteArray, plan: ColumnPlan, *, has_quotes: bool) -> pa.
 
 
 def convert_values(values: Sequence[str | None], type_: pa.DataType, *, is_empty_null: bool) -> pa.Array:
-    """Convert the values of one column. None stays null.
+    """Convert the values of one column. None becomes null.
 
     Raises:
-        pa.ArrowInvalid: A value is not of the type.
+        pa.ArrowInvalid: If a value does not match the type.
     """
     if pa.types.is_string(type_):
         return pa.array([None if value == "" and is_empty_null else value for value in values], type_)
@@ -91,7 +92,7 @@ def convert_values(values: Sequence[str | None], type_: pa.DataType, *, is_empty
 
 
 def failing_values(values: Sequence[str | None], type_: pa.DataType) -> list[int]:
-    """Return the indexes of the values that are not of the type, in ascending order."""
+    """Return the indexes of the values that do not match the type, in ascending order."""
     found: list[int] = []
     ranges = [(0, len(values))]
     while ranges:

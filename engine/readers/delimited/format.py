@@ -1,4 +1,4 @@
-"""The delimited text format: discovery, splits and the reader's creation."""
+"""The delimited text format: discovery, splits, and creation of the reader."""
 
 from dataclasses import replace
 from typing import ClassVar
@@ -21,14 +21,17 @@ _MAX_SEARCH_BYTES = 1024 * 1024 * 1024
 
 
 class DelimitedFormat:
-    """The format of CSV, TSV, PSV and TBL files."""
+    """Format of CSV, TSV, PSV and TBL files."""
 
     name: ClassVar[str] = "text"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
     options: ClassVar[type[BaseModel]] = DelimitedOptions
 
     def discover(self, file: SourceFile, options: DelimitedOptions) -> TupleSchema:
-        """Read the header only. Its columns are text; a file that ends before its header has none."""
+        """Return the columns of the header, which are text.
+
+        Only the header is read. If the file ends before its header, there are no columns.
+        """
         return read_header(file, options).schema
 
     def reader(self, file: SourceFile, options: DelimitedOptions) -> RowBatchReader:
@@ -39,7 +42,7 @@ class DelimitedFormat:
 
         | file | split |
         | --- | --- |
-        | no row has a quote or an escape, or ``multiline`` is false | at any byte |
+        | no row contains a quote or an escape character, or ``multiline`` is false | at any byte |
         | up to 1 GiB, with quotes | at the ends of rows, which are searched for |
         | compressed, not UTF-8, or with rows that are not plain (see :mod:`engine.readers.delimited.rows`) | never |
         """
@@ -49,15 +52,15 @@ class DelimitedFormat:
             if not options.multiline or _has_only_lines(file, options):
                 return split_by_bytes(file, target_bytes)
             return [file] if file.size_bytes > _MAX_SEARCH_BYTES else _split_by_rows(file, options, target_bytes)
-        except FileError:  # the reader raises it again, with its position
+        except FileError:  # the reader raises the error again, with the position
             return [file]
 
 
 def _has_only_lines(file: SourceFile, options: DelimitedOptions) -> bool:
-    """Return whether each row after the header is one line.
+    """Return whether each row after the header is a single line.
 
     Raises:
-        FileError: The file cannot be read.
+        FileError: If the file cannot be read.
     """
     special = [character.encode() for character in (options.quote, options.escape) if character]
     if not special:
@@ -78,7 +81,7 @@ def _split_by_rows(file: SourceFile, options: DelimitedOptions, target_bytes: in
     """Split a file at the ends of rows.
 
     Raises:
-        FileError: The file cannot be read.
+        FileError: If the file cannot be read.
     """
     header = read_header(file, options)
     starts = [0]

@@ -1,4 +1,4 @@
-"""The start of a file of delimited text: skipped lines and the header."""
+"""The start of a delimited text file: the skipped lines and the header."""
 
 from dataclasses import dataclass
 
@@ -20,11 +20,11 @@ COLUMNS = pa.field("columns", pa.list_(pa.field("item", pa.string())), nullable=
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header of a file and the start of its rows.
+    """Header of a file, and the position at which the rows start.
 
     Attributes:
-        names: The names of the columns; None for a file without a header, empty if the file ends before it.
-        start: The byte of the UTF-8 text at which the rows start.
+        names: The column names. None for a file without a header. Empty if the file ends before the header.
+        start: The offset in the UTF-8 text at which the rows start.
         lines: The number of lines before the rows.
     """
 
@@ -41,11 +41,13 @@ class Header:
 
 
 def read_header(file: SourceFile, options: DelimitedOptions) -> Header:
-    """Read the start of a whole file. An empty name becomes ``column_`` and its number, counted from 1.
+    """Read the start of a whole file.
+
+    An empty column name is replaced with ``column_`` and the number of the column, counted from 1.
 
     Raises:
-        DuplicateColumnError: Two names differ at most by letter case.
-        FileError: The start of the file cannot be read.
+        DuplicateColumnError: If two names are equal when case is ignored.
+        FileError: If the start of the file cannot be read.
     """
     if not options.header and not options.skip_lines:
         return Header(None, 0, 0)
@@ -60,11 +62,11 @@ def read_header(file: SourceFile, options: DelimitedOptions) -> Header:
 
 
 class _Cursor:
-    """A position in the first lines of a file.
+    """Position in the first lines of a file.
 
     Attributes:
-        offset: The next byte of the UTF-8 text.
-        lines: The number of lines before it.
+        offset: The offset of the next byte in the UTF-8 text.
+        lines: The number of lines before this offset.
     """
 
     def __init__(self, blocks: LineBlocks) -> None:
@@ -80,7 +82,7 @@ class _Cursor:
             self._advance((find(self._block.data, LINE_FEED) + 1) or len(self._block.data))
 
     def read_names(self, dialect: Dialect, max_row_bytes: int) -> tuple[str, ...]:
-        """Read the next row as names of columns; return none if the file ends before it."""
+        """Read the next row as column names. Return no names if the file ends before the row."""
         while True:
             self._block.check_text(self._blocks.positions)
             parsed, whole_bytes = parse(self._block, dialect, self._blocks.positions, limit_rows=1)

@@ -1,4 +1,4 @@
-"""The options of delimited text, and the syntax that they give to one file."""
+"""The options of delimited text, and the syntax of a file that results from them."""
 
 import codecs
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _LINE_CHARACTERS = "\r\n\0"
 
 
 class RaggedPolicy(Enum):
-    """The treatment of a row with more or fewer fields than the header."""
+    """Treatment of a row with more or fewer fields than the header."""
 
     ERROR = "error"
     NULL = "null"
@@ -24,14 +24,14 @@ class RaggedPolicy(Enum):
 
 
 class EmptyValue(Enum):
-    """The value of an empty field in a text column."""
+    """Value of an empty field in a text column."""
 
     TEXT = "text"
     NULL = "null"
 
 
 class DelimitedOptions(BaseModel):
-    """The options of CSV, TSV, PSV and TBL files."""
+    """Options of CSV, TSV, PSV and TBL files."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -106,13 +106,13 @@ class DelimitedOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The syntax of the rows of one file.
+    """Syntax of the rows of a file.
 
     Attributes:
         delimiter: The character between fields.
-        quote: The character around quoted fields; empty for none.
-        escape: The character before an escaped one; empty for none.
-        comment: The character at the start of a comment line; empty for none.
+        quote: The character around quoted fields. Empty if fields are not quoted.
+        escape: The character before an escaped character. Empty if there is none.
+        comment: The character at the start of a comment line. Empty if there are no comments.
     """
 
     delimiter: str
@@ -127,5 +127,5 @@ class Dialect:
 
 
 def is_splittable(options: DelimitedOptions, path: str) -> bool:
-    """Return whether the bytes of the file are the bytes of its UTF-8 text."""
+    """Return whether the file is not compressed and its bytes are UTF-8 text."""
     return compression_of(path) is None and options.encoding == UTF_8

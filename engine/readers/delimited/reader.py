@@ -2,14 +2,14 @@
 
 Guarantees:
 
-1. With a header, each column is text, or has the type that the scan has promised. pyarrow converts projected columns
-   only.
-2. Without a header, each row is the array of its fields in the one column ``columns``. No value is null.
+1. With a header, each column is text, or has the type that the scan has promised. pyarrow converts only projected
+   columns.
+2. Without a header, each row is an array of its fields in a single column ``columns``. No value is null.
 3. Empty lines are not rows. Spaces are kept.
-4. Rows come in the order of the file. The block size and the limits bound the memory.
+4. Rows are in the order of the file. Memory use is bounded by the block size and the limits.
 
-Not guaranteed: that a ragged row, or a malformed value in a column that is not read, is noticed. In particular, a scan
-that only counts rows does not notice them.
+Not guaranteed: ragged rows and malformed values may go unnoticed in columns that are not read. In particular, a scan
+that only counts rows does not detect them.
 """
 
 from collections.abc import Iterator
@@ -82,7 +82,7 @@ class DelimitedReader:
 
     def _plan(self, schema: TupleSchema, negotiator: SchemaNegotiator) -> ColumnPlan:
         wanted = [field for field in schema if negotiator.is_projected(field.name)]
-        # If no column is wanted, one is read anyway: for pyarrow, no columns means all columns.
+        # At least one column is read, because pyarrow interprets an empty list as all columns.
         wanted = wanted or [schema.fields[0].with_type(pa.string())]
         is_empty_null = self._options.empty_value is EmptyValue.NULL
         return ColumnPlan(schema.names, pa.schema(wanted), is_empty_null, self._dialect)
@@ -90,15 +90,15 @@ class DelimitedReader:
 
 @dataclass(frozen=True, slots=True)
 class _OpenReader:
-    """The state of a reader whose file is open.
+    """State of a reader whose file is open.
 
     Attributes:
         rows: The rows to read.
-        attempts: The same rows, with the tables that were built ahead.
-        builder: The conversion of rows to tables.
-        positions: The positions of lines, for messages.
+        attempts: The same rows, together with the tables that were built ahead of time.
+        builder: Converts rows to tables.
+        positions: The positions of lines, for error messages.
         loader: The loader to write to.
-        is_count: Whether the scan wants no column.
+        is_count: Whether the scan does not need any columns.
     """
 
     rows: RowBlocks
@@ -126,7 +126,10 @@ class _OpenReader:
 
 
 def _promised_schema(schema: TupleSchema, negotiator: SchemaNegotiator) -> TupleSchema:
-    """Return the columns with the types that the scan wants, where pyarrow can convert text to them."""
+    """Return the columns with the types that the scan has promised.
+
+    The type of a column is replaced only if pyarrow can convert text to the promised type.
+    """
     return TupleSchema(field.with_type(_type_of(field, negotiator)) for field in schema)
 
 

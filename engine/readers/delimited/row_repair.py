@@ -1,6 +1,6 @@
-"""Conversion of the rows that pyarrow cannot convert as a block, one by one.
+"""Row-by-row conversion of blocks that pyarrow cannot convert as a whole.
 
-This module alone applies the policies ``ragged`` and ``malformed`` of :class:`DelimitedOptions`.
+The policies ``ragged`` and ``malformed`` of :class:`DelimitedOptions` are applied only in this module.
 """
 
 import logging
@@ -22,12 +22,12 @@ _Row = Sequence[str | None]
 
 
 class RowRepair:
-    """Applies the policies to the rows of one file, and counts what they change.
+    """Applies the policies to the rows of a file, and counts the changes.
 
     Args:
         plan: The columns.
         options: The policies.
-        positions: The positions of lines, for messages.
+        positions: The positions of lines, for error messages.
     """
 
     def __init__(self, plan: ColumnPlan, options: DelimitedOptions, positions: LinePositions) -> None:
@@ -39,11 +39,11 @@ class RowRepair:
         self._truncated = 0
 
     def table(self, parsed: ParsedRows) -> pa.Table:
-        """Return the wanted columns.
+        """Return the wanted columns of the rows.
 
         Raises:
-            FormatError: A row is ragged.
-            ValueConversionError: A value is not of its type.
+            FormatError: If a row is ragged and the policy is to fail.
+            ValueConversionError: If a value does not match its type and the policy is to fail.
         """
         rows: list[_Row] = []
         lines: list[int] = []
@@ -69,7 +69,7 @@ class RowRepair:
             )
 
     def _fit(self, row: list[str], line: int) -> _Row | None:
-        """Return the row with as many fields as the header; None to skip the row."""
+        """Return the row with as many fields as the header. Return None to skip the row."""
         wanted, found = len(self._plan.names), len(row)
         if found == wanted:
             return row
@@ -109,7 +109,7 @@ class RowRepair:
         return pa.Table.from_arrays(arrays, schema=self._plan.wanted)
 
     def _null_malformed(self, field: pa.Field, values: list[str | None], lines: list[int]) -> list[int]:
-        """Set the values that are not of the column's type to null, and return their indexes."""
+        """Set the values that do not match the column's type to null, and return their indexes."""
         failing = failing_values(values, field.type)
         if failing and self._options.malformed is MalformedPolicy.FAIL:
             first = failing[0]

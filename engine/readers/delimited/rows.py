@@ -1,15 +1,17 @@
-"""Whole rows from blocks of lines, as bytes for pyarrow where that is exact, else parsed by Python's ``csv``.
+"""Whole rows from blocks of lines.
+
+Rows are passed to pyarrow as bytes if pyarrow parses them exactly. Otherwise, Python's ``csv`` module parses them.
 
 Guarantees:
 
 1. The rows are those that Python's ``csv.reader(lines, strict=True)`` returns, without empty rows and comments, in the
    order of the file.
-2. In :class:`PlainRows`, the position of a quote alone tells whether it opens, closes or doubles a quote, so all
-   parsers agree. This is checked: a quote with an even number must be at the start of a field or double the one before
-   it; a quote with an odd number must be at the end of a field or before another quote. By induction from the start of
-   the block, each quote then is inside or outside of quotes as its number says.
-3. Content that is not of this format is an error that names the line: bytes that are not UTF-8, or zero; a quote that
-   is never closed; text after a closing quote; a carriage return outside quotes within a row.
+2. In :class:`PlainRows`, the number of quotes before a quote determines whether it opens, closes or doubles a quote.
+   Therefore all parsers agree. This is checked as follows. A quote with an even number must be at the start of a field,
+   or double the quote before it. A quote with an odd number must be at the end of a field, or before another quote. By
+   induction from the start of the block, the number of each quote then determines whether the text after it is quoted.
+3. Content that does not match the format raises an error that includes the line: bytes that are zero or not UTF-8, a
+   quote that is never closed, text after a closing quote, or a carriage return outside quotes within a row.
 """
 
 import csv
@@ -29,7 +31,7 @@ Offsets = np.ndarray[Any, np.dtype[np.intp]]
 
 @dataclass(frozen=True, slots=True)
 class PlainRows:
-    """Rows as bytes (guarantee 2): UTF-8 without comments and escapes.
+    """Rows as UTF-8 bytes, without comments and escape characters (guarantee 2).
 
     Attributes:
         block: The rows.
@@ -46,7 +48,7 @@ class ParsedRows:
 
     Attributes:
         rows: The fields of each row.
-        lines: The line at which each row begins.
+        lines: The number of the line at which each row begins.
     """
 
     rows: list[list[str]]
@@ -54,12 +56,12 @@ class ParsedRows:
 
 
 class RowBlocks:
-    """The rows of a file, in blocks.
+    """Reads the rows of a file in blocks.
 
     Args:
-        lines: The lines to read, which start at the first row.
+        lines: The lines to read, starting at the first row.
         dialect: The syntax of the rows.
-        max_row_bytes: The longest row. A longer one is an error.
+        max_row_bytes: The maximum length of a row. A longer row raises an error.
     """
 
     def __init__(self, lines: LineBlocks, dialect: Dialect, max_row_bytes: int) -> None:
@@ -73,10 +75,10 @@ class RowBlocks:
             yield rows
 
     def next(self) -> PlainRows | ParsedRows | None:
-        """Return the next rows; None at the end.
+        """Return the next rows. Return None at the end.
 
         Raises:
-            FormatError: A row cannot be read (guarantee 3).
+            FormatError: If a row cannot be read (guarantee 3).
         """
         while (block := self._read_more()) is not None:
             block.check_text(self._lines.positions)
@@ -95,7 +97,7 @@ class RowBlocks:
         return PlainRows(block.until(whole_bytes), has_quotes), whole_bytes
 
     def _read_more(self) -> Block | None:
-        """Return the incomplete row, if there is one, and the next lines."""
+        """Return the incomplete row, if there is one, together with the next lines."""
         more = self._lines.next()
         incomplete = self._incomplete
         if incomplete is None:
@@ -130,7 +132,7 @@ def find_plain_rows(data: ByteArray, dialect: Dialect) -> tuple[int, bool] | Non
 
 
 def _whole_bytes(data: ByteArray, quotes: Offsets, delimiter: int) -> int | None:
-    """Return the length of the whole rows; None if a quote is not where guarantee 2 allows it."""
+    """Return the length of the whole rows. Return None if a quote violates guarantee 2."""
     quote = data[quotes[0]]
     opening, closing = quotes[0::2], quotes[1::2]
     before = data[opening - 1]
@@ -153,21 +155,21 @@ def _whole_bytes(data: ByteArray, quotes: Offsets, delimiter: int) -> int | None
 def parse(
     block: Block, dialect: Dialect, positions: LinePositions, limit_rows: int | None = None
 ) -> tuple[ParsedRows, int]:
-    """Parse rows with Python's ``csv``.
+    """Parse rows with Python's ``csv`` module.
 
     Args:
         block: The lines.
         dialect: The syntax of the rows.
-        positions: The positions of lines, for messages.
-        limit_rows: The largest number of rows; None for all rows of the block.
+        positions: The positions of lines, for error messages.
+        limit_rows: The maximum number of rows. None for all rows of the block.
 
     Returns:
-        The whole rows, and their length in bytes. An incomplete row at the end is left out.
+        The whole rows, and their length in bytes. An incomplete row at the end is not included.
 
     Raises:
-        FormatError: A row cannot be read (guarantee 3).
+        FormatError: If a row cannot be read (guarantee 3).
     """
-    # The limit applies to the whole process and counts characters. It is raised so that it never applies before ours.
+    # This limit counts characters and applies to the whole process. It is raised so that our own limit applies first.
     csv.field_size_limit(max(csv.field_size_limit(), len(block.data)))
     lines = _CsvLines(block, dialect.comment.encode())
     parser = _csv_reader(lines, dialect)
@@ -205,12 +207,14 @@ def _csv_reader(lines: "_CsvLines", dialect: Dialect) -> Iterator[list[str]]:
 
 
 class _CsvLines:
-    """The lines of a block for ``csv``, which reads one for each row, and more while a quote is open.
+    """Lines of a block for Python's ``csv`` module.
+
+    The module reads one line for each row, and further lines while a quote is open.
 
     Attributes:
         row_line: The line at which the current row begins.
-        whole_bytes: The length of the whole rows, with the comments between them.
-        is_at_end: Whether ``csv`` asked for more lines than the block has.
+        whole_bytes: The length of the whole rows, including the comments between them.
+        is_at_end: Whether the module requested more lines than the block contains.
     """
 
     def __init__(self, block: Block, comment: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Tables from whole rows of text, one builder for files with a header and one for files without."""
+"""Conversion of text rows to tables, with one builder for files with a header and one without."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -21,23 +21,26 @@ _SCHEMA = pa.schema([COLUMNS])
 
 
 class TableBuilder(Protocol):
-    """Converts the rows of one file to tables."""
+    """Converts the rows of a file to tables."""
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of the columns of the file."""
+        """The column names of the file."""
         ...
 
     def try_build(self, rows: PlainRows | ParsedRows) -> pa.Table | None:
-        """Convert all rows at once; None if that is not possible. Thread-safe, because it changes no state."""
+        """Convert all rows at once. Return None if that is not possible.
+
+        This method is thread-safe, because it does not change any state.
+        """
         ...
 
     def build(self, rows: PlainRows | ParsedRows) -> pa.Table:
         """Convert the rows one by one.
 
         Raises:
-            FormatError: A row cannot be read.
-            ValueConversionError: A value is not of its column's type.
+            FormatError: If a row cannot be read.
+            ValueConversionError: If a value does not match the type of its column.
         """
         ...
 
@@ -46,18 +49,18 @@ class TableBuilder(Protocol):
         ...
 
     def log_warnings(self) -> None:
-        """Log what the policies changed. Call this after the last rows."""
+        """Log the changes that the policies made. Call this method after the last rows."""
         ...
 
 
 class HeaderTableBuilder:
-    """Builds the columns that the header of a file names."""
+    """Builds tables with the columns of the file's header."""
 
     def __init__(self, plan: ColumnPlan, options: DelimitedOptions, positions: LinePositions) -> None:
         self._plan = plan
         self._positions = positions
         self._repair = RowRepair(plan, options, positions)
-        # If no row is skipped, each row counts, so counting lines is enough.
+        # If no rows are skipped, every row counts. It is then sufficient to count the lines.
         self._may_count_lines = options.malformed is not MalformedPolicy.SKIP
 
     @property
@@ -88,7 +91,7 @@ class HeaderTableBuilder:
 
 
 class ArrayTableBuilder:
-    """Builds the one column ``columns`` of a file without a header."""
+    """Builds tables with the single column ``columns``, for a file without a header."""
 
     names = (COLUMNS.name,)
 
@@ -116,7 +119,7 @@ class ArrayTableBuilder:
 
 
 def context_of(rows: PlainRows | ParsedRows, positions: LinePositions) -> ErrorContext:
-    """Return the lines of some rows, for error messages."""
+    """Return the context of several rows for error messages."""
     if isinstance(rows, PlainRows):
         return positions.between(rows.block.line, rows.block.last_line)
     return positions.between(rows.lines[0], rows.lines[-1]) if rows.lines else positions.file.context

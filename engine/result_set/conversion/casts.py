@@ -1,4 +1,4 @@
-"""Conversions of values that are not nested, and of nested values to text.
+"""Conversions of scalar values, and conversions of nested values to text.
 
 The rules are those of :mod:`engine.result_set.conversion.convert`.
 """
@@ -25,7 +25,7 @@ Cast = Callable[[pa.Array], pa.Array]
 
 
 def decode(array: pa.Array) -> pa.Array:
-    """Remove the encodings that only save space."""
+    """Convert dictionary-encoded, run-end encoded and view arrays to plain arrays."""
     type_ = array.type
     if pt.is_dictionary(type_):
         return array.dictionary_decode()
@@ -40,11 +40,11 @@ def check_floats(result: pa.Array, text: Callable[[], pa.Array]) -> pa.Array:
     """Check floats that were parsed from text, and return them.
 
     Args:
-        result: The floats.
-        text: Returns their text. Called only if a number is large.
+        result: The parsed floats.
+        text: Returns the text of the floats. It is called only if one of the numbers is large.
 
     Raises:
-        ValueError: If an integer is not exact, or a number became infinite.
+        ValueError: If an integer cannot be represented exactly, or a number became infinite.
     """
     smallest, largest = (one.as_py() for one in pc.min_max(result).values())
     exact_up_to = _EXACT_FLOATS.get(result.type, 0)
@@ -65,7 +65,7 @@ def cast_values(array: pa.Array, to: pa.DataType, column: str) -> pa.Array:
     """Cast values to a type.
 
     Raises:
-        NoConversionError: If no conversion exists between the types.
+        NoConversionError: If there is no conversion between the types.
         RefusedError: If a value cannot be converted.
     """
     if array.type.equals(to):
@@ -81,7 +81,7 @@ def cast_values(array: pa.Array, to: pa.DataType, column: str) -> pa.Array:
 
 
 def _find_refused(array: pa.Array, cast: Cast) -> int:
-    """Return the index of the first value that makes the cast fail, by bisection."""
+    """Find the first value that makes the cast fail, by bisection, and return its index."""
     good, bad = 0, len(array)
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -94,7 +94,7 @@ def _find_refused(array: pa.Array, cast: Cast) -> int:
 
 
 def _find_cast(offered: pa.DataType, to: pa.DataType) -> Cast | None:
-    """Return the conversion between two types, if the table has one."""
+    """Return the conversion between two types. None if there is no such conversion."""
     if is_text(to):
         return _to_text(offered, to)
     if is_text(offered):
@@ -131,7 +131,10 @@ def _from_integer(to: pa.DataType) -> Cast | None:
 
 
 def _change_width(array: pa.Array, to: pa.DataType) -> pa.Array:
-    """Cast floats to another width. Each must be the same when cast back, except NaN."""
+    """Cast floats to another width.
+
+    Each value except NaN must be equal to the original when it is cast back.
+    """
     result = array.cast(to, safe=False)
     back = result.cast(array.type, safe=False)
     same = pc.or_kleene(pc.equal(back, array), pc.is_nan(array))
@@ -139,10 +142,10 @@ def _change_width(array: pa.Array, to: pa.DataType) -> pa.Array:
 
 
 def _to_exact_floats(array: pa.Array, to: pa.DataType) -> pa.Array:
-    """Cast integers to floats. Each must be exact."""
+    """Cast integers to floats. Every integer must have an exact representation."""
     try:
         return array.cast(to)
-    except pa.ArrowInvalid:  # Arrow refuses every large integer, even an exact one
+    except pa.ArrowInvalid:  # Arrow rejects all large integers, even those with an exact representation.
         result = array.cast(to, safe=False)
         end = 2.0 ** (array.type.bit_width - int(pt.is_signed_integer(array.type)))
         is_inside = pc.less(result, pa.scalar(end, to))
@@ -157,7 +160,7 @@ def _check_all(result: pa.Array, is_good: pa.Array) -> pa.Array:
 
 
 def _assume_zone(array: pa.Array, to: pa.DataType) -> pa.Array:
-    """Return local times as timestamps of the type, which may have a time zone."""
+    """Interpret local times in the time zone of the type, if the type has one."""
     return array if to.tz is None else pc.assume_timezone(array, to.tz)
 
 
@@ -203,7 +206,7 @@ def _parse_timestamps(array: pa.Array, to: pa.DataType) -> pa.Array:
 
 
 def _parse_times(array: pa.Array, to: pa.DataType) -> pa.Array:
-    """Parse times of a day, as timestamps of the first day of 1970."""
+    """Parse times of day. The result is based on timestamps of 1970-01-01."""
     good = _check_all(array, pc.match_substring_regex(array, _TIME))
     moments = pc.binary_join_element_wise(pa.scalar("1970-01-01 ", array.type), good, pa.scalar("", array.type))
     return moments.cast(pa.timestamp("ns")).cast(pa.time64("ns")).cast(to)

@@ -1,36 +1,40 @@
-"""Conversion of arrays from the reader's type to the promised one.
+"""Conversion of arrays from the offered type to the promised type.
 
 | from | to | rule |
 | --- | --- | --- |
-| any integer | any integer | the number must fit |
-| any integer | float, double | the number must be exact |
-| any integer | decimal | the number must fit |
+| any integer | any integer | the number must be in range |
+| any integer | float, double | the number must have an exact representation |
+| any integer | decimal | the number must be in range |
 | float | double | exact |
-| double | float | the number must be exact |
+| double | float | the number must have an exact representation |
 | decimal | decimal | no digit may be lost |
-| decimal | float, double | the nearest one, as SQL widens |
+| decimal | float, double | the nearest number, as in SQL |
 | date | timestamp | midnight, in the time zone of the timestamp |
-| date, time, timestamp, duration | the same in another unit | no digit may be lost |
+| date, time, timestamp, duration | the same type in another unit | no digit may be lost |
 | timestamp with time zone | timestamp with another time zone | the same instant |
 | text | any type except nested ones | see below |
-| bytes | text | must be UTF-8 |
-| text | bytes | as UTF-8 |
-| anything | text | numbers and times as Arrow writes them, nested values as JSON |
-| map | map | member by member, by name; extra members are left out, missing ones filled |
+| bytes | text | the bytes must be valid UTF-8 |
+| text | bytes | encoded as UTF-8 |
+| any type | text | numbers and times as Arrow writes them, nested values as JSON |
+| map | map | members are matched by name; extra members are dropped, and missing members are filled |
 | list, dict | list, dict | element by element |
-| LATE | anything | nulls |
-| dictionary, run-end encoded, views | as their values | |
+| LATE | any type | nulls |
+| dictionary, run-end encoded, views | as the values | |
 
-Text is parsed strictly: no surrounding spaces, no thousands separators. Dates and times are ISO 8601 with two digits
-each, and text without an offset is a timestamp in the column's time zone. Fractions become the nearest float or
-double. Integers are decimal and must be exact. No number becomes infinite.
+Text is parsed strictly. Surrounding spaces and thousands separators are not allowed. Dates and times have the ISO 8601
+format with two digits for each part. A timestamp without an offset is interpreted in the time zone of the column.
+Fractions are rounded to the nearest float or double. Integers must be decimal and must have an exact representation. A
+finite number never becomes infinite.
 
 Guarantees:
 
-1. A value becomes an equal value, except on the line that says "the nearest one". Otherwise it is an error.
-2. An error names the column, the value and the row, as ``row 5``, counted from 1 in the array.
-3. A null stays null. In a required column it becomes the declared default. Without one it is an error.
-4. An array that already has the type is returned as it is.
+1. The converted value is equal to the original value, except where the table says "the nearest number". If there is no
+   equal value, the conversion raises an error.
+2. The error message includes the column, the value and the row, for example ``row 5``. Rows of the array are counted
+   from 1.
+3. A null stays null. In a required column, a null is replaced with the declared default. If there is no declared
+   default, the conversion raises an error.
+4. An array that already has the requested type is returned unchanged.
 """
 
 import pyarrow as pa
@@ -45,19 +49,19 @@ from engine.result_set.conversion.nested_arrays import convert_nested, fill_null
 
 
 def convert_array(array: pa.Array, to: pa.Field, column: str, context: ErrorContext = NOWHERE) -> pa.Array:
-    """Convert an array to a field's type.
+    """Convert an array to the type of a field.
 
-    The result has no nulls if the field is required.
+    If the field is required, the result has no nulls.
 
     Args:
         array: The values.
         to: The field.
-        column: The path of the column, for errors.
-        context: What the reader is reading, for errors.
+        column: The path of the column, for error messages.
+        context: The source that the reader is reading, for error messages.
 
     Raises:
-        SchemaConflictError: If no value of the array's type can become one of the other type.
-        ValueConversionError: If a value cannot.
+        SchemaConflictError: If there is no conversion between the two types.
+        ValueConversionError: If a value cannot be converted.
     """
     try:
         return fill_nulls(convert_values(array, to.type, column), to, column)
@@ -75,7 +79,7 @@ def convert_values(array: pa.Array, to: pa.DataType, column: str) -> pa.Array:
     """Convert values to a type. Nulls stay null.
 
     Raises:
-        NoConversionError: If no conversion exists between the types.
+        NoConversionError: If there is no conversion between the types.
         RefusedError: If a value cannot be converted.
     """
     if array.type.equals(to):
@@ -89,7 +93,7 @@ def convert_values(array: pa.Array, to: pa.DataType, column: str) -> pa.Array:
 
 
 def is_convertible(offered: pa.DataType, to: pa.DataType) -> bool:
-    """Return whether the table has a line for the two types."""
+    """Return whether the conversion table contains the two types."""
     if offered.equals(to):
         return True
     try:

@@ -1,12 +1,12 @@
-"""Values for rows that lack one [result-set-loader "Building the Schema"].
+"""Values for rows that do not contain a column [result-set-loader "Building the Schema"].
 
-| column | value for a missing one |
+| column | value if missing |
 | --- | --- |
 | nullable | null |
-| required, with a declared default | the default |
+| required, with a declared default | the declared default |
 | required number, boolean, text, bytes | zero, false, empty |
-| required date, time, timestamp, interval | an error, because no value would be right |
-| required map | a map of its members' values for missing ones |
+| required date, time, timestamp, interval | an error, because every value would be misleading |
+| required map | a map in which each member has its value from this table |
 | required list or dict | empty |
 """
 
@@ -22,11 +22,11 @@ from engine.schema import DEFAULT_VALUE_KEY
 
 
 def declared_default(field: pa.Field, column: str, context: ErrorContext = NOWHERE) -> pa.Scalar | None:
-    """Return the default that the field's metadata declares, if any.
+    """Return the default value that the field's metadata declares. None if there is none.
 
     Raises:
-        ValueConversionError: If its text is not a value of the column's type.
-        SchemaConflictError: If no text is a value of the column's type.
+        ValueConversionError: If the text of the default is not a valid value of the column's type.
+        SchemaConflictError: If values of the column's type cannot be written as text.
     """
     text = (field.metadata or {}).get(DEFAULT_VALUE_KEY)
     if text is None:
@@ -42,12 +42,12 @@ def declared_default(field: pa.Field, column: str, context: ErrorContext = NOWHE
 
 
 def has_natural_default(type_: pa.DataType) -> bool:
-    """Return whether a required column has a default without declaring one."""
+    """Return whether a required column of this type has a default without declaring it."""
     return not (pt.is_date(type_) or pt.is_time(type_) or pt.is_timestamp(type_) or pt.is_duration(type_))
 
 
 def natural_default(type_: pa.DataType) -> pa.Scalar:
-    """Return zero, false or empty, as the type requires."""
+    """Return the default of a required column: zero, false or empty."""
     if pt.is_nested(type_):
         return pa.scalar([], type_)
     if is_bytes(type_):
@@ -58,10 +58,10 @@ def natural_default(type_: pa.DataType) -> pa.Scalar:
 
 
 def missing_values(field: pa.Field, count: int, column: str, context: ErrorContext = NOWHERE) -> pa.Array:
-    """Return the values of ``count`` rows that lack one.
+    """Return the values of ``count`` rows that do not contain the column.
 
     Raises:
-        ColumnError: If ``count`` is not 0 and the column has no default.
+        ColumnError: If ``count`` is not 0 and the column has no default value.
     """
     if field.nullable or count == 0:
         return pa.nulls(count, field.type)
@@ -78,7 +78,7 @@ def missing_values(field: pa.Field, count: int, column: str, context: ErrorConte
 
 
 def missing_value_error(field: pa.Field, column: str, context: ErrorContext) -> ColumnError:
-    """Return the error for a required value that is missing and has no default."""
+    """Create the error for a missing value of a required column without a default value."""
     return ColumnError(
         column,
         f"of type {field.type} is required, but a row has no value for it and the type has no default. "

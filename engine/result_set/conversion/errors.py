@@ -1,18 +1,18 @@
 """Internal errors of a conversion.
 
-The caller that knows the place in the file turns them into engine errors.
+The caller converts these errors to engine errors and adds the position in the file.
 """
 
 import pyarrow as pa
 
 
 class NoConversionError(Exception):
-    """No conversion exists between two types.
+    """Raised if there is no conversion between two types.
 
     Attributes:
         column: The path of the column.
         offered: The type of the values.
-        promised: The type that they should become.
+        promised: The type to convert the values to.
     """
 
     def __init__(self, column: str, offered: pa.DataType, promised: pa.DataType) -> None:
@@ -23,13 +23,13 @@ class NoConversionError(Exception):
 
 
 class RefusedError(Exception):
-    """One value cannot be converted.
+    """Raised if a value cannot be converted.
 
     Attributes:
-        index: The index of the value. Each enclosing list replaces it by the index of its own value.
+        index: The index of the value. For nested values, this is the index in the outermost array.
         column: The path of the column.
         value: The value.
-        wanted: What the column takes.
+        wanted: The values that the column accepts.
     """
 
     def __init__(self, index: int, column: str, value: object, wanted: object) -> None:

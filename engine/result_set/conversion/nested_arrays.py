@@ -1,4 +1,4 @@
-"""Conversions of maps, lists and dicts, and of nulls in required fields.
+"""Conversions of maps, lists and dicts, and handling of nulls in required fields.
 
 The rules are those of :mod:`engine.result_set.conversion.convert`.
 """
@@ -23,12 +23,12 @@ def convert_nested(array: pa.Array, to: pa.DataType, column: str, convert: Conve
 
     Args:
         array: The values.
-        to: The type.
-        column: The path of the column, for errors.
-        convert: Converts the values inside.
+        to: The type to convert to.
+        column: The path of the column, for error messages.
+        convert: Converts the nested values.
 
     Raises:
-        NoConversionError: If the types are of different kinds, or no conversion exists between types inside them.
+        NoConversionError: If the types are of different kinds, or there is no conversion between their nested types.
         RefusedError: If a value cannot be converted.
     """
     if pt.is_struct(array.type) and pt.is_struct(to):
@@ -41,16 +41,16 @@ def convert_nested(array: pa.Array, to: pa.DataType, column: str, convert: Conve
 
 
 def fill_nulls(array: pa.Array, to: pa.Field, column: str, parent_is_valid: pa.Array | None = None) -> pa.Array:
-    """Replace the nulls of a required field by its declared default.
+    """Replace the nulls of a required field with the declared default.
 
     Args:
         array: The values.
         to: The field.
-        column: The path of the column, for errors.
-        parent_is_valid: Whether each enclosing map is valid. A null inside a null map is not an error.
+        column: The path of the column, for error messages.
+        parent_is_valid: Whether each enclosing map is not null. A null inside a null map is not an error.
 
     Raises:
-        RefusedError: If a required value is null and the field declares no default.
+        RefusedError: If a required value is null and the field does not declare a default.
     """
     if to.nullable or array.null_count == 0:
         return array
@@ -65,7 +65,7 @@ def fill_nulls(array: pa.Array, to: pa.Field, column: str, parent_is_valid: pa.A
 
 
 def _fill_invisible_nulls(array: pa.Array) -> pa.Array:
-    """Replace nulls inside null maps by any value."""
+    """Replace nulls inside null maps with an arbitrary value."""
     if pt.is_nested(array.type):
         return array
     if has_natural_default(array.type):
@@ -97,9 +97,9 @@ def _fill_missing_member(member: pa.Field, count: int, column: str) -> pa.Array:
 
 
 def _to_bitmap(is_valid: pa.Array) -> pa.Buffer | None:
-    """Return the buffer of a boolean array without nulls.
+    """Return the validity bitmap for a boolean array without nulls.
 
-    None if all are true, as Arrow allows.
+    Return None if all values are true. Arrow permits the bitmap to be absent in this case.
     """
     return pc.and_(is_valid, True).buffers()[1] if pc.all(is_valid, min_count=0).as_py() is False else None
 

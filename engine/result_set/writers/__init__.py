@@ -1,1 +1,1 @@
-"""Writers of rows and columns."""
+"""Writers for the rows and columns of a batch."""

@@ -1,8 +1,8 @@
-"""The writer of an array: a list whose elements have positions of their own.
+"""The writer of an array column: a list whose elements are stored in a vector.
 
-Offsets say where each array ends. When a row overflows, they give the position of its first element, down to the
-innermost array [result-set-impl "Arrays"]. The positions of all writers are closed by then. They open again at the
-new places of their vectors [result-set-impl "Resynching Writers after Overflow"].
+The offsets mark where each array ends. When a row overflows, the offsets determine the position of the row's first
+element, down to the innermost array [result-set-impl "Arrays"]. The writers do not have an open value at that moment.
+They continue at the new positions of their vectors [result-set-impl "Resynching Writers after Overflow"].
 """
 
 from array import array
@@ -25,8 +25,8 @@ class ArrayWriter(VectorWriter):
 
     Write each element with ``element``. Call ``save`` after each element that is a map, a dict or an array.
 
-    An array without elements is a missing value: null, or empty if the column is required. To write an empty array
-    to a nullable column, call ``set_value([])``.
+    If no element is written, the array is a missing value. It is then null, or empty if the column is required. To
+    write an empty array to a nullable column, call ``set_value([])``.
     """
 
     __slots__ = (
@@ -45,10 +45,10 @@ class ArrayWriter(VectorWriter):
         """Create the writer and the writer of its elements.
 
         Args:
-            field: The column as the batch contains it.
+            field: The column as it appears in the batch.
             context: The context of the column.
-            offered: The element as the reader knows it.
-            promised: The element as the batch contains it.
+            offered: The element as the reader provides it.
+            promised: The element as it appears in the batch.
             projection: The filter for the members of the element.
         """
         super().__init__(field, context)
@@ -95,7 +95,7 @@ class ArrayWriter(VectorWriter):
         self._level.open_values.append(self)
 
     def next_element(self) -> int:
-        """Open the array, and return the position of its first element."""
+        """Open the array and return the position of its first element."""
         if self._is_open:
             self._refuse_size(self._vector.count + 1)
         self.open()
@@ -126,7 +126,10 @@ class ArrayWriter(VectorWriter):
         self._elements.abandon()
 
     def _refuse_size(self, end: int) -> None:
-        """Refuse an array, or the arrays of one row together, that no batch can contain."""
+        """Raise an error for an array that is too large for any batch.
+
+        The error is also raised if all arrays of a row together are too large.
+        """
         elements = max(end - self._start, end - self._capacity)
         least_bytes = elements * self._limit_bytes // self._capacity
         raise ValueTooLargeError(

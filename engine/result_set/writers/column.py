@@ -1,9 +1,10 @@
-"""Column writers: what a reader sees of a column, and what the loader sees of it.
+"""Base classes of column writers.
 
-A reader writes to :class:`ColumnWriter`, one class for all columns [result-set-loader "Writing Data to the Batch"].
-It offers every way to write a value. Each writer refuses the ways that its column's type does not have.
+A reader writes values through :class:`ColumnWriter`. This class is used for all columns, and has a method for every
+kind of value [result-set-loader "Writing Data to the Batch"]. The writer of a column rejects the methods that do not
+match the type of the column.
 
-The loader works with :class:`VectorWriter`, the writer of a column that the batch contains.
+The loader works with :class:`VectorWriter`, the writer of a column that is part of the batch.
 """
 
 from collections.abc import Callable
@@ -24,13 +25,13 @@ from engine.schema import TupleSchema
 
 @dataclass(frozen=True, slots=True)
 class ColumnContext:
-    """What a column writer knows of its surroundings.
+    """Context in which a column writer is created.
 
     Attributes:
-        path: The name of the column in messages, including the columns around it, such as ``m.tags[]``.
-        level: The level that says at which position to write.
+        path: The path of the column for error messages. It includes the enclosing columns, for example ``m.tags[]``.
+        level: The level that determines the position at which to write.
         batch: The state of the active batch.
-        make_column: Makes the columns inside this one.
+        make_column: Creates the writers of nested columns.
     """
 
     path: str
@@ -39,21 +40,22 @@ class ColumnContext:
     make_column: "MakeColumn"
 
     def inside(self, suffix: str, level: Level) -> "ColumnContext":
-        """Return the context of a column inside this one."""
+        """Return the context of a column that is nested in this column."""
         return replace(self, path=self.path + suffix, level=level)
 
 
 class ColumnWriter:
     """Writer of one column, at the current row, element or entry.
 
-    A value that is written again before the row is saved replaces the first one. A writer is the same object for all
-    batches of its loader. Only a LATE column gets another writer, once its type is known.
+    If a value is written a second time before the row is saved, it replaces the first value. The writer of a column
+    remains the same object for all batches of its loader. The only exception is a LATE column, which gets a new
+    writer when its type becomes known.
 
     Every ``set_`` method raises:
 
-    - ``ValueConversionError`` if the column's type does not have the value, or this kind of value.
+    - ``ValueConversionError`` if the value, or this kind of value, does not match the type of the column.
     - ``ValueTooLargeError`` if the value alone exceeds the limit of a vector.
-    - ``LoaderStateError`` outside a row.
+    - ``LoaderStateError`` if no row has been started.
     """
 
     __slots__ = ("_batch", "_level", "added_at", "field", "path")
@@ -72,7 +74,7 @@ class ColumnWriter:
         self._refuse(value)
 
     def set_int(self, value: int) -> None:
-        """Write an integer. Integer, floating-point and decimal columns take one."""
+        """Write an integer. Integer, floating-point and decimal columns accept integers."""
         self._refuse(value)
 
     def set_double(self, value: float) -> None:
@@ -82,13 +84,13 @@ class ColumnWriter:
         self._refuse(value)
 
     def set_bytes(self, value: bytes) -> None:
-        """Write bytes. A text column takes them if they are UTF-8."""
+        """Write bytes. A text column accepts bytes that are valid UTF-8."""
         self._refuse(value)
 
     def append_bytes(self, value: bytes) -> None:
-        """Append bytes to the value of this row, which starts empty.
+        """Append bytes to the value of the current row. The value is empty at first.
 
-        Elements of an array do not support this.
+        Elements of an array do not support this method.
         """
         self._refuse(value)
 
@@ -102,52 +104,55 @@ class ColumnWriter:
         self._refuse(value)
 
     def set_timestamp(self, value: datetime) -> None:
-        """Write a timestamp. It has a time zone if, and only if, the column has one."""
+        """Write a timestamp.
+
+        The value must have a time zone if the column has one. Otherwise it must not have a time zone.
+        """
         self._refuse(value)
 
     def set_interval(self, value: timedelta) -> None:
         self._refuse(value)
 
     def set_value(self, value: Any) -> None:
-        """Write a Python value of any kind: a scalar, a list, a dictionary or None."""
+        """Write a Python value: a scalar, a list, a dictionary or None."""
         self._refuse(value)
 
     def column(self, key: int | str) -> "ColumnWriter":
-        """Return the writer of a member of a map."""
+        """Return the writer of a map member."""
         self._refuse_part(f"member {key!r}")
 
     def add_column(self, field: pa.Field) -> int:
-        """Add a member to a map, and return its index."""
+        """Add a member to a map and return the index of the member."""
         self._refuse_part(f"member {field.name!r}")
 
     @property
     def schema(self) -> TupleSchema:
-        """All members of a map, by index, projected or not."""
+        """All members of a map in the order of their indexes, projected or not."""
         self._refuse_part("members")
 
     def is_projected(self, name: str) -> bool:
-        """Return whether the batch contains a member of this name."""
+        """Return whether the batch contains a member with this name."""
         self._refuse_part(f"member {name!r}")
 
     @property
     def element(self) -> "ColumnWriter":
-        """The writer of an array's elements."""
+        """The writer of the elements of an array."""
         self._refuse_part("elements")
 
     @property
     def key(self) -> "ColumnWriter":
-        """The writer of a dict's keys."""
+        """The writer of the keys of a dict."""
         self._refuse_part("keys")
 
     @property
     def value(self) -> "ColumnWriter":
-        """The writer of a dict's values."""
+        """The writer of the values of a dict."""
         self._refuse_part("values")
 
     def save(self) -> None:
         """End an element of an array or an entry of a dict.
 
-        Optional in an array of scalars.
+        In an array of scalars, calling this method is optional.
         """
         self._refuse_part("elements")
 
@@ -162,10 +167,11 @@ class ColumnWriter:
 
 
 class VectorWriter(ColumnWriter):
-    """Writer of a column that the batch contains, with the operations of the loader.
+    """Writer of a column that is part of the batch.
 
-    Positions are those of the column's level. A vector may be shorter than its level's position. The missing values
-    are filled in at the next write or at the harvest ("last write position" in [result-set-impl]).
+    This class adds the operations of the loader. Positions are those of the column's level. A vector may contain fewer
+    values than the position of its level. The missing values are then filled in at the next write or at the harvest
+    ("last write position" in [result-set-impl]).
     """
 
     __slots__ = ()
@@ -176,50 +182,50 @@ class VectorWriter(ColumnWriter):
         raise NotImplementedError
 
     def resize(self, count: int) -> None:
-        """Cut the vector off at a position, or fill it up to there."""
+        """Truncate the vector to ``count`` values, or fill it up to ``count`` values."""
         raise NotImplementedError
 
     def harvest(self, count: int) -> pa.Array:
         """Return the first ``count`` values without a copy.
 
-        The array owns the buffers from then on. Later values, which belong to the overflow row,
-        become the first of new buffers.
+        The returned array owns the buffers from then on. The values after ``count`` belong to the overflow row. They
+        are moved to the start of new buffers.
         """
         raise NotImplementedError
 
     def measure(self, sizes: Sizes, first: int, end: int) -> None:
-        """Add the sizes of a range of positions, as if missing values were filled in."""
+        """Add the sizes of a range of positions. Missing values are counted as well."""
         raise NotImplementedError
 
     def capacity(self, limit_bytes: int) -> int:
         """Return how many positions fit into a vector.
 
-        Only buffers count whose size does not depend on values.
+        Only buffers whose size does not depend on the values are taken into account.
         """
         raise NotImplementedError
 
     def visible_field(self) -> pa.Field:
-        """Return the column as the active batch shows it."""
+        """Return the column as it appears in the active batch."""
         return self.field
 
     def ensure_value(self, position: int) -> None:
-        """Write the default if the position has no value.
+        """Write the default value if the position has no value.
 
-        Called only for columns in :attr:`engine.result_set.writers.levels.Level.required_columns`.
+        Called only for the columns in :attr:`engine.result_set.writers.levels.Level.required_columns`.
         """
 
     @property
     def needs_value(self) -> bool:
-        """Whether a missing value has no default."""
+        """Whether each row must have a value because the column has no default value."""
         return False
 
     @property
     def element_vector(self) -> "VectorWriter | None":
-        """The vector of an array's elements. None for other columns."""
+        """The vector of the elements of an array. None for all other columns."""
         return None
 
     def make_visible(self) -> None:
-        """Show the column in all batches to come. Called after each harvest."""
+        """Show the column in all following batches. Called after each harvest."""
         self.added_at = ALWAYS_VISIBLE
 
 
@@ -227,4 +233,4 @@ MakeVector = Callable[[pa.Field, ColumnContext], VectorWriter]
 MakeColumn = Callable[
     [pa.Field, pa.Field, ProjectionFilter, ColumnContext, VectorWriter | None], tuple[ColumnWriter, VectorWriter]
 ]
-"""The type of :func:`engine.result_set.writers.factory.make_column`."""
+"""The signature of :func:`engine.result_set.writers.factory.make_column`."""

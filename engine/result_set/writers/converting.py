@@ -1,6 +1,6 @@
-"""The writer of a column whose promised type differs from the reader's.
+"""The writer of a column whose promised type differs from its offered type.
 
-It converts each value.
+The writer converts each value.
 """
 
 from typing import Any
@@ -15,9 +15,9 @@ from engine.result_set.writers.column import ColumnContext, ColumnWriter, Vector
 
 
 class ConvertingWriter(ColumnWriter):
-    """Writer that stores values of the offered type as the promised type.
+    """Writer that converts values of the offered type to the promised type.
 
-    The rules are those of :mod:`engine.result_set.conversion.convert`.
+    The conversion rules are those of :mod:`engine.result_set.conversion.convert`.
     """
 
     __slots__ = ("_vector",)
@@ -46,7 +46,7 @@ class ConvertingWriter(ColumnWriter):
     set_decimal = set_date = set_time = set_timestamp = set_interval = set_value
 
     def _to_offered(self, value: Any) -> pa.Array:
-        """Return the value as the offered type, or refuse it."""
+        """Convert a Python value to the offered type, or raise an error."""
         try:
             return pa.array([value], self.field.type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):

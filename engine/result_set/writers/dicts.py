@@ -1,6 +1,6 @@
-"""The writer of a dict, stored as an Arrow map.
+"""The writer of a dict column, which is stored as an Arrow map.
 
-A dict is an array of maps with the members ``key`` and ``value``.
+A dict is written as an array of maps with the members ``key`` and ``value``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,13 +18,14 @@ from engine.result_set.writers.maps import MapWriter
 class DictWriter(ArrayWriter):
     """Writer of a dict column.
 
-    Write each entry with ``key`` and ``value``, and end it with ``save``. Duplicate keys are all stored.
+    Write each entry with ``key`` and ``value``, and end the entry with ``save``. If a key occurs more than once, all
+    entries are stored.
     """
 
     __slots__ = ("_keys",)
 
     def __init__(self, field: pa.Field, context: ColumnContext, offered: pa.DataType) -> None:
-        """Create the writer. ``offered`` is the reader's type of the column."""
+        """Create the writer. ``offered`` is the type of the column in the reader."""
         super().__init__(field, context, _entry_field(offered), _entry_field(field.type), PROJECT_ALL)
         self._keys = _key_vector(self._vector)
 

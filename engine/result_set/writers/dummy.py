@@ -1,6 +1,6 @@
 """The writer of a column that is not projected.
 
-It accepts every value and stores none [result-set-loader].
+The writer accepts every value and does not store any [result-set-loader].
 """
 
 from typing import Any
@@ -12,7 +12,10 @@ from engine.schema import TupleSchema
 
 
 class DummyWriter(ColumnWriter):
-    """Writer of the column, and of each member, element, key and value inside it."""
+    """Writer that discards the values of a column.
+
+    The same object also serves as the writer of each member, element, key and value of the column.
+    """
 
     __slots__ = ()
 
@@ -29,7 +32,7 @@ class DummyWriter(ColumnWriter):
         return self
 
     def add_column(self, field: pa.Field) -> int:
-        """Return an index. Every index leads to this writer."""
+        """Return an index. Every index refers to this same writer."""
         return 0
 
     @property

@@ -1,4 +1,4 @@
-"""The choice of a column's writer, by its offered and its promised type."""
+"""Selection of a column's writer by the offered and the promised type."""
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -21,19 +21,19 @@ def make_column(
     context: ColumnContext,
     vector: VectorWriter | None,
 ) -> tuple[ColumnWriter, VectorWriter]:
-    """Make the writer for the reader, and the vector of the batch.
+    """Create the writer for the reader, and the vector for the batch.
 
-    They are usually the same object.
+    If no conversion is needed, both are the same object.
 
     Args:
-        offered: The column as the reader knows it.
-        promised: The column as the batch contains it.
+        offered: The column as the reader provides it.
+        promised: The column as it appears in the batch.
         members: The filter for the members of maps in the column.
         context: The context of the column.
-        vector: The vector, if it exists already.
+        vector: The vector of the column, if it already exists.
 
     Raises:
-        SchemaConflictError: If values of the offered type cannot become values of the promised one.
+        SchemaConflictError: If values of the offered type cannot be converted to the promised type.
     """
     if not _can_become(offered.type, promised.type):
         raise SchemaConflictError(
@@ -53,7 +53,7 @@ def _can_become(offered: pa.DataType, promised: pa.DataType) -> bool:
 
 
 def _takes_directly(offered: pa.DataType, promised: pa.DataType) -> bool:
-    """Return whether the promised type's writer takes offered values directly."""
+    """Return whether the writer of the promised type accepts offered values directly."""
     if pt.is_integer(offered):
         return bool(pt.is_integer(promised) or pt.is_floating(promised) or pt.is_decimal(promised))
     if pt.is_decimal(offered) and pt.is_decimal(promised):

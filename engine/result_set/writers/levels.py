@@ -1,10 +1,10 @@
 """Levels: the current write position at each depth of a row.
 
-The position of a row is its number in the batch. The members of a map share the position of the map. The elements of
-an array have positions of their own.
+The position of a row is its index in the batch. The members of a map share the position of the map. The elements of an
+array have their own positions.
 
-A level is closed, with position -1, until something is written at it. So a writer whose column is ready for the
-position needs no other check.
+A level is closed, with position -1, until a value is written at the level. Therefore a writer does not need to check
+whether the level is open: the number of values in its column never equals the position of a closed level.
 """
 
 from typing import Protocol
@@ -27,24 +27,24 @@ class OpenValue(Protocol):
 
 
 class RequiredColumn(Protocol):
-    """A column that needs a value at each position before the level moves on."""
+    """A column that must have a value at each position before the level advances."""
 
     def ensure_value(self, position: int) -> None:
-        """Write the default if the position has no value.
+        """Write the default value if the position has no value.
 
         Raises:
-            ColumnError: If no default exists.
+            ColumnError: If the column has no default value.
         """
         ...
 
 
 class Level:
-    """The write position in a row.
+    """Write position at one depth of a row.
 
     Attributes:
-        position: Where values are written. ``CLOSED`` outside a row.
-        open_values: The values to close before the position moves on.
-        required_columns: The columns to check before the position moves on.
+        position: The position at which values are written. ``CLOSED`` if no row is being written.
+        open_values: The values to close before the position advances.
+        required_columns: The columns to check before the position advances.
     """
 
     __slots__ = ("open_values", "position", "required_columns")
@@ -55,17 +55,17 @@ class Level:
         self.required_columns: list[RequiredColumn] = []
 
     def enter(self) -> int:
-        """Return the position to write at.
+        """Return the position at which to write.
 
         Raises:
-            LoaderStateError: Outside a row.
+            LoaderStateError: If no row has been started.
         """
         if self.position < 0:
-            raise LoaderStateError("A value was written outside a row: call start_row first.")
+            raise LoaderStateError("A value was written outside a row. Call start_row first.")
         return self.position
 
     def leave(self) -> None:
-        """Complete the values at the position."""
+        """Complete the values at the current position."""
         for value in self.open_values:
             value.close()
         self.open_values.clear()
@@ -73,7 +73,7 @@ class Level:
             column.ensure_value(self.position)
 
     def abandon(self) -> None:
-        """Discard the values at the position, and close the level."""
+        """Discard the values at the current position, and close the level."""
         for value in self.open_values:
             value.abandon()
         self.open_values.clear()
@@ -81,9 +81,9 @@ class Level:
 
 
 class InnerLevel(Level):
-    """The position in a map, or of an array's nested elements.
+    """Position of the members of a map, or of the nested elements of an array.
 
-    The first value written there opens it.
+    Writing the first member or element opens the map or array.
     """
 
     __slots__ = ("_owner",)
@@ -99,13 +99,13 @@ class InnerLevel(Level):
 
 
 class ElementLevel(Level):
-    """The position of an array's scalar elements.
+    """Position of the scalar elements of an array.
 
-    It is always after the last element, so elements need no ``save``.
+    The position is always after the last element. Therefore scalar elements do not need ``save``.
 
     Attributes:
-        stop: The largest number of elements in the vector, including those of this array. ``CLOSED`` before the array
-            is open.
+        stop: The maximum number of elements in the vector, including the elements of this array. ``CLOSED`` while the
+            array is not open.
     """
 
     __slots__ = ("_owner", "stop")
@@ -123,20 +123,20 @@ class ElementLevel(Level):
 
 
 class Owner(Protocol):
-    """The map or array whose values an inner level positions."""
+    """The map or array to which an inner level belongs."""
 
     def open(self) -> None:
-        """Begin the value that contains the level."""
+        """Open the map or array at its current position."""
         ...
 
 
 class ScalarArrayOwner(Protocol):
-    """The array whose scalar elements an element level positions."""
+    """The array to which an element level belongs."""
 
     def next_element(self) -> int:
-        """Open the array, and return the position of its first element.
+        """Open the array and return the position of its first element.
 
         Raises:
-            ValueTooLargeError: If the array is open and has as many elements as a batch can contain.
+            ValueTooLargeError: If the array is already open and contains as many elements as fit into a batch.
         """
         ...

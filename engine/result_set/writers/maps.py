@@ -1,6 +1,6 @@
-"""The writer of a map, stored as an Arrow struct.
+"""The writer of a map column, which is stored as an Arrow struct.
 
-A map is a tuple inside a column [result-set-loader "Terminology"].
+A map is a tuple that is nested in a column [result-set-loader "Terminology"].
 """
 
 from collections.abc import Mapping
@@ -20,11 +20,12 @@ from engine.schema import TupleSchema
 class MapWriter(VectorWriter):
     """Writer of a map column.
 
-    A map exists as soon as one of its members is written, even with null, or after ``set_value({})``. A map that is
-    not written is null. If the column is required, each member gets its value for missing rows instead.
+    A map exists as soon as one of its members is written, even if the member is null, or after ``set_value({})``. A
+    map that is not written is null. If the column is required, each member of a missing map gets its own missing
+    value instead.
 
     Attributes:
-        columns: The members.
+        columns: The members of the map.
     """
 
     __slots__ = ("_count", "_inner", "_validity", "columns")
@@ -32,13 +33,13 @@ class MapWriter(VectorWriter):
     def __init__(
         self, field: pa.Field, context: ColumnContext, offered: pa.DataType, projection: ProjectionFilter
     ) -> None:
-        """Create the writer and its members.
+        """Create the writer and the writers of its members.
 
         Args:
-            field: The column as the batch contains it.
+            field: The column as it appears in the batch.
             context: The context of the column.
-            offered: The reader's type, which may have other members than ``field``.
-            projection: The filter for members.
+            offered: The type of the column in the reader. Its members may differ from the members of ``field``.
+            projection: The filter for the members.
         """
         super().__init__(field, context)
         self._count = 0
@@ -91,7 +92,7 @@ class MapWriter(VectorWriter):
         self._inner.abandon()
 
     def ensure_value(self, position: int) -> None:
-        """Write a map of missing members if no map was written."""
+        """Write a map with missing members if no map was written at the position."""
         if self._count <= position:
             self.open()
             self._level.open_values.pop()

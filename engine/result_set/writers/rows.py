@@ -1,13 +1,13 @@
-"""The writer of rows: the tuple at the top, which decides when a batch is full.
+"""The writer of rows, which also decides when a batch is full.
 
 Guarantees:
 
-1. A row that is not saved leaves nothing behind: no values and no space, even if it would have overflowed.
-2. A row is measured when it is saved. If it does not fit, it becomes the first row of the next batch. The client
-   writes it without a difference, and sees afterwards that the batch is full
+1. A row that is not saved has no effect. It leaves no values and takes no space, even if it would have overflowed.
+2. A row is measured when it is saved. If the row does not fit, it becomes the first row of the next batch. The client
+   writes such a row like any other row. After saving it, the client sees that the batch is full
    [result-set-loader "Handling Batch Limits"].
-3. A column that came with the overflow row appears with it, in the next batch
-   [result-set-impl "Detailed Use Cases"], columns g and h.
+3. A column that was added with the overflow row appears in the next batch, together with that row. See the columns g
+   and h of [result-set-impl "Detailed Use Cases"].
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ _NOT_ACTIVE = -1
 
 
 class RowWriter:
-    """Writer of rows. A loader has one, which is the same object for all its batches.
+    """Writer of rows. Each loader has a single row writer for all its batches.
 
     Attributes:
         columns: The columns of the row.
@@ -49,25 +49,27 @@ class RowWriter:
 
     @property
     def schema(self) -> TupleSchema:
-        """All added columns, by index, projected or not."""
+        """All added columns in the order of their indexes, projected or not."""
         return self.columns.schema
 
     @property
     def is_full(self) -> bool:
-        """Whether the active batch takes no more rows."""
+        """Whether the active batch is full and does not accept more rows."""
         return self._batch.rows >= self._limit_rows
 
     @property
     def is_in_row(self) -> bool:
-        """Whether a row was started and neither saved nor abandoned."""
+        """Whether a row was started, and has not been saved or discarded yet."""
         return self._level.position >= 0
 
     def is_projected(self, name: str) -> bool:
-        """Return whether the batch contains a column of this name."""
+        """Return whether the batch contains a column with this name."""
         return self.columns.is_projected(name)
 
     def column(self, key: int | str) -> ColumnWriter:
-        """Return the writer of a column, by index (faster) or by name in any letter case.
+        """Return the writer of a column, by index or by name.
+
+        Access by index is faster. Names are compared without regard to case.
 
         Raises:
             ColumnError: If the column was not added.
@@ -75,15 +77,17 @@ class RowWriter:
         return self.columns.column(key)
 
     def add_column(self, field: pa.Field) -> int:
-        """Add a column after the others. Earlier rows get its value for missing rows.
+        """Add a column after the existing columns.
+
+        In earlier rows, the column is null or has its default value.
 
         Returns:
             The index of the column.
 
         Raises:
-            DuplicateColumnError: If the column exists already.
-            SchemaConflictError: If the type cannot become the promised one.
-            ColumnError: If the column is required, but earlier rows lack it and no default exists.
+            DuplicateColumnError: If the column already exists.
+            SchemaConflictError: If values of the column's type cannot be converted to the promised type.
+            ColumnError: If the column is required and has no default value, but there are earlier rows.
         """
         index = self.columns.add(field)
         self._update_row_limit()
@@ -92,7 +96,7 @@ class RowWriter:
         return index
 
     def start_row(self) -> None:
-        """Start a row. A row that was started and not saved is abandoned.
+        """Start a row. If the previous row was not saved, it is discarded.
 
         Raises:
             LoaderStateError: If no batch is active, or the batch is full.
@@ -105,16 +109,16 @@ class RowWriter:
         level.position = self.vector_rows
 
     def save_row(self) -> None:
-        """Save the row that was started.
+        """Save the current row.
 
         Raises:
             LoaderStateError: If no row was started.
-            ValueTooLargeError: If no batch can contain the row. The next ``start_row`` abandons it.
-            ColumnError: If the row lacks a required value that has no default.
+            ValueTooLargeError: If the row is too large for any batch. The next ``start_row`` discards the row.
+            ColumnError: If the row has no value for a required column without a default value.
         """
         level = self._level
         if level.position < 0:
-            raise LoaderStateError("A row was saved that was not started: call start_row first.")
+            raise LoaderStateError("save_row was called, but no row has been started. Call start_row first.")
         if level.open_values or level.required_columns:
             level.leave()
         batch = self._batch
@@ -126,7 +130,7 @@ class RowWriter:
         batch.rows += 1
 
     def set_row(self, *values: Any) -> None:
-        """Write and save a row, with one value for each column by index."""
+        """Write and save a row. Pass one value for each column, in the order of the indexes."""
         if len(values) != len(self.columns):
             raise LoaderStateError(f"A row of {len(values)} values was written to {len(self.columns)} columns.")
         self.start_row()
@@ -135,26 +139,26 @@ class RowWriter:
         self.save_row()
 
     def abandon_row(self) -> None:
-        """Discard the row that was started, if any."""
+        """Discard the current row, if a row was started."""
         if self._level.position >= 0:
             self._level.abandon()
             self.columns.truncate(self.vector_rows)
 
     def start_batch(self, max_rows: int) -> None:
-        """Start a batch with the overflow row of the previous one. Only for the loader."""
+        """Start a batch with the overflow row of the previous batch. Only for the loader."""
         self._max_rows = max_rows
         self._batch.rows = self.vector_rows = int(self.has_overflow)
         self.has_overflow = False
         self.set_appended(Sizes())
 
     def set_appended(self, appended: Sizes) -> None:
-        """Set the sizes that the batch contains besides the vectors. Only for the loader."""
+        """Set the sizes of the rows that were appended in bulk. Only for the loader."""
         self._appended = appended
         self._batch.must_measure = self._must_always_measure
         self._update_row_limit()
 
     def hide_excess_columns(self) -> None:
-        """Hide columns added after the last row that are too large for the batch.
+        """Hide columns that were added after the last row and do not fit into the batch.
 
         Only for the loader, before a batch ends.
         """
@@ -162,7 +166,10 @@ class RowWriter:
             self._batch.hidden_row = self._batch.rows
 
     def harvest(self) -> list[pa.Array]:
-        """Take the saved rows of the active batch out of the vectors. Only for the loader."""
+        """Remove the saved rows of the active batch from the vectors and return them.
+
+        Only for the loader.
+        """
         arrays = self.columns.harvest(self.vector_rows)
         if not self.has_overflow:
             self.columns.truncate(0)
@@ -201,7 +208,7 @@ class RowWriter:
         return self._batch.limits.batch_bytes is not None or bool(self._appended.buffers)
 
     def _update_row_limit(self) -> None:
-        """Limit the batch to the rows that fit by the widths of its columns."""
+        """Limit the batch to the number of rows that fit, given the widths of its columns."""
         if self.has_overflow or self._max_rows == _NOT_ACTIVE:
             return
         rows = self._batch.rows
@@ -214,7 +221,7 @@ class RowWriter:
         """Return whether the current row fits into the batch.
 
         Raises:
-            ValueTooLargeError: If the row does not fit into an empty batch either.
+            ValueTooLargeError: If the row does not even fit into an empty batch.
         """
         position = self.vector_rows
         if self._excess(position + 1) is None:
@@ -233,5 +240,7 @@ class RowWriter:
 
     def _start_error(self) -> LoaderStateError:
         if self._limit_rows == _NOT_ACTIVE:
-            return LoaderStateError("A row was started without a batch: call start_batch first.")
-        return LoaderStateError("A row was started in a full batch: ask is_full after each row, and harvest.")
+            return LoaderStateError("start_row was called, but no batch has been started. Call start_batch first.")
+        return LoaderStateError(
+            "start_row was called, but the batch is full. Check is_full after each row, and harvest a full batch."
+        )

@@ -1,7 +1,7 @@
-"""Writers of numbers and booleans, and the base of all scalar writers.
+"""Writers of numbers and booleans, and the base class of all scalar writers.
 
-Values are stored in an ``array.array``. Its memory becomes Arrow's buffer without a copy, and it refuses numbers out
-of range. See ``docs/decisions/row-writer-storage.md``.
+Values are stored in an ``array.array``. Arrow uses the memory of this array without a copy, and the array rejects
+numbers that are out of range. See ``docs/decisions/row-writer-storage.md``.
 """
 
 import math
@@ -30,7 +30,7 @@ _TYPE_CODES = {
 
 
 class ScalarWriter(VectorWriter):
-    """Base of all scalar writers: nulls and defaults."""
+    """Base class of all scalar writers. Handles nulls and default values."""
 
     __slots__ = ("_default", "_is_nullable", "_validity")
 
@@ -69,11 +69,11 @@ class ScalarWriter(VectorWriter):
             self._set(value)
 
     def _set(self, value: Any) -> None:
-        """Write a value that is not None."""
+        """Write a value other than None."""
         raise NotImplementedError
 
     def _seek(self) -> None:
-        """Move the end of the vector to the position of the level."""
+        """Extend or truncate the vector so that the next value is written at the position."""
         level = self._level
         if not isinstance(level, ElementLevel):
             self.resize(level.enter())
@@ -82,7 +82,7 @@ class ScalarWriter(VectorWriter):
 
 
 class FixedWriter(ScalarWriter):
-    """Base of the writers that store values in an array of their width."""
+    """Base class of the writers that store values in an ``array.array``."""
 
     __slots__ = ("_fill", "_values", "_width_bytes")
 
@@ -130,9 +130,9 @@ class FixedWriter(ScalarWriter):
         return limit_bytes // self._width_bytes
 
     def _put(self, stored: int) -> None:
-        """Append a value that was converted first.
+        """Append a value that is already in its stored form.
 
-        Writers of plain numbers do this inline, which is faster.
+        Writers of plain numbers do the same inline, which is faster.
         """
         if len(self._values) != self._level.position:
             self._seek()
@@ -140,7 +140,7 @@ class FixedWriter(ScalarWriter):
 
 
 class NumberWriter(FixedWriter):
-    """Base of the writers that store Python's numbers as they are."""
+    """Base class of the writers that store Python numbers without a conversion."""
 
     __slots__ = ()
 
@@ -167,7 +167,7 @@ class NumberWriter(FixedWriter):
 
 
 class IntWriter(NumberWriter):
-    """Writer of integers. Each width has a subclass."""
+    """Writer of integers. There is one subclass for each integer type."""
 
     __slots__ = ()
 
@@ -175,7 +175,7 @@ class IntWriter(NumberWriter):
 
 
 def int_writer(type_: pa.DataType) -> type[IntWriter]:
-    """Return the writer class for a width of integers."""
+    """Return the writer class for an integer type."""
     return _INT_WRITERS[pt.is_signed_integer(type_), type_.bit_width]
 
 
@@ -186,7 +186,7 @@ _INT_WRITERS = {
 
 
 class DoubleWriter(NumberWriter):
-    """Writer of doubles. An integer becomes the nearest double, as in SQL."""
+    """Writer of doubles. Integers are rounded to the nearest double, as in SQL."""
 
     __slots__ = ()
     type_code = "d"
@@ -196,7 +196,7 @@ class DoubleWriter(NumberWriter):
 
 
 class FloatWriter(NumberWriter):
-    """Writer of floats. Python's doubles are rounded, but never to infinity."""
+    """Writer of floats. Python floats are rounded. Values that would become infinite are rejected."""
 
     __slots__ = ()
     type_code = "f"
@@ -212,7 +212,7 @@ class FloatWriter(NumberWriter):
 
 
 class BooleanWriter(FixedWriter):
-    """Writer of booleans: one byte each, packed at the harvest."""
+    """Writer of booleans. Each value takes one byte until the harvest packs the values."""
 
     __slots__ = ()
     type_code = "B"
@@ -240,7 +240,7 @@ class BooleanWriter(FixedWriter):
 
 
 class LateWriter(ScalarWriter):
-    """Writer of a LATE column, whose type is not known yet. It takes only nulls."""
+    """Writer of a LATE column, whose type is not known yet. Accepts only nulls."""
 
     __slots__ = ("_count",)
 

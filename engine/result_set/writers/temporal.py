@@ -1,6 +1,6 @@
 """Writers of dates, times, timestamps and intervals.
 
-They take Python's objects, or integers in the column's unit.
+These writers accept Python objects, or integers in the unit of the column.
 """
 
 from datetime import UTC, date, datetime, time, timedelta
@@ -21,7 +21,7 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class TemporalWriter(FixedWriter):
-    """Base of the writers that store an integer in the column's unit."""
+    """Base class of the writers that store an integer in the unit of the column."""
 
     __slots__ = ("_per_second",)
 
@@ -37,14 +37,14 @@ class TemporalWriter(FixedWriter):
             self._refuse(value)
 
     def set_int(self, value: int) -> None:
-        """Write a number in the column's unit, counted from 1970 or from midnight."""
+        """Write an integer in the unit of the column, counted from 1970 or from midnight."""
         try:
             self._put(value)
         except (OverflowError, TypeError):
             self._refuse(value)
 
     def _to_integer(self, value: Any) -> int:
-        """Return the value in the column's unit, or refuse a value of another kind."""
+        """Convert a value to the unit of the column, or raise an error."""
         raise NotImplementedError
 
     def _to_units(self, microseconds: int, value: object) -> int:
@@ -67,7 +67,7 @@ class DateWriter(TemporalWriter):
 
 
 class TimeWriter(TemporalWriter):
-    """Writer of times of a day."""
+    """Writer of times of day."""
 
     __slots__ = ()
 
@@ -95,7 +95,7 @@ class TimestampWriter(TemporalWriter):
 
 
 class IntervalWriter(TemporalWriter):
-    """Writer of intervals (Arrow's durations)."""
+    """Writer of intervals, which are Arrow durations."""
 
     __slots__ = ()
 
@@ -108,14 +108,14 @@ class IntervalWriter(TemporalWriter):
 
 
 class Date32Writer(DateWriter):
-    """Writer of dates in 32 bits."""
+    """Writer of dates that are stored in 32 bits."""
 
     __slots__ = ()
     type_code = "i"
 
 
 class Time32Writer(TimeWriter):
-    """Writer of times in 32 bits."""
+    """Writer of times that are stored in 32 bits."""
 
     __slots__ = ()
     type_code = "i"

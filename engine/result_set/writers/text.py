@@ -1,6 +1,6 @@
 """Writers of text and bytes.
 
-They store the bytes of all values one after the other, and the offset where each value ends.
+These writers store the bytes of all values consecutively, and the offset at which each value ends.
 """
 
 from array import array
@@ -16,10 +16,10 @@ from engine.result_set.writers.scalars import ScalarWriter
 
 
 class VariableWriter(ScalarWriter):
-    """Base of the writers of values of any length.
+    """Base class of the writers of variable-length values.
 
-    A value that exceeds the limit does not cause the overflow itself. The row is measured when it is saved, because
-    until then the value can be replaced and the row abandoned.
+    A value that exceeds the limit of the batch does not cause the overflow immediately. Instead, the row is measured
+    when it is saved, because the value may still be replaced and the row may still be discarded.
     """
 
     __slots__ = ("_data", "_fill", "_limit_bytes", "_offsets")
@@ -34,7 +34,7 @@ class VariableWriter(ScalarWriter):
             context.level.required_columns.append(self)
 
     def ensure_value(self, position: int) -> None:
-        """Write a default that takes space at once, so that the row's size includes it."""
+        """Write a default value that takes space, so that the row's size includes it."""
         if self.count <= position:
             self.resize(position + 1)
             if len(self._data) > self._limit_bytes:
@@ -89,7 +89,9 @@ class VariableWriter(ScalarWriter):
 
     def append_bytes(self, value: bytes) -> None:
         if isinstance(self._level, ElementLevel):
-            raise LoaderStateError(f"Column {self.path!r}: elements of an array are written whole, with set_bytes.")
+            raise LoaderStateError(
+                f"Column {self.path!r}: array elements cannot be written in pieces. Use set_bytes instead."
+            )
         if not isinstance(value, bytes | bytearray | memoryview):
             self._refuse(value)
         position = self._level.enter()
@@ -114,13 +116,14 @@ class VariableWriter(ScalarWriter):
         offsets.append(end)
 
     def _check_size(self, end: int, start: int) -> None:
-        """Refuse a value, or the values of one row together, that no batch can contain.
+        """Raise an error if a value is too large for any batch.
 
-        A smaller value only causes the row to be measured.
+        The error is also raised if all values of the row together are too large. If the value is within these limits,
+        the method only requests that the row is measured.
 
         Args:
             end: The end of the data.
-            start: The start of the last value. A refused value is removed from there on.
+            start: The start of the last value. If the value is rejected, the data is truncated to this position.
         """
         size_bytes = end - start
         if size_bytes > self._limit_bytes or end > 2 * self._limit_bytes:
@@ -134,7 +137,8 @@ class VariableWriter(ScalarWriter):
 class TextWriter(VariableWriter):
     """Writer of text.
 
-    Bytes from ``append_bytes`` are checked to be UTF-8 at the harvest, because a piece may end inside a character.
+    Bytes from ``append_bytes`` are validated as UTF-8 at the harvest, because a piece may end in the middle of a
+    character.
     """
 
     __slots__ = ("_has_pieces",)

@@ -1,7 +1,7 @@
-"""The columns of a tuple, which is a row or a map.
+"""The columns of a tuple. A tuple is a row or a map.
 
-A tuple has two views of its columns. The reader finds its writers by index and name. The batch contains one vector
-for each projected column.
+The reader and the batch have different views of these columns. The reader accesses a writer for each column, by index
+or by name. The batch contains one vector for each projected column.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,10 +20,10 @@ from engine.schema import TupleSchema, fold_case, is_late
 
 
 class TupleColumns:
-    """The columns of one tuple.
+    """Columns of a row or a map.
 
     Attributes:
-        schema: All columns that the reader added, by index, projected or not.
+        schema: All columns that the reader added, in the order of their indexes, projected or not.
     """
 
     __slots__ = ("_batch", "_context", "_count_complete", "_filter", "_promised", "_vectors", "_writers", "schema")
@@ -46,13 +46,14 @@ class TupleColumns:
         self._promised: dict[str, VectorWriter] = {}
 
     def add_promised(self, fields: Sequence[pa.Field], offered: TupleSchema) -> None:
-        """Add the first members of a map.
+        """Add the initial members of a map.
 
-        These members are visible whenever the map is. Only members that are added later can be hidden.
+        These members are visible whenever the map is visible. Only members that are added later can be hidden.
 
         Args:
             fields: The promised members, in the order of the batch.
-            offered: The members that the reader offers: some of the promised ones, and perhaps others.
+            offered: The members that the reader provides. They may include members that are not promised, and some
+                promised members may be absent.
         """
         for field in fields:
             _, vector = self._context.make_column(
@@ -81,15 +82,15 @@ class TupleColumns:
         return self._writers[index]
 
     def add(self, field: pa.Field) -> int:
-        """Add a column, or give a LATE column its type.
+        """Add a column, or set the type of a LATE column.
 
         Returns:
             The index of the column.
 
         Raises:
-            DuplicateColumnError: If the column exists already.
-            SchemaConflictError: If the type cannot become the promised one.
-            ColumnError: If the column is required, but earlier rows lack it and no default exists.
+            DuplicateColumnError: If the column already exists.
+            SchemaConflictError: If values of the column's type cannot be converted to the promised type.
+            ColumnError: If the column is required and has no default value, but there are earlier rows.
         """
         index = self.schema.index_of(field.name)
         if index is not None:
@@ -108,18 +109,18 @@ class TupleColumns:
 
     @property
     def needs_value(self) -> bool:
-        """Whether a tuple without values lacks a value that has no default."""
+        """Whether one of the columns must have a value because it has no default value."""
         return any(vector.needs_value for vector in self._vectors.values())
 
     def is_projected(self, name: str) -> bool:
-        """Return whether the batch contains a column of this name."""
+        """Return whether the batch contains a column with this name."""
         index = self.schema.index_of(name)
         if index is None:
             return self._filter.project(pa.field(name, pa.null())).field is not None
         return not isinstance(self._writers[index], DummyWriter)
 
     def vector(self, name: str) -> VectorWriter | None:
-        """Return the vector of a projected column."""
+        """Return the vector of a column. None if the column is not projected."""
         return self._vectors.get(fold_case(name))
 
     def _make_writer(self, field: pa.Field) -> ColumnWriter:
@@ -139,15 +140,15 @@ class TupleColumns:
         return writer
 
     def _check_earlier_rows(self, vector: VectorWriter) -> None:
-        """Refuse a column if earlier rows lack its value and no default exists."""
+        """Raise an error if earlier rows need a value for a column without a default value."""
         if vector.needs_value and self._count_complete() > 0:
             self._context.level.required_columns.remove(vector)
             raise missing_value_error(vector.field, vector.path, self._batch.context)
 
     def _add_vector(self, vector: VectorWriter) -> None:
-        """Add a vector, or replace the LATE one of the same name.
+        """Add a vector. It replaces the vector of a LATE column with the same name.
 
-        A replaced vector contained only nulls.
+        The replaced vector contains only nulls.
         """
         self._vectors[fold_case(vector.field.name)] = vector
 
@@ -155,17 +156,17 @@ class TupleColumns:
         return self._context.inside(field.name, self._context.level)
 
     def visible_fields(self) -> list[pa.Field]:
-        """Return the columns that the active batch shows."""
+        """Return the columns that are visible in the active batch."""
         vectors = self._vectors.values()
         return [vector.visible_field() for vector in vectors if not self._batch.hides(vector.added_at)]
 
     def harvest(self, count: int) -> list[pa.Array]:
-        """Take ``count`` values out of each vector, and return those of visible columns."""
+        """Remove ``count`` values from each vector, and return the values of visible columns."""
         arrays = [(vector, vector.harvest(count)) for vector in self._vectors.values()]
         return [array for vector, array in arrays if not self._batch.hides(vector.added_at)]
 
     def truncate(self, count: int) -> None:
-        """Remove the values from position ``count`` on."""
+        """Remove all values at or after position ``count``."""
         for vector in self._vectors.values():
             if vector.count > count:
                 vector.resize(count)
@@ -183,7 +184,7 @@ class TupleColumns:
         return min((vector.capacity(limit_bytes) for vector in self._vectors.values()), default=limit_bytes * 8)
 
     def make_visible(self) -> None:
-        """Show all columns in the batches to come. See :meth:`VectorWriter.make_visible`."""
+        """Show all columns in the following batches. See :meth:`VectorWriter.make_visible`."""
         for vector in self._vectors.values():
             vector.make_visible()
 

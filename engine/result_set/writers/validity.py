@@ -1,8 +1,8 @@
-"""Which values of a vector are null.
+"""Validity of the values in a vector.
 
-Nulls are stored as one byte for each value up to the last null, and packed into a bitmap at the harvest.
+The writer stores one byte for each value up to the last null. The harvest packs these bytes into a bitmap.
 
-A value that is not null costs nothing here, and most values are not.
+Writing a value that is not null does not change this state. Most values are not null, so they are not slowed down.
 """
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ _VALID = b"\x01"
 
 
 class Validity:
-    """Which positions of a vector are null."""
+    """Records which positions of a vector are null."""
 
     __slots__ = ("_bytes",)
 
@@ -20,9 +20,9 @@ class Validity:
         self._bytes = bytearray()
 
     def add_nulls(self, first: int, count: int) -> None:
-        """Mark ``count`` positions from ``first`` on as null.
+        """Mark ``count`` positions as null, starting at ``first``.
 
-        Positions before ``first`` without a mark are valid.
+        Earlier positions that are not marked yet are valid.
         """
         known = self._bytes
         known += _VALID * (first - len(known))
@@ -35,10 +35,10 @@ class Validity:
         del self._bytes[count:]
 
     def harvest(self, count: int) -> pa.Buffer | None:
-        """Return the bitmap of the first positions, and move the others to the front.
+        """Return the bitmap of the first positions, and move the other positions to the front.
 
         Returns:
-            None if no position is null.
+            The bitmap. None if no position is null.
         """
         harvested, self._bytes = self._bytes[:count], self._bytes[count:]
         if _NULL not in harvested:
@@ -48,6 +48,6 @@ class Validity:
 
 
 def pack_bits(flags: bytearray) -> pa.Buffer:
-    """Return bytes that are 0 or 1 as bits."""
+    """Pack bytes with the values 0 and 1 into bits."""
     array = pa.Array.from_buffers(pa.uint8(), len(flags), [None, pa.py_buffer(flags)], 0)
     return array.cast(pa.bool_()).buffers()[1]

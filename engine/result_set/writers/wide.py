@@ -1,6 +1,6 @@
-"""Writers of decimals, and of bytes of fixed size.
+"""Writers of decimals and of fixed-size binary values.
 
-They store values of one length that no ``array.array`` can store.
+Values of these types have a fixed length, but ``array.array`` does not support them.
 """
 
 from decimal import Decimal
@@ -14,7 +14,7 @@ from engine.result_set.writers.scalars import ScalarWriter
 
 
 class WideWriter(ScalarWriter):
-    """Base of the writers that store values of one length in a ``bytearray``."""
+    """Base class of the writers that store fixed-length values in a ``bytearray``."""
 
     __slots__ = ("_data", "_fill", "_width_bytes")
 
@@ -62,14 +62,14 @@ class WideWriter(ScalarWriter):
         self._data += stored
 
     def _to_bytes(self, value: Any) -> bytes:
-        """Return the value as it is stored, or refuse it."""
+        """Convert a value to its stored bytes, or raise an error."""
         raise NotImplementedError
 
 
 class DecimalWriter(WideWriter):
     """Writer of decimals.
 
-    It refuses digits beyond the column's scale unless they are zeros.
+    Digits beyond the scale of the column are rejected, unless they are zeros.
     """
 
     __slots__ = ()
@@ -99,7 +99,7 @@ class DecimalWriter(WideWriter):
 
 
 class FixedBytesWriter(WideWriter):
-    """Writer of bytes of one fixed length."""
+    """Writer of fixed-size binary values."""
 
     __slots__ = ()
 

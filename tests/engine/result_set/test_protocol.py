@@ -24,7 +24,7 @@ def test_start_batch_in_active_batch_is_refused(loaders: Any) -> None:
 
 
 def test_harvest_without_batch_is_refused() -> None:
-    with pytest.raises(LoaderStateError, match="not started"):
+    with pytest.raises(LoaderStateError, match="no batch has been started"):
         ResultSetLoader().harvest()
 
 

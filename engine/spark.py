@@ -19,18 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql import datasource
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
@@ -49,12 +38,19 @@ _PUSHES_FILTERS = "pyspark.sql.worker.data_source_pushdown_filters"
 """The module that plans a read if ``spark.sql.python.filterPushdown.enabled`` is set. If it is not, Spark rejects a
 reader that accepts filters."""
 
-_OPERATORS: Mapping[type[Filter], str] = MappingProxyType(
-    {EqualTo: "=", In: "=", LessThan: "<", LessThanOrEqual: "<=", GreaterThan: ">", GreaterThanOrEqual: ">="}
+_OPERATORS: Mapping[type[datasource.Filter], str] = MappingProxyType(
+    {
+        datasource.EqualTo: "=",
+        datasource.In: "=",
+        datasource.LessThan: "<",
+        datasource.LessThanOrEqual: "<=",
+        datasource.GreaterThan: ">",
+        datasource.GreaterThanOrEqual: ">=",
+    }
 )
 
 
-class LodgeDataSource(DataSource):
+class LodgeDataSource(datasource.DataSource):
     """The data source that Spark asks for schemas and readers. Every method raises only ScanError."""
 
     _is_declared = True
@@ -75,7 +71,7 @@ class LodgeDataSource(DataSource):
         return found
 
     @reported_errors()
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> datasource.DataSourceReader:
         kind = FilteringScanReader if _PUSHES_FILTERS in sys.modules else ScanReader
         return kind(FileScan.from_options(self.options), schema, is_declared=self._is_declared)
 
@@ -117,7 +113,7 @@ def make_nullable(type_: Any) -> Any:
     return type_
 
 
-class ScanReader(DataSourceReader):
+class ScanReader(datasource.DataSourceReader):
     """Reads the files of one scan."""
 
     def __init__(self, scan: FileScan, schema: StructType, *, is_declared: bool) -> None:
@@ -127,10 +123,10 @@ class ScanReader(DataSourceReader):
         self._row_filters: Sequence[RowFilter] = ()
 
     @reported_errors()
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(files) for files in self._scan.partitions()]
+    def partitions(self) -> list[datasource.InputPartition]:
+        return [datasource.InputPartition(files) for files in self._scan.partitions()]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         freeze_loaded_modules()
         if partition.value is None:  # Spark runs one task without a partition if there are none: the directory is empty
             return
@@ -160,18 +156,18 @@ def freeze_loaded_modules() -> None:
 class FilteringScanReader(ScanReader):
     """Reads the files of one scan with the filters of the query, for formats that skip rows by their statistics."""
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+    def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:  # noqa: N802 - Spark's name
         """Accept the filters, and return all of them, because Spark must apply them again to the rows."""
         found = (to_row_filter(one) for one in filters)
         self._row_filters = [one for one in found if one is not None]
         return filters
 
 
-def to_row_filter(spark_filter: Filter) -> RowFilter | None:
+def to_row_filter(spark_filter: datasource.Filter) -> RowFilter | None:
     """Convert a filter of Spark to a filter of the scan; return None if the scan has no such filter."""
     operator = _OPERATORS.get(type(spark_filter))
     if operator is None or len(spark_filter.attribute) != 1:  # type: ignore[attr-defined]
         return None
     value = spark_filter.value  # type: ignore[attr-defined]
-    values = list(value) if isinstance(spark_filter, In) else [value]
+    values = list(value) if isinstance(spark_filter, datasource.In) else [value]
     return RowFilter(spark_filter.attribute[0], operator, [one for one in values if one is not None])  # type: ignore[attr-defined]

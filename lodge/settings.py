@@ -38,36 +38,26 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
+from lodge import setting_types
 from lodge.errors import SettingError
-from lodge.setting_types import (
-    Backends,
-    Duration,
-    InstanceName,
-    ListenAddress,
-    LowerCase,
-    Memory,
-    Metavar,
-    Names,
-    ObjectName,
-    PrincipalBackends,
-    WorkspaceUris,
-)
 
 ENVIRONMENT_PREFIX = "LODGE_"
 CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
 _LARGEST_MESSAGE_BYTES = 2**31 - 1
 _FOLLOWS_FROM_ANOTHER = "default_factory_not_called"
 
-LogLevel = Annotated[Literal["debug", "info", "warning", "error"], LowerCase, Metavar("LEVEL")]
-Limit = Annotated[int | None, Field(ge=0), Metavar("NUMBER")]
-SizeLimit = Annotated[ByteSize | None, Field(ge=0), Metavar("BYTES")]
-MessageSize = Annotated[ByteSize, Field(gt=0, le=_LARGEST_MESSAGE_BYTES), Metavar("BYTES")]
-RecordStore = Annotated[Literal["files", "kubernetes"], LowerCase, Metavar("STORE")]
-Namespace = Annotated[ObjectName | None, Metavar("NAMESPACE")]
-Share = Annotated[float, Field(gt=0, le=1), Metavar("SHARE")]
-Count = Annotated[int, Field(ge=1), Metavar("NUMBER")]
-MetricsAddress = Annotated[ListenAddress | None, Metavar("HOST:PORT")]
-PodText = Annotated[str | None, Metavar("TEXT")]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"], setting_types.LowerCase, setting_types.Metavar("LEVEL")
+]
+Limit = Annotated[int | None, Field(ge=0), setting_types.Metavar("NUMBER")]
+SizeLimit = Annotated[ByteSize | None, Field(ge=0), setting_types.Metavar("BYTES")]
+MessageSize = Annotated[ByteSize, Field(gt=0, le=_LARGEST_MESSAGE_BYTES), setting_types.Metavar("BYTES")]
+RecordStore = Annotated[Literal["files", "kubernetes"], setting_types.LowerCase, setting_types.Metavar("STORE")]
+Namespace = Annotated[setting_types.ObjectName | None, setting_types.Metavar("NAMESPACE")]
+Share = Annotated[float, Field(gt=0, le=1), setting_types.Metavar("SHARE")]
+Count = Annotated[int, Field(ge=1), setting_types.Metavar("NUMBER")]
+MetricsAddress = Annotated[setting_types.ListenAddress | None, setting_types.Metavar("HOST:PORT")]
+PodText = Annotated[str | None, setting_types.Metavar("TEXT")]
 
 
 def _default_mass_expiry_share(settings: Mapping[str, Any]) -> float:
@@ -92,21 +82,21 @@ class ReapSettings(BaseSettings):
         cli_implicit_flags="dual",
     )
 
-    workspace: WorkspaceUris = Field(
+    workspace: setting_types.WorkspaceUris = Field(
         {},
         description="A workspace, such as dfs=file:///data. May be repeated. If several workspace names match the "
         "beginning of a table name, the longest one is used. Default: dfs for the current directory, and dfs.tmp for a "
         "private directory for temporary tables below $XDG_STATE_HOME or ~/.local/state.",
     )
-    default_temporary_workspace: Annotated[str, Metavar("NAME")] = Field(
+    default_temporary_workspace: Annotated[str, setting_types.Metavar("NAME")] = Field(
         "dfs.tmp", description="The workspace in which temporary tables are stored. Default: dfs.tmp."
     )
-    lease_duration: Duration = Field(
+    lease_duration: setting_types.Duration = Field(
         timedelta(seconds=15),
         description="A gateway that has not renewed its lease for this time is considered lost. All gateways and "
         "reapers of a workspace need the same value. Default: 15s.",
     )
-    grace_period: Duration = Field(
+    grace_period: setting_types.Duration = Field(
         timedelta(seconds=60),
         description="How long the reaper must observe that a session or file is abandoned before it removes it. "
         "Default: 60s.",
@@ -116,7 +106,7 @@ class ReapSettings(BaseSettings):
         description="Where session records and leases are stored. With files, they are files in the default temporary "
         "workspace. With kubernetes, they are ConnectSession and Lease objects. Default: files.",
     )
-    kubeconfig: Annotated[Path | None, Metavar("FILE")] = Field(
+    kubeconfig: Annotated[Path | None, setting_types.Metavar("FILE")] = Field(
         None,
         description="The kubeconfig file for access to Kubernetes. Default: the pod's service account; outside a pod, "
         "the file in KUBECONFIG or ~/.kube/config.",
@@ -126,7 +116,7 @@ class ReapSettings(BaseSettings):
         description="The Kubernetes namespace of session records and leases. Default: the namespace of the pod or of "
         "the kubeconfig.",
     )
-    instance: InstanceName = Field(
+    instance: setting_types.InstanceName = Field(
         "lodge",
         description="The name of this Lodge installation in the namespace. The names of its Kubernetes objects begin "
         "with this name. Default: lodge.",
@@ -134,7 +124,7 @@ class ReapSettings(BaseSettings):
     removals: Count = Field(
         4, description="The maximum number of session locations that the reaper removes at the same time. Default: 4."
     )
-    resync_period: Duration = Field(
+    resync_period: setting_types.Duration = Field(
         timedelta(minutes=5),
         description="How often the reaper lists all session records in addition to watching them. Default: 5m.",
     )
@@ -187,16 +177,16 @@ class ReapSettings(BaseSettings):
 class ServeSettings(ReapSettings):
     """The settings of ``lodge serve``, including its reaper and its local Spark."""
 
-    listen: ListenAddress = Field(
+    listen: setting_types.ListenAddress = Field(
         "127.0.0.1:15002",
         description="The address for clients. With port 0, the system chooses a port. Default: 127.0.0.1:15002.",
     )
-    backend: Backends = Field(
+    backend: setting_types.Backends = Field(
         (),
         description="The address of a Spark Connect server that runs the sessions. May be repeated. Default: the "
         "gateway starts and stops a local Spark server.",
     )
-    session_idle_timeout: Duration = Field(
+    session_idle_timeout: setting_types.Duration = Field(
         timedelta(minutes=60),
         description="A session ends after this time without a request or a running operation. Default: 60m.",
     )
@@ -204,7 +194,7 @@ class ServeSettings(ReapSettings):
         default_factory=lambda: "KUBERNETES_SERVICE_HOST" not in os.environ,
         description="Run a reaper as a child process of the gateway. Default: yes, but no in Kubernetes.",
     )
-    writable_workspace: Names = Field(
+    writable_workspace: setting_types.Names = Field(
         (),
         description="An additional workspace in which CREATE TABLE ... AS and DROP TABLE are permitted. May be "
         "repeated. Default: none.",
@@ -226,7 +216,7 @@ class ServeSettings(ReapSettings):
         description="The maximum size of all temporary tables in all sessions of a principal together. Default: no "
         "limit.",
     )
-    detached_timeout: Duration = Field(
+    detached_timeout: setting_types.Duration = Field(
         timedelta(minutes=5),
         description="How long a Lodge statement may continue after its client has disconnected. Default: 5m.",
     )
@@ -235,7 +225,7 @@ class ServeSettings(ReapSettings):
         description="Make the OS user with the name of the principal the owner of the principal's session locations. "
         "Each principal needs a --principal-backend that runs as this user. Lodge must run as root. Default: no.",
     )
-    principal_backend: PrincipalBackends = Field(
+    principal_backend: setting_types.PrincipalBackends = Field(
         {},
         description="The backend that runs the sessions of one principal, such as ada=sc://127.0.0.1:15003. May be "
         "repeated. Default: all principals use the backends of --backend.",
@@ -254,7 +244,7 @@ class ServeSettings(ReapSettings):
     node_name: PodText = Field(
         None, description="The name of the pod's node. The reaper uses it to check the node. Default: none."
     )
-    spark_driver_memory: Memory = Field(
+    spark_driver_memory: setting_types.Memory = Field(
         "2g", description="The memory of the local Spark server, such as 512m or 4g. Default: 2g."
     )
 
@@ -311,7 +301,7 @@ class SettingsOptions(Generic[Settings]):
         field = self._model.model_fields[keywords["dest"]]
         keywords["help"] = (field.description or "").replace("%", "%%")
         if "metavar" in keywords:
-            keywords["metavar"] = next(item.text for item in field.metadata if isinstance(item, Metavar))
+            keywords["metavar"] = next(item.text for item in field.metadata if isinstance(item, setting_types.Metavar))
         return parser.add_argument(*names, **keywords)
 
 

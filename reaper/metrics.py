@@ -11,22 +11,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from reaper import reports
 from reaper.holds import KINDS
 from reaper.operator import Operator
-from reaper.reports import (
-    ActionFailed,
-    HoldBegan,
-    HoldEnded,
-    HoldersForgotten,
-    LeaseRemoved,
-    OrphanRemoved,
-    OrphanTableRemoved,
-    PassResult,
-    Report,
-    SessionReaped,
-    TrashPurged,
-    WritesUndone,
-)
 
 _PASS_BUCKETS_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60)
 _PURGE_BUCKETS_SECONDS = (0.01, 0.1, 1, 10, 60, 600, 3600)
@@ -84,31 +71,31 @@ class Metrics:
         for kind in KINDS:
             self._held_back.labels(kind).set(0)
 
-    def take(self, report: Report) -> None:
+    def take(self, report: reports.Report) -> None:
         """Count a report."""
         match report:
-            case SessionReaped(_, reason, locations):
+            case reports.SessionReaped(_, reason, locations):
                 self._sessions_reaped.labels(reason).inc()
                 self._removed.labels("session_location").inc(len(locations))
-            case OrphanRemoved():
+            case reports.OrphanRemoved():
                 self._removed.labels("orphan_location").inc()
-            case OrphanTableRemoved():
+            case reports.OrphanTableRemoved():
                 self._removed.labels("orphan_table").inc()
-            case LeaseRemoved():
+            case reports.LeaseRemoved():
                 self._removed.labels("lease").inc()
-            case HoldersForgotten():
+            case reports.HoldersForgotten():
                 self._changed.labels("holders").inc()
-            case WritesUndone():
+            case reports.WritesUndone():
                 self._changed.labels("writes").inc()
-            case TrashPurged(seconds):
+            case reports.TrashPurged(seconds):
                 self._purge_seconds.observe(seconds)
-            case ActionFailed(action):
+            case reports.ActionFailed(action):
                 self._failures.labels(action).inc()
-            case HoldBegan(kind):
+            case reports.HoldBegan(kind):
                 self._held_back.labels(kind).set(1)
-            case HoldEnded(kind):
+            case reports.HoldEnded(kind):
                 self._held_back.labels(kind).set(0)
-            case PassResult(seconds=seconds):
+            case reports.PassResult(seconds=seconds):
                 self._pass_seconds.observe(seconds)
                 self._last_pass.set_to_current_time()
 

@@ -19,17 +19,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from reaper.reports import (
-    ActionFailed,
-    HoldersForgotten,
-    LeaseRemoved,
-    OrphanRemoved,
-    OrphanTableRemoved,
-    ReportHandler,
-    SessionReaped,
-    TrashPurged,
-    WritesUndone,
-)
+from reaper import reports
 from workspace.identifiers import ReplicaId, SessionUuid, TableUuid
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
@@ -75,7 +65,7 @@ class Removals:
         release: Release,
         should_stop: Callable[[], bool],
         log: structlog.typing.FilteringBoundLogger,
-        report: ReportHandler,
+        report: reports.ReportHandler,
     ) -> None:
         self._records = records
         self._leases = leases
@@ -110,7 +100,7 @@ class Removals:
                     reason=reason,
                     holders=sorted(record.holders),
                 )
-                self._report(SessionReaped(stored, reason, ended.locations))
+                self._report(reports.SessionReaped(stored, reason, ended.locations))
         return outcome.succeeded
 
     def change(self, stored: StoredRecord, forget: frozenset[ReplicaId], undo: frozenset[ReplicaId]) -> bool:
@@ -128,7 +118,7 @@ class Removals:
             self._records.replace(remove_holders(kept, forget), stored.version)
             if forget:
                 self._log.info("lost_holders_forgotten", session=record.session_uuid, replicas=sorted(forget))
-                self._report(HoldersForgotten(stored, forget))
+                self._report(reports.HoldersForgotten(stored, forget))
             if undo:
                 self._log.warning(
                     "unfinished_writes_undone",
@@ -136,7 +126,7 @@ class Removals:
                     tables=list(tables),
                     replicas=sorted(undo),
                 )
-                self._report(WritesUndone(stored, undo, tables))
+                self._report(reports.WritesUndone(stored, undo, tables))
         return outcome.succeeded
 
     def remove_orphan(self, session_uuid: SessionUuid) -> bool:
@@ -150,7 +140,7 @@ class Removals:
                     file_system=file_system_of(location),
                     session=session_uuid,
                 )
-                self._report(OrphanRemoved(session_uuid, location))
+                self._report(reports.OrphanRemoved(session_uuid, location))
         return outcome.succeeded
 
     def remove_orphan_table(self, stored: StoredRecord, table_uuid: TableUuid) -> bool:
@@ -161,7 +151,7 @@ class Removals:
         ) as outcome:
             if self._locations.remove_table(session_uuid, table_uuid):
                 self._log.info("orphan_table_deleted", session=session_uuid, table_uuid=table_uuid)
-                self._report(OrphanTableRemoved(stored, table_uuid))
+                self._report(reports.OrphanTableRemoved(stored, table_uuid))
         return outcome.succeeded
 
     def delete_lease(self, replica: ReplicaId) -> bool:
@@ -169,7 +159,7 @@ class Removals:
         with self._logged_failures("delete_lease", None, replica=replica) as outcome:
             self._leases.delete(replica)
             self._log.info("lost_lease_deleted", replica=replica)
-            self._report(LeaseRemoved(replica))
+            self._report(reports.LeaseRemoved(replica))
         return outcome.succeeded
 
     def purge(self, entry: TrashEntry) -> bool:
@@ -177,7 +167,7 @@ class Removals:
         begun_seconds = time.monotonic()
         with self._logged_failures("purge_trash", None, entry=entry) as outcome:
             if self._locations.purge(entry, self._should_stop):
-                self._report(TrashPurged(time.monotonic() - begun_seconds))
+                self._report(reports.TrashPurged(time.monotonic() - begun_seconds))
         return outcome.succeeded
 
     def trash_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
@@ -204,4 +194,4 @@ class Removals:
         except (RecordError, OSError) as error:
             outcome.succeeded = False
             self._log.warning("reaper_action_failed", action=action, reason=str(error), **fields)
-            self._report(ActionFailed(action, str(error), stored, " ".join(fields.values())))
+            self._report(reports.ActionFailed(action, str(error), stored, " ".join(fields.values())))

@@ -20,16 +20,8 @@ from typing import Self
 
 import structlog
 
+from workspace import record_store
 from workspace.identifiers import RecordName
-from workspace.record_store import (
-    RecordChanged,
-    RecordGone,
-    RecordsEvent,
-    RecordsListed,
-    RecordsUnreachable,
-    SessionRecords,
-    StoredRecord,
-)
 from workspace.watch_loop import run_watch_loop
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -45,7 +37,7 @@ class RecordsView:
         reason: Why the view is not current; empty if it is.
     """
 
-    records: Mapping[RecordName, StoredRecord]
+    records: Mapping[RecordName, record_store.StoredRecord]
     is_current: bool
     reason: str
 
@@ -58,10 +50,10 @@ class RecordCache:
         on_change: Must return quickly and must not raise.
     """
 
-    def __init__(self, records: SessionRecords, on_change: Callable[[], None]) -> None:
+    def __init__(self, records: record_store.SessionRecords, on_change: Callable[[], None]) -> None:
         self._records = records
         self._on_change = on_change
-        self._known: dict[RecordName, StoredRecord] = {}
+        self._known: dict[RecordName, record_store.StoredRecord] = {}
         self._reason = "the records have not been listed yet"
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -89,21 +81,21 @@ class RecordCache:
 
     def _handle_error(self, error: Exception) -> None:
         _log.exception("record_cache_failed")
-        self._handle(RecordsUnreachable(f"The watch of session records failed: {error}"))
+        self._handle(record_store.RecordsUnreachable(f"The watch of session records failed: {error}"))
 
-    def _handle(self, event: RecordsEvent) -> None:
+    def _handle(self, event: record_store.RecordsEvent) -> None:
         with self._lock:
             self._apply(event)
         self._on_change()
 
-    def _apply(self, event: RecordsEvent) -> None:
+    def _apply(self, event: record_store.RecordsEvent) -> None:
         match event:
-            case RecordsListed(records):
+            case record_store.RecordsListed(records):
                 self._known = {stored.record.name: stored for stored in records}
                 self._reason = ""
-            case RecordChanged(stored):
+            case record_store.RecordChanged(stored):
                 self._known[stored.record.name] = stored
-            case RecordGone(name):
+            case record_store.RecordGone(name):
                 self._known.pop(name, None)
-            case RecordsUnreachable(reason):
+            case record_store.RecordsUnreachable(reason):
                 self._reason = reason

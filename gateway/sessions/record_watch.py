@@ -25,16 +25,8 @@ import structlog
 from gateway.sessions.record_updates import is_over
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
+from workspace import record_store
 from workspace.identifiers import RecordName
-from workspace.record_store import (
-    RecordChanged,
-    RecordGone,
-    RecordsEvent,
-    RecordsListed,
-    RecordsUnreachable,
-    SessionRecords,
-    StoredRecord,
-)
 from workspace.watch_loop import run_watch_loop
 
 _WORKERS = 4
@@ -53,12 +45,15 @@ class RecordWatch:
     """
 
     def __init__(
-        self, sessions: Sessions, records: SessionRecords, end_operations: Callable[[Session], Awaitable[object]]
+        self,
+        sessions: Sessions,
+        records: record_store.SessionRecords,
+        end_operations: Callable[[Session], Awaitable[object]],
     ) -> None:
         self._sessions = sessions
         self._records = records
         self._end_operations = end_operations
-        self._queue: asyncio.Queue[Session | StoredRecord] = asyncio.Queue()
+        self._queue: asyncio.Queue[Session | record_store.StoredRecord] = asyncio.Queue()
         self._is_interrupted = False
 
     async def run(self) -> None:
@@ -66,13 +61,13 @@ class RecordWatch:
         stop = threading.Event()
         loop = asyncio.get_running_loop()
 
-        def take(event: RecordsEvent) -> None:
+        def take(event: record_store.RecordsEvent) -> None:
             if not stop.is_set():  # the event loop may be closed after the stop
                 loop.call_soon_threadsafe(self._enqueue, event)
 
         def fail(error: Exception) -> None:
             log.exception("record_watch_failed")
-            take(RecordsUnreachable(f"The watch of session records failed: {error}"))
+            take(record_store.RecordsUnreachable(f"The watch of session records failed: {error}"))
 
         arguments = (self._records.watch, take, fail, stop)
         thread = threading.Thread(target=run_watch_loop, args=arguments, name="record-watch", daemon=True)
@@ -84,10 +79,10 @@ class RecordWatch:
         finally:
             stop.set()
 
-    def _enqueue(self, event: RecordsEvent) -> None:
+    def _enqueue(self, event: record_store.RecordsEvent) -> None:
         """Enqueue served sessions that may have ended, and sessions without holders."""
         match event:
-            case RecordsListed(records):
+            case record_store.RecordsListed(records):
                 self._is_interrupted = False
                 continuing = {stored.record.name for stored in records if not is_over(stored)}
                 for session in self._sessions.all():
@@ -95,14 +90,14 @@ class RecordWatch:
                         self._queue.put_nowait(session)
                 for stored in filter(_has_no_holders, records):
                     self._queue.put_nowait(stored)
-            case RecordChanged(stored):
+            case record_store.RecordChanged(stored):
                 if is_over(stored):
                     self._enqueue_served(stored.record.name)
                 elif _has_no_holders(stored):
                     self._queue.put_nowait(stored)
-            case RecordGone(name):
+            case record_store.RecordGone(name):
                 self._enqueue_served(name)
-            case RecordsUnreachable(reason):
+            case record_store.RecordsUnreachable(reason):
                 if not self._is_interrupted:
                     log.warning("record_watch_interrupted", reason=reason)
                 self._is_interrupted = True
@@ -131,5 +126,5 @@ class RecordWatch:
             await self._sessions.release_and_end(session, reason="asked for by its record")
 
 
-def _has_no_holders(stored: StoredRecord) -> bool:
+def _has_no_holders(stored: record_store.StoredRecord) -> bool:
     return not is_over(stored) and not stored.record.holders

@@ -4,17 +4,9 @@ Source: [spark-sql-grammar dropTable], [spark-sql-grammar dropView], [spark-sql-
 [spark-sql-grammar alterTable], [spark-sql-grammar dmlStatementNoWith].
 """
 
+from gateway.sql import statements
 from gateway.sql.cursor import Cursor
 from gateway.sql.read_only_query import is_query_start
-from gateway.sql.statements import (
-    AlterRelation,
-    DropTable,
-    DropView,
-    MergeOrUpdate,
-    ModificationKind,
-    RelationKind,
-    TruncateTable,
-)
 
 _SECOND_WORDS = frozenset(
     {"TO", "COLUMN", "COLUMNS", "PARTITION", "PARTITIONS", "CONSTRAINT", "TBLPROPERTIES", "SERDE", "SERDEPROPERTIES"}
@@ -22,7 +14,7 @@ _SECOND_WORDS = frozenset(
 )
 
 
-def parse_drop(cursor: Cursor) -> DropTable | DropView | None:
+def parse_drop(cursor: Cursor) -> statements.DropTable | statements.DropView | None:
     """Parse a text that begins with ``DROP``; return None for other objects.
 
     Raises:
@@ -43,19 +35,19 @@ def parse_drop(cursor: Cursor) -> DropTable | DropView | None:
         cursor.take("PURGE")
     if name is None or cursor.current is not None:
         return None
-    return (DropTable if kind == "TABLE" else DropView)(name=name, if_exists=if_exists)
+    return (statements.DropTable if kind == "TABLE" else statements.DropView)(name=name, if_exists=if_exists)
 
 
-def parse_truncate(cursor: Cursor) -> TruncateTable | None:
+def parse_truncate(cursor: Cursor) -> statements.TruncateTable | None:
     """Parse a text that begins with ``TRUNCATE``; return None without a table."""
     name = cursor.take_name() if cursor.take("TRUNCATE", "TABLE") else None
     if name is None:
         return None
     after = cursor.current
-    return TruncateTable(name=name, unsupported=None if after is None else after.keyword or "other words")
+    return statements.TruncateTable(name=name, unsupported=None if after is None else after.keyword or "other words")
 
 
-def parse_alter(cursor: Cursor) -> AlterRelation | None:
+def parse_alter(cursor: Cursor) -> statements.AlterRelation | None:
     """Parse a text that begins with ``ALTER``; return None for other objects."""
     cursor.take("ALTER")
     kind = cursor.take_any("TABLE", "VIEW")
@@ -64,7 +56,7 @@ def parse_alter(cursor: Cursor) -> AlterRelation | None:
         return None
     action = _parse_action(cursor)
     renamed_to = cursor.take_name() if cursor.take("RENAME", "TO") else None
-    return AlterRelation(kind=RelationKind(kind), name=name, action=action, renamed_to=renamed_to)
+    return statements.AlterRelation(kind=statements.RelationKind(kind), name=name, action=action, renamed_to=renamed_to)
 
 
 def _parse_action(cursor: Cursor) -> str:
@@ -74,21 +66,21 @@ def _parse_action(cursor: Cursor) -> str:
     return "AS" if is_query_start(cursor) else first
 
 
-def parse_merge_or_update(cursor: Cursor) -> MergeOrUpdate | None:
+def parse_merge_or_update(cursor: Cursor) -> statements.MergeOrUpdate | None:
     """Parse a text that begins with ``MERGE``, ``UPDATE`` or ``DELETE``.
 
     Returns None if the text names no table.
     """
     kind = take_modification(cursor)
     name = None if kind is None else cursor.take_name()
-    return None if kind is None or name is None else MergeOrUpdate(kind=kind, name=name)
+    return None if kind is None or name is None else statements.MergeOrUpdate(kind=kind, name=name)
 
 
-def take_modification(cursor: Cursor) -> ModificationKind | None:
+def take_modification(cursor: Cursor) -> statements.ModificationKind | None:
     """Step over the words before the name, and return what they mean."""
     if cursor.take("MERGE"):
         cursor.take("WITH", "SCHEMA", "EVOLUTION")
-        return ModificationKind.MERGE if cursor.take("INTO") else None
+        return statements.ModificationKind.MERGE if cursor.take("INTO") else None
     if cursor.take("DELETE", "FROM"):
-        return ModificationKind.DELETE
-    return ModificationKind.UPDATE if cursor.take("UPDATE") else None
+        return statements.ModificationKind.DELETE
+    return statements.ModificationKind.UPDATE if cursor.take("UPDATE") else None

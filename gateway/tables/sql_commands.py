@@ -12,26 +12,8 @@ from gateway.errors import BackendError, table_not_found, view_not_found
 from gateway.names.targets import Target, TargetKind, schema_not_found
 from gateway.operations import Runner
 from gateway.responses import Response, build_row_response, build_sql_response
+from gateway.sql import statements
 from gateway.sql.name_syntax import quote_name
-from gateway.sql.statements import (
-    AlterRelation,
-    CacheTableAs,
-    CreateTable,
-    CreateTemporaryTable,
-    CreateView,
-    DropTable,
-    DropView,
-    Explain,
-    IdentifierClause,
-    Insert,
-    MergeOrUpdate,
-    ShowCreateTable,
-    ShowTables,
-    ShowTemporaryTables,
-    Statement,
-    TableName,
-    TruncateTable,
-)
 from gateway.stored_tables.listings import list_temporary_tables, list_workspace_tables
 from gateway.stored_tables.table_plans import build_empty_relation, build_named_table, encode_schema
 from gateway.tables import answers, errors
@@ -61,7 +43,7 @@ class SqlCommands:
         self._permanent = permanent
 
     @singledispatchmethod
-    async def work(self, statement: Statement, sql: SqlStatement) -> Runner | None:
+    async def work(self, statement: statements.Statement, sql: SqlStatement) -> Runner | None:
         """Return the function that executes a statement.
 
         Args:
@@ -77,7 +59,9 @@ class SqlCommands:
         return None
 
     @work.register
-    async def _create_temporary_table(self, statement: CreateTemporaryTable, sql: SqlStatement) -> Runner | None:
+    async def _create_temporary_table(
+        self, statement: statements.CreateTemporaryTable, sql: SqlStatement
+    ) -> Runner | None:
         context = sql.context
         name = await _new_name(context, sql.target(statement.name, "CREATE TEMPORARY TABLE"))
         if statement.query_span is not None:
@@ -91,7 +75,7 @@ class SqlCommands:
         return partial(self._tables.create, context.execution, new)
 
     @work.register
-    async def _create_table(self, statement: CreateTable, sql: SqlStatement) -> Runner | None:
+    async def _create_table(self, statement: statements.CreateTable, sql: SqlStatement) -> Runner | None:
         context, target = sql.context, sql.target(statement.name, "CREATE TABLE")
         context.require_schema(target)
         if target.workspace is None:
@@ -111,7 +95,7 @@ class SqlCommands:
         return partial(self._permanent.create, context.execution, workspace, new)
 
     @work.register
-    async def _drop_table(self, statement: DropTable, sql: SqlStatement) -> Runner | None:
+    async def _drop_table(self, statement: statements.DropTable, sql: SqlStatement) -> Runner | None:
         context, target = sql.context, sql.target(statement.name, "DROP TABLE")
         table, workspace = context.table(target), target.workspace
         if table is not None and table.state is TableState.READY:
@@ -131,7 +115,7 @@ class SqlCommands:
         raise table_not_found(target.name)
 
     @work.register
-    async def _drop_view(self, statement: DropView, sql: SqlStatement) -> Runner | None:
+    async def _drop_view(self, statement: statements.DropView, sql: SqlStatement) -> Runner | None:
         context, target = sql.context, sql.target(statement.name, "DROP VIEW")
         table = context.table(target)
         if table is None and target.workspace is None:
@@ -141,7 +125,7 @@ class SqlCommands:
         raise view_not_found(target.name) if table is None else errors.not_a_view(table.name, "DROP VIEW")
 
     @work.register
-    async def _insert(self, statement: Insert, sql: SqlStatement) -> Runner | None:
+    async def _insert(self, statement: statements.Insert, sql: SqlStatement) -> Runner | None:
         operation = "INSERT OVERWRITE" if statement.overwrite else "INSERT INTO"
         for other in statement.other_names:
             table = sql.context.table(sql.target(other, operation))
@@ -170,7 +154,7 @@ class SqlCommands:
         return partial(self._tables.insert, sql.context.execution, insertion)
 
     @work.register
-    async def _truncate(self, statement: TruncateTable, sql: SqlStatement) -> Runner | None:
+    async def _truncate(self, statement: statements.TruncateTable, sql: SqlStatement) -> Runner | None:
         target = sql.target(statement.name, "TRUNCATE TABLE")
         table = sql.context.table(target)
         if table is None:
@@ -183,20 +167,20 @@ class SqlCommands:
         return partial(self._tables.truncate, sql.context.execution, table.name)
 
     @work.register
-    async def _change_rows(self, statement: MergeOrUpdate, sql: SqlStatement) -> Runner | None:
+    async def _change_rows(self, statement: statements.MergeOrUpdate, sql: SqlStatement) -> Runner | None:
         way_out = "Use INSERT OVERWRITE with a query of the rows that the table should have."
         _refuse_change(sql, statement.name, statement.kind.value, way_out)
         return None
 
     @work.register
-    async def _alter(self, statement: AlterRelation, sql: SqlStatement) -> Runner | None:
+    async def _alter(self, statement: statements.AlterRelation, sql: SqlStatement) -> Runner | None:
         operation = f"ALTER {statement.kind.value} {statement.action}".strip()
         way_out = "Create a new table from it with CREATE TEMPORARY TABLE ... AS SELECT."
         _refuse_change(sql, statement.name, operation, way_out)
         return None
 
     @work.register
-    async def _create_view(self, statement: CreateView, sql: SqlStatement) -> Runner | None:
+    async def _create_view(self, statement: statements.CreateView, sql: SqlStatement) -> Runner | None:
         context, target = sql.context, sql.target(statement.name, "CREATE VIEW")
         takes_name = target.workspace is not None or (statement.is_temporary and not statement.is_global)
         if takes_name and context.table(target) is not None:
@@ -210,19 +194,21 @@ class SqlCommands:
         return None
 
     @work.register
-    async def _cache_as(self, statement: CacheTableAs, sql: SqlStatement) -> Runner | None:
+    async def _cache_as(self, statement: statements.CacheTableAs, sql: SqlStatement) -> Runner | None:
         target = sql.target(statement.name, "CACHE TABLE")
         if sql.context.table(target) is not None:
             raise self._tables.already_exists(target.name)
         return None
 
     @work.register
-    async def _explain(self, statement: Explain, sql: SqlStatement) -> Runner | None:
+    async def _explain(self, statement: statements.Explain, sql: SqlStatement) -> Runner | None:
         await _new_name(sql.context, sql.target(statement.table.name, "EXPLAIN CREATE TEMPORARY TABLE"))
         return partial(sql.context.backend.execute_sql, await sql.query(statement))
 
     @work.register
-    async def _show_temporary_tables(self, statement: ShowTemporaryTables, sql: SqlStatement) -> Runner | None:
+    async def _show_temporary_tables(
+        self, statement: statements.ShowTemporaryTables, sql: SqlStatement
+    ) -> Runner | None:
         workspace = sql.context.temporary_workspace
         tables: tuple[TemporaryTable, ...] = sql.context.record.tables
         if statement.namespace is not None:
@@ -234,7 +220,7 @@ class SqlCommands:
         )
 
     @work.register
-    async def _show_tables(self, statement: ShowTables, sql: SqlStatement) -> Runner | None:
+    async def _show_tables(self, statement: statements.ShowTables, sql: SqlStatement) -> Runner | None:
         workspace = _namespace(sql, statement.namespace).workspace
         if workspace is None:
             return None
@@ -243,7 +229,7 @@ class SqlCommands:
         return _answer(build_sql_response(list_workspace_tables(tables, names, workspace.name, statement.pattern)))
 
     @work.register
-    async def _show_create_table(self, statement: ShowCreateTable, sql: SqlStatement) -> Runner | None:
+    async def _show_create_table(self, statement: statements.ShowCreateTable, sql: SqlStatement) -> Runner | None:
         table = sql.context.table(sql.target(statement.name, "SHOW CREATE TABLE"))
         if table is None:
             return None
@@ -288,16 +274,16 @@ async def _check_definition(context: StatementContext, columns: relations_pb2.Re
             raise errors.unchecked_constraint(f"NOT NULL in column [{field.name}]", "Remove NOT NULL")
 
 
-async def _empty_like(sql: SqlStatement, statement: CreateTemporaryTable) -> relations_pb2.Relation:
+async def _empty_like(sql: SqlStatement, statement: statements.CreateTemporaryTable) -> relations_pb2.Relation:
     """Return an empty relation that has the columns of another table, view or file."""
-    if statement.like is None or isinstance(statement.like, IdentifierClause):
+    if statement.like is None or isinstance(statement.like, statements.IdentifierClause):
         raise errors.unreadable_name("CREATE TEMPORARY TABLE ... LIKE")
     source = build_named_table(sql.text[statement.like.start : statement.like.end])
     schema = await sql.context.backend.analyze_schema(await sql.context.resolve(source))
     return build_empty_relation(encode_schema(schema))
 
 
-def _namespace(sql: SqlStatement, name: TableName) -> Target:
+def _namespace(sql: SqlStatement, name: statements.TableName) -> Target:
     """Return the target of a placeholder table ``t`` in a namespace.
 
     Raises:
@@ -314,7 +300,7 @@ def _require_writable(workspace: Workspace) -> Workspace:
     return workspace
 
 
-def _refuse_change(sql: SqlStatement, name: TableName, operation: str, way_out: str) -> None:
+def _refuse_change(sql: SqlStatement, name: statements.TableName, operation: str, way_out: str) -> None:
     """Raise an error if an operation would change a temporary table or a workspace."""
     target = sql.target(name, operation)
     table = sql.context.table(target)

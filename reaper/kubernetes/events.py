@@ -24,16 +24,7 @@ from typing import Any, Self
 import structlog
 from kubernetes.client import EventsV1Api
 
-from reaper.reports import (
-    ActionFailed,
-    HoldBegan,
-    HoldEnded,
-    OrphanRemoved,
-    OrphanTableRemoved,
-    Report,
-    SessionReaped,
-    WritesUndone,
-)
+from reaper import reports
 from workspace.kubernetes.api_server import ApiServer, ApiStatusError, RetryPolicy
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, KIND, object_name
 from workspace.kubernetes.connection import Connection
@@ -72,30 +63,30 @@ class EventContent:
     is_warning: bool = False
 
 
-def events_for(report: Report) -> Iterator[EventContent]:
+def events_for(report: reports.Report) -> Iterator[EventContent]:
     """Return the Events for a report."""
     match report:
-        case SessionReaped(stored, reason, locations):
+        case reports.SessionReaped(stored, reason, locations):
             for location in locations:
                 yield EventContent(stored, "LocationDeleted", "Delete", deletion_message(location))
             if not locations:
                 note = f"Ended session {stored.record.session_uuid}, which had no location ({reason})"
                 yield EventContent(stored, "SessionEnded", "Delete", note)
-        case OrphanRemoved(_, location):
+        case reports.OrphanRemoved(_, location):
             yield EventContent(None, "OrphanLocationDeleted", "Delete", deletion_message(location))
-        case OrphanTableRemoved(stored, table_uuid):
+        case reports.OrphanTableRemoved(stored, table_uuid):
             note = f"Deleted directory {table_uuid}, which no temporary table of the session names"
             yield EventContent(stored, "OrphanTableDeleted", "Delete", note)
-        case WritesUndone(stored, replicas, tables):
+        case reports.WritesUndone(stored, replicas, tables):
             what = ", ".join(tables) or "permanent tables"
             note = f"Undid the writes of lost gateways ({', '.join(sorted(replicas))}): {what}"
             yield EventContent(stored, "WritesUndone", "Undo", note, is_warning=True)
-        case ActionFailed(action, reason, stored, about):
+        case reports.ActionFailed(action, reason, stored, about):
             note = reason if stored is not None or not about else f"{about}: {reason}"
             yield EventContent(stored, "RemovalFailed", _camel_case(action), note, is_warning=True)
-        case HoldBegan(kind, reason):
+        case reports.HoldBegan(kind, reason):
             yield EventContent(None, f"HeldBack{_camel_case(kind)}", "Wait", reason, is_warning=True)
-        case HoldEnded(kind):
+        case reports.HoldEnded(kind):
             yield EventContent(None, f"Resumed{_camel_case(kind)}", "Resume", "The hold has ended")
 
 
@@ -132,9 +123,9 @@ class EventRecorder:
             return
         self._thread.join(_STOP_SECONDS)
 
-    def take(self, report: Report) -> None:
+    def take(self, report: reports.Report) -> None:
         """Record the Events for a report."""
-        if isinstance(report, ActionFailed) and not self._should_record(report):
+        if isinstance(report, reports.ActionFailed) and not self._should_record(report):
             return
         for content in events_for(report):
             try:
@@ -142,7 +133,7 @@ class EventRecorder:
             except queue.Full:
                 self._drop(content, "Too many Events are waiting.")
 
-    def _should_record(self, failed: ActionFailed) -> bool:
+    def _should_record(self, failed: reports.ActionFailed) -> bool:
         key = (failed.action, failed.about)
         with self._lock:
             attempts = self._attempts[key] = self._attempts.pop(key, 0) + 1

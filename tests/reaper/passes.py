@@ -3,17 +3,9 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from reaper import reports
 from reaper.holds import MASS_EXPIRY
 from reaper.reaper import NO_DEPENDENCIES, Reaper, ReaperDependencies
-from reaper.reports import (
-    ActionFailed,
-    HoldersForgotten,
-    LeaseRemoved,
-    OrphanRemoved,
-    Report,
-    SessionReaped,
-    TrashPurged,
-)
 from reaper.work_queue import WorkQueue
 from workspace.identifiers import ReplicaId, SessionUuid
 
@@ -53,19 +45,19 @@ class PassSummary:
     purged: int = 0
     failures: int = 0
 
-    def take(self, report: Report) -> None:
+    def take(self, report: reports.Report) -> None:
         match report:
-            case SessionReaped(stored):
+            case reports.SessionReaped(stored):
                 self.reaped.append(stored.record.session_uuid)
-            case OrphanRemoved(session_uuid):
+            case reports.OrphanRemoved(session_uuid):
                 self.orphans.append(session_uuid)
-            case HoldersForgotten(_, replicas):
+            case reports.HoldersForgotten(_, replicas):
                 self.forgotten.extend(replicas)
-            case LeaseRemoved(replica):
+            case reports.LeaseRemoved(replica):
                 self.leases.append(replica)
-            case TrashPurged():
+            case reports.TrashPurged():
                 self.purged += 1
-            case ActionFailed():
+            case reports.ActionFailed():
                 self.failures += 1
 
 

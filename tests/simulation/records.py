@@ -14,21 +14,9 @@ from tests.simulation.api_server import AlreadyExistsError, ApiServer, ConflictE
 from tests.simulation.network import Network
 from tests.simulation.schedule import Action, Process, Schedule
 from tests.simulation.threads import ModelEvent
+from workspace import record_store
 from workspace.identifiers import RecordName, ReplicaId, SessionUuid, check_record_name, check_replica_id, check_uuid
 from workspace.leases import RenewalMark
-from workspace.record_store import (
-    RecordChanged,
-    RecordConflictError,
-    RecordExistsError,
-    RecordGone,
-    RecordNotFoundError,
-    RecordsEvent,
-    RecordsListed,
-    RecordsUnavailableError,
-    RecordsUnreachable,
-    StoredRecord,
-    Version,
-)
 from workspace.records import SessionRecord
 
 _Result = TypeVar("_Result")
@@ -52,33 +40,33 @@ class ModelSessionRecords:
         self._network = network
         self._lists_one_by_one = lists_one_by_one
 
-    def create(self, record: SessionRecord) -> StoredRecord:
+    def create(self, record: SessionRecord) -> record_store.StoredRecord:
         _check_record(record)
         try:
             return _to_stored_record(self._call("create record", lambda: self._api.create(record.name, record)))
         except AlreadyExistsError:
-            raise RecordExistsError(record.name, "The record exists already.") from None
+            raise record_store.RecordExistsError(record.name, "The record exists already.") from None
 
-    def read(self, name: RecordName) -> StoredRecord:
+    def read(self, name: RecordName) -> record_store.StoredRecord:
         return _to_stored_record(self._read(check_record_name(name)))
 
-    def list(self) -> Sequence[StoredRecord]:
+    def list(self) -> Sequence[record_store.StoredRecord]:
         if not self._lists_one_by_one:
             return [
                 _to_stored_record(each) for each in self._call("list records", lambda: list(self._api.records.values()))
             ]
-        found: list[StoredRecord] = []
+        found: list[record_store.StoredRecord] = []
         for name in self._call("list record names", lambda: list(self._api.records)):
             try:
                 found.append(self.read(name))
-            except RecordNotFoundError:
+            except record_store.RecordNotFoundError:
                 continue
         return found
 
-    def find(self, session_uuid: SessionUuid) -> StoredRecord | None:
+    def find(self, session_uuid: SessionUuid) -> record_store.StoredRecord | None:
         return next((each for each in self.list() if each.record.session_uuid == session_uuid), None)
 
-    def replace(self, record: SessionRecord, version: Version) -> StoredRecord:
+    def replace(self, record: SessionRecord, version: record_store.Version) -> record_store.StoredRecord:
         _check_record(record)
         name, (uid, generation) = record.name, _parse_version(version)
         try:
@@ -90,7 +78,7 @@ class ModelSessionRecords:
         except NotFoundError:
             raise _not_found_error(name) from None
 
-    def delete(self, name: RecordName, version: Version) -> None:
+    def delete(self, name: RecordName, version: record_store.Version) -> None:
         found = self._read(check_record_name(name))
         if _version_of(found) != version:
             raise _conflict_error(name)
@@ -113,19 +101,19 @@ class ModelSessionRecords:
             found = self._call("delete record", lambda: self._api.delete(name, before.resource_version))
         self._call("remove finalizer", lambda: self._api.remove_finalizer(name, found.uid, found.generation))
 
-    def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
+    def watch(self, stop: threading.Event) -> Iterator[record_store.RecordsEvent]:
         schedule = self._process.schedule
         while not stop.is_set():
             stream = _WatchStream(schedule, self._network)
             self._api.watchers.append(stream.send)
             try:
-                yield RecordsListed(tuple(self.list()))
+                yield record_store.RecordsListed(tuple(self.list()))
                 while not stop.is_set():
                     stream.wait(stop)
                     self._call("watch", lambda: None)
                     yield from stream.drain()
-            except RecordsUnavailableError as error:
-                yield RecordsUnreachable(str(error))
+            except record_store.RecordsUnavailableError as error:
+                yield record_store.RecordsUnreachable(str(error))
                 schedule.wait(_RETRY_SECONDS)
             finally:
                 self._api.watchers.remove(stream.send)
@@ -147,11 +135,13 @@ class _WatchStream:
         self._schedule = schedule
         self._network = network
         self._last_delivery_seconds = 0.0
-        self._delivered: deque[RecordsEvent] = deque()
+        self._delivered: deque[record_store.RecordsEvent] = deque()
         self._wake: Action = lambda: None
 
     def send(self, stored: StoredObject, is_gone: bool) -> None:
-        event = RecordGone(stored.name) if is_gone else RecordChanged(_to_stored_record(stored))
+        event = (
+            record_store.RecordGone(stored.name) if is_gone else record_store.RecordChanged(_to_stored_record(stored))
+        )
         self._last_delivery_seconds = max(
             self._last_delivery_seconds, self._schedule.now + self._network.watch_delay_seconds()
         )
@@ -162,11 +152,11 @@ class _WatchStream:
         if not self._delivered:
             self._schedule.park(partial(self._register_wake, stop))
 
-    def drain(self) -> Iterator[RecordsEvent]:
+    def drain(self) -> Iterator[record_store.RecordsEvent]:
         while self._delivered:
             yield self._delivered.popleft()
 
-    def _deliver(self, event: RecordsEvent) -> None:
+    def _deliver(self, event: record_store.RecordsEvent) -> None:
         self._delivered.append(event)
         self._wake()
 
@@ -208,23 +198,23 @@ def _check_record(record: SessionRecord) -> None:
     record.principal.encode()
 
 
-def _to_stored_record(found: StoredObject) -> StoredRecord:
-    return StoredRecord(found.spec, _version_of(found), found.is_deleting)
+def _to_stored_record(found: StoredObject) -> record_store.StoredRecord:
+    return record_store.StoredRecord(found.spec, _version_of(found), found.is_deleting)
 
 
-def _version_of(found: StoredObject) -> Version:
-    return Version(f"{found.uid}.{found.generation}")
+def _version_of(found: StoredObject) -> record_store.Version:
+    return record_store.Version(f"{found.uid}.{found.generation}")
 
 
-def _parse_version(version: Version) -> tuple[int, int]:
+def _parse_version(version: record_store.Version) -> tuple[int, int]:
     """Return the uid and generation of a version; zeros for any other text."""
     uid, _, generation = version.partition(".")
     return (int(uid), int(generation)) if uid.isdigit() and generation.isdigit() else (0, 0)
 
 
-def _conflict_error(name: RecordName) -> RecordConflictError:
-    return RecordConflictError(name, "The record has changed.")
+def _conflict_error(name: RecordName) -> record_store.RecordConflictError:
+    return record_store.RecordConflictError(name, "The record has changed.")
 
 
-def _not_found_error(name: RecordName) -> RecordNotFoundError:
-    return RecordNotFoundError(name, "The record does not exist.")
+def _not_found_error(name: RecordName) -> record_store.RecordNotFoundError:
+    return record_store.RecordNotFoundError(name, "The record does not exist.")

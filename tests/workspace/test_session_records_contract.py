@@ -12,26 +12,12 @@ from typing import Any
 import pytest
 
 from tests.records import a_record
+from workspace import record_store
 from workspace.identifiers import ClientSessionId, Principal, RecordName, ReplicaId, SessionUuid, TableUuid, record_name
 from workspace.record_changes import add_holder, mark_ending, remove_holders, update_record
-from workspace.record_store import (
-    RecordChanged,
-    RecordConflictError,
-    RecordError,
-    RecordExistsError,
-    RecordGone,
-    RecordNotFoundError,
-    RecordsEvent,
-    RecordsListed,
-    RecordsUnavailableError,
-    RecordsUnreachable,
-    SessionRecords,
-    StoredRecord,
-    Version,
-)
 from workspace.records import Phase, SessionRecord, TableState, TemporaryTable
 
-Opener = Callable[[], SessionRecords]
+Opener = Callable[[], record_store.SessionRecords]
 Outage = Callable[[], AbstractContextManager[None]]
 InProcesses = Callable[[Sequence[Callable[[], Any]]], list[Any]]
 
@@ -54,7 +40,7 @@ def test_created_record_reads_back_unchanged(open_records: Opener) -> None:
     assert list(open_records().list()) == [created]
 
 
-def test_replace_stores_new_values_with_a_new_version(records: SessionRecords) -> None:
+def test_replace_stores_new_values_with_a_new_version(records: record_store.SessionRecords) -> None:
     first = records.create(a_record())
     second = records.replace(add_holder(first.record, ReplicaId("a")), first.version)
     assert second.version != first.version
@@ -62,9 +48,9 @@ def test_replace_stores_new_values_with_a_new_version(records: SessionRecords) -
     assert second.record.holders == {"a"}
 
 
-def test_name_can_be_created_once_until_it_is_deleted(records: SessionRecords) -> None:
+def test_name_can_be_created_once_until_it_is_deleted(records: record_store.SessionRecords) -> None:
     first = records.create(a_record())
-    with pytest.raises(RecordExistsError):
+    with pytest.raises(record_store.RecordExistsError):
         records.create(a_record())
     records.delete(first.record.name, first.version)
     again = records.create(a_record())
@@ -72,68 +58,68 @@ def test_name_can_be_created_once_until_it_is_deleted(records: SessionRecords) -
     assert again.version != first.version
 
 
-def test_missing_record_is_not_found(records: SessionRecords) -> None:
+def test_missing_record_is_not_found(records: record_store.SessionRecords) -> None:
     record = a_record()
     version = records.create(a_record(client_session_id=ClientSessionId("other"))).version
-    with pytest.raises(RecordNotFoundError):
+    with pytest.raises(record_store.RecordNotFoundError):
         records.read(ABSENT)
-    with pytest.raises(RecordNotFoundError):
+    with pytest.raises(record_store.RecordNotFoundError):
         records.replace(record, version)
-    with pytest.raises(RecordNotFoundError):
+    with pytest.raises(record_store.RecordNotFoundError):
         records.delete(ABSENT, version)
 
 
-def test_guarantee_2_old_version_can_neither_replace_nor_delete(records: SessionRecords) -> None:
+def test_guarantee_2_old_version_can_neither_replace_nor_delete(records: record_store.SessionRecords) -> None:
     first = records.create(a_record())
     second = records.replace(counted(first.record), first.version)
-    with pytest.raises(RecordConflictError):
+    with pytest.raises(record_store.RecordConflictError):
         records.replace(first.record, first.version)
-    with pytest.raises(RecordConflictError):
+    with pytest.raises(record_store.RecordConflictError):
         records.delete(first.record.name, first.version)
     assert records.read(first.record.name) == second
 
 
 @pytest.mark.parametrize("changes", [0, 1, 5])
 def test_guarantee_2_version_of_a_deleted_record_is_invalid_for_its_successor(
-    records: SessionRecords, changes: int
+    records: record_store.SessionRecords, changes: int
 ) -> None:
     first = records.create(a_record())
     records.delete(first.record.name, first.version)
     second = records.create(a_record())
     for _ in range(changes):
         second = records.replace(counted(second.record), second.version)
-    with pytest.raises(RecordConflictError):
+    with pytest.raises(record_store.RecordConflictError):
         records.replace(first.record, first.version)
-    with pytest.raises(RecordConflictError):
+    with pytest.raises(record_store.RecordConflictError):
         records.delete(first.record.name, first.version)
     assert records.read(first.record.name) == second
 
 
 @pytest.mark.parametrize("version", ["", "1", "../../x", "0000000001", "0000000001.zz"])
-def test_guarantee_2_unknown_version_is_a_conflict(records: SessionRecords, version: str) -> None:
+def test_guarantee_2_unknown_version_is_a_conflict(records: record_store.SessionRecords, version: str) -> None:
     stored = records.create(a_record())
-    with pytest.raises(RecordConflictError):
-        records.replace(stored.record, Version(version))
-    with pytest.raises(RecordConflictError):
-        records.delete(stored.record.name, Version(version))
+    with pytest.raises(record_store.RecordConflictError):
+        records.replace(stored.record, record_store.Version(version))
+    with pytest.raises(record_store.RecordConflictError):
+        records.delete(stored.record.name, record_store.Version(version))
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "A" * 40, "a" * 39, "a" * 39 + "/", "a" * 40 + "\n"])
-def test_only_valid_record_names_are_accepted(records: SessionRecords, name: str) -> None:
+def test_only_valid_record_names_are_accepted(records: record_store.SessionRecords, name: str) -> None:
     with pytest.raises(ValueError, match="name of a session record"):
         records.read(RecordName(name))
     with pytest.raises(ValueError, match="name of a session record"):
-        records.delete(RecordName(name), Version("1"))
+        records.delete(RecordName(name), record_store.Version("1"))
 
 
-def test_record_that_cannot_be_decoded_is_not_stored(records: SessionRecords) -> None:
+def test_record_that_cannot_be_decoded_is_not_stored(records: record_store.SessionRecords) -> None:
     for bad in (a_record(session_uuid="../escape"), a_record(principal=Principal("half a pair: \ud800"))):
         with pytest.raises(ValueError, match=r"."):
             records.create(bad)
     assert not records.list()
 
 
-def test_list_contains_every_record_and_no_deleted_one(records: SessionRecords) -> None:
+def test_list_contains_every_record_and_no_deleted_one(records: record_store.SessionRecords) -> None:
     stored = [records.create(a_record(client_session_id=ClientSessionId(str(n)))) for n in range(5)]
     records.delete(stored[2].record.name, stored[2].version)
     ending = records.replace(replace(stored[3].record, phase=Phase.ENDING), stored[3].version)
@@ -145,7 +131,7 @@ def test_guarantee_1_one_of_many_concurrent_creations_succeeds(open_records: Ope
     for round_number in range(5):
         rivals = [a_record(client_session_id=ClientSessionId(str(round_number))) for _ in range(6)]
         results = in_processes([partial(open_records().create, rival) for rival in rivals])
-        winners = [result for result in results if isinstance(result, StoredRecord)]
+        winners = [result for result in results if isinstance(result, record_store.StoredRecord)]
         assert len(winners) == 1
         assert sum(str(result).startswith("RecordExistsError") for result in results) == len(rivals) - 1
         assert open_records().read(rivals[0].name) == winners[0]
@@ -158,7 +144,7 @@ def test_guarantee_2_one_of_many_concurrent_changes_succeeds(
     for round_number in range(5):
         stored = open_records().create(a_record(client_session_id=ClientSessionId(str(round_number))))
 
-        def rival(stored: StoredRecord = stored) -> str:
+        def rival(stored: record_store.StoredRecord = stored) -> str:
             if operation == "replace":
                 open_records().replace(counted(stored.record), stored.version)
             else:
@@ -218,7 +204,7 @@ def test_guarantee_3_readers_see_complete_records_during_changes(
         assert seen == sorted(seen), "a later read found an older version"
 
 
-def test_record_is_found_by_its_session_location(records: SessionRecords) -> None:
+def test_record_is_found_by_its_session_location(records: record_store.SessionRecords) -> None:
     first = records.create(a_record(client_session_id=ClientSessionId("1")))
     second = records.create(a_record(client_session_id=ClientSessionId("2")))
     assert records.find(first.record.session_uuid) == first
@@ -254,7 +240,7 @@ def test_guarantee_2_one_of_adoption_and_reaping_wins(open_records: Opener) -> N
             outcomes = [add_holder(orphan.record, ReplicaId(f"gateway-{number}")) for number in range(4)]
             outcomes += [mark_ending(orphan.record)] * 4
             results = list(threads.map(partial(_outcome_of_replacing, records, orphan.version), outcomes))
-            winners = [result for result in results if isinstance(result, StoredRecord)]
+            winners = [result for result in results if isinstance(result, record_store.StoredRecord)]
             assert len(winners) == 1, results
             assert records.read(orphan.record.name) == winners[0]
             names, versions = [orphan.record.name] * 8, [winners[0].version] * 8
@@ -263,14 +249,14 @@ def test_guarantee_2_one_of_adoption_and_reaping_wins(open_records: Opener) -> N
     assert not records.list()
 
 
-def test_guarantee_4_watch_starts_with_all_records(records: SessionRecords) -> None:
+def test_guarantee_4_watch_starts_with_all_records(records: record_store.SessionRecords) -> None:
     stored = records.create(a_record())
     with watching(records) as seen:
         seen.until(lambda: seen.events)
-        assert seen.events[0] == RecordsListed((stored,))
+        assert seen.events[0] == record_store.RecordsListed((stored,))
 
 
-def test_guarantee_4_watch_reports_the_last_state_after_each_change(records: SessionRecords) -> None:
+def test_guarantee_4_watch_reports_the_last_state_after_each_change(records: record_store.SessionRecords) -> None:
     with watching(records) as seen:
         seen.until(lambda: seen.known == {})
         first = records.create(a_record(client_session_id=ClientSessionId("1")))
@@ -290,11 +276,11 @@ def test_guarantee_4_watch_lists_again_after_an_outage(open_records: Opener, out
     with watching(open_records()) as seen:
         seen.until(lambda: seen.known == {stored.record.name: stored})
         with outage():
-            seen.until(lambda: isinstance(seen.events[-1], RecordsUnreachable))
+            seen.until(lambda: isinstance(seen.events[-1], record_store.RecordsUnreachable))
             assert seen.events[-1].reason
         stored = records.replace(counted(stored.record), stored.version)
         seen.until(lambda: seen.known == {stored.record.name: stored})
-        assert sum(isinstance(event, RecordsListed) for event in seen.events) > 1
+        assert sum(isinstance(event, record_store.RecordsListed) for event in seen.events) > 1
 
 
 def test_guarantee_5_every_operation_is_unavailable_during_an_outage(open_records: Opener, outage: Outage) -> None:
@@ -311,12 +297,12 @@ def test_guarantee_5_every_operation_is_unavailable_during_an_outage(open_record
     )
     with outage(), ThreadPoolExecutor(len(questions)) as threads:
         for answer in [threads.submit(question) for question in questions]:
-            with pytest.raises(RecordsUnavailableError, match=r"cannot be used now"):
+            with pytest.raises(record_store.RecordsUnavailableError, match=r"cannot be used now"):
                 answer.result()
     assert list(records.list()) == [stored]
 
 
-def test_stopped_watch_ends(records: SessionRecords) -> None:
+def test_stopped_watch_ends(records: record_store.SessionRecords) -> None:
     with watching(records) as seen:
         seen.until(lambda: seen.known == {})
         seen.stop.set()
@@ -337,9 +323,9 @@ def test_ten_thousand_records_are_listed_watched_and_found(open_records: Opener)
 class Watched:
     """The events of a watch so far, and the state that follows from them."""
 
-    def __init__(self, records: SessionRecords) -> None:
-        self.events: list[RecordsEvent] = []
-        self.known: dict[RecordName, StoredRecord] | None = None
+    def __init__(self, records: record_store.SessionRecords) -> None:
+        self.events: list[record_store.RecordsEvent] = []
+        self.known: dict[RecordName, record_store.StoredRecord] | None = None
         self.has_ended = False
         self.stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, args=(records,), daemon=True)
@@ -351,21 +337,21 @@ class Watched:
             assert time.monotonic() < deadline_seconds, f"what was told: {self.events[-3:]}"
             time.sleep(0.01)
 
-    def _follow(self, records: SessionRecords) -> None:
+    def _follow(self, records: record_store.SessionRecords) -> None:
         for event in records.watch(self.stop):
             match event:
-                case RecordsListed(listed):
+                case record_store.RecordsListed(listed):
                     self.known = {stored.record.name: stored for stored in listed}
-                case RecordChanged(stored):
+                case record_store.RecordChanged(stored):
                     self.known = {**(self.known or {}), stored.record.name: stored}
-                case RecordGone(name):
+                case record_store.RecordGone(name):
                     self.known = {known: stored for known, stored in (self.known or {}).items() if known != name}
             self.events.append(event)
         self.has_ended = True
 
 
 @contextmanager
-def watching(records: SessionRecords) -> Iterator[Watched]:
+def watching(records: record_store.SessionRecords) -> Iterator[Watched]:
     seen = Watched(records)
     try:
         yield seen
@@ -373,15 +359,19 @@ def watching(records: SessionRecords) -> Iterator[Watched]:
         seen.stop.set()
 
 
-def _outcome_of_replacing(records: SessionRecords, version: Version, record: SessionRecord) -> object:
+def _outcome_of_replacing(
+    records: record_store.SessionRecords, version: record_store.Version, record: SessionRecord
+) -> object:
     try:
         return records.replace(record, version)
-    except RecordError as error:
+    except record_store.RecordError as error:
         return error
 
 
-def _outcome_of_deleting(records: SessionRecords, name: RecordName, version: Version) -> object:
+def _outcome_of_deleting(
+    records: record_store.SessionRecords, name: RecordName, version: record_store.Version
+) -> object:
     try:
         return records.delete(name, version)
-    except (RecordConflictError, RecordNotFoundError) as error:
+    except (record_store.RecordConflictError, record_store.RecordNotFoundError) as error:
         return error

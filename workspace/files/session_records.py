@@ -15,20 +15,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from workspace import record_store
 from workspace.files.layout import Layout
 from workspace.files.record_directories import Content, RecordDirectories
 from workspace.identifiers import RecordName, SessionUuid
 from workspace.record_json import decode_record, encode_record
-from workspace.record_store import (
-    RecordChanged,
-    RecordGone,
-    RecordsEvent,
-    RecordsListed,
-    RecordsUnavailableError,
-    RecordsUnreachable,
-    StoredRecord,
-    Version,
-)
 from workspace.records import SessionRecord
 
 _POLL_SECONDS = 1.0
@@ -52,67 +43,67 @@ class FileSessionRecords:
         self._files = RecordDirectories(Layout(root), monotonic)
         self._poll_seconds = poll_seconds
 
-    def create(self, record: SessionRecord) -> StoredRecord:
+    def create(self, record: SessionRecord) -> record_store.StoredRecord:
         """Store a new record."""
-        return StoredRecord(record, self._files.create(record.name, encode_record(record)))
+        return record_store.StoredRecord(record, self._files.create(record.name, encode_record(record)))
 
-    def read(self, name: RecordName) -> StoredRecord:
+    def read(self, name: RecordName) -> record_store.StoredRecord:
         """Return the current state of a record."""
         return _stored(name, self._files.read(name))
 
-    def list(self) -> Sequence[StoredRecord]:
+    def list(self) -> Sequence[record_store.StoredRecord]:
         """Return all records."""
         return [_stored(name, content) for name, content in self._files.list()]
 
-    def find(self, session_uuid: SessionUuid) -> StoredRecord | None:
+    def find(self, session_uuid: SessionUuid) -> record_store.StoredRecord | None:
         """Return the record that names a session location; None if there is none."""
         return next((stored for stored in self.list() if stored.record.session_uuid == session_uuid), None)
 
-    def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
+    def watch(self, stop: threading.Event) -> Iterator[record_store.RecordsEvent]:
         """Yield the differences between successive lists until ``stop`` is set."""
-        known: Mapping[RecordName, StoredRecord] | None = None
+        known: Mapping[RecordName, record_store.StoredRecord] | None = None
         while not stop.is_set():
             begun_seconds = time.monotonic()
             try:
                 found = {stored.record.name: stored for stored in self.list()}
-            except RecordsUnavailableError as error:
+            except record_store.RecordsUnavailableError as error:
                 known = None
-                yield RecordsUnreachable(str(error))
+                yield record_store.RecordsUnreachable(str(error))
             else:
                 yield from _events(known, found)
                 known = found
             took_seconds = time.monotonic() - begun_seconds
             stop.wait(max(self._poll_seconds, took_seconds * _PAUSE_FACTOR))
 
-    def replace(self, record: SessionRecord, version: Version) -> StoredRecord:
+    def replace(self, record: SessionRecord, version: record_store.Version) -> record_store.StoredRecord:
         """Replace a record that is still at a version."""
-        return StoredRecord(record, self._files.replace(record.name, encode_record(record), version))
+        return record_store.StoredRecord(record, self._files.replace(record.name, encode_record(record), version))
 
-    def delete(self, name: RecordName, version: Version) -> None:
+    def delete(self, name: RecordName, version: record_store.Version) -> None:
         """Delete a record that is still at a version."""
         self._files.delete(name, version)
 
 
 def _events(
-    known: Mapping[RecordName, StoredRecord] | None, found: Mapping[RecordName, StoredRecord]
-) -> Iterator[RecordsEvent]:
+    known: Mapping[RecordName, record_store.StoredRecord] | None, found: Mapping[RecordName, record_store.StoredRecord]
+) -> Iterator[record_store.RecordsEvent]:
     if known is None:
-        yield RecordsListed(tuple(found.values()))
+        yield record_store.RecordsListed(tuple(found.values()))
         return
     for name, stored in found.items():
         if known.get(name) != stored:
-            yield RecordChanged(stored)
+            yield record_store.RecordChanged(stored)
     for name in known.keys() - found.keys():
-        yield RecordGone(name)
+        yield record_store.RecordGone(name)
 
 
-def _stored(name: RecordName, content: Content) -> StoredRecord:
+def _stored(name: RecordName, content: Content) -> record_store.StoredRecord:
     try:
         record = decode_record(content.content)
         if record.name != name:
             raise ValueError("it is the record of another session")
     except ValueError as error:
-        raise RecordsUnavailableError(
+        raise record_store.RecordsUnavailableError(
             name, f"The session record {content.file} is damaged: {error}. Restore it, or remove its directory."
         ) from error
-    return StoredRecord(record, content.version)
+    return record_store.StoredRecord(record, content.version)

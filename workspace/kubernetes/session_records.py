@@ -23,37 +23,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 
+from workspace import record_store
 from workspace.identifiers import RecordName, SessionUuid, is_uuid
-from workspace.kubernetes import patches
+from workspace.kubernetes import connect_session_objects, patches
 from workspace.kubernetes.api_server import CHECK_API_SERVER, ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connect_session_api import ConnectSessionApi
-from workspace.kubernetes.connect_session_objects import (
-    KIND,
-    is_deletion_requested,
-    is_gone,
-    new_object,
-    record_name_of,
-    revision_of,
-    spec_of,
-    stored_record,
-    version_of,
-)
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.object_watch import ObjectChanged, ObjectGone, ObjectsEvent, ObjectsListed, ObjectsUnreachable
-from workspace.record_store import (
-    RecordChanged,
-    RecordConflictError,
-    RecordExistsError,
-    RecordGone,
-    RecordNotFoundError,
-    RecordsEvent,
-    RecordsListed,
-    RecordsUnavailableError,
-    RecordsUnreachable,
-    RecordTooLargeError,
-    StoredRecord,
-    Version,
-)
 from workspace.records import SessionRecord
 from workspace.retries import retry_on
 
@@ -64,7 +40,7 @@ _CHECK_DEFINITION = "Check that the definition connectsessions.sparklodge.io is 
 _PAUSE_AFTER_DAMAGE_SECONDS = 5.0
 
 
-class _ContendedError(RecordsUnavailableError):
+class _ContendedError(record_store.RecordsUnavailableError):
     """Others changed the object but not the record; a transient error."""
 
 
@@ -85,10 +61,10 @@ class KubernetesSessionRecords:
         self._instance = connection.instance
         self._api = ConnectSessionApi(connection, retry_policy)
 
-    def create(self, record: SessionRecord) -> StoredRecord:
+    def create(self, record: SessionRecord) -> record_store.StoredRecord:
         """Store a new record."""
         revision = secrets.token_hex(8)
-        body = new_object(record, self._instance, revision)
+        body = connect_session_objects.new_object(record, self._instance, revision)
         _check_size(record, body["spec"])
         try:
             return self._stored(self._api.create(body))
@@ -97,21 +73,21 @@ class KubernetesSessionRecords:
                 raise self._refused(record, error) from error
             return self._find_created(record.name, revision, error)
 
-    def read(self, name: RecordName) -> StoredRecord:
+    def read(self, name: RecordName) -> record_store.StoredRecord:
         """Return the current state of a record."""
         return self._stored(self._live(name))
 
-    def list(self) -> Sequence[StoredRecord]:
+    def list(self) -> Sequence[record_store.StoredRecord]:
         """Return all records."""
         return self._records(self._api.list())
 
-    def find(self, session_uuid: SessionUuid) -> StoredRecord | None:
+    def find(self, session_uuid: SessionUuid) -> record_store.StoredRecord | None:
         """Return the record that names a session location; None if there is none."""
         if not is_uuid(session_uuid):
             return None
         return next(iter(self._records(self._api.list(f"spec.sessionUuid={session_uuid}"))), None)
 
-    def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
+    def watch(self, stop: threading.Event) -> Iterator[record_store.RecordsEvent]:
         """Yield changes until ``stop`` is set.
 
         A damaged object makes the records unreachable.
@@ -120,24 +96,24 @@ class KubernetesSessionRecords:
             for event in self._api.watch(stop):
                 try:
                     records_event = self._convert(event)
-                except RecordsUnavailableError as error:
-                    yield RecordsUnreachable(str(error))
+                except record_store.RecordsUnavailableError as error:
+                    yield record_store.RecordsUnreachable(str(error))
                     break
                 if records_event is not None:
                     yield records_event
             stop.wait(_PAUSE_AFTER_DAMAGE_SECONDS)
 
-    def replace(self, record: SessionRecord, version: Version) -> StoredRecord:
+    def replace(self, record: SessionRecord, version: record_store.Version) -> record_store.StoredRecord:
         """Replace a record that is still at a version."""
         revision = secrets.token_hex(8)
-        spec = spec_of(record, self._instance, revision)
+        spec = connect_session_objects.spec_of(record, self._instance, revision)
         _check_size(record, spec)
         try:
             return self._stored(self._change(record.name, version, revision, "/spec", spec))
         except ApiStatusError as error:
             raise self._refused(record, error) from error
 
-    def delete(self, name: RecordName, version: Version) -> None:
+    def delete(self, name: RecordName, version: record_store.Version) -> None:
         """Delete a record that is still at a version."""
         revision = secrets.token_hex(8)
         try:
@@ -162,9 +138,11 @@ class KubernetesSessionRecords:
         Raises:
             ApiStatusError: If the object has changed since it was read.
         """
-        if not is_deletion_requested(found):
+        if not connect_session_objects.is_deletion_requested(found):
             found = self._api.delete(name, found)
-        if found["kind"] == KIND and not is_gone(found):  # otherwise someone else removed the finalizer
+        if found["kind"] == connect_session_objects.KIND and not connect_session_objects.is_gone(
+            found
+        ):  # otherwise someone else removed the finalizer
             self._api.patch(name, patches.remove_finalizer(found))
 
     def _still_mine(self, name: RecordName, revision: str, error: ApiStatusError) -> JsonObject:
@@ -178,11 +156,13 @@ class KubernetesSessionRecords:
         if error.status == HTTPStatus.NOT_FOUND:
             raise (self._unclear(name) if error.was_lost else _not_found(name)) from error
         found = self._live(name)
-        if revision_of(found) != revision:
+        if connect_session_objects.revision_of(found) != revision:
             raise _changed(name) from error
         return found
 
-    def _change(self, name: RecordName, version: Version, revision: str, path: str, value: object) -> JsonObject:
+    def _change(
+        self, name: RecordName, version: record_store.Version, revision: str, path: str, value: object
+    ) -> JsonObject:
         """Change an object at a version, and return the changed object.
 
         The change includes the revision.
@@ -204,9 +184,9 @@ class KubernetesSessionRecords:
                 if error.status == HTTPStatus.NOT_FOUND:
                     raise _not_found(name) from error
                 found = self._live(name)
-                if revision_of(found) == revision:
+                if connect_session_objects.revision_of(found) == revision:
                     return found
-                if version_of(found) != version:
+                if connect_session_objects.version_of(found) != version:
                     raise (self._unclear(name) if error.was_lost else _changed(name)) from error
                 if error.status == HTTPStatus.CONFLICT:
                     raise _contended(name) from error
@@ -214,22 +194,22 @@ class KubernetesSessionRecords:
 
         return attempt()
 
-    def _find_created(self, name: RecordName, revision: str, error: ApiStatusError) -> StoredRecord:
+    def _find_created(self, name: RecordName, revision: str, error: ApiStatusError) -> record_store.StoredRecord:
         """Return the record if an earlier attempt created it.
 
         Raises:
             RecordExistsError: If another process created it.
             RecordsUnavailableError: If that cannot be decided now.
         """
-        exists = RecordExistsError(name, f"The session record {name} exists already.")
+        exists = record_store.RecordExistsError(name, f"The session record {name} exists already.")
         try:
             found = self._read(name)
-        except RecordNotFoundError:
+        except record_store.RecordNotFoundError:
             raise (self._unclear(name) if error.was_lost else exists) from error
-        if is_gone(found):
+        if connect_session_objects.is_gone(found):
             others = ", ".join(found["metadata"].get("finalizers", ()))
             raise self._api.unavailable(f"finalizers ({others}) keep the deleted session record {name}", "Remove them.")
-        if revision_of(found) != revision:
+        if connect_session_objects.revision_of(found) != revision:
             raise exists from error
         return self._stored(found)
 
@@ -238,7 +218,7 @@ class KubernetesSessionRecords:
             return _too_large(record, f"more than the API server accepts ({error.message})")
         return self._api.unavailable(error.message, _CHECK_DEFINITION)
 
-    def _unclear(self, name: RecordName) -> RecordsUnavailableError:
+    def _unclear(self, name: RecordName) -> record_store.RecordsUnavailableError:
         return self._api.unavailable(
             f"the answer to a change of session record {name} was lost",
             "It may have taken effect; read it again.",
@@ -254,41 +234,41 @@ class KubernetesSessionRecords:
 
     def _live(self, name: RecordName) -> JsonObject:
         found = self._read(name)
-        if is_gone(found):
+        if connect_session_objects.is_gone(found):
             raise _not_found(name)
         return found
 
-    def _records(self, found: Sequence[JsonObject]) -> Sequence[StoredRecord]:
-        return [self._stored(item) for item in found if not is_gone(item)]
+    def _records(self, found: Sequence[JsonObject]) -> Sequence[record_store.StoredRecord]:
+        return [self._stored(item) for item in found if not connect_session_objects.is_gone(item)]
 
-    def _stored(self, found: JsonObject) -> StoredRecord:
+    def _stored(self, found: JsonObject) -> record_store.StoredRecord:
         try:
-            return stored_record(found, self._instance)
+            return connect_session_objects.stored_record(found, self._instance)
         except ValueError as error:
             name = found.get("metadata", {}).get("name")
             raise self._api.unavailable(
                 f"the ConnectSession {name} is damaged: {error}", "Restore it, or delete it and remove its finalizer."
             ) from error
 
-    def _convert(self, event: ObjectsEvent) -> RecordsEvent | None:
+    def _convert(self, event: ObjectsEvent) -> record_store.RecordsEvent | None:
         """Return the event for records; None if the object was never a record."""
         match event:
             case ObjectsListed(objects):
-                return RecordsListed(tuple(self._records(objects)))
-            case ObjectChanged(content) if not is_gone(content):
-                return RecordChanged(self._stored(content))
+                return record_store.RecordsListed(tuple(self._records(objects)))
+            case ObjectChanged(content) if not connect_session_objects.is_gone(content):
+                return record_store.RecordChanged(self._stored(content))
             case ObjectChanged(content) | ObjectGone(content):
                 return self._gone(content)
             case ObjectsUnreachable(reason):
-                return RecordsUnreachable(reason)
+                return record_store.RecordsUnreachable(reason)
 
-    def _gone(self, content: JsonObject) -> RecordGone | None:
+    def _gone(self, content: JsonObject) -> record_store.RecordGone | None:
         """Return the event for a record that is gone.
 
         Returns None if the name of the object is not that of a record.
         """
         try:
-            return RecordGone(record_name_of(content, self._instance))
+            return record_store.RecordGone(connect_session_objects.record_name_of(content, self._instance))
         except ValueError:
             return None
 
@@ -303,17 +283,19 @@ def _check_size(record: SessionRecord, spec: JsonObject) -> None:
         raise _too_large(record, f"{size_bytes} bytes, and Kubernetes accepts {LARGEST_SPEC_BYTES}")
 
 
-def _too_large(record: SessionRecord, what: str) -> RecordTooLargeError:
-    return RecordTooLargeError(
+def _too_large(record: SessionRecord, what: str) -> record_store.RecordTooLargeError:
+    return record_store.RecordTooLargeError(
         record.name,
         f"The record of session {record.session_uuid} with {len(record.tables)} temporary tables would have {what}. "
         "Drop temporary tables, or give those with many columns or insertions to sessions of their own.",
     )
 
 
-def _not_found(name: RecordName) -> RecordNotFoundError:
-    return RecordNotFoundError(name, f"There is no session record {name}; the session has ended.")
+def _not_found(name: RecordName) -> record_store.RecordNotFoundError:
+    return record_store.RecordNotFoundError(name, f"There is no session record {name}; the session has ended.")
 
 
-def _changed(name: RecordName) -> RecordConflictError:
-    return RecordConflictError(name, f"The session record {name} has changed since it was read; read it again.")
+def _changed(name: RecordName) -> record_store.RecordConflictError:
+    return record_store.RecordConflictError(
+        name, f"The session record {name} has changed since it was read; read it again."
+    )

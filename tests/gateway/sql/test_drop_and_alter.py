@@ -4,34 +4,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.sql import statements
 from gateway.sql.statement_error import Position, StatementError
 from gateway.sql.statement_parser import parse_statement
-from gateway.sql.statements import (
-    AlterRelation,
-    DropTable,
-    DropView,
-    MergeOrUpdate,
-    ModificationKind,
-    RelationKind,
-    TruncateTable,
-)
 
 
 @pytest.mark.parametrize(
     ("sql", "kind", "name", "if_exists"),
     [
-        ("drop table t", DropTable, ("t",), False),
-        ("DROP TABLE IF EXISTS dfs.tmp.`T 1` PURGE ;; -- c", DropTable, ("dfs", "tmp", "T 1"), True),
-        ("/* c */ drop /* d */ table purge", DropTable, ("purge",), False),
-        ("drop table if", DropTable, ("if",), False),
-        ("drop view t", DropView, ("t",), False),
-        ("drop view if exists session.t", DropView, ("session", "t"), True),
+        ("drop table t", statements.DropTable, ("t",), False),
+        ("DROP TABLE IF EXISTS dfs.tmp.`T 1` PURGE ;; -- c", statements.DropTable, ("dfs", "tmp", "T 1"), True),
+        ("/* c */ drop /* d */ table purge", statements.DropTable, ("purge",), False),
+        ("drop table if", statements.DropTable, ("if",), False),
+        ("drop view t", statements.DropView, ("t",), False),
+        ("drop view if exists session.t", statements.DropView, ("session", "t"), True),
     ],
 )
 def test_drop(sql: str, kind: type, name: tuple[str, ...], if_exists: bool) -> None:
     """[temporary-tables §5.1.8]."""
     statement = parse_statement(sql)
-    assert isinstance(statement, DropTable | DropView)
+    assert isinstance(statement, statements.DropTable | statements.DropView)
     assert isinstance(statement, kind)
     assert (statement.name.parts, statement.if_exists) == (name, if_exists)
 
@@ -54,7 +46,7 @@ def test_drop_temporary_table_is_an_error(sql: str) -> None:
 )
 def test_truncate(sql: str, unsupported: str | None) -> None:
     statement = parse_statement(sql)
-    assert isinstance(statement, TruncateTable)
+    assert isinstance(statement, statements.TruncateTable)
     assert (statement.name.parts, statement.unsupported) == (("a", "t"), unsupported)
 
 
@@ -82,14 +74,14 @@ def test_truncate(sql: str, unsupported: str | None) -> None:
 )
 def test_alter(sql: str, kind: str, action: str) -> None:
     statement = parse_statement(sql)
-    assert isinstance(statement, AlterRelation)
-    assert (statement.kind, statement.name.parts, statement.action) == (RelationKind(kind), ("t",), action)
+    assert isinstance(statement, statements.AlterRelation)
+    assert (statement.kind, statement.name.parts, statement.action) == (statements.RelationKind(kind), ("t",), action)
 
 
 def test_rename_has_the_new_name() -> None:
     renamed, altered = parse_statement("alter view t rename to a.b"), parse_statement("alter view t as select 1")
-    assert isinstance(renamed, AlterRelation)
-    assert isinstance(altered, AlterRelation)
+    assert isinstance(renamed, statements.AlterRelation)
+    assert isinstance(altered, statements.AlterRelation)
     assert renamed.renamed_to is not None
     assert renamed.renamed_to.parts == ("a", "b")
     assert altered.renamed_to is None
@@ -108,8 +100,8 @@ def test_rename_has_the_new_name() -> None:
 )
 def test_merge_update_and_delete(sql: str, kind: str, name: tuple[str, ...]) -> None:
     statement = parse_statement(sql)
-    assert isinstance(statement, MergeOrUpdate)
-    assert (statement.kind, statement.name.parts) == (ModificationKind(kind), name)
+    assert isinstance(statement, statements.MergeOrUpdate)
+    assert (statement.kind, statement.name.parts) == (statements.ModificationKind(kind), name)
 
 
 @given(st.lists(st.text("aB_é`. '\"\n", min_size=1, max_size=6), min_size=1, max_size=3), st.booleans())
@@ -117,6 +109,6 @@ def test_every_quoted_name_can_be_dropped(parts: list[str], if_exists: bool) -> 
     name = ".".join("`" + part.replace("`", "``") + "`" for part in parts)
     sql = f"drop table {'if exists ' * if_exists}{name};"
     statement = parse_statement(sql)
-    assert isinstance(statement, DropTable)
+    assert isinstance(statement, statements.DropTable)
     assert (statement.name.parts, statement.if_exists) == (tuple(parts), if_exists)
     assert sql[statement.name.start : statement.name.end] == name

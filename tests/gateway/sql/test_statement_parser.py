@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.sql import statements
 from gateway.sql.change_clauses import find_change_clauses
 from gateway.sql.identifier_clauses import evaluate_identifier_clause
 from gateway.sql.lexer import Dialect
@@ -15,49 +16,29 @@ from gateway.sql.name_syntax import parse_name
 from gateway.sql.parameters import NO_PARAMETERS
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statement_parser import extract_query, parse_statement
-from gateway.sql.statements import (
-    AlterRelation,
-    CacheTableAs,
-    CreateTable,
-    CreateTemporaryTable,
-    CreateView,
-    DropTable,
-    DropView,
-    Explain,
-    HasQuery,
-    IdentifierClause,
-    Insert,
-    MergeOrUpdate,
-    Name,
-    ShowCreateTable,
-    ShowTables,
-    ShowTemporaryTables,
-    Statement,
-    TruncateTable,
-)
 
 
 @pytest.mark.parametrize(
     ("sql", "kind"),
     [
-        ("create temporary table t as select 1", CreateTemporaryTable),
-        ("create table a.t as select 1", CreateTable),
-        ("drop table t", DropTable),
-        ("drop view t", DropView),
-        ("insert into t select 1", Insert),
-        ("with q as (select 1) insert into t select 1", Insert),
-        ("from q insert into t select *", Insert),
-        ("truncate table t", TruncateTable),
-        ("show temporary tables", ShowTemporaryTables),
-        ("show tables in a.b", ShowTables),
-        ("show create table t", ShowCreateTable),
-        ("alter table t rename to u", AlterRelation),
-        ("create view v as select 1", CreateView),
-        ("explain create temp table t as select 1", Explain),
-        ("merge into t using s on true when matched then delete", MergeOrUpdate),
-        ("update t set a = 1", MergeOrUpdate),
-        ("delete from t", MergeOrUpdate),
-        ("cache table t as select 1", CacheTableAs),
+        ("create temporary table t as select 1", statements.CreateTemporaryTable),
+        ("create table a.t as select 1", statements.CreateTable),
+        ("drop table t", statements.DropTable),
+        ("drop view t", statements.DropView),
+        ("insert into t select 1", statements.Insert),
+        ("with q as (select 1) insert into t select 1", statements.Insert),
+        ("from q insert into t select *", statements.Insert),
+        ("truncate table t", statements.TruncateTable),
+        ("show temporary tables", statements.ShowTemporaryTables),
+        ("show tables in a.b", statements.ShowTables),
+        ("show create table t", statements.ShowCreateTable),
+        ("alter table t rename to u", statements.AlterRelation),
+        ("create view v as select 1", statements.CreateView),
+        ("explain create temp table t as select 1", statements.Explain),
+        ("merge into t using s on true when matched then delete", statements.MergeOrUpdate),
+        ("update t set a = 1", statements.MergeOrUpdate),
+        ("delete from t", statements.MergeOrUpdate),
+        ("cache table t as select 1", statements.CacheTableAs),
     ],
 )
 @pytest.mark.parametrize(
@@ -73,7 +54,7 @@ from gateway.sql.statements import (
     ],
 )
 def test_statement_with_comments_and_in_any_letter_case(
-    sql: str, kind: type[Statement], written: Callable[[str], str]
+    sql: str, kind: type[statements.Statement], written: Callable[[str], str]
 ) -> None:
     assert isinstance(parse_statement(written(sql)), kind)
 
@@ -171,8 +152,8 @@ def test_other_statements_are_for_spark(sql: str) -> None:
 )
 def test_name_has_parts_and_position(text: str, parts: tuple[str, ...]) -> None:
     statement = parse_statement(f"drop table {text} -- c")
-    assert isinstance(statement, DropTable)
-    assert statement.name == Name(parts, 11, 11 + len(text))
+    assert isinstance(statement, statements.DropTable)
+    assert statement.name == statements.Name(parts, 11, 11 + len(text))
 
 
 @pytest.mark.parametrize(
@@ -214,7 +195,7 @@ def test_computed_name_has_its_argument(sql: str, text: str, argument: str, part
     statement = parse_statement(sql)
     assert statement is not None
     name = getattr(statement, "name", None)
-    assert isinstance(name, IdentifierClause)
+    assert isinstance(name, statements.IdentifierClause)
     assert name.parts == ()
     assert sql[name.start : name.end] == text
     assert sql[name.argument_start : name.argument_end] == argument
@@ -239,7 +220,7 @@ def test_text_is_parsed_as_a_name(text: str, parts: tuple[str, ...] | None) -> N
 
 def test_double_quotes_follow_the_dialect() -> None:
     statement = parse_statement('drop table "t"', Dialect(double_quoted_identifiers=True))
-    assert isinstance(statement, DropTable)
+    assert isinstance(statement, statements.DropTable)
     assert statement.name.parts == ("t",)
     assert parse_name('"t"', Dialect(double_quoted_identifiers=True)) == ("t",)
     assert parse_statement('drop table "t"') is None
@@ -261,7 +242,7 @@ def test_double_quotes_follow_the_dialect() -> None:
 )
 def test_extracted_query_keeps_its_position(sql: str, alone: str | None) -> None:
     statement = parse_statement(sql)
-    assert isinstance(statement, HasQuery)
+    assert isinstance(statement, statements.HasQuery)
     expected = "-- c\nwith q as (select 1)" + " " * 14 + "\nselect * from q" if alone is None else alone
     assert extract_query(sql, statement) == expected
 
@@ -277,7 +258,7 @@ def test_extracted_query_keeps_its_position(sql: str, alone: str | None) -> None
 )
 def test_statement_without_query_has_none_to_extract(sql: str) -> None:
     statement = parse_statement(sql)
-    assert isinstance(statement, HasQuery)
+    assert isinstance(statement, statements.HasQuery)
     with pytest.raises(ValueError, match="has no query"):
         extract_query(sql, statement)
 
@@ -403,7 +384,7 @@ def test_spans_are_within_the_text(sql: str, dialect: Dialect) -> None:
     if statement is None:
         return
     assert_within(statement, sql)
-    if isinstance(statement, HasQuery):
+    if isinstance(statement, statements.HasQuery):
         try:
             alone = extract_query(sql, statement)
         except ValueError:
@@ -419,9 +400,11 @@ def assert_within(value: object, sql: str) -> None:
     elif isinstance(value, tuple):
         for item in value:
             assert_within(item, sql)
-    elif isinstance(value, Name | IdentifierClause):
+    elif isinstance(value, statements.Name | statements.IdentifierClause):
         assert 0 <= value.start < value.end <= len(sql)
-        assert isinstance(value, Name) or value.start <= value.argument_start < value.argument_end <= value.end
+        assert (
+            isinstance(value, statements.Name) or value.start <= value.argument_start < value.argument_end <= value.end
+        )
     elif dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
             item = getattr(value, field.name)

@@ -1,7 +1,7 @@
-"""Responses of Lodge statements, in the form that Spark gives them.
+"""Builds the responses of Lodge statements in the format of Spark.
 
-Source: [spark-connect-server SparkConnectPlanner]: a SQL command has a ``sql_command_result``, a relation has Arrow
-batches.
+Source: [spark-connect-server SparkConnectPlanner]: the response of a SQL command contains a ``sql_command_result``, and
+the response of a relation contains Arrow batches.
 """
 
 import io
@@ -14,13 +14,13 @@ Response = base_pb2.ExecutePlanResponse
 Values = Mapping[str, bool | int | str]
 
 NOTHING = Response()
-"""The response of a command without a result, such as a write."""
+"""The response of a command without a result, for example a write."""
 
 
 def build_row_response(values: Values) -> Response:
-    """Return the response of a SQL command with one row.
+    """Return the response of a SQL command with a single row.
 
-    Without values, the response has neither rows nor columns.
+    If there are no values, the response has neither rows nor columns.
     """
     return build_sql_response(pa.table({key: pa.array([value]) for key, value in values.items()}))
 

@@ -1,4 +1,4 @@
-"""The SQL text in plans, and its parameters.
+"""Reads the SQL text and its parameters in a plan.
 
 Source: [spark-connect-proto commands.proto], message ``SqlCommand``; [spark-connect-proto relations.proto], message
 ``SQL``.
@@ -12,10 +12,10 @@ from gateway.sql.parameters import Parameters
 
 
 def find_sql_relation(plan: base_pb2.Plan) -> relations_pb2.Relation | None:
-    """Return the relation of a SQL command. The caller must not change it.
+    """Return the relation of a SQL command. The caller must not change the relation.
 
     Returns:
-        The relation; None if the plan is no SQL command.
+        The relation. None if the plan is not a SQL command.
     """
     if not plan.HasField("command") or not plan.command.HasField("sql_command"):
         return None
@@ -26,7 +26,8 @@ def find_sql_relation(plan: base_pb2.Plan) -> relations_pb2.Relation | None:
 def read_sql_command(command: commands_pb2.SqlCommand) -> relations_pb2.Relation:
     """Return the relation of a SQL command.
 
-    Old clients send no relation, only a text and its parameters.
+    Older clients do not send a relation. For these clients, the relation is created from the SQL text and its
+    parameters.
     """
     if command.HasField("input"):
         return command.input
@@ -42,10 +43,10 @@ def read_sql_command(command: commands_pb2.SqlCommand) -> relations_pb2.Relation
 
 
 def find_sql(relation: relations_pb2.Relation) -> relations_pb2.SQL | None:
-    """Return the SQL message of a relation, which may refer to other relations.
+    """Return the SQL message of a relation. The relation may have references.
 
     Returns:
-        The message; None if the relation has no SQL text.
+        The SQL message. None if the relation does not contain SQL text.
     """
     if relation.HasField("with_relations"):
         relation = relation.with_relations.root
@@ -53,7 +54,7 @@ def find_sql(relation: relations_pb2.Relation) -> relations_pb2.SQL | None:
 
 
 def read_parameters(sql: relations_pb2.SQL) -> Parameters:
-    """Return the parameters of a SQL text whose values are strings."""
+    """Return the string parameters of a SQL text."""
     named = {name: _string(expression.literal) for name, expression in sql.named_arguments.items()}
     named |= {name: _string(literal) for name, literal in sql.args.items()}
     positional = [_string(expression.literal) for expression in sql.pos_arguments]
@@ -62,7 +63,7 @@ def read_parameters(sql: relations_pb2.SQL) -> Parameters:
 
 
 def remove_positional_parameters(sql: relations_pb2.SQL, positions: Sequence[int]) -> None:
-    """Remove positional parameters whose markers a text no longer contains."""
+    """Remove the positional parameters that a SQL text no longer contains."""
     values = sql.pos_arguments or sql.pos_args
     for position in sorted(positions, reverse=True):
         del values[position]

@@ -1,1 +1,1 @@
-"""The SQL of temporary tables: tokens, statements and references to workspaces."""
+"""Parsers for the SQL of temporary tables: tokens, statements and references."""

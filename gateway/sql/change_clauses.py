@@ -1,18 +1,19 @@
-"""The clauses of a text that change a table or view by name.
+"""Finds the clauses in a SQL text that change a table or view by name.
 
-Scripts contain statements that Lodge cannot execute. It must still know whether they create, replace, change or remove
-a temporary table.
+Scripts contain statements that Lodge cannot execute. Lodge must still detect whether these statements create, replace,
+change or remove a temporary table.
 
 Guarantees:
 
-1. Every clause that Spark would run as a ``ChangeKind`` is found, at any place in the text.
-2. Strings, quoted names and comments contain no clause. The text of ``EXECUTE IMMEDIATE`` is not searched.
-3. The time is linear in the length of the text.
+1. Every clause that Spark would execute as a ``ChangeKind`` is found, regardless of its position in the text.
+2. Strings, quoted names and comments do not contain clauses. The text of ``EXECUTE IMMEDIATE`` is not searched.
+3. The search takes linear time in the length of the text.
 
 Not guaranteed:
 
-- That each result is a clause. Words that may have another meaning are included: a column can be called ``update``.
-- The name of an ``IDENTIFIER(…)``, which only :mod:`gateway.sql.identifier_clauses` evaluates.
+- Some results are not clauses. Words that can have another meaning are included. For example, a column can be called
+  ``update``.
+- The name in an ``IDENTIFIER(…)`` clause is not evaluated. Only :mod:`gateway.sql.identifier_clauses` evaluates it.
 
 Source: [spark-sql-grammar statement], [spark-sql-grammar dmlStatementNoWith].
 """
@@ -30,7 +31,7 @@ from gateway.sql.statements import ModificationKind, TableName
 
 
 class ChangeKind(enum.Enum):
-    """The kind of change, by the words that the clause begins with."""
+    """The kind of a change. The values are the first words of the clause."""
 
     CREATE_TABLE = "CREATE TABLE"
     CREATE_TEMPORARY_TABLE = "CREATE TEMPORARY TABLE"
@@ -54,8 +55,8 @@ class ChangeClause:
     """A clause that creates, replaces, changes or removes a table or view.
 
     Attributes:
-        kind: The kind of change.
-        name: The name of the table or view; None if the text has no name there.
+        kind: The kind of the change.
+        name: The name of the table or view. None if the clause has no name.
     """
 
     kind: ChangeKind
@@ -68,11 +69,11 @@ _BEFORE_TABLE_OR_VIEW = frozenset(
 
 
 def find_change_clauses(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Sequence[ChangeClause]:
-    """Return every clause that changes a table or view by name, in order.
+    """Return all clauses that change a table or view by name, in order.
 
     Args:
-        sql: The text.
-        dialect: The session's dialect.
+        sql: The SQL text.
+        dialect: The dialect of the session.
     """
     cursor = Cursor(sql, dialect)
     clauses: list[ChangeClause] = []
@@ -101,7 +102,7 @@ def _parse_create(cursor: Cursor) -> Iterator[ChangeClause]:
 
 
 def _parse_replace(cursor: Cursor) -> Iterator[ChangeClause]:
-    """Parse ``REPLACE TABLE``; after ``CREATE OR``, it is a part of that clause."""
+    """Parse ``REPLACE TABLE``, except after ``CREATE OR``."""
     is_part = cursor.position > 1 and cursor.keyword(-1) == "OR" and cursor.keyword(-2) == "CREATE"
     if not is_part and cursor.take("REPLACE", "TABLE"):
         yield ChangeClause(ChangeKind.CREATE_TABLE, cursor.take_name())
@@ -117,7 +118,7 @@ def _parse_drop(cursor: Cursor) -> Iterator[ChangeClause]:
 
 
 def _parse_alter(cursor: Cursor) -> Iterator[ChangeClause]:
-    """Parse ``ALTER``; a new name after ``RENAME TO`` is a clause of its own."""
+    """Parse ``ALTER``. The new name after ``RENAME TO`` is a separate clause."""
     cursor.take("ALTER")
     word = cursor.take_any("TABLE", "VIEW")
     if word == "":
@@ -131,7 +132,7 @@ def _parse_alter(cursor: Cursor) -> Iterator[ChangeClause]:
 def _parse_insert(cursor: Cursor) -> Iterator[ChangeClause]:
     """Parse ``INSERT``.
 
-    If ``TABLE`` may be the name or the word before the name, there is a clause for each.
+    If ``TABLE`` can be either the table name or the keyword before the table name, yield one clause for each case.
     """
     if take_insert(cursor) is None:
         return
@@ -157,7 +158,7 @@ def _parse_modification(cursor: Cursor) -> Iterator[ChangeClause]:
 
 
 def _is_action_of_merge(cursor: Cursor) -> bool:
-    """Return whether ``UPDATE`` is an action of ``MERGE``, which names no table."""
+    """Return whether ``UPDATE`` is an action of ``MERGE``, which has no table name."""
     start = cursor.position
     is_set = cursor.take("SET")
     is_action = is_set and (cursor.is_symbol("*") or (cursor.take_name() is not None and cursor.is_symbol("=")))

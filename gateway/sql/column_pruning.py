@@ -1,9 +1,10 @@
-"""The names that a statement mentions. It needs no other column of a scan.
+"""Finds the names that a statement mentions, to skip unneeded columns in scans.
 
-Spark tells a Python data source which rows a query needs, but not which columns. A scan with fewer columns reads less.
-Only Spark knows what each name means, but no column is needed whose name occurs nowhere in the statement.
+Spark tells a Python data source which rows a query needs, but not which columns. A scan is faster if it reads fewer
+columns. Only Spark can resolve the names in a statement. However, a column is certainly not needed if its name does not
+occur anywhere in the statement.
 
-Guarantee: a column that is left out is never needed. In doubt, the scan has all columns.
+Guarantee: a skipped column is never needed. If in doubt, the scan reads all columns.
 
 Source: [spark-sql-grammar selectClause], [spark-sql-grammar primaryExpression],
 [spark-sql-grammar operatorPipeRightSide], ``spark.sql.parser.quotedRegexColumnNames``.
@@ -22,14 +23,14 @@ _WORD = re.compile(r"\w+")
 
 
 def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, int]]) -> frozenset[str] | None:
-    """Return the names that a statement mentions, case folded.
+    """Return the names that a statement mentions, in case-folded form.
 
     Args:
         tokens: All tokens of the statement.
-        spans: Start and end of each reference to the scan itself, whose parts are no columns.
+        spans: The start and end of each reference to a scan. The parts of these references are not column names.
 
     Returns:
-        The names, or None if the statement may need any column.
+        The names. None if the statement may need any column.
     """
     names: set[str] = set()
     words = [token for token in tokens if not any(start <= token.start < end for start, end in spans)]
@@ -43,7 +44,7 @@ def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, i
         if token.is_symbol("|") and index + 1 < len(words) and words[index + 1].is_symbol(">"):
             return None
         if token.kind is TokenKind.QUOTED and _MAY_BE_PATTERN.search(token.value):
-            return None  # a regular expression, if the session reads quoted names so
+            return None  # may be a regular expression, depending on the session settings
         if token.kind is TokenKind.STRING:
             names.update(word.casefold() for word in _WORD.findall(token.value))
         elif token.value:
@@ -52,9 +53,9 @@ def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, i
 
 
 def _has_bare_from(words: Sequence[Token]) -> bool:
-    """Return whether a ``FROM`` has no ``SELECT``, and so may mean all columns.
+    """Return whether a ``FROM`` has no ``SELECT``.
 
-    This is also true for ``trim(a from b)``.
+    Such a query may need all columns. This function also returns True for ``trim(a from b)``.
     """
     selects = [0]
     for token in words:
@@ -72,7 +73,7 @@ def _has_bare_from(words: Sequence[Token]) -> bool:
 
 
 def _is_counted(words: Sequence[Token], index: int) -> bool:
-    """Return whether the star belongs to ``count(*)``."""
+    """Return whether the star at an index is the argument of ``count(*)``."""
     before, after = words[max(index - 2, 0) : index], words[index + 1 : index + 2]
     return (
         len(before) == 2
@@ -84,9 +85,10 @@ def _is_counted(words: Sequence[Token], index: int) -> bool:
 
 
 def _is_product(words: Sequence[Token], index: int) -> bool:
-    """Return whether the star stands between two operands.
+    """Return whether the star at an index is a multiplication.
 
-    The first operand is a number or a closing bracket. A name before a star may be a keyword, as in ``SELECT *``.
+    The star is a multiplication if it follows a number or a closing bracket. A word before the star may be a keyword,
+    as in ``SELECT *``.
     """
     if index == 0 or index + 1 >= len(words):
         return False

@@ -1,10 +1,10 @@
-"""``CREATE TEMPORARY TABLE``, and ``CREATE TABLE`` that may be in a workspace.
+"""Parses ``CREATE TEMPORARY TABLE`` and ``CREATE TABLE``.
 
 Guarantees:
 
-1. Spark alone executes ``CREATE TEMPORARY TABLE`` without a query if it names a format outside of
-   ``DEFINABLE_FORMATS``, names a path, or defines no columns. Spark makes a view of such a source.
-2. A query span contains a query that changes nothing.
+1. A ``CREATE TEMPORARY TABLE`` statement without a query is left to Spark if it specifies a format that is not in
+   ``DEFINABLE_FORMATS``, specifies a path, or does not define columns. Spark creates a view of such a source.
+2. A query span always contains a read-only query.
 
 Source: [temporary-tables §5.1.1], [spark-sql-grammar createTable], [spark-sql-grammar createTableClauses],
 ``SparkSqlAstBuilder.visitCreateTable``.
@@ -47,7 +47,7 @@ _SECOND_WORDS = {
 
 @dataclass
 class _Body:
-    """The part of the statement after the name, as far as it was parsed."""
+    """The part of the statement after the name, as far as it has been parsed."""
 
     columns: tuple[str, ...] | None = None
     storage_format: str | None = None
@@ -62,7 +62,7 @@ def parse_create_temporary_table(cursor: Cursor) -> CreateTemporaryTable | None:
     """Parse the text after ``CREATE TEMPORARY TABLE``.
 
     Returns:
-        The statement, or None if Spark alone executes it.
+        The statement. None if the statement is left to Spark.
 
     Raises:
         StatementError: If a clause is malformed or not supported.
@@ -83,11 +83,11 @@ def parse_create_table(cursor: Cursor, *, has_other_clauses: bool) -> CreateTabl
     """Parse the text after ``CREATE TABLE``.
 
     Args:
-        cursor: A cursor after ``TABLE``.
-        has_other_clauses: Whether other words come before ``TABLE``.
+        cursor: A cursor at the token after ``TABLE``.
+        has_other_clauses: Whether there are other words between ``CREATE`` and ``TABLE``.
 
     Returns:
-        The statement, or None if the name has one part.
+        The statement. None if the table name has only one part.
     """
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     name = cursor.take_name()
@@ -103,9 +103,9 @@ def parse_create_table(cursor: Cursor, *, has_other_clauses: bool) -> CreateTabl
 
 
 def _is_for_spark(cursor: Cursor) -> bool:
-    """Return whether Spark alone executes the statement (guarantee 1).
+    """Return whether the statement is left to Spark (guarantee 1).
 
-    The cursor is after the name.
+    The cursor must be at the token after the name.
     """
     if cursor.keyword() == "LIKE":
         return False
@@ -131,9 +131,9 @@ def _is_definable_format(token: Token, following: Token | None) -> bool:
 
 
 def _names_path(options: Sequence[Token]) -> bool:
-    """Return whether a key of the options is a path.
+    """Return whether one of the option keys is a path.
 
-    The first token is the opening bracket.
+    The first token must be the opening bracket.
     """
     keys = (key for before, key in pairwise(options) if before.is_symbol("(") or before.is_symbol(","))
     texts = (key.value if key.is_name else read_strings([key]) for key in keys)
@@ -144,7 +144,8 @@ def _parse_body(cursor: Cursor, body: _Body) -> None:
     """Parse the text after the name into the body.
 
     Raises:
-        StatementError: If a clause is malformed or not supported. The body contains the clauses before it.
+        StatementError: If a clause is malformed or not supported. The body then contains the clauses before this
+            clause.
     """
     if cursor.take("LIKE"):
         body.like = cursor.expect_name()
@@ -179,7 +180,10 @@ def _parse_columns(cursor: Cursor, body: _Body) -> None:
 
 
 def _has_types(cursor: Cursor) -> bool:
-    """Return whether a word follows a name in the list here, as a type does."""
+    """Return whether the column list at the cursor contains types.
+
+    A column list contains types if a name is followed by another word.
+    """
     start, has_types = cursor.position, False
     cursor.position += 1
     while not has_types and cursor.take_part() is not None:
@@ -212,7 +216,7 @@ def _parse_clauses(cursor: Cursor, body: _Body) -> None:
 
 
 def _find_clause(cursor: Cursor) -> str:
-    """Return the clause that begins here; empty if none does."""
+    """Return the clause that begins at the cursor. Empty if there is none."""
     word = cursor.keyword()
     if word in ("PARTITION", "PARTITIONED") and cursor.keyword(1) == "BY":
         return "PARTITION BY"

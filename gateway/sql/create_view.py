@@ -1,6 +1,6 @@
-"""Statements that make a view of a query: ``CREATE VIEW``, ``CACHE TABLE … AS``.
+"""Parses ``CREATE VIEW`` and ``CACHE TABLE``, which create a view of a query.
 
-Guarantee: a query span contains a query that changes nothing.
+Guarantee: a query span always contains a read-only query.
 
 Source: [spark-sql-grammar createView], [spark-sql-grammar createTempViewUsing], [spark-sql-grammar cacheTable].
 """
@@ -11,7 +11,7 @@ from gateway.sql.statements import CacheTableAs, CreateView, Span
 
 
 def parse_create_view(cursor: Cursor, *, is_temporary: bool, is_global: bool, or_replace: bool) -> CreateView | None:
-    """Parse the text after ``CREATE … VIEW``. Return None if no name follows."""
+    """Parse the text after ``CREATE … VIEW``. Return None if it has no name."""
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     name = cursor.take_name()
     if name is None:

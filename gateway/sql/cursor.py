@@ -1,11 +1,13 @@
-"""A position among the tokens of a statement, and the steps of all parsers.
+"""A cursor over the tokens of a statement, with the operations that parsers need.
 
-Methods named ``take_…`` step over what they find and do nothing otherwise. Methods named ``expect_…`` raise instead.
+Methods named ``take_…`` step over the expected tokens, or do nothing if other tokens come next. Methods named
+``expect_…`` raise an error if other tokens come next.
 
 Guarantees:
 
-1. The cursor reads only as many tokens as its callers ask for. Finding the end of the text seldom needs all tokens.
-2. A step over brackets takes constant time, however much they contain. Only the first such step reads all tokens.
+1. The cursor reads only as many tokens as its callers request. Finding the end of the text rarely requires reading all
+   tokens.
+2. Stepping over brackets takes constant time, regardless of their content. Only the first such step reads all tokens.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,16 +25,16 @@ _BLANKS_AND_SEMICOLONS = (
 
 
 class Cursor:
-    """A position among the tokens of one text, without the semicolons at its end.
+    """A position in the tokens of a SQL text. Semicolons at the end are ignored.
 
     Args:
-        sql: The text.
-        dialect: The session's dialect.
+        sql: The SQL text.
+        dialect: The dialect of the session.
 
     Attributes:
-        dialect: The session's dialect.
+        dialect: The dialect of the session.
         position: The index of the current token.
-        statement: The statement that the text is, for error messages.
+        statement: The kind of statement, for use in error messages.
     """
 
     def __init__(self, sql: str, dialect: Dialect = DEFAULT_DIALECT) -> None:
@@ -52,8 +54,8 @@ class Cursor:
     def end(self) -> int:
         """Offset after the last token.
 
-        Reads all tokens only where the text may end in a comment. If the text ends in an unfinished string or name,
-        blanks and semicolons at its end do not count.
+        All tokens are read only if the text may end in a comment. If the text ends in an unterminated string or name,
+        trailing whitespace and semicolons are not part of this string or name.
         """
         text = self._sql.rstrip(_BLANKS_AND_SEMICOLONS)
         line = max(text.rfind("\n"), text.rfind("\r"))
@@ -63,7 +65,7 @@ class Cursor:
 
     @property
     def previous_end(self) -> int:
-        """Offset after the token before the current one."""
+        """Offset after the token before the current token."""
         return self._tokens[self.position - 1].end
 
     def all_tokens(self) -> Sequence[Token]:
@@ -71,7 +73,7 @@ class Cursor:
         return self._tokens
 
     def peek(self, count: int) -> Token | None:
-        """Return the token that many places after the current one."""
+        """Return the token that is ``count`` places after the current token."""
         return self.at(self.position + count)
 
     def at(self, index: int) -> Token | None:
@@ -83,7 +85,7 @@ class Cursor:
         return self._tokens[index]
 
     def keyword(self, count: int = 0) -> str:
-        """Return the keyword that many places ahead; empty if there is none."""
+        """Return the keyword that is ``count`` places ahead. Empty if there is none."""
         token = self.peek(count)
         return "" if token is None else token.keyword
 
@@ -92,16 +94,20 @@ class Cursor:
         return token is not None and token.is_symbol(symbol)
 
     def take(self, *words: str) -> bool:
-        """Step over these keywords if all of them come next."""
+        """Step over the given keywords if all of them come next.
+
+        Returns:
+            Whether the keywords came next.
+        """
         taken = all(self.keyword(count) == word for count, word in enumerate(words))
         self.position += len(words) if taken else 0
         return taken
 
     def take_any(self, *words: str) -> str:
-        """Step over one of these keywords.
+        """Step over one of the given keywords.
 
         Returns:
-            The keyword, or an empty string if none of them comes next.
+            The keyword. Empty if none of the keywords comes next.
         """
         word = self.keyword()
         if word == "" or word not in words:
@@ -118,7 +124,8 @@ class Cursor:
         """Step over adjacent string literals.
 
         Returns:
-            The text that they mean together, or None if there are none, or an escape stands for no character.
+            The combined value of the literals. None if there is no literal, or an escape sequence does not represent a
+            character.
         """
         start = self.position
         while (token := self.current) is not None and token.kind is TokenKind.STRING:
@@ -126,10 +133,10 @@ class Cursor:
         return read_strings(self._tokens[start : self.position])
 
     def take_brackets(self) -> bool:
-        """Step over the brackets that open here and their content.
+        """Step over the brackets that open at the current token, and over their content.
 
         Returns:
-            Whether there are brackets, and they have an end.
+            True after this step. False if no bracket opens here, or the bracket is not closed.
         """
         closing = self._closing_brackets().get(self.position)
         if closing is None:
@@ -138,12 +145,13 @@ class Cursor:
         return True
 
     def outside_brackets(self, start: int | None = None) -> Iterator[tuple[int, Token]]:
-        """Yield the tokens outside of brackets, with their indices.
+        """Yield the tokens outside brackets, together with their indices.
 
-        A pair of brackets yields its closing bracket. Nothing is yielded after an opening bracket without an end.
+        For a pair of brackets, only the closing bracket is yielded. After an opening bracket that is not closed, no
+        tokens are yielded.
 
         Args:
-            start: The index of the first token; None for the current token.
+            start: The index of the first token. None for the current token.
         """
         depth = 0
         index = self.position if start is None else start
@@ -157,7 +165,7 @@ class Cursor:
             index += 1
 
     def take_part(self) -> str | None:
-        """Step over one part of a name, which may be ``IDENTIFIER('part')``."""
+        """Step over one part of a name, which can be ``IDENTIFIER('part')``."""
         start = self.position
         clause, parts = self._take_identifier_clause()
         if clause is not None and len(parts) == 1:
@@ -173,7 +181,7 @@ class Cursor:
         """Step over one part of a name.
 
         Raises:
-            StatementError: If something else comes next.
+            StatementError: If the next token is not part of a name.
         """
         value = self.take_part()
         if value is None:
@@ -199,7 +207,7 @@ class Cursor:
         """Step over the name of a table or view.
 
         Raises:
-            StatementError: If something else comes next.
+            StatementError: If the next token is not part of a name.
         """
         name = self.take_name()
         if name is None:
@@ -210,7 +218,7 @@ class Cursor:
         """Step over a list of names in brackets.
 
         Raises:
-            StatementError: If something else comes next.
+            StatementError: If the next tokens are not a list of names.
         """
         if not self.take_symbol("("):
             raise self.syntax_error("'('")
@@ -228,7 +236,7 @@ class Cursor:
         return self.error(f"Syntax error at or near {found}: expected {expected} in {self.statement}.")
 
     def error(self, message: str, token: Token | None = None) -> StatementError:
-        """Return an error at a token, by default the current one."""
+        """Return an error at the position of a token. The default is the current token."""
         at = token or self.current
         return error_at(self._sql, len(self._sql) if at is None else at.start, message)
 
@@ -236,7 +244,7 @@ class Cursor:
         return error_at(self._sql, offset, message)
 
     def _take_parts(self) -> list[str | None] | None:
-        """Step over all parts of a name. A part is None if only Spark knows its value."""
+        """Step over all parts of a name. A part is None if only Spark can compute it."""
         parts: list[str | None] = []
         while True:
             clause, known = self._take_identifier_clause() if self._is_part_of_longer_name(parts) else (None, ())
@@ -251,7 +259,7 @@ class Cursor:
                 return parts
 
     def _is_part_of_longer_name(self, before: Sequence[object]) -> bool:
-        """Return whether another part comes before or after the ``IDENTIFIER(…)`` here."""
+        """Return whether ``IDENTIFIER(…)`` at the cursor is only one part of a name."""
         if self.keyword() != "IDENTIFIER":
             return False
         closing = self._closing_brackets().get(self.position + 1)
@@ -261,8 +269,9 @@ class Cursor:
         """Step over ``IDENTIFIER(argument)``.
 
         Returns:
-            The clause, or None if there is none; and the parts of the name if the argument is a literal. As a part of
-            a longer name, Spark takes the argument for a literal and not for an expression.
+            The clause, and the parts of its name. The clause is None if there is no such clause. The parts are empty if
+            the argument is not a literal. In a longer name, Spark reads the argument as a literal and not as an
+            expression.
         """
         first, start = self.current, self.position
         if first is None or self.keyword() != "IDENTIFIER" or not self.is_symbol("(", 1):
@@ -281,7 +290,7 @@ class Cursor:
         return IdentifierClause(first.start, self.previous_end, *argument), parts
 
     def _closing_brackets(self) -> dict[int, int]:
-        """Return the index of the closing bracket for each opening bracket that has one."""
+        """Return the index of the matching closing bracket for each opening bracket."""
         if self._closing is None:
             self._closing = match_brackets(self.all_tokens())
         return self._closing

@@ -1,4 +1,4 @@
-"""Statements that remove or change an existing table or view.
+"""Parses statements that drop or change an existing table or view.
 
 Source: [spark-sql-grammar dropTable], [spark-sql-grammar dropView], [spark-sql-grammar truncateTable],
 [spark-sql-grammar alterTable], [spark-sql-grammar dmlStatementNoWith].
@@ -15,7 +15,10 @@ _SECOND_WORDS = frozenset(
 
 
 def parse_drop(cursor: Cursor) -> statements.DropTable | statements.DropView | None:
-    """Parse a text that begins with ``DROP``; return None for other objects.
+    """Parse a text that begins with ``DROP``.
+
+    Returns:
+        The statement. None if it does not drop a table or view.
 
     Raises:
         StatementError: If the statement is ``DROP TEMPORARY TABLE``.
@@ -39,7 +42,7 @@ def parse_drop(cursor: Cursor) -> statements.DropTable | statements.DropView | N
 
 
 def parse_truncate(cursor: Cursor) -> statements.TruncateTable | None:
-    """Parse a text that begins with ``TRUNCATE``; return None without a table."""
+    """Parse a text that begins with ``TRUNCATE``. Return None if it has no table name."""
     name = cursor.take_name() if cursor.take("TRUNCATE", "TABLE") else None
     if name is None:
         return None
@@ -48,7 +51,11 @@ def parse_truncate(cursor: Cursor) -> statements.TruncateTable | None:
 
 
 def parse_alter(cursor: Cursor) -> statements.AlterRelation | None:
-    """Parse a text that begins with ``ALTER``; return None for other objects."""
+    """Parse a text that begins with ``ALTER``.
+
+    Returns:
+        The statement. None if it does not alter a table or view.
+    """
     cursor.take("ALTER")
     kind = cursor.take_any("TABLE", "VIEW")
     name = cursor.take_name() if kind else None
@@ -69,7 +76,8 @@ def _parse_action(cursor: Cursor) -> str:
 def parse_merge_or_update(cursor: Cursor) -> statements.MergeOrUpdate | None:
     """Parse a text that begins with ``MERGE``, ``UPDATE`` or ``DELETE``.
 
-    Returns None if the text names no table.
+    Returns:
+        The statement. None if the text has no table name.
     """
     kind = take_modification(cursor)
     name = None if kind is None else cursor.take_name()
@@ -77,7 +85,7 @@ def parse_merge_or_update(cursor: Cursor) -> statements.MergeOrUpdate | None:
 
 
 def take_modification(cursor: Cursor) -> statements.ModificationKind | None:
-    """Step over the words before the name, and return what they mean."""
+    """Step over the words before the table name, and return the modification."""
     if cursor.take("MERGE"):
         cursor.take("WITH", "SCHEMA", "EVOLUTION")
         return statements.ModificationKind.MERGE if cursor.take("INTO") else None

@@ -1,4 +1,4 @@
-"""``EXECUTE IMMEDIATE``: a statement whose text is an expression.
+"""Parses ``EXECUTE IMMEDIATE``, which executes the value of an expression.
 
 Source: [spark-sql-grammar executeImmediate], [spark-sql-grammar executeImmediateUsing].
 """
@@ -15,13 +15,13 @@ _ENDS_TEXT = frozenset({"INTO", "USING"})
 
 @dataclass(frozen=True, slots=True)
 class ExecuteImmediate:
-    """One ``EXECUTE IMMEDIATE`` in a text.
+    """An ``EXECUTE IMMEDIATE`` statement in a SQL text.
 
     Attributes:
         start: Offset of the expression whose value is the inner text.
-        end: Offset after that expression.
-        text: The inner text; None if only Spark knows it.
-        parameters: The parameters that ``USING`` gives to the inner text.
+        end: Offset after the expression.
+        text: The inner text. None if only Spark can compute the inner text.
+        parameters: The parameters in the ``USING`` clause.
     """
 
     start: int
@@ -33,12 +33,12 @@ class ExecuteImmediate:
 def find_execute_immediate(
     tokens: Sequence[Token], parameters: Parameters, dialect: Dialect = DEFAULT_DIALECT
 ) -> Sequence[ExecuteImmediate]:
-    """Return each ``EXECUTE IMMEDIATE`` of a text, in order.
+    """Return all ``EXECUTE IMMEDIATE`` statements of a SQL text, in order.
 
     Args:
         tokens: All tokens of the text.
         parameters: The parameters of the text.
-        dialect: The session's dialect.
+        dialect: The dialect of the session.
     """
     begins = [
         index + 2
@@ -67,7 +67,7 @@ def _read(tokens: Sequence[Token], begin: int, strings: StringEvaluator) -> Exec
 
 
 def _find_outside_brackets(tokens: Sequence[Token], begin: int) -> Iterator[int]:
-    """Yield the indices of the statement's tokens that are not inside brackets.
+    """Yield the indices of the tokens of a statement that are not in brackets.
 
     The brackets themselves are included.
     """

@@ -1,7 +1,7 @@
-"""Names in strings or parameters: ``IDENTIFIER('dfs.tmp.t')``, ``IDENTIFIER(?)``.
+"""Evaluates names in ``IDENTIFIER('dfs.tmp.t')`` and ``IDENTIFIER(?)``.
 
-Spark computes such a name when it analyzes the statement. If its value is known here already, it is treated like any
-other name. If it is not, only Spark knows the name.
+Spark computes such a name when it analyzes the statement. If Lodge can compute the value too, Lodge treats the name
+like any other name. Otherwise, only Spark can compute the name.
 
 Source: [spark-sql-grammar identifierReference], [spark-sql-grammar strictIdentifier].
 """
@@ -18,12 +18,12 @@ from gateway.sql.statements import IdentifierClause
 
 @dataclass(frozen=True, slots=True)
 class UnknownName:
-    """An ``IDENTIFIER(…)`` whose name only Spark knows.
+    """An ``IDENTIFIER(…)`` clause whose name only Spark can compute.
 
     Attributes:
-        start: Offset of its first character.
-        end: Offset after its closing bracket.
-        strings: The known strings in it.
+        start: Offset of the first character of the clause.
+        end: Offset after the closing bracket of the clause.
+        strings: The values of the strings in the clause that Lodge can compute.
     """
 
     start: int
@@ -34,16 +34,16 @@ class UnknownName:
 def resolve_identifier_clauses(
     tokens: Sequence[Token], parameters: Parameters, dialect: Dialect = DEFAULT_DIALECT
 ) -> tuple[Sequence[Token], Sequence[UnknownName]]:
-    """Replace each ``IDENTIFIER(…)`` of a known name with the tokens of that name.
+    """Replace each ``IDENTIFIER(…)`` clause with the tokens of its name.
 
     Args:
         tokens: All tokens of the text.
         parameters: The parameters of the text.
-        dialect: The session's dialect.
+        dialect: The dialect of the session.
 
     Returns:
-        The tokens, where those of a replaced clause have the offsets of the whole clause; and the names that only
-        Spark knows.
+        The tokens with all known names replaced, and the clauses whose names only Spark can compute. Each replacement
+        token has the offsets of the whole clause.
     """
     starts = [
         index
@@ -64,7 +64,7 @@ def resolve_identifier_clauses(
             continue
         argument = tokens[first + 2 : last]
         neighbors = (*tokens[max(first - 1, 0) : first], *tokens[last + 1 : last + 2])
-        is_part = any(token.is_symbol(".") for token in neighbors)  # which Spark reads as a literal, not an expression
+        is_part = any(token.is_symbol(".") for token in neighbors)  # Spark reads such an argument as a literal
         value = (literals if is_part else strings).evaluate(argument)
         parts = () if value is None else parse_name(value, dialect)
         start, end = tokens[first].start, tokens[last].end
@@ -79,16 +79,16 @@ def resolve_identifier_clauses(
 def evaluate_identifier_clause(
     sql: str, clause: IdentifierClause, parameters: Parameters, dialect: Dialect = DEFAULT_DIALECT
 ) -> tuple[str, ...]:
-    """Return the name that a clause stands for.
+    """Return the name in an ``IDENTIFIER(…)`` clause.
 
     Args:
         sql: The whole text.
-        clause: A clause of :func:`gateway.sql.statement_parser.parse_statement`.
+        clause: A clause that :func:`gateway.sql.statement_parser.parse_statement` returned.
         parameters: The parameters of the text.
-        dialect: The session's dialect.
+        dialect: The dialect of the session.
 
     Returns:
-        The parts of the name; empty if only Spark knows them.
+        The parts of the name. Empty if only Spark can compute the name.
     """
     tokens = tokenize(sql, dialect)
     argument = [token for token in tokens if clause.argument_start <= token.start < clause.argument_end]

@@ -1,9 +1,9 @@
-"""``INSERT INTO`` and ``INSERT OVERWRITE``, also after ``WITH`` and ``FROM``.
+"""Parses ``INSERT INTO`` and ``INSERT OVERWRITE``, including ``WITH`` and ``FROM``.
 
 Guarantees:
 
-1. A supported statement without its ``INSERT`` clause is a query that changes nothing.
-2. ``INSERT OVERWRITE DIRECTORY`` gives None: it names no table.
+1. If the ``INSERT`` clause is removed from a supported statement, the rest is a read-only query.
+2. ``INSERT OVERWRITE DIRECTORY`` is not parsed, because it does not refer to a table.
 
 Source: [spark-sql-grammar dmlStatementNoWith], [spark-sql-grammar insertInto].
 """
@@ -22,7 +22,7 @@ from gateway.sql.statements import Insert, TableName
 
 
 def parse_insert_after_with(cursor: Cursor) -> Insert | None:
-    """Parse a text that begins with ``WITH``; return None without an ``INSERT``."""
+    """Parse a text that begins with ``WITH``. Return None if it has no ``INSERT``."""
     after = find_end_of_common_tables(cursor)
     if after is None:
         return None
@@ -33,7 +33,7 @@ def parse_insert_after_with(cursor: Cursor) -> Insert | None:
 
 
 def parse_insert_after_from(cursor: Cursor) -> Insert | None:
-    """Parse a text that begins with ``FROM``; return None without an ``INSERT``."""
+    """Parse a text that begins with ``FROM``. Return None if it has no ``INSERT``."""
     names: list[TableName] = []
     overwrite, clause_span = False, (0, 0)
     for index, token in find_inserts_after_from(cursor, cursor.position):
@@ -62,7 +62,8 @@ def parse_insert_after_from(cursor: Cursor) -> Insert | None:
 def parse_insert(cursor: Cursor, *, is_after_with: bool = False) -> Insert | None:
     """Parse a text that begins with ``INSERT``.
 
-    Returns None if the text names no table, or ends with the name.
+    Returns:
+        The statement. None if the text has no table name, or ends after the table name.
     """
     start = 0 if cursor.current is None else cursor.current.start
     evolves = cursor.keyword(1) == "WITH"
@@ -89,10 +90,10 @@ def parse_insert(cursor: Cursor, *, is_after_with: bool = False) -> Insert | Non
 
 
 def take_insert(cursor: Cursor) -> bool | None:
-    """Step over the words before the name of the table.
+    """Step over the words before the table name.
 
     Returns:
-        Whether the rows replace those of the table; None if the statement inserts into no table.
+        Whether the new rows replace the rows of the table. None if the statement does not insert into a table.
     """
     cursor.take("INSERT")
     cursor.take("WITH", "SCHEMA", "EVOLUTION")
@@ -112,7 +113,7 @@ def _is_before_directory(cursor: Cursor) -> bool:
 
 
 def _is_table_before_name(cursor: Cursor) -> bool:
-    """Return whether ``TABLE`` here precedes a name, and is not the name itself."""
+    """Return whether ``TABLE`` precedes a table name and is not the table name itself."""
     after = cursor.peek(1)
     if after is None or not after.is_name:
         return False
@@ -133,7 +134,7 @@ def _find_unsupported_clause(cursor: Cursor) -> str | None:
 
 
 def _parse_columns(cursor: Cursor) -> tuple[str, ...] | None:
-    """Step over a list of columns. Return None if the brackets are the query."""
+    """Step over a column list. Return None if the brackets contain the query."""
     start = cursor.position
     if not cursor.is_symbol("("):
         return None
@@ -148,7 +149,7 @@ def _parse_columns(cursor: Cursor) -> tuple[str, ...] | None:
 
 
 def _find_unsupported_query(cursor: Cursor, *, is_after_with: bool) -> str | None:
-    """Return the word because of which the rest of the text is no plain query."""
+    """Return the word that makes the rest of the text unsupported as a query."""
     current = cursor.current
     if current is None:
         return "no query"

@@ -1,14 +1,14 @@
-"""The tokens of Spark SQL, with their positions in the text.
+"""Splits Spark SQL text into tokens with their positions.
 
-Lodge replaces spans of a statement and never writes a whole statement. It must therefore find names exactly where
-Spark finds them: not in strings, not in comments, but in hints.
+Lodge replaces parts of a statement and never generates a whole statement. Therefore Lodge must find names exactly where
+Spark finds them: in hints, but not in strings and not in comments.
 
 Guarantees:
 
-1. The tokens are in order and do not overlap. Only white space and comments are between them.
-2. The time is linear in the length of the text.
+1. The tokens are in order and do not overlap. Between tokens, there are only whitespace and comments.
+2. Tokenizing takes linear time in the length of the text.
 
-Not guaranteed: that the text is valid SQL. Spark reports invalid SQL.
+Not guaranteed: the text may be invalid SQL. Spark reports the errors in invalid SQL.
 
 Source: `SqlBaseLexer.g4` [spark-sql-grammar], and ``UpperCaseCharStream`` for the case of keywords.
 """
@@ -22,9 +22,9 @@ from dataclasses import dataclass
 class TokenKind(enum.Enum):
     """The kind of a token.
 
-    ``SYMBOL`` is one character. A parameter is the symbol ``?``, or ``:`` and a word. ``URI`` is a path that Spark
-    reads as a bare name and then refuses. ``UNKNOWN`` is a string, quoted name or comment without its end, up to the
-    end of the text.
+    - ``SYMBOL`` is a single character. A parameter consists of the symbol ``?``, or of the symbol ``:`` and a word.
+    - ``URI`` is an unquoted path. Spark parses it as a name and then rejects it.
+    - ``UNKNOWN`` is an unterminated string, quoted name or comment, up to the end of the text.
     """
 
     WORD = enum.auto()
@@ -40,13 +40,13 @@ class TokenKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token.
+    """A token of SQL text.
 
     Attributes:
-        kind: Its kind.
-        start: Offset of its first character.
-        end: Offset after its last character.
-        value: A quoted name without its quotes; any other token as written.
+        kind: The kind of the token.
+        start: Offset of the first character of the token.
+        end: Offset after the last character of the token.
+        value: The text of the token. For a quoted name, the name without quotes.
     """
 
     kind: TokenKind
@@ -56,12 +56,12 @@ class Token:
 
     @property
     def is_name(self) -> bool:
-        """Whether the token can be a part of a name. An empty name cannot."""
+        """Whether the token can be part of a name. Empty quoted names cannot."""
         return (self.kind is TokenKind.WORD or self.kind is TokenKind.QUOTED) and self.value != ""
 
     @property
     def keyword(self) -> str:
-        """The bare word in upper case, as Spark compares keywords; else empty."""
+        """The word in upper case, for comparison with keywords. Empty for other tokens."""
         return self.value.upper() if self.kind is TokenKind.WORD else ""
 
     def is_symbol(self, symbol: str) -> bool:
@@ -70,11 +70,11 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The settings of a session that decide what a SQL text means.
+    """The session settings that change how SQL text is parsed.
 
     Attributes:
         double_quoted_identifiers: Whether ``"a"`` is a name (``spark.sql.ansi.doubleQuotedIdentifiers``).
-        escaped_string_literals: Whether strings in expressions have no escapes
+        escaped_string_literals: Whether strings in expressions have no escape sequences
             (``spark.sql.parser.escapedStringLiterals``).
     """
 
@@ -84,8 +84,9 @@ class Dialect:
 
 DEFAULT_DIALECT = Dialect()
 
-# Repetitions are possessive (``*+``), so that matching takes linear time. Only strings with doubled quotes give back,
-# up to the last pair: in an unfinished string, that pair is the end of one string and the beginning of the next.
+# Repetitions are possessive (``*+``), so that matching takes linear time. The exceptions are strings with doubled
+# quotes. Matching such a string can backtrack to its last doubled quote. If the string is unterminated, this doubled
+# quote is the end of one string and the start of the next.
 _BLANK = re.compile(
     r"""(?:
       [ \t\n\f\r\x0b\xa0\u1680\u2000-\u200a\u2028\u202f\u205f\u3000]++
@@ -123,7 +124,7 @@ def tokenize(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> list[Token]:
 
 
 def iterate_tokens(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Iterator[Token]:
-    """Yield the tokens of a text one by one, for callers that need only the first."""
+    """Yield the tokens of a text one by one, for callers that need only a few tokens."""
     position, length = skip_blank(sql, 0), len(sql)
     while position < length:
         if _opens_comment(sql, position):
@@ -135,7 +136,10 @@ def iterate_tokens(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Iterator[Tok
 
 
 def match_brackets(tokens: Sequence[Token]) -> dict[int, int]:
-    """Return the index of the closing bracket for each opening bracket that has one."""
+    """Return the index of the matching closing bracket for each opening bracket.
+
+    Opening brackets without a closing bracket are omitted.
+    """
     closing: dict[int, int] = {}
     opened: list[int] = []
     for index, token in enumerate(tokens):
@@ -147,9 +151,9 @@ def match_brackets(tokens: Sequence[Token]) -> dict[int, int]:
 
 
 def skip_blank(sql: str, position: int) -> int:
-    """Return the offset of the first character after white space and comments.
+    """Return the offset of the first character after whitespace and comments.
 
-    A comment without an end is not skipped.
+    An unterminated comment is not skipped.
     """
     while True:
         blank = _BLANK.match(sql, position)
@@ -163,7 +167,7 @@ def skip_blank(sql: str, position: int) -> int:
 
 
 def blank_out(text: str) -> str:
-    """Return as many blanks as the text has characters, with its line ends kept."""
+    """Replace all characters of a text except line breaks with spaces."""
     return _NOT_LINE_END.sub(" ", text)
 
 
@@ -180,7 +184,7 @@ def _read_token(sql: str, position: int, dialect: Dialect) -> Token:
 
 
 def _read_dollar_quoted(sql: str, position: int, tag: str) -> Token:
-    """Return a string between two tags, ``$$`` or ``$name$``."""
+    """Return the token of a string between two ``$$`` or ``$name$`` tags."""
     closing = sql.find(tag, position + len(tag))
     kind, end = (TokenKind.UNKNOWN, len(sql)) if closing < 0 else (TokenKind.STRING, closing + len(tag))
     return Token(kind, position, end, sql[position:end])
@@ -191,7 +195,10 @@ def _opens_comment(sql: str, position: int) -> bool:
 
 
 def _find_comment_end(sql: str, position: int) -> int | None:
-    """Return the end of a comment, which may contain others; None without one."""
+    """Return the end of a comment, which can contain nested comments.
+
+    Return None if the comment is unterminated.
+    """
     depth = 1
     while edge := _COMMENT_EDGE.search(sql, position):
         position = edge.end()

@@ -1,4 +1,6 @@
-"""The parameters of a text, and strings whose value is known before Spark runs.
+"""Evaluates strings whose value is known before Spark executes the statement.
+
+The values come from string literals and from the parameters of the statement.
 
 Source: [spark-sql-grammar stringLit], [spark-sql-grammar parameterMarker], ``PosParameterizedQuery``.
 """
@@ -12,11 +14,11 @@ from gateway.sql.string_literals import read_string
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The parameters of a text that are strings.
+    """The string parameters of a SQL text.
 
     Attributes:
-        named: The values of ``:name``, by name.
-        positional: The values of ``?``, in order; None for a value of another type.
+        named: The values of the ``:name`` parameters, by name.
+        positional: The values of the ``?`` parameters, in order. None for values that are not strings.
     """
 
     named: Mapping[str, str] = field(default_factory=dict)
@@ -27,12 +29,12 @@ NO_PARAMETERS = Parameters()
 
 
 class StringEvaluator:
-    """Evaluates expressions of one text that consist of strings.
+    """Evaluates string expressions in a SQL text.
 
     Args:
         tokens: All tokens of the text.
         parameters: The parameters of the text.
-        dialect: The session's dialect.
+        dialect: The dialect of the session.
     """
 
     def __init__(self, tokens: Sequence[Token], parameters: Parameters, dialect: Dialect = DEFAULT_DIALECT) -> None:
@@ -42,9 +44,10 @@ class StringEvaluator:
         self._ordinals = {token.start: ordinal for ordinal, token in enumerate(markers)}
 
     def evaluate(self, expression: Sequence[Token]) -> str | None:
-        """Return the value of an expression; None if it is unknown.
+        """Return the value of an expression. None if only Spark can compute the value.
 
-        The value is known if the expression consists of literals and parameters that are adjacent or joined by ``||``.
+        Lodge can compute the value if the expression consists of string literals and parameters that are adjacent or
+        joined by ``||``.
         """
         text, position = "", 0
         if not expression:
@@ -62,12 +65,12 @@ class StringEvaluator:
         return text
 
     def find_strings(self, expression: Sequence[Token]) -> Sequence[str]:
-        """Return all known strings in an expression, however it combines them."""
+        """Return the values of all string literals and parameters in an expression."""
         operands = (self._read_operand(expression, position) for position in range(len(expression)))
         return [operand[0] for operand in operands if operand is not None]
 
     def find_positions(self, start: int, end: int) -> Sequence[int]:
-        """Return the ordinals of the parameters ``?`` between two offsets."""
+        """Return the ordinals of the ``?`` parameters between two offsets."""
         return [ordinal for offset, ordinal in self._ordinals.items() if start <= offset < end]
 
     def _read_operand(self, expression: Sequence[Token], position: int) -> tuple[str, int] | None:

@@ -1,9 +1,10 @@
-"""Whether the text from a position on is a query that changes nothing.
+"""Checks whether a query is read-only.
 
-Lodge analyzes and runs the query of a statement apart from the statement. Spark's grammar allows ``INSERT``,
-``MERGE``, ``UPDATE`` and ``DELETE`` after ``WITH``, and ``INSERT`` after ``FROM``: analyzing such a text runs it.
+Lodge analyzes and runs the query of a statement separately from the statement. Spark's grammar allows ``INSERT``,
+``MERGE``, ``UPDATE`` and ``DELETE`` after ``WITH``, and ``INSERT`` after ``FROM``. Analyzing such a text would execute
+the change.
 
-Not guaranteed: some queries without a change are taken for one, such as ``FROM t SELECT insert into``.
+Not guaranteed: a few read-only queries are mistaken for changes, for example ``FROM t SELECT insert into``.
 
 Source: [spark-sql-grammar ctes], [spark-sql-grammar dmlStatementNoWith], [spark-sql-grammar queryPrimary].
 """
@@ -20,15 +21,15 @@ _AFTER_INSERT = frozenset({"INTO", "OVERWRITE", "WITH"})
 
 
 def is_query_start(cursor: Cursor) -> bool:
-    """Return whether a query begins at the current token."""
+    """Return whether a query starts at the current token."""
     return cursor.keyword() in QUERY_KEYWORDS or cursor.is_symbol("(")
 
 
 def find_data_change(cursor: Cursor) -> Token | None:
-    """Return the keyword of the first data change in the query that begins here.
+    """Return the keyword of the first data change in the query at the cursor.
 
     Returns:
-        The keyword, or None if the query changes nothing.
+        The keyword. None if the query is read-only.
     """
     start = cursor.position
     if cursor.keyword() == "WITH":
@@ -48,7 +49,7 @@ def find_data_change(cursor: Cursor) -> Token | None:
 def find_end_of_common_tables(cursor: Cursor) -> int | None:
     """Return the index of the token after ``WITH a AS (…), b AS (…)``.
 
-    The clause begins at the current token. Returns None if nothing follows it.
+    The clause must start at the current token. Return None if no token follows the clause.
     """
     is_closed = False
     for index, token in cursor.outside_brackets():
@@ -60,7 +61,12 @@ def find_end_of_common_tables(cursor: Cursor) -> int | None:
 
 
 def find_inserts_after_from(cursor: Cursor, start: int) -> Iterator[tuple[int, Token]]:
-    """Yield each ``INSERT`` that follows the ``FROM`` at this index, with its index."""
+    """Yield each ``INSERT`` after a ``FROM``, together with its token index.
+
+    Args:
+        cursor: The cursor.
+        start: The token index of the ``FROM``.
+    """
     for index, token in cursor.outside_brackets(start):
         if token.keyword == "INSERT":
             following = cursor.at(index + 1)

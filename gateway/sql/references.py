@@ -1,13 +1,13 @@
-"""References by workspace name in SQL text, and whether each means a table.
+"""Finds references to workspaces in SQL text, and decides which are tables.
 
 Guarantees:
 
-1. Strings and comments contain no reference. Hints do, but none of them means a table.
-2. A name that the statement defines (an alias, a common table expression) hides a workspace of the same name where
-   columns are meant, anywhere in the text.
+1. Strings and comments do not contain references. Hints can contain references, but these are never tables.
+2. If the statement defines a name that is the same as a workspace name, for example an alias or a common table
+   expression, the name does not refer to the workspace where a column is expected. This applies to the whole text.
 
-Not guaranteed: that every table position is known, because the clauses are followed, not parsed. A table taken for a
-column by mistake is still found.
+Not guaranteed: the finder follows the clauses without parsing them, so it may miss a place where a table is expected. A
+table in such a place is still found, but reported as a column.
 
 Source: [temporary-tables §5.1.10], [spark-sql-grammar fromClause], [spark-sql-grammar relation],
 [spark-sql-grammar multipartIdentifier], [spark-sql-grammar compoundStatement].
@@ -34,15 +34,16 @@ _CALLS_WITH_FROM = frozenset({"EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "OVERLAY
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A name of several parts that begins with a workspace.
+    """A multipart name that begins with the name of a workspace.
 
     Attributes:
-        start: Offset of its first character.
-        end: Offset after its last character.
-        workspace_parts: How many of its parts name the workspace.
-        parts: All its parts, without quotes.
-        is_table: Whether it means a table. If not, it begins a column, or is in a hint.
-        is_ambiguous: Whether it begins a column, and the statement reads something else with the name of its table.
+        start: Offset of the first character of the name.
+        end: Offset after the last character of the name.
+        workspace_parts: The number of parts that form the workspace name.
+        parts: All parts of the name, without quotes.
+        is_table: Whether the name refers to a table. Otherwise, it is the start of a column name, or is in a hint.
+        is_ambiguous: Whether the name is the start of a column name, and the statement also reads another table with
+            the same table name.
     """
 
     start: int
@@ -54,24 +55,25 @@ class Reference:
 
 
 def find_references(tokens: Sequence[Token], count_workspace_parts: Callable[[Sequence[str]], int]) -> list[Reference]:
-    """Return all references among the tokens of a text, in order.
+    """Return all references in a SQL text, in order.
 
     Args:
-        tokens: All tokens of the text. Names in ``IDENTIFIER(…)`` are found after
+        tokens: All tokens of the text. To find names in ``IDENTIFIER(…)``, pass the tokens from
             :func:`gateway.sql.identifier_clauses.resolve_identifier_clauses`.
-        count_workspace_parts: Returns how many leading parts of a name are a workspace; 0 if it begins with none.
+        count_workspace_parts: A function that returns how many leading parts of a name form a workspace name. 0 if the
+            name does not begin with a workspace name.
     """
     return _ReferenceFinder(tokens, count_workspace_parts).find_references()
 
 
 def replace_spans(sql: str, spans: Sequence[tuple[int, int, str]]) -> str:
-    """Replace each span (start, end, replacement) of a text.
+    """Replace each span (start, end, replacement) of a SQL text.
 
-    Blanks fill up a replacement that is shorter than its span, so that the positions after it stay the same.
+    Replacements that are shorter than their span are padded with spaces, so that later positions do not change.
 
     Args:
-        sql: The text.
-        spans: The spans in order of their start. They do not overlap.
+        sql: The SQL text.
+        spans: The spans, ordered by their start. They must not overlap.
     """
     pieces, position = [], 0
     for start, end, replacement in spans:
@@ -82,15 +84,15 @@ def replace_spans(sql: str, spans: Sequence[tuple[int, int, str]]) -> str:
 
 @dataclass(slots=True)
 class _Frame:
-    """The state of the walk at one depth of parentheses.
+    """The state of the finder at one nesting level of parentheses.
 
     Attributes:
         opener: The token before the opening parenthesis.
-        is_item: Whether the parentheses are, or end, an item of a from-list.
-        expects_table: Whether a name here means a table.
-        in_from: Whether a table follows a comma here.
-        after_item: Whether a name here is an alias.
-        merges: Whether this is a ``MERGE``, where a table follows ``USING``.
+        is_item: Whether the parentheses are an item of a ``FROM`` list, or the end of such an item.
+        expects_table: Whether a name at this position refers to a table.
+        in_from: Whether a comma at this position is followed by a table.
+        after_item: Whether a name at this position is an alias.
+        merges: Whether the statement is ``MERGE``, in which ``USING`` is followed by a table.
     """
 
     opener: Token | None = None
@@ -102,7 +104,7 @@ class _Frame:
 
 
 class _ReferenceFinder:
-    """A single walk over the tokens of a text."""
+    """Finds references in a single pass over the tokens of a text."""
 
     def __init__(self, tokens: Sequence[Token], count_workspace_parts: Callable[[Sequence[str]], int]) -> None:
         self._tokens = tokens
@@ -148,7 +150,7 @@ class _ReferenceFinder:
         return token is not None and token.kind is TokenKind.SYMBOL and token.value in symbols
 
     def _find_chain_end(self, position: int) -> int:
-        """Return the position after the names that dots join from here on."""
+        """Return the position after the dot-separated name that starts at a position."""
         position += 1
         while self._is_symbol(position, "."):
             part = self._at(position + 1)
@@ -173,7 +175,7 @@ class _ReferenceFinder:
         (self._tables_and_hints if is_table or self._in_hint else self._columns).append(reference)
 
     def _collect_table(self, chain: Sequence[Token]) -> None:
-        """Collect the name by which columns of a table without a workspace are qualified."""
+        """Collect a table name that can qualify columns but is not in a workspace."""
         if self._in_hint or not self._frames[-1].expects_table:
             return
         parts = tuple(comparable_name(token.value) for token in chain)
@@ -183,7 +185,7 @@ class _ReferenceFinder:
             self._other_tables.add(parts[-1])
 
     def _step(self, position: int, following: int) -> None:
-        """Move the frames over a chain of names, or over a single other token."""
+        """Update the frames for a dot-separated name or for a single other token."""
         if following == position + 1 and self._tokens[position].is_name:
             self._collect_definition(position)
         if following == position + 1 and self._keyword(position):
@@ -196,10 +198,10 @@ class _ReferenceFinder:
             self._visit_symbol(position)
 
     def _collect_definition(self, position: int) -> None:
-        """Collect a single name that the statement defines.
+        """Collect a name that the statement defines.
 
-        A definition follows ``AS``, ``WITH`` or an item of a from-list, or precedes ``AS (`` of a query. In scripts,
-        declarations, loop variables and labels are definitions too.
+        A definition follows ``AS``, ``WITH`` or an item of a ``FROM`` list, or precedes the ``AS (`` of a query. In
+        scripts, declared variables, loop variables and labels are definitions too.
         """
         defined = (
             self._keyword(position - 1) in _BEFORE_DEFINITION
@@ -216,7 +218,7 @@ class _ReferenceFinder:
             self._collect_alias(position, name)
 
     def _collect_alias(self, position: int, name: str) -> None:
-        """Collect an alias, unless it is the table's own name, as in ``dfs.tmp.t AS t``."""
+        """Collect an alias, unless it is the name of the table, as in ``dfs.tmp.t AS t``."""
         before = self._tokens[position - (2 if self._keyword(position - 1) == "AS" else 1)]
         if not (before.is_name and comparable_name(before.value) == name):
             self._other_tables.add(name)
@@ -239,9 +241,9 @@ class _ReferenceFinder:
             self._visit_name()
 
     def _is_before_table(self, position: int) -> bool:
-        """Return whether a table follows the keyword.
+        """Return whether the keyword is followed by a table.
 
-        None follows ``FROM`` in the arguments of a function, nor ``USING`` of a join.
+        The exceptions are ``FROM`` in function arguments and ``USING`` in joins, which are not followed by a table.
         """
         frame, word = self._frames[-1], self._keyword(position)
         if word == "USING":

@@ -1,4 +1,4 @@
-"""Statements that list tables, and that show how a table was created.
+"""Parses statements that list tables or show how a table was created.
 
 Source: [temporary-tables §5.1], [spark-sql-grammar showTables], [spark-sql-grammar showCreateTable].
 """
@@ -8,7 +8,10 @@ from gateway.sql.statements import ShowCreateTable, ShowTables, ShowTemporaryTab
 
 
 def parse_show(cursor: Cursor) -> ShowTemporaryTables | ShowTables | ShowCreateTable | None:
-    """Parse a text that begins with ``SHOW``. Return None if Spark alone executes it.
+    """Parse a text that begins with ``SHOW``.
+
+    Returns:
+        The statement. None if the statement is left to Spark.
 
     Raises:
         StatementError: If ``SHOW TEMPORARY TABLES`` has a malformed clause.

@@ -1,11 +1,16 @@
-"""Errors in statements that Lodge itself defines, with their position."""
+"""Errors, with positions, in statements that only Lodge defines."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position in a text as Spark counts it: lines from 1, columns from 0."""
+    """A position in a SQL text, counted as in Spark.
+
+    Attributes:
+        line: The line, starting at 1.
+        column: The column, starting at 0.
+    """
 
     line: int
     column: int
@@ -15,8 +20,8 @@ class StatementError(Exception):
     """A malformed or unsupported clause in a statement about temporary tables.
 
     Attributes:
-        message: What is wrong and what to do instead, without the position.
-        position: Where the clause is.
+        message: The problem and how to solve it, without the position.
+        position: The position of the clause.
     """
 
     def __init__(self, message: str, position: Position) -> None:
@@ -26,6 +31,6 @@ class StatementError(Exception):
 
 
 def error_at(sql: str, offset: int, message: str) -> StatementError:
-    """Return an error at an offset of the text."""
+    """Return an error for the given offset in a SQL text."""
     line = sql.count("\n", 0, offset) + 1
     return StatementError(message, Position(line, offset - sql.rfind("\n", 0, offset) - 1))

@@ -1,21 +1,23 @@
-"""Finds the statements that may concern a temporary table.
+"""Finds and parses the statements that may concern a temporary table.
 
-Every statement of every client passes through here. An ordinary one costs a look at its first word. Only a statement
-that may concern a temporary table is read further. Spark executes all others, and reports their errors.
+The parser receives every statement of every client. For most statements, it reads only the first word. It continues to
+parse only if the statement may concern a temporary table. Spark executes all other statements, and reports their
+errors.
 
 Guarantees:
 
-1. Statements that Spark alone executes give None and raise no error (:mod:`gateway.sql.create_table`).
-2. The query of a statement changes nothing (:mod:`gateway.sql.read_only_query`). Analyzing it runs nothing.
-3. The time is linear in the length of the text. If the text begins with another word than these statements, the time
-   does not depend on the length.
-4. Only ``StatementError`` is raised, and all spans are within the text.
+1. For statements that are left to Spark, the parser returns None and does not raise an error
+   (:mod:`gateway.sql.create_table`).
+2. The query of a statement is read-only (:mod:`gateway.sql.read_only_query`). Analyzing it does not execute anything.
+3. Parsing takes linear time in the length of the text. If the first word is not the start of one of these statements,
+   the time is independent of the length.
+4. The parser raises only ``StatementError``, and all spans are within the text.
 
 Not guaranteed:
 
-- That Spark accepts the statement.
-- That ``parse_statement`` finds a ``MERGE``, ``UPDATE`` or ``DELETE`` after ``WITH``. Spark refuses these for every
-  kind of temporary table. :func:`gateway.sql.change_clauses.find_change_clauses` does find them.
+- Spark may reject the statement.
+- ``parse_statement`` does not find ``MERGE``, ``UPDATE`` or ``DELETE`` after ``WITH``. Spark rejects these statements
+  for all kinds of temporary tables. :func:`gateway.sql.change_clauses.find_change_clauses` does find them.
 
 Source: [temporary-tables §5.1.1, §5.1.8], [spark-sql-grammar statement].
 """
@@ -37,27 +39,27 @@ def parse_statement(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Statement |
     """Parse a statement that may concern a temporary table.
 
     Args:
-        sql: The text.
-        dialect: The session's dialect.
+        sql: The SQL text.
+        dialect: The dialect of the session.
 
     Returns:
-        The statement, or None if Spark alone executes it.
+        The statement. None if the statement is left to Spark.
 
     Raises:
-        StatementError: If the statement creates a temporary table, or lists them, and has a malformed or unsupported
-            clause.
+        StatementError: If the statement creates or lists temporary tables, and has a malformed or unsupported clause.
     """
     parser = _find_parser(sql, skip_blank(sql, 0))
     return None if parser is None else parser(Cursor(sql, dialect))
 
 
 def extract_query(sql: str, statement: HasQuery) -> str:
-    """Return the query of a statement at its position in the text.
+    """Return the query of a statement without changing its position in the text.
 
-    Blanks replace everything else before the query, except ``EXPLAIN``. Positions in Spark's messages stay right.
+    All text before the query is replaced with spaces, except for ``EXPLAIN``. Therefore the positions in Spark's error
+    messages remain correct.
 
     Raises:
-        ValueError: If the statement has no query.
+        ValueError: If the statement does not have a query.
     """
     if isinstance(statement, Insert):
         is_query = statement.unsupported is None
@@ -74,7 +76,7 @@ def extract_query(sql: str, statement: HasQuery) -> str:
 
 
 def _find_parser(sql: str, start: int) -> Callable[[Cursor], Statement | None] | None:
-    """Return the parser for the first word of the statement."""
+    """Return the parser for the first word of a statement. None if there is none."""
     first = _WORD.match(sql, start)
     if first is None:
         return None

@@ -1,7 +1,7 @@
-"""The statements that may concern a temporary table, as values.
+"""Data classes for the statements that may concern a temporary table.
 
-A span is the offset of its first character and the offset after its last character. The span of a query ends with the
-statement, without the semicolons at the end of the text.
+A span consists of the offset of its first character and the offset after its last character. The span of a query ends
+at the end of the statement, before any semicolons at the end of the text.
 
 Source: [temporary-tables §5.1], [spark-sql-grammar statement].
 """
@@ -18,9 +18,9 @@ class Name:
     """The name of a table or view.
 
     Attributes:
-        parts: Its parts, without quotes; at least one.
-        start: Offset of its first character.
-        end: Offset after its last character.
+        parts: The parts of the name without quotes. There is at least one part.
+        start: Offset of the first character of the name.
+        end: Offset after the last character of the name.
     """
 
     parts: tuple[str, ...]
@@ -32,14 +32,15 @@ class Name:
 class IdentifierClause:
     """A name that Spark computes: ``IDENTIFIER(argument)``.
 
-    Also a longer name of which Spark computes a part. Its argument is the whole name.
-    :func:`gateway.sql.identifier_clauses.evaluate_identifier_clause` returns the name if it is known before.
+    This class also represents a longer name if Spark computes one of its parts. In this case, the argument is the whole
+    name. If Lodge can compute the name too, :func:`gateway.sql.identifier_clauses.evaluate_identifier_clause` returns
+    it.
 
     Attributes:
-        start: Offset of its first character.
-        end: Offset after its last character.
-        argument_start: Offset of the argument's first character.
-        argument_end: Offset after the argument's last character.
+        start: Offset of the first character of the clause.
+        end: Offset after the last character of the clause.
+        argument_start: Offset of the first character of the argument.
+        argument_end: Offset after the last character of the argument.
     """
 
     start: int
@@ -49,7 +50,7 @@ class IdentifierClause:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """No parts: only Spark knows them."""
+        """An empty tuple, because only Spark can compute the parts."""
         return ()
 
 
@@ -58,18 +59,19 @@ TableName = Name | IdentifierClause
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CreateStatement:
-    """What ``CREATE TEMPORARY TABLE`` and ``CREATE TABLE`` have in common.
+    """The common attributes of ``CREATE TEMPORARY TABLE`` and ``CREATE TABLE``.
 
     Attributes:
         name: The name of the table.
-        if_not_exists: Whether the statement has ``IF NOT EXISTS``.
-        columns: The columns without types; None if there are none.
-        storage_format: The format after ``USING``, as written; None if there is none.
+        if_not_exists: Whether the statement contains ``IF NOT EXISTS``.
+        columns: The names in a column list without types. None without such a list.
+        storage_format: The format after ``USING``, as written in the statement. None without ``USING``.
         partition_columns: The columns after ``PARTITION BY``.
-        options: The options by key, as written.
-        query_span: From right after ``AS`` to the end of the query; None if there is no query.
-        definition_span: The columns with types, without their brackets; None if there are none.
-        like: The table or view after ``LIKE``; None if there is none.
+        options: The options, as written in the statement.
+        query_span: The span of the query, starting right after ``AS``. None without a query.
+        definition_span: The span of the column definitions with types, without brackets. None without column
+            definitions.
+        like: The table or view after ``LIKE``. None without ``LIKE``.
     """
 
     name: TableName
@@ -99,12 +101,12 @@ class CreateTemporaryTable(_CreateStatement):
 class CreateTable(_CreateStatement):
     """``CREATE TABLE [IF NOT EXISTS] name …``.
 
-    The name has two or more parts, or is an ``IDENTIFIER(…)``.
+    The name has at least two parts, or is an ``IDENTIFIER(…)`` clause.
 
     Attributes:
-        has_other_clauses: Whether the statement is something else than ``CREATE TABLE name [(columns)] [USING format]
-            [PARTITION BY (columns)] [OPTIONS (…)] AS query``, or is malformed. The attributes may then lack the
-            clauses that come after the unexpected one.
+        has_other_clauses: Whether the statement differs from ``CREATE TABLE name [(columns)] [USING format] [PARTITION
+            BY (columns)] [OPTIONS (…)] AS query``, or is malformed. In this case, clauses after the first unexpected
+            clause may be missing from the attributes.
     """
 
     has_other_clauses: bool = False
@@ -131,16 +133,16 @@ class Insert:
     """``[WITH …] INSERT INTO|OVERWRITE [TABLE] name [(columns)|BY NAME] query``.
 
     Attributes:
-        name: The name of the table that gets the rows.
-        overwrite: Whether the rows replace those of the table.
-        columns: The columns of the list after the name; None if there is no list.
+        name: The name of the table to insert into.
+        overwrite: Whether the new rows replace the rows of the table.
+        columns: The column list after the table name. None without a column list.
         by_name: Whether columns are matched by name.
-        clause_span: From ``INSERT`` to right before the query. The text without this span is a query.
+        clause_span: The span from ``INSERT`` to the start of the query. Without this span, the text is a query.
         end: Offset after the last token.
-        unsupported: The words of the first clause that temporary tables do not support, such as ``PARTITION``, or the
-            unexpected word; None if there is neither. If it is set, there is no query, and the attributes other than
-            the names may lack the clauses that come after.
-        other_names: The further tables of ``FROM … INSERT … INSERT …``.
+        unsupported: The first clause that temporary tables do not support, for example ``PARTITION``, or the first
+            unexpected word. None if the statement is supported. If this attribute is set, there is no query, and
+            clauses after the unsupported clause may be missing from the attributes.
+        other_names: The names of the other tables in ``FROM … INSERT … INSERT …``.
     """
 
     name: TableName
@@ -159,7 +161,8 @@ class TruncateTable:
 
     Attributes:
         name: The name of the table.
-        unsupported: ``PARTITION`` or an unexpected word after the name; None if nothing follows.
+        unsupported: ``PARTITION`` or another word after the table name. None if the statement ends after the table
+            name.
     """
 
     name: TableName
@@ -170,11 +173,11 @@ class TruncateTable:
 class ShowTemporaryTables:
     """``SHOW TEMPORARY TABLES [FROM|IN namespace] [[LIKE] 'pattern']``.
 
-    Only Lodge has this statement.
+    This statement exists only in Lodge.
 
     Attributes:
-        namespace: The namespace; None if there is none.
-        pattern: A pattern for the names, as in Spark's ``SHOW TABLES``; None if there is none.
+        namespace: The namespace. None without a namespace.
+        pattern: The pattern for table names, as in Spark's ``SHOW TABLES``. None without a pattern.
     """
 
     namespace: TableName | None
@@ -187,7 +190,7 @@ class ShowTables:
 
     Attributes:
         namespace: The namespace.
-        pattern: A pattern for the names; None if there is none.
+        pattern: The pattern for table names. None without a pattern.
     """
 
     namespace: TableName
@@ -203,7 +206,7 @@ class ShowCreateTable:
 
 
 class RelationKind(enum.Enum):
-    """The kind of relation that a statement names."""
+    """Whether a statement alters a table or a view."""
 
     TABLE = "TABLE"
     VIEW = "VIEW"
@@ -216,9 +219,9 @@ class AlterRelation:
     Attributes:
         kind: The word after ``ALTER``.
         name: The name of the table or view.
-        action: The one or two words that name the action, in upper case, such as ``RENAME TO``; empty if there are
-            none.
-        renamed_to: The new name after ``RENAME TO``; None if there is none.
+        action: The first one or two words of the action in upper case, for example ``RENAME TO``. Empty without an
+            action.
+        renamed_to: The new name after ``RENAME TO``. None without ``RENAME TO``.
     """
 
     kind: RelationKind
@@ -233,12 +236,11 @@ class CreateView:
 
     Attributes:
         name: The name of the view.
-        is_temporary: Whether the statement has ``TEMPORARY``, with or without ``GLOBAL``.
-        is_global: Whether the statement has ``GLOBAL``.
-        or_replace: Whether the statement has ``OR REPLACE``.
-        if_not_exists: Whether the statement has ``IF NOT EXISTS``.
-        query_span: From right after ``AS`` to the end of the query; None for ``USING``, and if the statement is
-            malformed.
+        is_temporary: Whether the statement contains ``TEMPORARY``, with or without ``GLOBAL``.
+        is_global: Whether the statement contains ``GLOBAL``.
+        or_replace: Whether the statement contains ``OR REPLACE``.
+        if_not_exists: Whether the statement contains ``IF NOT EXISTS``.
+        query_span: The span of the query, starting right after ``AS``. None for ``USING`` and for malformed statements.
     """
 
     name: TableName
@@ -254,8 +256,8 @@ class Explain:
     """``EXPLAIN [mode] CREATE TEMPORARY TABLE … AS query``.
 
     Attributes:
-        table: The explained statement. It has a query.
-        prefix_span: From ``CREATE`` to right after ``AS``. The text without this span explains the query.
+        table: The explained statement, which always has a query.
+        prefix_span: The span from ``CREATE`` to the end of ``AS``. Without this span, the text explains the query.
         end: Offset after the last token.
     """
 
@@ -265,7 +267,10 @@ class Explain:
 
 
 class ModificationKind(enum.Enum):
-    """A change of rows that temporary tables do not support, by its first words."""
+    """A row modification that temporary tables do not support.
+
+    The values are the first words of the statement.
+    """
 
     MERGE = "MERGE INTO"
     UPDATE = "UPDATE"
@@ -277,8 +282,8 @@ class MergeOrUpdate:
     """``MERGE INTO``, ``UPDATE`` or ``DELETE FROM``.
 
     Attributes:
-        kind: The kind of the change.
-        name: The name of the changed table.
+        kind: The kind of modification.
+        name: The name of the table to modify.
     """
 
     kind: ModificationKind
@@ -287,11 +292,12 @@ class MergeOrUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheTableAs:
-    """``CACHE [LAZY] TABLE name … [AS] query``, which makes a temporary view.
+    """``CACHE [LAZY] TABLE name … [AS] query``, which creates a temporary view.
 
     Attributes:
         name: The name of the view.
-        query_span: From right after ``AS``, or from the query's first token, to the end of the query.
+        query_span: The span of the query, starting right after ``AS`` or, without ``AS``, at the first token of the
+            query.
     """
 
     name: TableName

@@ -1,8 +1,8 @@
-"""String literals: what they mean to Spark, and how to write one.
+"""Reads and writes Spark's string literals.
 
-Spark reads a string in two ways. In an expression, ``spark.sql.parser.escapedStringLiterals`` turns escapes off: the
-string is everything between the first and the last character of the literal. Elsewhere, such as in a list of
-properties, the setting does not count.
+Spark reads string literals in two ways. In expressions, ``spark.sql.parser.escapedStringLiterals`` disables escape
+sequences: the value is everything between the first and the last character of the literal. In other places, for example
+in property lists, the setting has no effect.
 
 Source: [spark-sql-grammar stringLit], ``SparkParserUtils.unescapeSQLString``, ``stringWithoutUnescape``.
 """
@@ -18,14 +18,14 @@ _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", 
 
 
 def read_string(literal: str, dialect: Dialect = DEFAULT_DIALECT) -> str | None:
-    """Return the text that a string literal means.
+    """Return the value of a string literal.
 
     Args:
-        literal: The literal, with its quotes.
-        dialect: The session's in an expression; the default dialect elsewhere.
+        literal: The literal, including its quotes.
+        dialect: The dialect of the session if the literal is in an expression. The default dialect otherwise.
 
     Returns:
-        The text, or None if an escape stands for no character.
+        The value. None if an escape sequence does not represent a character.
     """
     if dialect.escaped_string_literals:
         return literal[1:-1]
@@ -40,14 +40,15 @@ def read_string(literal: str, dialect: Dialect = DEFAULT_DIALECT) -> str | None:
 
 
 def read_strings(tokens: Sequence[Token], dialect: Dialect = DEFAULT_DIALECT) -> str | None:
-    """Return the text that adjacent string literals mean.
+    """Return the value of adjacent string literals.
 
     Args:
-        tokens: The literals.
-        dialect: The session's in an expression; the default dialect elsewhere.
+        tokens: The tokens of the literals.
+        dialect: The dialect of the session if the literals are in an expression. The default dialect otherwise.
 
     Returns:
-        The text, or None if a token is no string, or an escape stands for no character.
+        The value. None if there are no tokens, a token is not a string, or an escape sequence does not represent a
+        character.
     """
     if not tokens or any(token.kind is not TokenKind.STRING for token in tokens):
         return None
@@ -56,14 +57,14 @@ def read_strings(tokens: Sequence[Token], dialect: Dialect = DEFAULT_DIALECT) ->
 
 
 def write_string(text: str, dialect: Dialect = DEFAULT_DIALECT) -> str | None:
-    """Return a literal that means a text in an expression.
+    """Return a string literal for use in an expression.
 
     Args:
-        text: The text.
-        dialect: The session's dialect.
+        text: The value of the literal.
+        dialect: The dialect of the session.
 
     Returns:
-        The literal, or None if the dialect has no literal for the text.
+        The literal. None if the dialect cannot represent the value as a literal.
     """
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     literals = (f"r'{text}'", f'r"{text}"', f"'{escaped}'")

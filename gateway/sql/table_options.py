@@ -1,6 +1,6 @@
-"""The options of a table in a query, ``FROM t WITH (key = value, …)``.
+"""Parses the options of a table in a query: ``FROM t WITH (key = value, …)``.
 
-The same list of properties also occurs in other clauses.
+Other clauses use the same syntax for their property lists.
 
 Source: [spark-sql-grammar optionsClause], [spark-sql-grammar propertyList].
 """
@@ -13,7 +13,7 @@ from gateway.sql.string_literals import read_string
 
 
 class TableOptionsError(Exception):
-    """A malformed list of options.
+    """A malformed option list.
 
     Attributes:
         start: Offset of the unexpected token.
@@ -27,10 +27,10 @@ class TableOptionsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """A list of options.
+    """A parsed option list.
 
     Attributes:
-        values: The values by key, as written.
+        values: The options, as written in the text.
         end: Offset after the closing bracket.
     """
 
@@ -39,7 +39,7 @@ class TableOptions:
 
 
 def parse_table_options(tokens: Sequence[Token], position: int) -> TableOptions | None:
-    """Return the clause ``WITH (…)`` that begins at this token; None if none does.
+    """Parse the ``WITH (…)`` clause at a position. Return None if there is none.
 
     Raises:
         TableOptionsError: If the clause is malformed.
@@ -50,12 +50,13 @@ def parse_table_options(tokens: Sequence[Token], position: int) -> TableOptions 
 
 
 def parse_property_list(tokens: Sequence[Token], position: int, dialect: Dialect = DEFAULT_DIALECT) -> TableOptions:
-    """Return the list whose opening bracket is at this position.
+    """Parse the property list whose opening bracket is at a position.
 
     Args:
         tokens: All tokens of the text.
         position: The index of the opening bracket.
-        dialect: How to read the values: the session's dialect if they are expressions, as in ``CREATE TABLE``.
+        dialect: The dialect for reading the values. Use the dialect of the session if the values are expressions, as in
+            ``CREATE TABLE``.
 
     Raises:
         TableOptionsError: If the list is malformed.

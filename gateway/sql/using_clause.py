@@ -1,4 +1,4 @@
-"""The clause ``USING source OPTIONS (…)`` of a view over a data source.
+"""Parses ``USING source OPTIONS (…)``, which defines a view over a data source.
 
 Source: [spark-sql-grammar tableProvider], [spark-sql-grammar propertyList].
 """
@@ -13,10 +13,10 @@ from gateway.sql.table_options import parse_property_list
 
 @dataclass(frozen=True, slots=True)
 class UsingClause:
-    """The options of one data source.
+    """The options of a data source in a ``USING`` clause.
 
     Attributes:
-        values: The values by key, as written.
+        values: The options, as written in the text.
         start: Offset of the opening bracket.
         end: Offset after the closing bracket.
     """
@@ -27,7 +27,9 @@ class UsingClause:
 
 
 def find_using_clauses(tokens: Sequence[Token], source: str) -> Sequence[UsingClause]:
-    """Return the clauses with options that name this data source, in any letter case.
+    """Return the ``USING`` clauses for a data source that have options.
+
+    The name of the data source is compared without regard to case.
 
     Raises:
         TableOptionsError: If the options of a clause are malformed.
@@ -43,5 +45,5 @@ def find_using_clauses(tokens: Sequence[Token], source: str) -> Sequence[UsingCl
 
 
 def write_options(values: Mapping[str, str]) -> str:
-    """Return a list of options in brackets that Spark reads as these values."""
+    """Return an option list in brackets for the given values."""
     return f"({', '.join(f'{write_string(key)} {write_string(value)}' for key, value in values.items())})"

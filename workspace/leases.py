@@ -1,15 +1,16 @@
-"""Leases: the heartbeats of gateway replicas, and how observers judge them.
+"""Leases, which are the heartbeats of gateway replicas, and their observation.
 
-A replica that dies cannot say so; its silence decides the fate of its sessions. A replica renews one lease for all its
-sessions. An observer never compares the wall clocks of two machines. It watches the renewal mark of a lease change,
-and measures the silence on its own monotonic clock.
+A replica that dies cannot report its death. The other processes must conclude it from the replica's silence.
+Therefore, each replica regularly renews one lease for all its sessions. An observer never compares the wall clocks of
+two machines. Instead, it watches whether the lease's renewal mark changes, and measures the time without a change on
+its own monotonic clock.
 
 Guarantees:
 
-1. :class:`LeaseObserver` calls a lease lost only after the lease was unchanged, or absent, for the whole lease duration
-   on the observer's clock. The first observation never finds a lost lease.
-2. :class:`OwnLease` is valid only while the last successful renewal *began* less than the lease duration ago. So a
-   replica that was paused notices before anyone else can call its lease lost and act.
+1. :class:`LeaseObserver` considers a lease lost only after the lease was unchanged or absent for the whole lease
+   duration on the observer's clock. The first observation never finds a lost lease.
+2. :class:`OwnLease` is valid only if the last successful renewal *began* less than the lease duration ago. Therefore,
+   a replica that was paused notices this before any other process can consider its lease lost and act.
 
 Source: [architecture "Session records, leases and the reaper"].
 """
@@ -20,33 +21,33 @@ from typing import NewType, Protocol
 from workspace.identifiers import ReplicaId
 
 RenewalMark = NewType("RenewalMark", str)
-"""An opaque value that changes with each renewal of a lease."""
+"""An opaque value that changes each time a lease is renewed."""
 
 
 class Leases(Protocol):
     """The storage of leases.
 
-    All methods block. They raise RecordsUnavailableError when the storage cannot answer.
+    All methods block. They raise RecordsUnavailableError if the storage cannot answer.
     """
 
     def renew(self, replica: ReplicaId) -> None:
-        """Create the lease of a replica, or change its renewal mark."""
+        """Create the lease of a replica or, if it exists, change its renewal mark."""
         ...
 
     def list(self) -> Mapping[ReplicaId, RenewalMark]:
-        """Return the renewal marks of all leases."""
+        """Return the renewal mark of each lease, by replica."""
         ...
 
     def delete(self, replica: ReplicaId) -> None:
-        """Remove the lease of a replica. A missing lease is no error."""
+        """Delete the lease of a replica, if it exists."""
         ...
 
 
 class LeaseObserver:
-    """An observer that judges which replicas are lost.
+    """An observer that determines which replicas are lost.
 
     Args:
-        lease_duration_seconds: The silence after which a lease is lost.
+        lease_duration_seconds: The time without a renewal after which a lease is considered lost.
     """
 
     def __init__(self, lease_duration_seconds: float) -> None:
@@ -54,12 +55,14 @@ class LeaseObserver:
         self._last_change: dict[ReplicaId, tuple[RenewalMark | None, float]] = {}
 
     def observe(self, leases: Mapping[ReplicaId, RenewalMark], named: Set[ReplicaId], now_seconds: float) -> None:
-        """Record one observation of the leases.
+        """Record the state of all leases at one moment.
 
         Args:
-            leases: All leases, as listed.
-            named: The replicas that records name as holders or writers. A replica without a lease is observed too.
-            now_seconds: The monotonic time after the list was read, so a pause before that counts as no silence.
+            leases: The renewal marks of all leases.
+            named: The replicas that are holders or writers in a session record. These replicas are also observed if
+                they have no lease.
+            now_seconds: The monotonic time after the leases were listed. A pause of this process before that moment
+                does not count as silence of a replica.
         """
         observed = set(leases) | set(named)
         for replica in self._last_change.keys() - observed:
@@ -71,7 +74,7 @@ class LeaseObserver:
                 self._last_change[replica] = (mark, now_seconds)
 
     def lost(self, now_seconds: float) -> frozenset[ReplicaId]:
-        """Return the replicas whose lease has not changed for the lease duration."""
+        """Return the replicas whose leases have not changed for the lease duration."""
         return frozenset(
             replica
             for replica, (_, changed_seconds) in self._last_change.items()
@@ -79,19 +82,20 @@ class LeaseObserver:
         )
 
     def due_seconds(self, now_seconds: float) -> float:
-        """Return when the next lease is lost unless it changes.
+        """Return the time at which the next lease is lost if it is not renewed.
 
-        Infinite if no lease is left that could be lost.
+        The result is infinite if all observed leases are already lost.
         """
         ends = (changed + self._lease_duration_seconds for _, changed in self._last_change.values())
         return min((end for end in ends if end > now_seconds), default=float("inf"))
 
 
 class OwnLease:
-    """A replica's view of its own lease: may it still act on its sessions?
+    """A replica's own lease, which determines whether the replica may still act.
 
     Args:
-        lease_duration_seconds: The value that is configured for all replicas and reapers of the workspace.
+        lease_duration_seconds: The lease duration, which must be the same for all replicas and reapers of the
+            workspace.
     """
 
     def __init__(self, lease_duration_seconds: float) -> None:
@@ -99,9 +103,13 @@ class OwnLease:
         self._valid_until_seconds = float("-inf")
 
     def record_renewal(self, begun_seconds: float) -> None:
-        """Record a successful renewal, with the monotonic time at which it began."""
+        """Record a successful renewal of the lease.
+
+        Args:
+            begun_seconds: The monotonic time at which the renewal began.
+        """
         self._valid_until_seconds = begun_seconds + self._lease_duration_seconds
 
     def is_valid(self, now_seconds: float) -> bool:
-        """Return whether the replica may act at a monotonic time."""
+        """Return whether the replica may act at the given monotonic time."""
         return now_seconds < self._valid_until_seconds

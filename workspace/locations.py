@@ -1,29 +1,33 @@
 """Session locations, which contain the temporary tables of sessions.
 
-Gateway and reaper must create, find and remove session locations in the same way. A removal must be safe while a late
-task still writes, while another process removes the same location, and when someone put a link in the way. So nothing
-is removed in place: one atomic step moves it to the trash, and a purge removes it later.
+The gateway and the reaper must create, find and remove session locations in the same way. A removal must be safe while
+a late task still writes to the location, while another process removes the same location, and even if someone replaced
+a directory with a link. For this reason, nothing is removed in its original place. A single atomic step moves a
+location or table to the trash, and a purge removes it from the trash later.
 
-There are two implementations, checked by one contract test suite: :mod:`workspace.files.session_locations` for
-directories of a file system, and :mod:`workspace.object_store.session_locations` for prefixes of a bucket.
+There are two implementations. :mod:`workspace.files.session_locations` stores locations as directories on a file
+system, and :mod:`workspace.object_store.session_locations` stores them as key prefixes in a bucket. The same contract
+tests check both.
 
-Guarantees of both:
+Guarantees of both implementations:
 
-1. Only canonical UUIDs become parts of paths; anything else raises ValueError.
-2. Removing a session location never removes anything outside it, whatever its owner stored in it.
-3. Moving to the trash is one step. After it, :meth:`SessionLocations.list` no longer returns the location, and
-   :meth:`RootContents.contents` no longer returns the table, until a late writer creates it again after the purge.
-4. Every operation may be repeated, stopped at any instruction, and run by several processes concurrently. A target that
-   is already gone is no error, and the next caller completes what another one left unfinished.
-5. An operation over all roots fails if one root cannot be read or was replaced; see :mod:`workspace.files.roots`. An
-   empty or foreign file system in the place of a root is an error, never a workspace without sessions.
+1. Only canonical UUIDs are used in paths. Other identifiers raise ValueError.
+2. Removing a session location never removes anything outside the location, regardless of what its owner stored in it.
+3. Moving to the trash is a single step. After that step, :meth:`SessionLocations.list` no longer returns the location,
+   and :meth:`RootContents.contents` no longer returns the table. They can reappear only if a late writer creates them
+   again after the purge.
+4. Every operation can be repeated, can be stopped at any instruction, and can run in several processes concurrently. A
+   target that does not exist is not an error. If an operation was interrupted, the next caller completes it.
+5. An operation on all roots fails if a root cannot be read or was replaced; see :mod:`workspace.files.roots`. If an
+   empty or foreign file system is mounted in place of a root, an error is raised. It is never treated as a workspace
+   without sessions.
 
-Not guaranteed: that a late writer does not create a removed location again. The reaper finds it as an orphan.
+Not guaranteed: A late writer may create a removed location again. The reaper then finds the location as an orphan.
 
-All methods block, and raise OSError when the storage fails. They are safe to share between threads.
+All methods block, raise OSError if the storage fails, and are safe to call from several threads.
 
-Source: [architecture "Temporary tables"], [architecture "Session records, leases and the reaper"],
-[temporary-tables §5.1.4], [temporary-tables §5.1.5].
+Source: [architecture "Temporary tables"], [architecture "Session records, leases and the reaper"], [temporary-tables
+§5.1.4], [temporary-tables §5.1.5].
 """
 
 from collections.abc import Callable, Hashable, Sequence, Set
@@ -36,12 +40,12 @@ from workspace.trash_entries import TrashEntry
 
 
 class OwnerError(PermissionError):
-    """The session location belongs to another OS user."""
+    """Raised if a session location belongs to another OS user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The OS user that a session location belongs to."""
+    """The OS user and group that own a session location."""
 
     uid: int
     gid: int
@@ -52,7 +56,7 @@ class LocationContents:
     """The directories in a session location.
 
     Attributes:
-        tables: The directories whose names can be those of tables.
+        tables: The names of the directories that may contain tables.
         foreign_count: The number of other directories.
     """
 
@@ -61,21 +65,19 @@ class LocationContents:
 
 
 class RootContents(Protocol):
-    """The contents of the session locations of one root."""
+    """The session locations in one root, for reading."""
 
     def stamp(self, session_uuid: SessionUuid) -> Hashable:
-        """Return a value that differs after any change of the names in a location.
+        """Return a value that changes when names in a session location change.
 
-        Returns None if there is no location.
-
-        The owner of the location cannot restore an earlier value.
+        The owner of the location cannot restore an earlier value. Returns None if the location does not exist.
         """
         ...
 
     def contents(self, session_uuid: SessionUuid) -> LocationContents:
-        """Return the directories in a location.
+        """Return the directories in a session location.
 
-        Returns a part of them if there are very many, and none if there is no location.
+        The result is incomplete if the location has very many directories. It is empty if the location does not exist.
 
         Raises:
             OSError: If the location cannot be read.
@@ -87,25 +89,25 @@ class SessionLocations(Protocol):
     """The session locations in all roots of the default temporary workspace."""
 
     def initialise(self) -> None:
-        """Create Lodge's own files where they are missing.
+        """Create Lodge's own files in the current root if they are missing.
 
-        Each process calls this when it starts.
+        Each process calls this method when it starts.
 
         Raises:
-            RootError: If the root was replaced, or belongs to another Lodge.
+            RootError: If the root was replaced or belongs to another Lodge installation.
         """
         ...
 
     def set_current_root(self, root: StoragePath) -> None:
-        """Create new locations in another root from now on.
+        """Set the root in which new session locations are created.
 
         Raises:
-            RootError: If the root cannot be used; the current root then stays.
+            RootError: If the root cannot be used. In this case, the current root does not change.
         """
         ...
 
     def known_roots(self) -> Sequence[StoragePath]:
-        """Return all roots, readable or not; the current one first.
+        """Return all roots, including unreadable ones. The current root is first.
 
         Raises:
             RootError: If the current root was replaced.
@@ -113,7 +115,7 @@ class SessionLocations(Protocol):
         ...
 
     def roots(self) -> Sequence[RootContents]:
-        """Return the contents of all roots, the current one first.
+        """Return the contents of all roots. The current root is first.
 
         Raises:
             RootError: If a root cannot be read.
@@ -121,32 +123,33 @@ class SessionLocations(Protocol):
         ...
 
     def create(self, session_uuid: SessionUuid, owner: Owner | None = None) -> StoragePath:
-        """Create the session location in the current root, or return the existing one.
+        """Create a session location in the current root, or return the existing one.
 
         Args:
-            session_uuid: The session.
-            owner: The OS user that owns the location from the moment it is visible; None for the user of this process.
+            session_uuid: The session that uses the location.
+            owner: The OS user that owns the location from the moment at which it becomes visible. None means the user
+                of this process.
 
         Raises:
-            OwnerError: If the location belongs to another OS user.
+            OwnerError: If the location exists and belongs to another OS user.
             RootError: If the current root was replaced.
-            OSError: If the location cannot be created, also because something else has its name.
+            OSError: If the location cannot be created, for example because a file has the same name.
         """
         ...
 
     def list(self) -> Set[SessionUuid]:
-        """Return the sessions that have a location."""
+        """Return the sessions that have a session location."""
         ...
 
     def paths(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
-        """Return the existing locations of a session."""
+        """Return the paths of all existing locations of a session."""
         ...
 
     def move_to_trash(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
-        """Move the locations of a session to the trash.
+        """Move all locations of a session to the trash.
 
         Returns:
-            The former paths; empty if there was no location.
+            The former paths of the locations. The result is empty if the session had no location.
         """
         ...
 
@@ -154,57 +157,58 @@ class SessionLocations(Protocol):
         """Move the directory of a table to the trash.
 
         Returns:
-            False if there was no such directory.
+            False if the table had no directory.
         """
         ...
 
     def table_paths(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[StoragePath]:
-        """Return the directory of each table.
+        """Return the path of each table's directory.
 
-        A missing directory counts as one of the current root.
+        If the directory of a table does not exist, its path in the current root is returned.
         """
         ...
 
     def size_bytes(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> int:
-        """Return the total size of the files of a table.
+        """Return the total size of a table's files.
 
         Raises:
             FileNotFoundError: If the table has no directory.
-            OSError: If the directory is deeper than a table can be.
+            OSError: If the directory is nested more deeply than the directory of a table can be.
         """
         ...
 
     def copy_table(self, source: tuple[SessionUuid, TableUuid], target: tuple[SessionUuid, TableUuid]) -> None:
-        """Copy a table to another session that has a location.
+        """Copy a table into the existing location of another session.
 
-        The storage moves no bytes if it can avoid it.
+        If possible, the storage does not copy the data itself.
 
         Raises:
-            FileNotFoundError: If the table is gone, or was removed during the copy.
+            FileNotFoundError: If the table does not exist or was removed during the copy.
             OSError: If the table cannot be copied.
         """
         ...
 
     def trash(self) -> Sequence[TrashEntry]:
-        """Return everything in the trash."""
+        """Return all entries of the trash in all roots."""
         ...
 
     def trash_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
-        """Return what the trash contains of one session."""
+        """Return the entries of the trash that belonged to a session."""
         ...
 
     def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] = lambda: False) -> bool:
-        """Remove an entry of the trash for good; may take long.
+        """Permanently remove an entry of the trash. This may take a long time.
 
         Args:
             entry: An entry that :meth:`trash` returned.
-            should_stop: Called repeatedly, from several threads. When it returns True, the purge stops soon, and the
-                rest stays in the trash.
+            should_stop: A function that is called repeatedly, from several threads. When it returns True, the purge
+                stops soon and the remaining files stay in the trash.
 
         Returns:
-            Whether the entry is gone.
+            Whether the entry was removed completely.
 
         Raises:
-            OSError: If something could not be removed. The first such error, raised after trying all the rest.
+            OSError: If some files could not be removed. All other files are removed first, and the first error is
+                raised.
         """
         ...

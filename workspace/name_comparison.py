@@ -1,13 +1,14 @@
-"""Comparison of the names of tables, columns and workspaces.
+"""Comparison of table, column and workspace names.
 
-Names that differ only in letter case are the same name, as in Spark by default. Spark compares names in lower case. The
-full case folding of Unicode is no substitute: for Spark, ``ß`` and ``ss`` are different names.
+As in Spark by default, names that differ only in case are the same name. Spark compares names after converting them to
+lower case. Unicode case folding would give different results. For example, ``ß`` and ``ss`` are different names in
+Spark.
 """
 
 
 def comparable_name(name: str) -> str:
-    """Return a form of a name that is equal for all spellings of the name.
+    """Return the normalized form of a name.
 
-    Spellings differ in letter case only.
+    Names that differ only in case have the same normalized form.
     """
     return name.lower()

@@ -1,16 +1,16 @@
-"""An in-memory copy of all session records, kept up to date by a watch.
+"""An in-memory copy of all session records, which a watch keeps up to date.
 
-A caller that often looks at all sessions should not read all records each time.
+With the copy, a caller that often needs all sessions does not have to read all records each time.
 
 Guarantees:
 
-1. A view says whether it is current: it contains every change that the storage has reported, and the storage has been
-   reachable since. A view that is not current contains the last known state.
-2. ``on_change`` runs after each event that may change a view, in the thread of the cache.
-3. After an unexpected error the view is not current, and the watch restarts.
+1. A view contains the information whether it is current. A current view contains every change that the storage has
+   reported, and the storage has been reachable since then. A view that is not current contains the last known state.
+2. ``on_change`` is called after each event that may change a view, in the thread of the cache.
+3. After an unexpected error, the view is not current and the watch is restarted.
 
-Not guaranteed: that a current view contains the latest change. A record that is missing from a view is no reason to
-delete anything. Ask :meth:`workspace.record_store.SessionRecords.list` or ``find`` first.
+Not guaranteed: A current view may lack the latest change. Do not delete anything only because its record is missing
+from a view. Call :meth:`workspace.record_store.SessionRecords.list` or ``find`` first.
 """
 
 import threading
@@ -29,12 +29,12 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class RecordsView:
-    """The known records at one moment.
+    """The known session records at one moment.
 
     Attributes:
         records: The records by name.
         is_current: Whether the view is current; see guarantee 1.
-        reason: Why the view is not current; empty if it is.
+        reason: The reason why the view is not current. Empty if the view is current.
     """
 
     records: Mapping[RecordName, record_store.StoredRecord]
@@ -46,8 +46,8 @@ class RecordCache:
     """A context manager that watches session records while it is open.
 
     Args:
-        records: The records to watch.
-        on_change: Must return quickly and must not raise.
+        records: The storage of the records to watch.
+        on_change: A function that is called after each event. It must return quickly and must not raise exceptions.
     """
 
     def __init__(self, records: record_store.SessionRecords, on_change: Callable[[], None]) -> None:
@@ -68,7 +68,7 @@ class RecordCache:
         self._thread.join()
 
     def view(self) -> RecordsView:
-        """Return the records that are known now."""
+        """Return the currently known records."""
         with self._lock:
             return RecordsView(self._known.copy(), not self._reason, self._reason)
 
@@ -81,7 +81,7 @@ class RecordCache:
 
     def _handle_error(self, error: Exception) -> None:
         _log.exception("record_cache_failed")
-        self._handle(record_store.RecordsUnreachable(f"The watch of session records failed: {error}"))
+        self._handle(record_store.RecordsUnreachable(f"Watching the session records failed: {error}"))
 
     def _handle(self, event: record_store.RecordsEvent) -> None:
         with self._lock:

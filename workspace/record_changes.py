@@ -1,10 +1,11 @@
-"""Changes of session records, as pure functions from one record to the next.
+"""Changes of session records, as pure functions that return the changed record.
 
-Gateway replicas and the reaper change the same records, so this module defines each change once. :func:`update_record`
-applies a change to a stored record by compare-and-swap.
+Gateway replicas and the reaper change the same records, so each change is defined only once, in this module.
+:func:`update_record` applies a change to a stored record by compare-and-swap.
 
-Guarantee: a session never goes back. A record that is ``ENDING`` only waits for its deletion. Every change except
-:func:`mark_ending`, :func:`remove_holders` and :func:`add_answer` then raises SessionEndingError.
+Guarantee: A session never returns to an earlier phase. When the phase of a record is ``ENDING``, the only remaining
+step is its deletion. All changes raise SessionEndingError in this phase, except for :func:`mark_ending`,
+:func:`remove_holders` and :func:`add_answer`.
 
 Source: [architecture "Session records, leases and the reaper"].
 """
@@ -22,19 +23,19 @@ _MAX_ANSWERS = 32
 
 
 class SessionEndingError(RecordError):
-    """The session is ending and accepts no more changes.
+    """Raised if a session cannot be changed because it is ending.
 
     Attributes:
-        session_uuid: The session.
+        session_uuid: The UUID of the session.
     """
 
     def __init__(self, record: SessionRecord) -> None:
-        super().__init__(record.name, f"Session {record.session_uuid} is ending; start a new session.")
+        super().__init__(record.name, f"The session {record.session_uuid} is ending. Start a new session.")
         self.session_uuid = record.session_uuid
 
 
 def add_holder(record: SessionRecord, replica: ReplicaId) -> SessionRecord:
-    """Add a replica that serves the session.
+    """Add a replica to the holders of the session.
 
     Raises:
         SessionEndingError: If the session is ending.
@@ -43,9 +44,9 @@ def add_holder(record: SessionRecord, replica: ReplicaId) -> SessionRecord:
 
 
 def remove_holders(record: SessionRecord, replicas: Set[ReplicaId]) -> SessionRecord:
-    """Remove replicas that no longer serve the session.
+    """Remove replicas from the holders of the session.
 
-    An ending session stays unchanged.
+    The record of an ending session is returned unchanged.
     """
     if record.phase is Phase.ENDING:
         return record
@@ -58,7 +59,7 @@ def mark_ending(record: SessionRecord) -> SessionRecord:
 
 
 def put_table(record: SessionRecord, table: TemporaryTable) -> SessionRecord:
-    """Add a temporary table, or replace the table of that name.
+    """Add a temporary table, or replace the existing table with the same name.
 
     Raises:
         SessionEndingError: If the session is ending.
@@ -70,9 +71,7 @@ def put_table(record: SessionRecord, table: TemporaryTable) -> SessionRecord:
 
 
 def remove_table(record: SessionRecord, name: str) -> SessionRecord:
-    """Remove a temporary table by its name.
-
-    A missing table is no error.
+    """Remove the temporary table with the given name, if it exists.
 
     Raises:
         SessionEndingError: If the session is ending.
@@ -82,16 +81,18 @@ def remove_table(record: SessionRecord, name: str) -> SessionRecord:
 
 
 def add_answer(record: SessionRecord, answer: Answer) -> SessionRecord:
-    """Add the answer to a statement. The record keeps the last 32 answers."""
+    """Add the answer to a statement.
+
+    The record keeps only the last 32 answers.
+    """
     return replace(record, answers=(*record.answers, answer)[-_MAX_ANSWERS:])
 
 
 def remove_writes(record: SessionRecord, replicas: Set[ReplicaId]) -> SessionRecord:
-    """Remove the unfinished writes of replicas.
+    """Remove the unfinished writes of the given replicas.
 
-    These are insertions, and the tables that they were creating.
-
-    Published writes stay, because only a gateway can complete them.
+    Unfinished writes are insertions that are not published, and the creations of tables. For a creation, the table is
+    removed, too. Published writes are not removed, because only a gateway can complete them.
 
     Raises:
         SessionEndingError: If the session is ending.
@@ -102,12 +103,12 @@ def remove_writes(record: SessionRecord, replicas: Set[ReplicaId]) -> SessionRec
 
 
 def find_answer(record: SessionRecord, operation_id: str) -> Answer | None:
-    """Return the stored answer to an operation; None if there is none."""
+    """Return the stored answer to an operation, or None if there is no answer."""
     return next((answer for answer in record.answers if answer.operation_id == operation_id), None)
 
 
 def find_table(record: SessionRecord, name: str) -> TemporaryTable | None:
-    """Return the temporary table of a name; None if there is none."""
+    """Return the temporary table with the given name, or None if it does not exist."""
     return next((table for table in record.tables if _same_name(table.name, name)), None)
 
 
@@ -118,22 +119,22 @@ def update_record(
     *,
     must_write: bool = False,
 ) -> StoredRecord:
-    """Read, change and write a record, and retry when others change it in between.
+    """Apply a change to a stored record, with retries after conflicts.
 
     Args:
         records: The storage of the record.
         name: The name of the record.
-        change: A change; may run several times. If it raises, the error passes on and nothing is written. If it
-            returns an equal record, nothing is written either.
-        must_write: Whether to write an equal record too. The record then gets a new version, so anyone acting on the
-            earlier version gets a conflict and sees that the session is alive.
+        change: A function that returns the changed record. It may be called several times. If it raises an exception,
+            nothing is written and the exception is propagated. If it returns an equal record, nothing is written.
+        must_write: Whether to write the record even if it is equal. The record then gets a new version. As a result, a
+            process that acts on the earlier version gets a conflict and notices that the session is alive.
 
     Returns:
         The stored record after the change.
 
     Raises:
-        RecordConflictError: If others changed the record first at every attempt.
-        RecordNotFoundError: If there is no such record.
+        RecordConflictError: If other processes changed the record first at every attempt.
+        RecordNotFoundError: If the record does not exist.
         RecordsUnavailableError: If the storage cannot answer now.
     """
 

@@ -1,15 +1,17 @@
-"""The JSON form of session records, for files and for the Kubernetes API.
+"""The JSON form of session records, used in files and in the Kubernetes API.
 
-One release must read what another wrote, or refuse it. The document has a format version: a reader refuses a format
-that it does not know, because writing the record back would lose what it did not understand.
+Different releases of Lodge may use the same records. A release must either understand a record or refuse it.
+Therefore, each document has a format version. A document with an unknown version is refused, because the parts that
+the release does not understand would be lost when the record is written again.
 
 Guarantees:
 
-1. Decoding the result of encoding returns an equal record; a record for which this fails raises ValueError. So nobody
-   can store a record that later counts as damaged.
-2. A decoded record has the right types, and canonical UUIDs where they become paths. Any other content raises
-   ValueError.
-3. A pending drop is stored as an entry of ``writes`` of its table, with kind ``Drop``, as all releases read it.
+1. Decoding an encoded record returns an equal record. If this is not possible for a record, encoding it raises
+   ValueError. As a result, no process can store a record that cannot be read later.
+2. A decoded record has values of the correct types, and all UUIDs that are used in paths are canonical. Any other
+   content raises ValueError.
+3. A pending drop of a table is stored as an entry of the table's ``writes`` with the kind ``Drop``. All releases can
+   read this form.
 """
 
 import json
@@ -38,19 +40,19 @@ _DOCUMENT = TypeAdapter(_Document)
 
 
 def encode_record(record: SessionRecord) -> bytes:
-    """Encode a record as JSON.
+    """Encode a session record as JSON.
 
     Raises:
-        ValueError: If JSON cannot hold a part of it, such as half a surrogate pair.
+        ValueError: If JSON cannot represent a part of the record, for example a lone surrogate.
     """
     return json.dumps(to_document(record), indent=1, ensure_ascii=False).encode() + b"\n"
 
 
 def decode_record(content: bytes) -> SessionRecord:
-    """Decode a record from JSON.
+    """Decode a session record from JSON.
 
     Raises:
-        ValueError: If the content is not a valid record; the message says why.
+        ValueError: If the content is not a valid record. The message contains the reason.
     """
     return from_document(from_json(content))
 
@@ -59,7 +61,7 @@ def to_document(record: SessionRecord) -> Mapping[str, Any]:
     """Convert a record to the JSON document that :func:`encode_record` writes.
 
     Raises:
-        ValueError: If JSON cannot hold a part of it.
+        ValueError: If JSON cannot represent a part of the record.
     """
     document: dict[str, Any] = _DOCUMENT.dump_python(_Document(_FORMAT, record), mode="json", warnings=False)
     document["record"]["holders"].sort()
@@ -68,15 +70,15 @@ def to_document(record: SessionRecord) -> Mapping[str, Any]:
         if drop is not None:
             table["writes"].append(_stored_drop(table["uuid"], drop))
     if decode_record(json.dumps(document, ensure_ascii=False).encode()) != record:
-        raise ValueError(f"This session record cannot be stored: {record!r}")
+        raise ValueError(f"The session record cannot be represented in JSON: {record!r}")
     return document
 
 
 def from_document(document: Mapping[str, Any]) -> SessionRecord:
-    """Convert a document of :func:`to_document` back to a record.
+    """Convert the result of :func:`to_document` back to a record.
 
     Raises:
-        ValueError: If the document is not a valid record; the message says why.
+        ValueError: If the document is not a valid record. The message contains the reason.
     """
     return _check(_DOCUMENT.validate_python(_with_separate_drops(document)))
 
@@ -92,7 +94,7 @@ def _check(document: _Document) -> SessionRecord:
 def _stored_drop(table_uuid: str, drop: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a pending drop as an entry of ``writes``.
 
-    Its directory has a name that no directory ever has.
+    The directory of the entry is computed from the table and the operation. No directory ever has this name.
     """
     directory = str(uuid.uuid5(uuid.UUID(table_uuid), drop["operation_id"]))
     counts = {"rows": 0, "size_bytes": 0, "replaced": [], "replaced_rows": 0, "replaced_bytes": 0}
@@ -100,16 +102,16 @@ def _stored_drop(table_uuid: str, drop: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _with_separate_drops(document: Any) -> Any:
-    """Return a stored document with the drop of each table taken out of its writes.
+    """Return a document in which pending drops are separated from the writes.
 
     Raises:
-        ValueError: A table has more than one drop.
+        ValueError: If a table has more than one pending drop.
     """
     try:
         record = document["record"]
         tables = [_with_separate_drop(table) for table in record["tables"]]
     except (KeyError, TypeError, AttributeError):
-        return document  # the validation says what is wrong
+        return document  # the validation reports the error
     return {**document, "record": {**record, "tables": tables}}
 
 

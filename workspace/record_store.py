@@ -1,23 +1,23 @@
-"""The interface of the storage of session records, its errors and its events.
+"""The interface of the storage of session records, with its errors and events.
 
-The implementations are :mod:`workspace.files.session_records` and :mod:`workspace.kubernetes.session_records`.
+The interface is implemented in :mod:`workspace.files.session_records` and :mod:`workspace.kubernetes.session_records`.
 
-Guarantees of every implementation, checked by one contract test suite:
+Guarantees of every implementation, checked by the same contract tests:
 
-1. Of several concurrent calls of ``create`` for one name, one succeeds.
-2. ``replace`` and ``delete`` succeed only if the record is still at the version that the caller read
-   (compare-and-swap). Of several callers with the same version, one succeeds.
-3. A reader sees a complete record or none.
-4. ``watch`` starts with :class:`RecordsListed`, or with :class:`RecordsUnreachable` and then that. It eventually
-   reports the last state of a changed record. It lists all records again whenever it may have missed a change.
-5. After RecordsUnavailableError, a change may or may not have taken effect.
+1. If ``create`` is called for the same name several times concurrently, only one call succeeds.
+2. ``replace`` and ``delete`` succeed only if the record still has the version that the caller read (compare-and-swap).
+   Of several callers with the same version, only one succeeds.
+3. A reader gets a complete record or no record.
+4. ``watch`` first yields :class:`RecordsListed`, possibly after :class:`RecordsUnreachable`. It eventually reports the
+   last state of a changed record. It lists all records again whenever it may have missed a change.
+5. If a change raises RecordsUnavailableError, the change may or may not have taken effect.
 
 Not guaranteed:
 
-- That ``list`` shows one point in time. It may miss a record that is created while it runs, so the reaper lists
-  locations first and records second.
-- That ``watch`` reports every change, or reports it at once. Of several changes in a row it may report only the last.
-  Before you delete something because it has no record, ask ``list`` or ``find``.
+- ``list`` does not return the state at a single point in time. It may miss a record that is created while ``list``
+  runs. Therefore, the reaper lists locations before records.
+- ``watch`` does not report every change, and may report changes with a delay. Of several changes in a row, it may
+  report only the last. Before you delete something because it has no record, call ``list`` or ``find``.
 
 Source: [architecture "Session records, leases and the reaper"].
 """
@@ -31,18 +31,18 @@ from workspace.identifiers import RecordName, SessionUuid
 from workspace.records import SessionRecord
 
 Version = NewType("Version", str)
-"""An opaque identifier of one state of a record; each change makes a new one."""
+"""An opaque value that identifies one state of a record. Each change generates a new version."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A record with the version that a later ``replace`` or ``delete`` must name.
+    """A record and its version in the storage.
 
     Attributes:
         record: The record as it was read.
-        version: The version of the record as it was read.
-        is_deletion_requested: Whether someone has asked the storage to end the session (``kubectl delete``). A request
-            does not change the version, because ``replace`` cannot lose it.
+        version: The version of the record as it was read. ``replace`` and ``delete`` need this version.
+        is_deletion_requested: Whether the deletion of the record was requested in the storage (``kubectl delete``).
+            Such a request does not change the version, because ``replace`` cannot overwrite it.
     """
 
     record: SessionRecord
@@ -52,30 +52,30 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordsListed:
-    """The list of all records. Replaces the previous state of the watcher."""
+    """Event with a list of all records, which replaces the watcher's previous state."""
 
     records: tuple[StoredRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordChanged:
-    """A record was created or changed."""
+    """Event for a record that was created or changed."""
 
     stored: StoredRecord
 
 
 @dataclass(frozen=True, slots=True)
 class RecordGone:
-    """A record was deleted."""
+    """Event for a record that was deleted."""
 
     name: RecordName
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsUnreachable:
-    """The storage does not answer.
+    """Event for a storage that does not answer.
 
-    The state of a watcher may be stale until the next :class:`RecordsListed`.
+    The watcher's state may be outdated until the next :class:`RecordsListed`.
     """
 
     reason: str
@@ -85,19 +85,19 @@ RecordsEvent = RecordsListed | RecordChanged | RecordGone | RecordsUnreachable
 
 
 class RecordError(Exception):
-    """The base class of the errors of a record store.
+    """Base class for errors of the record storage.
 
     ::
 
         RecordError
-        ├── RecordExistsError        create: the name is taken
-        ├── RecordNotFoundError      read, replace, delete: there is no such record
+        ├── RecordExistsError        create: a record with the same name exists
+        ├── RecordNotFoundError      read, replace, delete: the record does not exist
         ├── RecordConflictError      replace, delete: the record has changed since it was read
-        ├── RecordTooLargeError      create, replace: the storage does not accept a record of that size
-        └── RecordsUnavailableError  the storage cannot answer now; nothing may be deleted on this basis
+        ├── RecordTooLargeError      create, replace: the record is larger than the storage accepts
+        └── RecordsUnavailableError  the storage cannot answer now; do not delete anything because of this error
 
     Attributes:
-        name: The name of the record; None if the error concerns all records.
+        name: The name of the record, or None if the error concerns all records.
     """
 
     def __init__(self, name: RecordName | None, message: str) -> None:
@@ -106,37 +106,37 @@ class RecordError(Exception):
 
 
 class RecordExistsError(RecordError):
-    """A record of that name exists already."""
+    """Raised if a record with the same name already exists."""
 
 
 class RecordNotFoundError(RecordError):
-    """There is no record of that name."""
+    """Raised if a record does not exist."""
 
 
 class RecordConflictError(RecordError):
-    """The record has changed since it was read."""
+    """Raised if a record has changed since it was read."""
 
 
 class RecordTooLargeError(RecordError):
-    """The record is larger than the storage accepts."""
+    """Raised if a record is larger than the storage accepts."""
 
 
 class RecordsUnavailableError(RecordError):
-    """The storage cannot answer now."""
+    """Raised if the storage cannot answer now."""
 
 
 class SessionRecords(Protocol):
     """The storage of session records.
 
-    All methods block; callers in an event loop use an executor.
+    All methods block. Callers in an event loop must use an executor.
     """
 
     def create(self, record: SessionRecord) -> StoredRecord:
         """Store a new record.
 
         Raises:
-            RecordExistsError: If the name is taken.
-            RecordTooLargeError: If the storage does not accept a record of that size.
+            RecordExistsError: If a record with the same name exists.
+            RecordTooLargeError: If the record is larger than the storage accepts.
             RecordsUnavailableError: If the storage cannot answer now.
         """
         ...
@@ -145,13 +145,13 @@ class SessionRecords(Protocol):
         """Return the current state of a record.
 
         Raises:
-            RecordNotFoundError: If there is no such record.
+            RecordNotFoundError: If the record does not exist.
             RecordsUnavailableError: If the storage cannot answer now.
         """
         ...
 
     def list(self) -> Sequence[StoredRecord]:
-        """Return all records, in no order.
+        """Return all records, in no particular order.
 
         Raises:
             RecordsUnavailableError: If the storage cannot answer now.
@@ -159,7 +159,7 @@ class SessionRecords(Protocol):
         ...
 
     def find(self, session_uuid: SessionUuid) -> StoredRecord | None:
-        """Return the current record that names a session location; None if there is none.
+        """Return the current record of a session, or None if it does not exist.
 
         Raises:
             RecordsUnavailableError: If the storage cannot answer now.
@@ -167,26 +167,29 @@ class SessionRecords(Protocol):
         ...
 
     def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
-        """Yield changes until ``stop`` is set; see guarantee 4. Raises nothing of its own."""
+        """Yield an event for each change until ``stop`` is set; see guarantee 4.
+
+        Errors of the storage are reported as events and do not raise exceptions.
+        """
         ...
 
     def replace(self, record: SessionRecord, version: Version) -> StoredRecord:
-        """Replace a record that is still at a version.
+        """Replace a record that still has the given version.
 
         Raises:
-            RecordConflictError: If the record has changed since.
-            RecordNotFoundError: If there is no such record.
-            RecordTooLargeError: If the storage does not accept a record of that size.
+            RecordConflictError: If the record has changed since that version.
+            RecordNotFoundError: If the record does not exist.
+            RecordTooLargeError: If the record is larger than the storage accepts.
             RecordsUnavailableError: If the storage cannot answer now.
         """
         ...
 
     def delete(self, name: RecordName, version: Version) -> None:
-        """Delete a record that is still at a version.
+        """Delete a record that still has the given version.
 
         Raises:
-            RecordConflictError: If the record has changed since.
-            RecordNotFoundError: If there is no such record.
+            RecordConflictError: If the record has changed since that version.
+            RecordNotFoundError: If the record does not exist.
             RecordsUnavailableError: If the storage cannot answer now.
         """
         ...

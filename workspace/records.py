@@ -1,7 +1,7 @@
-"""The values of session records, which say who owns a session location and what is in it.
+"""Session records, which describe the owner and the contents of session locations.
 
-Gateway replicas keep no truth of their own, and a reaper must prove that a session is dead. Both rely on session
-records only. :mod:`workspace.record_store` stores them.
+Gateway replicas do not store any durable state themselves, and a reaper must be certain that a session is dead before
+it removes the session. Both rely only on session records. Records are stored with :mod:`workspace.record_store`.
 
 Source: [architecture "Session records, leases and the reaper"].
 """
@@ -13,7 +13,10 @@ from workspace.identifiers import ClientSessionId, Principal, RecordName, Replic
 
 
 class Phase(enum.StrEnum):
-    """The phase of a session. ``ENDING`` is final: then the record is deleted."""
+    """The phase of a session.
+
+    ``ENDING`` is the final phase. It ends with the deletion of the record.
+    """
 
     ACTIVE = "Active"
     ENDING = "Ending"
@@ -22,8 +25,10 @@ class Phase(enum.StrEnum):
 class TableState(enum.StrEnum):
     """The state of a temporary table.
 
-    ``CREATING`` reserves the name while the backend writes, ``DROPPING`` until all files are removed. Only a ``READY``
-    table can be read.
+    Attributes:
+        CREATING: The name is reserved while the backend writes the table.
+        READY: The table can be read.
+        DROPPING: The name is reserved until all files of the table are removed.
     """
 
     CREATING = "Creating"
@@ -32,9 +37,9 @@ class TableState(enum.StrEnum):
 
 
 class WriteKind(enum.StrEnum):
-    """The kind of a statement that writes rows.
+    """The kind of a statement that writes rows to a table.
 
-    See :mod:`gateway.tables.execution` for the steps.
+    For the steps of each kind, see :mod:`gateway.tables.execution`.
     """
 
     CREATION = "Creation"
@@ -44,21 +49,23 @@ class WriteKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """A write of rows into a table by a statement that is still running.
+    """A running statement that writes rows to a table.
 
     Attributes:
-        directory: The directory in the session location that the backend writes to.
-        operation_id: The operation of the statement.
-        replica: The replica that finishes the write. If it is lost, another replica takes over or undoes the write.
-        schema: The schema of the table as Spark's JSON. A replica that takes over needs it to make the table visible.
+        directory: The directory in the session location to which the backend writes the rows.
+        operation_id: The id of the statement's operation.
+        replica: The replica that completes the write. If this replica is lost, another replica completes or undoes the
+            write.
+        schema: The schema of the table as Spark's JSON. If another replica takes over the write, it needs the schema
+            to create the view of the table.
         kind: The kind of the statement.
-        is_published: Whether the record already contains the outcome. If so, any replica completes the write, and
-            none undoes it.
-        rows: The number of rows, once published.
-        size_bytes: The size of the files, once published.
-        replaced: The directories whose rows were replaced; they stay until the statement is complete.
-        replaced_rows: The number of rows of the table before.
-        replaced_bytes: The size of the files of the table before.
+        is_published: Whether the record already contains the result of the write. A published write can be completed
+            by any replica, but can no longer be undone.
+        rows: The number of written rows. It is known when the write is published.
+        size_bytes: The size of the written files. It is known when the write is published.
+        replaced: The directories of the rows that were replaced. They are kept until the statement is complete.
+        replaced_rows: The number of rows in the table before the write.
+        replaced_bytes: The size of the table's files before the write.
     """
 
     directory: TableUuid
@@ -75,18 +82,18 @@ class PendingWrite:
 
     @property
     def directories(self) -> tuple[TableUuid, ...]:
-        """The directories that must stay until the write is complete."""
+        """The directories that must be kept until the write is complete."""
         return (self.directory, *self.replaced)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingDrop:
-    """The drop of a table by a statement that is still running.
+    """A running statement that drops a table.
 
     Attributes:
-        operation_id: The operation of the statement.
-        replica: The replica that completes the drop. If it is lost, another replica completes the drop.
-        schema: The schema of the table as Spark's JSON. Undoing the drop needs it to make the view again.
+        operation_id: The id of the statement's operation.
+        replica: The replica that completes the drop. If this replica is lost, another replica completes the drop.
+        schema: The schema of the table as Spark's JSON. It is needed to create the view again if the drop is undone.
     """
 
     operation_id: str
@@ -95,10 +102,7 @@ class PendingDrop:
 
     @property
     def is_published(self) -> bool:
-        """Always true.
-
-        A record that names a drop already contains the outcome of the drop.
-        """
+        """Whether the record contains the result of the drop. Always True."""
         return True
 
 
@@ -110,18 +114,18 @@ class TemporaryTable:
     """A temporary table of a session.
 
     Attributes:
-        name: The name as the user wrote it; compared without letter case [temporary-tables §5.1.2].
-        uuid: The UUID of the table, and the name of the first directory of its data.
-        state: Whether the data is complete.
-        storage_format: The data source name of the files, such as ``parquet``.
-        parts: The directories in the session location that contain the rows; each insertion adds one.
-        rows: The number of rows.
-        size_bytes: The size of the files.
-        created_at: Wall-clock time as ISO 8601 with a time zone, for people.
-        partition_columns: The columns that name the subdirectories.
-        options: The options of the storage format, by key.
-        writes: The running creation or insertions.
-        drop: The running drop; None if there is none.
+        name: The name as the user wrote it. Names are compared without regard to case [temporary-tables §5.1.2].
+        uuid: The UUID of the table. It is also the name of the first directory with the table's data.
+        state: The state of the table.
+        storage_format: The name of the data source that reads and writes the files, such as ``parquet``.
+        parts: The directories in the session location that contain the rows. Each insertion adds a directory.
+        rows: The number of rows in the table.
+        size_bytes: The total size of the table's files.
+        created_at: The time of creation, for people to read. Wall-clock time in ISO 8601 format with a time zone.
+        partition_columns: The columns by whose values the files are divided into subdirectories.
+        options: The keys and values of the storage format's options.
+        writes: The running statements that write to the table.
+        drop: The running statement that drops the table, or None.
     """
 
     name: str
@@ -139,22 +143,22 @@ class TemporaryTable:
 
     @property
     def pending_changes(self) -> tuple[PendingChange, ...]:
-        """All running changes: the writes, then the drop."""
+        """All running changes of the table. A drop is the last."""
         return self.writes if self.drop is None else (*self.writes, self.drop)
 
     @property
     def directories(self) -> frozenset[TableUuid]:
-        """The directories of the session location that belong to the table now."""
+        """All directories in the session location that belong to the table."""
         return frozenset(self.parts).union(*(write.directories for write in self.writes))
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a statement, for a client that asks again.
+    """The stored answer to a statement, in case the client repeats its request.
 
     Attributes:
-        operation_id: The operation of the statement.
-        values: The single row of the answer, by column; empty for an answer without rows.
+        operation_id: The id of the statement's operation.
+        values: The columns and values of the answer's only row. Empty if the answer has no rows.
     """
 
     operation_id: str
@@ -166,17 +170,18 @@ class SessionRecord:
     """The owner and the contents of a session location.
 
     Attributes:
-        session_uuid: The name of the session location.
-        principal: The first half of the session's identity.
-        client_session_id: The second half of the session's identity.
-        backend: The configured address of the backend that runs the session (``sc://host:port``).
+        session_uuid: The UUID of the session, which is the name of the session location.
+        principal: The principal that owns the session. The principal and the client session id identify the session.
+        client_session_id: The session id that the client chose.
+        backend: The address of the backend that runs the session (``sc://host:port``).
         phase: The phase of the session.
-        created_at: Wall-clock time as ISO 8601 with a time zone, for people; no decision depends on it.
-        holders: The gateway replicas that serve the session. An ``ACTIVE`` session without holders is an orphan that a
-            replica may still adopt.
+        created_at: The time of creation, for people to read. Wall-clock time in ISO 8601 format with a time zone. No
+            decision depends on it.
+        holders: The gateway replicas that serve the session. If an ``ACTIVE`` session has no holders, a replica can
+            still adopt it.
         tables: The temporary tables, in order of creation.
         answers: The answers to the last statements that changed tables, oldest first.
-        writes: The running writes that belong to no temporary table.
+        writes: The running writes that do not belong to a temporary table.
     """
 
     session_uuid: SessionUuid
@@ -192,17 +197,17 @@ class SessionRecord:
 
     @property
     def directories(self) -> frozenset[TableUuid]:
-        """The directories of the session location that the record names."""
+        """All directories in the session location to which the record refers."""
         own = frozenset(write.directory for write in self.writes)
         return own.union(*(table.directories for table in self.tables))
 
     @property
     def writers(self) -> frozenset[ReplicaId]:
-        """The replicas with a write whose outcome is not yet published."""
+        """The replicas with an unpublished write."""
         of_tables = (write for table in self.tables for write in table.writes)
         return frozenset(write.replica for write in (*of_tables, *self.writes) if not write.is_published)
 
     @property
     def name(self) -> RecordName:
-        """The name of the record in its storage."""
+        """The name of the record in the storage."""
         return record_name(self.principal, self.client_session_id)

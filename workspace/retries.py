@@ -1,4 +1,4 @@
-"""Retries of blocking functions, with random pauses that grow up to a limit."""
+"""Retries of blocking functions, with random and increasing pauses."""
 
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
@@ -18,14 +18,14 @@ def retry_on(
     first_pause_seconds: float = 0.002,
     longest_pause_seconds: float = 0.1,
 ) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
-    """Return a decorator that retries a function when it raises a transient error.
+    """Return a decorator that retries a function after transient errors.
 
     Args:
-        error_type: The type of the errors.
-        is_transient: Whether an error of that type is transient.
-        attempts: The number of attempts; the error of the last one passes on.
-        first_pause_seconds: The limit of the first pause. The limit doubles with each attempt.
-        longest_pause_seconds: The limit of all pauses.
+        error_type: The type of the errors to retry after.
+        is_transient: A function that returns whether an error of this type is transient.
+        attempts: The maximum number of attempts. The error of the last attempt is raised.
+        first_pause_seconds: The upper limit of the first pause. The limit doubles after each attempt.
+        longest_pause_seconds: The maximum of the upper limit.
     """
     return tenacity.retry(
         retry=tenacity.retry_if_exception(lambda error: isinstance(error, error_type) and is_transient(error)),

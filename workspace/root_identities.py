@@ -1,13 +1,15 @@
-"""The identity of a root: its id, and whose session records name its contents.
+"""The identities of roots, which protect against using the wrong storage.
 
-Two mistakes would make the reaper delete live sessions:
+Without these checks, two mistakes would cause the reaper to delete live sessions:
 
-- A file system that is not mounted looks like an empty directory; so does an empty bucket.
-- A location that no record names is an orphan. Someone who asks the wrong records would take every location for one.
+- If a file system is not mounted, or a bucket was replaced, the root looks like an empty workspace.
+- If a process uses the wrong session records, every session location looks like an orphan, because no record refers to
+  it.
 
-So each root has a random id, and says whose records name its contents. This module checks both, for roots on file
-systems (:mod:`workspace.files.roots`) and in object stores alike. If the session records are stored elsewhere than the
-roots, so are the ids; see :class:`RootIds`.
+Therefore, each root contains a random id and the id of the session records that refer to its contents. This module
+checks both ids, for roots on file systems (:mod:`workspace.files.roots`) and for roots in object stores. If the
+session records are not stored in the roots themselves, the ids of the roots are also recorded there; see
+:class:`RootIds`.
 """
 
 import errno
@@ -18,17 +20,17 @@ from workspace.record_store import RecordsUnavailableError
 from workspace.storage_paths import OWN_DIRECTORY
 
 FILES = "files"
-"""What a root says whose session records are files in its home."""
+"""The records id in a root whose session records are files."""
 
 
 class RootError(OSError):
-    """The base class of the errors of a root; the message says what to do.
+    """Base class for errors of a root, with instructions for the operator as message.
 
     ::
 
         RootError
-        ├── RootUnavailableError  a root is missing, or something else is in its place
-        ├── RootTakenError        a root belongs to another home, or to other session records
+        ├── RootUnavailableError  a root is missing or was replaced by other storage
+        ├── RootTakenError        a root belongs to another home or to other session records
         └── HomeMovedError        a home has become part of another home
     """
 
@@ -41,46 +43,50 @@ class RootError(OSError):
 
 
 class RootUnavailableError(RootError):
-    """A root is missing, or something else is in its place."""
+    """Raised if a root is missing or was replaced by other storage."""
 
 
 class RootTakenError(RootError):
-    """A root belongs to another home, or to other session records."""
+    """Raised if a root belongs to another home or to other session records."""
 
 
 class HomeMovedError(RootError):
-    """A home has become part of another home."""
+    """Raised if a home has become part of another home."""
 
 
 class RootIds(Protocol):
-    """A registry of root ids, for records that are stored elsewhere than roots.
+    """A registry of root ids, used if session records are not stored in the roots.
 
     Every method raises RecordsUnavailableError if the registry cannot answer.
     """
 
     def records_id(self) -> str:
-        """Return the id of these session records.
+        """Return the unique id of the session records.
 
-        It is always the same, and unlike that of any other records.
+        The id never changes, and is different from the id of any other session records.
         """
         ...
 
     def expected(self, root: str) -> str | None:
-        """Return the id of a root; None if it was never recorded."""
+        """Return the recorded id of a root, or None if no id was recorded."""
         ...
 
     def record(self, root: str, root_id: str) -> str:
-        """Record the id of a root unless there is one, and return the recorded one."""
+        """Record the id of a root if no id has been recorded yet.
+
+        Returns:
+            The recorded id, which may be an id that was recorded earlier.
+        """
         ...
 
 
 class RootIdentities:
-    """The identity that each root must have.
+    """The expected identity of each root.
 
-    The expected id is the one that this process saw first, which was the recorded one, if there was one.
+    The expected id of a root is the recorded id or, if no id was recorded, the id that this process found first.
 
     Args:
-        root_ids: The registry of ids; None if the ids are stored only in the roots.
+        root_ids: The registry of root ids. None if ids are stored only in the roots.
     """
 
     def __init__(self, root_ids: RootIds | None) -> None:
@@ -90,7 +96,7 @@ class RootIdentities:
 
     @property
     def are_recorded(self) -> bool:
-        """Whether there is a registry of ids."""
+        """Whether root ids are recorded in a registry."""
         return self._root_ids is not None
 
     def records_id(self) -> str:
@@ -107,29 +113,34 @@ class RootIdentities:
         return self._records_id or FILES
 
     def check_records(self, root: str, found: str | None) -> None:
-        """Check the session records that a root names.
+        """Check that a root belongs to the session records of this process.
+
+        Args:
+            root: The root to check.
+            found: The id of the session records that the root contains, or None.
 
         Raises:
-            RootTakenError: If the root belongs to other records.
+            RootTakenError: If the root belongs to other session records.
         """
         if found is not None and found != self.records_id():
             raise self.taken_error(root, f"the session records of [{found}]", ["records"])
 
     def taken_error(self, root: str, owner: str, said_in: Sequence[str] = ()) -> RootTakenError:
-        """Return the error for a root that belongs to other records.
+        """Return the error for a root that belongs to other session records.
 
-        Its message says how to release the root.
+        The error message explains how to release the root.
         """
         names = said_in if self.are_recorded and self.expected(root) is not None else [*said_in, "root"]
         files = " and ".join(f"[{root}/{OWN_DIRECTORY}/{name}]" for name in names)
         return RootTakenError(
-            f"[{root}] belongs to {owner}, not to those of [{self.records_id()}], which would treat its sessions as "
-            "orphans. Start with the records of the root (--records, --namespace, --instance), or use another "
-            f"directory. If its records are gone for good, remove {files}: Lodge then deletes the sessions in it."
+            f"The root [{root}] belongs to {owner}, but this process uses the session records of "
+            f"[{self.records_id()}] and would treat the sessions in the root as orphans. Start Lodge with the session "
+            "records of the root (--records, --namespace, --instance), or use another directory. If the session "
+            f"records of the root no longer exist, remove {files}. Lodge then deletes the sessions in the root."
         )
 
     def expected(self, root: str) -> str | None:
-        """Return the id that a root must have; None if any id is valid.
+        """Return the expected id of a root, or None if any id is accepted.
 
         Raises:
             RootUnavailableError: If the registry cannot answer.
@@ -140,29 +151,32 @@ class RootIdentities:
         try:
             return self._root_ids.expected(root)
         except RecordsUnavailableError as error:
-            raise RootUnavailableError(f"The recorded id of [{root}] cannot be read: {error}") from error
+            raise RootUnavailableError(f"The recorded id of the root [{root}] cannot be read: {error}") from error
 
     def check(self, root: str, found: str | None) -> None:
-        """Check the id that a root has.
+        """Check the id that was found in a root.
 
         Raises:
-            RootUnavailableError: If it is not the expected one.
+            RootUnavailableError: If the root does not have the expected id.
         """
         expected = self.expected(root)
         if found is None or found != (expected or found):
             reason = (
-                "it has no id, like an empty file system" if found is None else f"its id is [{found}], not [{expected}]"
+                "it has no id, so it may be an empty file system that is mounted in its place"
+                if found is None
+                else f"its id is [{found}], but [{expected}] is expected"
             )
             raise RootUnavailableError(
-                f"[{root}] is not the storage that it was: {reason}. Bring the right storage back."
+                f"The root [{root}] does not contain the storage that Lodge used before: {reason}. Mount or restore "
+                "the original storage."
             )
         self._seen.setdefault(root, found)
 
     def establish(self, root: str, found: str | None) -> None:
-        """Check the id that a root has, and record it.
+        """Check the id that was found in a root, and record it.
 
         Raises:
-            RootUnavailableError: If it is not the expected one, or cannot be recorded.
+            RootUnavailableError: If the root does not have the expected id, or the id cannot be recorded.
         """
         self.check(root, found)
         if found is None:
@@ -173,10 +187,10 @@ class RootIdentities:
             self.check(root, found)
 
     def record(self, root: str, root_id: str) -> str:
-        """Record the id of a root before it is written to the root.
+        """Record the id of a root before the id is written to the root.
 
         Returns:
-            The id to write, which another process may have recorded first.
+            The id to write to the root. It may be an id that another process recorded first.
 
         Raises:
             RootUnavailableError: If the registry cannot answer.
@@ -186,4 +200,4 @@ class RootIdentities:
         try:
             return self._root_ids.record(root, root_id)
         except RecordsUnavailableError as error:
-            raise RootUnavailableError(f"The id of [{root}] cannot be recorded: {error}") from error
+            raise RootUnavailableError(f"The id of the root [{root}] cannot be recorded: {error}") from error

@@ -1,24 +1,24 @@
-"""The end of a session, in steps that gateway and reaper share.
+"""The steps that end a session, shared by the gateway and the reaper.
 
 ====================  =============================================================================
-step                  effect
+Step                  Effect
 ====================  =============================================================================
-:func:`begin_end`     marks the record ``ENDING`` and moves the session locations to the trash
-:func:`complete_end`  deletes the record
-:func:`end_session`   both, and purges the files
+:func:`begin_end`     Marks the record as ``ENDING`` and moves the session locations to the trash.
+:func:`complete_end`  Deletes the record.
+:func:`end_session`   Runs both steps and purges the files.
 ====================  =============================================================================
 
 Guarantees:
 
-1. The record of a session never leaves ``ENDING``; see :mod:`workspace.record_changes`.
-2. The record is deleted only after the session locations of all roots have moved to the trash.
-3. Each function may be stopped at any instruction and repeated, here or in another process. Several may run
-   concurrently. At most one caller learns that it ended the session.
-4. If an ``ACTIVE`` session has changed since the caller read it, :func:`begin_end` changes nothing. The same holds for
-   an ``ENDING`` session that has ended since, even if a later session has the same name.
+1. When a session record is ``ENDING``, its phase never changes again; see :mod:`workspace.record_changes`.
+2. The record is deleted only after the session locations in all roots have been moved to the trash.
+3. Each function can be stopped at any instruction, and can be repeated in the same or another process. Several
+   processes may run the functions concurrently. At most one caller gets the result that it ended the session.
+4. :func:`begin_end` does not change an ``ACTIVE`` session that has changed since the caller read it. It also does not
+   change anything if an ``ENDING`` session has ended since then, even if a later session has the same name.
 
-Not guaranteed: that the end of every session is logged. A process that dies between the deletion and the log line
-leaves none.
+Not guaranteed: The end of a session may not be logged. If a process dies between the deletion of the record and the
+log event, the event is missing.
 
 Source: [architecture "Session records, leases and the reaper"].
 """
@@ -42,8 +42,8 @@ class EndingSession:
     """A session whose locations are in the trash and whose record still exists.
 
     Attributes:
-        stored: The record, which is ``ENDING``.
-        locations: The session locations that were deleted.
+        stored: The session record in the phase ``ENDING``.
+        locations: The former paths of the session locations.
     """
 
     stored: StoredRecord
@@ -52,12 +52,13 @@ class EndingSession:
 
 @dataclass(frozen=True, slots=True)
 class EndedSession:
-    """The result of :func:`complete_end` and :func:`end_session`.
+    """A session that has ended.
 
     Attributes:
-        record: The last record of the session.
-        locations: The session locations that were deleted.
-        purge_error: Why files of the session are still in the trash, for a later purge; None if there are none.
+        record: The last state of the session record.
+        locations: The former paths of the session locations.
+        purge_error: The error that left files of the session in the trash. A later purge removes them. None if there
+            was no error.
     """
 
     record: SessionRecord
@@ -68,7 +69,7 @@ class EndedSession:
 def end_session(records: SessionRecords, locations: SessionLocations, stored: StoredRecord) -> EndedSession | None:
     """End a session and purge its files.
 
-    See :func:`begin_end` and :func:`complete_end`.
+    See :func:`begin_end` and :func:`complete_end` for the arguments, results and exceptions.
     """
     ending = begin_end(records, locations, stored)
     done = None if ending is None else complete_end(records, ending)
@@ -81,23 +82,25 @@ def begin_end(
     stored: StoredRecord,
     release: Callable[[SessionRecord], None] = lambda record: None,
 ) -> EndingSession | None:
-    """Mark a session ``ENDING`` and move its locations to the trash.
+    """Mark a session as ``ENDING`` and move its locations to the trash.
 
     Args:
-        records: The storage of the record.
+        records: The storage of the session record.
         locations: The session locations.
-        stored: The record as the caller read it when it decided to end the session.
-        release: Runs when the session is ``ENDING`` and before its locations move, so that nobody writes there any
-            more. It ends the session at the backend as far as possible. Its errors pass on.
+        stored: The session record as the caller read it when it decided to end the session.
+        release: A function that ends the session at its backend, as far as possible. It is called after the session is
+            marked as ``ENDING`` and before the locations are moved, so that the backend no longer writes to the
+            locations. Exceptions are propagated.
 
     Returns:
-        The argument of :func:`complete_end`; None if another process ended the session first.
+        The argument for :func:`complete_end`, or None if another process ended the session first.
 
     Raises:
-        RecordConflictError: If the record was ``ACTIVE`` and has changed since; the caller must decide again.
-        RecordsUnavailableError: If the records cannot answer now. The session may be in any step of its end; call
+        RecordConflictError: If the record was ``ACTIVE`` and has changed since it was read. The caller must decide
             again.
-        OSError: If the locations cannot be moved; call again.
+        RecordsUnavailableError: If the record storage cannot answer now. The session may be in any step of its end.
+            Call the function again.
+        OSError: If the locations cannot be moved. Call the function again.
     """
     try:
         ending = _mark_ending(records, stored)
@@ -115,23 +118,27 @@ def complete_end(records: SessionRecords, ending: EndingSession) -> EndedSession
     """Delete the record of a session whose locations are in the trash.
 
     Returns:
-        None if another process ended the session first.
+        The ended session, or None if another process ended the session first.
 
     Raises:
-        RecordsUnavailableError: If the records cannot answer now. Read the record, and call :func:`begin_end` again.
+        RecordsUnavailableError: If the record storage cannot answer now. Read the record and call :func:`begin_end`
+            again.
     """
     stored = ending.stored
     try:
         records.delete(stored.record.name, stored.version)
     except (RecordNotFoundError, RecordConflictError):
-        # A conflict means a later session of the same name, or a request to delete this record. The next caller
-        # handles that request.
+        # A conflict means that a later session has the same name, or that the deletion of this record was requested.
+        # In the second case, the next caller ends the session.
         return None
     return EndedSession(stored.record, ending.locations)
 
 
 def log_session_end(log: structlog.typing.FilteringBoundLogger, ended: EndedSession) -> None:
-    """Log the end of a session with the same events in gateway and reaper."""
+    """Log the end of a session.
+
+    The gateway and the reaper use this function so that their log events are the same.
+    """
     record = ended.record
     for location in ended.locations:
         log.info(
@@ -150,7 +157,7 @@ def _mark_ending(records: SessionRecords, stored: StoredRecord) -> StoredRecord:
     if stored.record.phase is Phase.ENDING:
         now = records.read(stored.record.name)
         if now.record.session_uuid != stored.record.session_uuid:  # a later session of the same name
-            raise RecordNotFoundError(stored.record.name, f"Session {stored.record.session_uuid} has ended.")
+            raise RecordNotFoundError(stored.record.name, f"The session {stored.record.session_uuid} has ended.")
         return now
     return records.replace(mark_ending(stored.record), stored.version)
 

@@ -1,7 +1,7 @@
-"""Paths and URIs of storage, as users, logs and Spark see them.
+"""Paths and URIs in storage, in the form for users, logs and Spark.
 
-A place on a file system is a :class:`~pathlib.Path`. A place in an object store is a URI, ``s3://bucket/prefix``.
-``str`` of either is the form for people.
+A location on a file system is a :class:`~pathlib.Path`. A location in an object store is a URI of the form
+``s3://bucket/prefix``. For people, both are formatted with ``str``.
 """
 
 from pathlib import Path
@@ -10,13 +10,13 @@ from typing import TypeAlias
 StoragePath: TypeAlias = Path | str
 
 OWN_DIRECTORY = ".lodge"
-"""The name below which a root keeps all of Lodge's own files that are not session locations."""
+"""The name of the directory in a root that contains all of Lodge's own files except for session locations."""
 
 
 def file_system_of(path: StoragePath) -> str:
-    """Return the URI of the file system of a path.
+    """Return the URI of the file system that contains a path.
 
-    It is ``file:///``, or that of the bucket.
+    The result is ``file:///`` or the URI of a bucket.
     """
     return "file:///" if isinstance(path, Path) else "/".join(path.split("/", 3)[:3])
 

@@ -15,20 +15,20 @@ def run_watch_loop(
     on_error: Callable[[Exception], None],
     stop: threading.Event,
 ) -> None:
-    """Handle the events of a watch until it is stopped.
+    """Handle the events of a watch until the loop is stopped.
 
-    Restarts a watch that ends or fails, after a pause.
+    If the watch ends or fails, it is started again after a pause.
 
     Args:
-        watch: Starts the watch, which must end soon after ``stop`` is set.
-        handle: Handles one event. An exception counts as a failure of the watch.
-        on_error: Handles an unexpected exception; must not raise.
-        stop: Ends the loop when another thread sets it.
+        watch: A function that starts the watch. The watch must end soon after ``stop`` is set.
+        handle: A function that handles one event. If it raises an exception, the watch is restarted.
+        on_error: A function that handles unexpected exceptions. It must not raise exceptions.
+        stop: The event that ends the loop when it is set.
     """
     while not stop.is_set():
         try:
             for event in watch(stop):
                 handle(event)
-        except Exception as error:  # noqa: BLE001 - a top loop: it must start the watch again
+        except Exception as error:  # noqa: BLE001 - a top loop, which must restart the watch
             on_error(error)
         stop.wait(_PAUSE_SECONDS)

@@ -1,15 +1,17 @@
-"""Workspaces: the named places in storage that statements may use.
+"""Workspaces, which are named storage locations that statements may use.
 
-A name such as ``dfs.tmp`` in a statement must lead to exactly one directory, and a path in it never outside that
-directory. Gateway and reaper read the same settings, so both check them with this module before they start.
+A name in a statement, such as ``dfs.tmp``, must refer to exactly one directory, and a path in a statement must never
+refer to a file outside that directory. The gateway and the reaper read the same settings and check them with this
+module when they start.
 
 Guarantees:
 
-1. If several workspace names match the start of a reference, the longest wins.
-2. A configured name is case-sensitive [temporary-tables §4.1]. In a reference, the exact letter case wins. Another
-   letter case matches if only one workspace can be meant, as Spark users expect of names.
-3. :meth:`Workspaces.resolve` never returns a path outside the workspace, in a session location, or in Lodge's own
-   files, even if links are on the way. The engine checks again when it opens the file.
+1. If several workspace names match the beginning of a reference, the longest name is used.
+2. Configured names are case-sensitive [temporary-tables §4.1]. In a reference, a name with the same case takes
+   precedence. A name with different case also matches if there is only one such workspace, because names in Spark are
+   not case-sensitive.
+3. :meth:`Workspaces.resolve` never returns a path that is outside the workspace, in a session location, or in Lodge's
+   own files, even if the path contains symbolic links. The engine checks this again when it opens the file.
 
 Source: [temporary-tables §4.1], [temporary-tables §5.1.3], [temporary-tables §5.4], [temporary-tables §5.5].
 """
@@ -27,40 +29,40 @@ from workspace.storage_paths import OWN_DIRECTORY, StoragePath
 
 
 class WorkspaceError(Exception):
-    """The base class of the errors of workspaces and their paths.
+    """Base class for errors of workspaces and their paths.
 
-    The message says what to do.
+    The message contains instructions for the user.
 
     ::
 
         WorkspaceError
-        ├── WorkspaceSettingError  the settings name a workspace that cannot be used
-        ├── NotFileBasedError      a workspace has no directory, but is in an object store
-        └── PathRefusedError       a path leads out of its workspace, or into Lodge's own files
+        ├── WorkspaceSettingError  a workspace in the settings cannot be used
+        ├── NotFileBasedError      a workspace is in an object store and has no directory
+        └── PathRefusedError       a path leads out of its workspace or into Lodge's own files
     """
 
 
 class WorkspaceSettingError(WorkspaceError):
-    """The settings name a workspace that cannot be used."""
+    """Raised if a workspace in the settings cannot be used."""
 
 
 class NotFileBasedError(WorkspaceError):
-    """A workspace has no directory, but is in an object store."""
+    """Raised if a workspace has no directory because it is in an object store."""
 
 
 class PathRefusedError(WorkspaceError):
-    """A path leads out of its workspace, or into Lodge's own files."""
+    """Raised if a path leads out of its workspace or into Lodge's own files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A workspace.
+    """A named storage location.
 
     Attributes:
         name: The configured name, such as ``dfs.tmp``.
-        location: The directory, absolute and without links; or a prefix in an object store, for the default temporary
-            workspace only.
-        is_writable: Whether statements may create and drop tables in it.
+        location: The directory of the workspace, as an absolute path without symbolic links. The default temporary
+            workspace can also be a key prefix in an object store.
+        is_writable: Whether statements may create and drop tables in the workspace.
     """
 
     name: str
@@ -81,30 +83,31 @@ class Workspace:
         """
         if isinstance(self.location, Path):
             return self.location
-        raise NotFileBasedError(f"Workspace [{self.name}] is in an object store, and has no files of its own.")
+        raise NotFileBasedError(f"Workspace [{self.name}] is in an object store and does not have a directory.")
 
     @property
     def storage_path(self) -> StoragePath:
-        """The directory, or the URI without its options; the form for people."""
+        """The directory, or the URI without its options, in the form for people."""
         return self.location if isinstance(self.location, Path) else self.location.storage_path
 
     @property
     def uri(self) -> str:
-        """The complete URI, in the form of the settings."""
+        """The complete URI, as written in the settings."""
         return self.location.as_uri() if isinstance(self.location, Path) else self.location.uri
 
     @classmethod
     def from_uri(cls, name: str, uri: str, *, is_writable: bool = False, is_temporary: bool = False) -> "Workspace":
-        """Create a workspace from the URI of the settings.
+        """Create a workspace from a URI in the settings.
 
         Args:
             name: The name of the workspace.
-            uri: A ``file:`` URI. For the default temporary workspace, an ``s3:`` URI is valid too.
-            is_writable: Whether statements may create and drop tables in it.
-            is_temporary: Whether it is the default temporary workspace, which is always writable.
+            uri: A ``file:`` URI. The default temporary workspace can also have an ``s3:`` URI.
+            is_writable: Whether statements may create and drop tables in the workspace.
+            is_temporary: Whether the workspace is the default temporary workspace, which is always writable.
 
         Raises:
-            WorkspaceSettingError: If the URI is invalid, or its directory is missing or not writable as required.
+            WorkspaceSettingError: If the URI is invalid, or if the directory is missing or not writable although it
+                must be.
         """
         if uri.partition(":")[0].lower() != "s3":
             return cls(
@@ -112,8 +115,8 @@ class Workspace:
             )
         if not is_temporary:
             raise WorkspaceSettingError(
-                f"Workspace [{name}] must be file-based: only the default workspace for temporary tables may be in an "
-                "object store. Give it a URI such as file:///data."
+                f"Workspace [{name}] must be file-based, because only the default temporary workspace may be in an "
+                "object store. Set a URI such as file:///data."
             )
         try:
             return cls(name, ObjectAddress.from_uri(uri), is_writable=True)
@@ -126,9 +129,9 @@ class Workspaces:
     """All workspaces of a gateway.
 
     Attributes:
-        by_name: Every workspace by its name.
-        temporary: The default temporary workspace; one of ``by_name``, and always writable.
-        former_roots: The former roots of the default temporary workspace, which may still contain session locations.
+        by_name: All workspaces by name.
+        temporary: The default temporary workspace. It is also in ``by_name`` and is always writable.
+        former_roots: The former roots of the default temporary workspace. They may still contain session locations.
     """
 
     by_name: Mapping[str, Workspace]
@@ -139,15 +142,15 @@ class Workspaces:
     def from_uris(
         cls, uris: Mapping[str, str], default_temporary_workspace: str, writable: Sequence[str] = ()
     ) -> "Workspaces":
-        """Create the workspaces of the settings [temporary-tables §4.1].
+        """Create all workspaces from the settings [temporary-tables §4.1].
 
         Args:
-            uris: The URI of each workspace.
-            default_temporary_workspace: The name of the workspace for temporary tables.
+            uris: The URI of each workspace, by name.
+            default_temporary_workspace: The name of the workspace in which temporary tables are stored.
             writable: The names of other workspaces that statements may write to.
 
         Raises:
-            WorkspaceSettingError: If a name is unknown, or a workspace cannot be used as required.
+            WorkspaceSettingError: If a name is unknown or a workspace cannot be used.
         """
         known = ", ".join(f"[{name}]" for name in uris)
         required = {"default temporary": [default_temporary_workspace], "writable": writable}
@@ -155,7 +158,8 @@ class Workspaces:
             for name in names:
                 if name not in uris:
                     raise WorkspaceSettingError(
-                        f"The {kind} workspace [{name}] is not among the workspaces {known}. Names are case-sensitive."
+                        f"The {kind} workspace [{name}] is not among the workspaces {known}. Define it in the settings "
+                        "or correct its name. Names are case-sensitive."
                     )
         by_name = {
             name: Workspace.from_uri(
@@ -167,20 +171,21 @@ class Workspaces:
 
     @property
     def temporary_roots(self) -> tuple[StoragePath, ...]:
-        """All roots that may contain session locations, the current one first."""
+        """All roots that may contain session locations. The current root is first."""
         return (self.temporary.storage_path, *self.former_roots)
 
     def with_former_roots(self, roots: Sequence[StoragePath]) -> "Workspaces":
-        """Return the same workspaces with other former roots.
+        """Return the same workspaces with the given former roots.
 
-        The current root is left out of them.
+        The current root is removed from the former roots.
         """
         return replace(self, former_roots=tuple(root for root in roots if root != self.temporary.storage_path))
 
     def match(self, parts: Sequence[str]) -> tuple[Workspace, int] | None:
-        """Return the workspace at the start of a multipart name.
+        """Return the workspace at the beginning of a multipart name.
 
-        The result includes how many parts name it; it is None if there is no such workspace.
+        Returns:
+            The workspace and the number of parts that form its name, or None if no workspace matches.
         """
         for count in range(len(parts), 0, -1):
             name = ".".join(parts[:count])
@@ -190,31 +195,33 @@ class Workspaces:
         return None
 
     def resolve(self, workspace: Workspace, path: str) -> Path:
-        """Return the real path of a file or directory that a statement names.
+        """Return the real path of a file or directory in a statement.
 
         Args:
-            workspace: The workspace that contains it.
+            workspace: The workspace that contains the file or directory.
             path: The path in the statement, relative to the root of the workspace.
 
         Raises:
-            PathRefusedError: If the path leads out of the workspace, or into Lodge's own files.
+            PathRefusedError: If the path leads out of the workspace or into Lodge's own files.
             FileNotFoundError: If the path does not exist.
         """
         shown = f"Path [{path}] of workspace [{workspace.name}]"
         if not path or "\0" in path or path.startswith("/") or ".." in path.split("/"):
-            raise PathRefusedError(f"{shown} is not allowed: give a path below the workspace, without '..'.")
+            raise PathRefusedError(f"{shown} is not allowed. Use a path relative to the workspace, without '..'.")
         if not workspace.is_file_based:
-            raise FileNotFoundError(f"{shown} does not exist: an object store has temporary tables only.")
+            raise FileNotFoundError(
+                f"{shown} does not exist, because a workspace in an object store contains only temporary tables."
+            )
         try:
             real = (workspace.root / path).resolve(strict=True)
         except FileNotFoundError:
             raise FileNotFoundError(f"{shown} does not exist.") from None
-        except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError
+        except (OSError, RuntimeError) as error:  # RuntimeError is raised for a loop of symbolic links
             raise PathRefusedError(f"{shown} cannot be read: {error.__class__.__name__}.") from None
         if not real.is_relative_to(workspace.root):
-            raise PathRefusedError(f"{shown} leads out of the workspace by a link.")
+            raise PathRefusedError(f"{shown} leads out of the workspace through a symbolic link.")
         if self._is_own(real):
-            raise PathRefusedError(f"{shown} belongs to Lodge and cannot be read by its path.")
+            raise PathRefusedError(f"{shown} belongs to Lodge and cannot be read directly. Use the name of the table.")
         return real
 
     def _is_own(self, real: Path) -> bool:
@@ -233,24 +240,26 @@ def _directory_of(name: str, uri: str, *, is_writable: bool) -> Path:
         parts = urlsplit(uri)
     except ValueError as error:
         raise WorkspaceSettingError(
-            f"Workspace [{name}] has an invalid URI ({error}). Give it a URI such as file:///data."
+            f"Workspace [{name}] has an invalid URI ({error}). Set a URI such as file:///data."
         ) from None
     if parts.scheme != "file":
-        shown = f"{parts.scheme}://..." if "@" in uri else uri  # what is before the @ may be a secret
+        shown = f"{parts.scheme}://..." if "@" in uri else uri  # the part before the @ may contain a secret
         raise WorkspaceSettingError(
-            f"Workspace [{name}] must be file-based: give it a URI such as file:///data, not [{shown}]."
+            f"Workspace [{name}] must be file-based. Set a URI such as file:///data instead of [{shown}]."
         )
     if parts.netloc not in {"", "localhost"} or not parts.path.startswith("/") or parts.query or parts.fragment:
         raise WorkspaceSettingError(
-            f"Workspace [{name}] has the URI [{uri}]. Give it an absolute path, such as file:///data."
+            f"Workspace [{name}] has the URI [{uri}], which is not an absolute path. Set a URI such as file:///data."
         )
     root = Path(unquote(parts.path))
     if not root.is_dir():
         raise WorkspaceSettingError(
-            f"Workspace [{name}] does not exist: there is no directory [{root}]. Create it, or correct the URI."
+            f"Workspace [{name}] does not exist: there is no directory [{root}]. Create the directory, or correct the "
+            "URI."
         )
     if is_writable and not os.access(root, os.R_OK | os.W_OK | os.X_OK):
         raise WorkspaceSettingError(
-            f"Workspace [{name}] is not writable: [{root}]. Give this user the right to write there."
+            f"Workspace [{name}] is not writable: this process must be able to read and write the directory [{root}]. "
+            "Change the permissions of the directory."
         )
     return root.resolve()

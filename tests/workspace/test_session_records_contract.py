@@ -106,9 +106,9 @@ def test_guarantee_2_unknown_version_is_a_conflict(records: record_store.Session
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "A" * 40, "a" * 39, "a" * 39 + "/", "a" * 40 + "\n"])
 def test_only_valid_record_names_are_accepted(records: record_store.SessionRecords, name: str) -> None:
-    with pytest.raises(ValueError, match="name of a session record"):
+    with pytest.raises(ValueError, match="session record name"):
         records.read(RecordName(name))
-    with pytest.raises(ValueError, match="name of a session record"):
+    with pytest.raises(ValueError, match="session record name"):
         records.delete(RecordName(name), record_store.Version("1"))
 
 

@@ -162,7 +162,7 @@ class KubernetesLeases:
 
     def _name(self, replica: ReplicaId) -> str:
         if replica in _RESERVED:
-            raise ValueError(f"Not a replica id: {replica!r} is the name of another lease")
+            raise ValueError(f"The replica id {replica!r} is not valid: another lease has this name.")
         return f"{self._instance}-{check_replica_id(replica)}"
 
     def _by_replica(self, found: Iterable[JsonObject]) -> Mapping[ReplicaId, JsonObject]:

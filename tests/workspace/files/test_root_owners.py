@@ -87,7 +87,7 @@ def test_root_of_file_records_is_refused_for_kubernetes_records(
     if is_of_before:
         mark(root).unlink()
     for _ in range(2):
-        with pytest.raises(RootTakenError, match=r"its records are gone for good, remove \["):
+        with pytest.raises(RootTakenError, match=r"records of the root no longer exist, remove \["):
             opened(root, root_ids)
     assert not root_ids.ids
     assert mark(root).exists() != is_of_before

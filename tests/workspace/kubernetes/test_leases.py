@@ -66,7 +66,7 @@ def test_guarantee_3_list_ignores_leases_of_others(connection: Connection, admin
 
 
 def test_guarantee_3_replica_cannot_use_the_lease_of_the_reapers(connection: Connection) -> None:
-    with pytest.raises(ValueError, match=re.escape("Not a replica id: 'reaper'")):
+    with pytest.raises(ValueError, match=re.escape("The replica id 'reaper' is not valid")):
         KubernetesLeases(connection).renew(ReplicaId("reaper"))
 
 

@@ -83,7 +83,7 @@ def test_only_the_temporary_workspace_may_be_in_an_object_store(tmp_path: Path) 
     assert workspaces.temporary_roots == ("s3://bucket/lodge",)
     with pytest.raises(NotFileBasedError, match=r"\[dfs.tmp\]"):
         _ = temporary.root
-    with pytest.raises(FileNotFoundError, match="temporary tables only"):
+    with pytest.raises(FileNotFoundError, match="contains only temporary tables"):
         workspaces.resolve(temporary, "file.csv")
     with pytest.raises(WorkspaceSettingError, match=r"\[dfs\] must be file-based"):
         Workspaces.from_uris({**uris, "dfs": "s3://bucket/other"}, "dfs.tmp")

@@ -96,11 +96,7 @@ class ColumnError(EngineError):
     condition = "LODGE_READER_FAILED"
 
     def __init__(
-        self,
-        column: str,
-        problem: str,
-        context: ErrorContext = NOWHERE,
-        parameters: Mapping[str, object] | None = None,
+        self, column: str, problem: str, context: ErrorContext = NOWHERE, parameters: Mapping[str, object] | None = None
     ) -> None:
         super().__init__(
             f"{context}column {column!r} {problem}", {**place(context), "column": column, **(parameters or {})}

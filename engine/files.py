@@ -188,9 +188,7 @@ def _open_checked(source: ScanSource, path: PurePosixPath) -> Iterator[_Opened]:
     """Open a path, check its location, and close it at the end. An ``OSError`` in the block names the path."""
     if path.is_absolute() or ".." in path.parts or "\0" in str(path):
         raise PathRefusedError(
-            source.workspace,
-            str(path),
-            "a path must be relative to the workspace, without '..' and without NUL",
+            source.workspace, str(path), "a path must be relative to the workspace, without '..' and without NUL"
         )
     descriptor = -1
     try:

@@ -164,12 +164,7 @@ class BackendSession:
         return SessionSettings.from_values({pair.key: pair.value for pair in pairs})
 
     async def execute(
-        self,
-        plan: base_pb2.Plan,
-        *,
-        operation_id: str = "",
-        on_progress: OnProgress | None = None,
-        keep: bool = False,
+        self, plan: base_pb2.Plan, *, operation_id: str = "", on_progress: OnProgress | None = None, keep: bool = False
     ) -> ExecutionResult:
         """Execute a plan and wait for its end.
 

@@ -110,9 +110,7 @@ class Backends:
         if own is not None:
             return self._by_address[own]
         best = max(
-            self._shared,
-            key=lambda address: hashlib.sha256(f"{session} {address}".encode()).digest(),
-            default=None,
+            self._shared, key=lambda address: hashlib.sha256(f"{session} {address}".encode()).digest(), default=None
         )
         return None if best is None else self._by_address[best]
 

@@ -238,9 +238,7 @@ def internal_error(error: Exception) -> GatewayError:
 def storage_unavailable(what: str) -> GatewayError:
     """Return the error for records that cannot be read or changed. The log has the reason."""
     return GatewayError(
-        "LODGE_STORAGE_UNAVAILABLE",
-        "58030",
-        f"The gateway cannot reach the storage of {what} now. Try again later.",
+        "LODGE_STORAGE_UNAVAILABLE", "58030", f"The gateway cannot reach the storage of {what} now. Try again later."
     )
 
 

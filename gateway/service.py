@@ -50,11 +50,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     """The handlers of all methods of ``SparkConnectService``, known to this version or not."""
 
     def __init__(
-        self,
-        sessions: Sessions,
-        operations: Operations,
-        statements: OwnStatements,
-        workspaces: CurrentWorkspaces,
+        self, sessions: Sessions, operations: Operations, statements: OwnStatements, workspaces: CurrentWorkspaces
     ) -> None:
         self._sessions = sessions
         self._operations = operations

@@ -188,8 +188,7 @@ async def _wait_for_address(process: Process, log_file: Path) -> str:
             while (started := _find_address(log_file)) is None:
                 if process.returncode is not None:
                     raise _failure(
-                        f"The local Spark server stopped during startup with exit status {process.returncode}",
-                        log_file,
+                        f"The local Spark server stopped during startup with exit status {process.returncode}", log_file
                     )
                 await asyncio.sleep(_POLL_SECONDS)
             port = int(started[2])

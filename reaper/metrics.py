@@ -45,12 +45,7 @@ class Metrics:
             ["what"],
             registry=registry,
         )
-        self._failures = Counter(
-            "lodge_reaper_failures",
-            "Failed attempts, by action.",
-            ["action"],
-            registry=registry,
-        )
+        self._failures = Counter("lodge_reaper_failures", "Failed attempts, by action.", ["action"], registry=registry)
         self._purge_seconds = Histogram(
             "lodge_reaper_purge_seconds",
             "Time to remove the files of a trash entry.",

@@ -57,12 +57,7 @@ class Operator:
     """
 
     def __init__(
-        self,
-        reaper: Reaper,
-        pace: Pace,
-        *,
-        monotonic: Callable[[], float],
-        log: structlog.typing.FilteringBoundLogger,
+        self, reaper: Reaper, pace: Pace, *, monotonic: Callable[[], float], log: structlog.typing.FilteringBoundLogger
     ) -> None:
         self.reaper = reaper
         self._pace = pace

@@ -121,10 +121,7 @@ class Removals:
                 self._report(reports.HoldersForgotten(stored, forget))
             if undo:
                 self._log.warning(
-                    "unfinished_writes_undone",
-                    session=record.session_uuid,
-                    tables=list(tables),
-                    replicas=sorted(undo),
+                    "unfinished_writes_undone", session=record.session_uuid, tables=list(tables), replicas=sorted(undo)
                 )
                 self._report(reports.WritesUndone(stored, undo, tables))
         return outcome.succeeded

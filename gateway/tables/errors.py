@@ -66,9 +66,7 @@ def not_a_view(name: str, operation: str) -> GatewayError:
 def not_supported(name: str, operation: str, way_out: str) -> GatewayError:
     """Return the error for an operation that temporary tables do not support."""
     return GatewayError(
-        "LODGE_TEMPORARY_TABLE_OPERATION",
-        "0A000",
-        f"Temporary table [{name}] does not support {operation}. {way_out}",
+        "LODGE_TEMPORARY_TABLE_OPERATION", "0A000", f"Temporary table [{name}] does not support {operation}. {way_out}"
     )
 
 

@@ -62,9 +62,7 @@ def is_node_ready(node: JsonObject) -> bool:
 
 
 def hosts_of(
-    replicas: Mapping[ReplicaId, PodIdentity],
-    pods: Mapping[str, PodState] | None,
-    nodes: Mapping[str, bool] | None,
+    replicas: Mapping[ReplicaId, PodIdentity], pods: Mapping[str, PodState] | None, nodes: Mapping[str, bool] | None
 ) -> Hosts:
     """Return what is known of the hosts of replicas.
 

@@ -45,11 +45,7 @@ class ObjectCache(Generic[_Kept]):
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        resource: str,
-        listing: Callable[..., Any],
-        take: Callable[[JsonObject], _Kept],
+        self, connection: Connection, resource: str, listing: Callable[..., Any], take: Callable[[JsonObject], _Kept]
     ) -> None:
         self._resource = resource
         self._server = ApiServer(connection, resource, resource, RetryPolicy(repeat_seconds=0.0))

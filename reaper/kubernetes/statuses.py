@@ -61,10 +61,7 @@ class Statuses:
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        availability: Callable[[str], Availability | None],
-        may_write: Callable[[], bool],
+        self, connection: Connection, availability: Callable[[str], Availability | None], may_write: Callable[[], bool]
     ) -> None:
         self._availability = availability
         self._may_write = may_write

@@ -40,9 +40,7 @@ def address(backend: Backend | None) -> str | None:
     return None if backend is None else backend.address
 
 
-async def test_guarantee_1_principal_gets_its_own_backend_or_a_shared_one(
-    backends: Backends,
-) -> None:
+async def test_guarantee_1_principal_gets_its_own_backend_or_a_shared_one(backends: Backends) -> None:
     for _ in range(20):
         assert address(backends.choose(a_record(ADA).name, ADA)) == "sc://ada:1"
     assert {address(backends.choose(a_record(EVE).name, EVE)) for _ in range(100)} == set(SHARED)

@@ -13,10 +13,7 @@ TABLE = TableUuid("00000000-0000-4000-8000-0000000000aa")
 
 
 def create_record(
-    records: SessionRecords,
-    *holders: str,
-    phase: Phase = Phase.ACTIVE,
-    backend: str = "sc://backend:15002",
+    records: SessionRecords, *holders: str, phase: Phase = Phase.ACTIVE, backend: str = "sc://backend:15002"
 ) -> StoredRecord:
     """Create the record of a session with one table."""
     record = a_record(

@@ -120,9 +120,7 @@ def test_guarantee_4_requested_deletions_neither_count_nor_wait() -> None:
 
 
 @given(st.lists(st.tuples(st.sets(st.integers(0, 9)), st.booleans()), max_size=20))
-def test_exceeding_sessions_are_held_unless_confirmed(
-    history: list[tuple[set[int], bool]],
-) -> None:
+def test_exceeding_sessions_are_held_unless_confirmed(history: list[tuple[set[int], bool]]) -> None:
     state, everyone = MassExpiry(), set(range(10))
     for second, (dead, confirms) in enumerate(history):
         snapshot = a_snapshot(dead, everyone - dead, at_seconds=second)

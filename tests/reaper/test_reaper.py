@@ -32,9 +32,7 @@ def test_session_with_renewed_lease_is_never_touched(world: Any) -> None:
     assert not any(s.reaped or s.orphans or s.leases or s.forgotten or s.failures for s in summaries)
 
 
-def test_guarantee_7_session_of_dead_holder_ends_after_lease_and_grace_period(
-    world: Any,
-) -> None:
+def test_guarantee_7_session_of_dead_holder_ends_after_lease_and_grace_period(world: Any) -> None:
     stored = world.start_session("dead")
     world.reaper.run_once()
     world.passes(LEASE_SECONDS + GRACE_SECONDS - 1)
@@ -377,9 +375,7 @@ def killed_at(step: int, task: Callable[[], Any]) -> bool:
     return process.exitcode != 0
 
 
-def test_reaper_killed_at_any_step_is_completed_by_another(
-    new_world: Callable[[], Any],
-) -> None:
+def test_reaper_killed_at_any_step_is_completed_by_another(new_world: Callable[[], Any]) -> None:
     step, was_killed = 0, True
     while was_killed:
         step += 1

@@ -106,12 +106,7 @@ class ReaperProcess:
         self._election = ModelElection(
             process, api, network, reaper_settings.lease_seconds, lambda: self._request_pass()
         )
-        self._cache = CachedRecords(
-            records,
-            resync_seconds=_RESYNC_SECONDS,
-            monotonic=process.monotonic,
-            log=self._log,
-        )
+        self._cache = CachedRecords(records, resync_seconds=_RESYNC_SECONDS, monotonic=process.monotonic, log=self._log)
         self._reaper = Reaper(
             records=records,
             leases=ModelLeases(process, api, network),

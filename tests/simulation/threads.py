@@ -87,11 +87,7 @@ class ModelThread:
     """Replaces :class:`threading.Thread`."""
 
     def __init__(
-        self,
-        target: Callable[..., object],
-        args: Iterable[object] = (),
-        name: str = "",
-        daemon: bool = False,
+        self, target: Callable[..., object], args: Iterable[object] = (), name: str = "", daemon: bool = False
     ) -> None:
         self._target = target
         self._args = tuple(args)

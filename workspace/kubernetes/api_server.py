@@ -238,12 +238,7 @@ class _UnansweredError(Exception):
     """A request without an answer about the object; a transient error."""
 
     def __init__(
-        self,
-        reason: str,
-        remedy: str = _RETRY,
-        *,
-        may_have_acted: bool = True,
-        wait_seconds: float = 0.0,
+        self, reason: str, remedy: str = _RETRY, *, may_have_acted: bool = True, wait_seconds: float = 0.0
     ) -> None:
         super().__init__(reason)
         self.reason = reason

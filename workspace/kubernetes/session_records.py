@@ -220,8 +220,7 @@ class KubernetesSessionRecords:
 
     def _unclear(self, name: RecordName) -> record_store.RecordsUnavailableError:
         return self._api.unavailable(
-            f"the answer to a change of session record {name} was lost",
-            "It may have taken effect; read it again.",
+            f"the answer to a change of session record {name} was lost", "It may have taken effect; read it again."
         )
 
     def _read(self, name: RecordName) -> JsonObject:

@@ -34,10 +34,7 @@ class ParquetFile:
         self.schema: pa.Schema = footer.schema_arrow
         is_small = max(self.unit_bytes(), default=0) <= _READ_AHEAD_BYTES
         self._file = parquet.ParquetFile(
-            self._source,
-            metadata=self._metadata,
-            pre_buffer=is_small,
-            buffer_size=0 if is_small else _BUFFER_BYTES,
+            self._source, metadata=self._metadata, pre_buffer=is_small, buffer_size=0 if is_small else _BUFFER_BYTES
         )
 
     @property

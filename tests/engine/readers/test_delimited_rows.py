@@ -74,10 +74,7 @@ def test_any_text_is_read_as_by_python_csv(memory_file, text, make_reader):
         assert columns_of(file.rows()) == expected
 
 
-@given(
-    text=st.text(st.sampled_from('a",\n'), max_size=60),
-    make_reader=blocks,
-)
+@given(text=st.text(st.sampled_from('a",\n'), max_size=60), make_reader=blocks)
 @settings(max_examples=300)
 def test_any_text_with_header_is_read_as_by_python_csv(memory_file, text, make_reader):
     file = memory_file("a.csv", "x,y\n" + text, make_reader, header=True)

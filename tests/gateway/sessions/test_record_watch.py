@@ -123,9 +123,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
         raise AssertionError(f"Not within {DEADLINE_SECONDS} s: {what}") from None
 
 
-async def test_ending_record_ends_the_session_at_its_backend_too(
-    replica: Replica,
-) -> None:
+async def test_ending_record_ends_the_session_at_its_backend_too(replica: Replica) -> None:
     session = await open_session(replica)
     other = await open_session(replica)
     await replica.sessions.create_location(session)

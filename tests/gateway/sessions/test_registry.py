@@ -220,9 +220,7 @@ async def test_retried_end_leaves_a_session_that_another_replica_adopted(replica
     await renew_until(replica, lambda: replica.holders() == [{other}], "this replica leaves it")
 
 
-async def test_guarantee_6_failed_open_is_undone_unless_the_client_returns(
-    replica: Replica,
-) -> None:
+async def test_guarantee_6_failed_open_is_undone_unless_the_client_returns(replica: Replica) -> None:
     gone, back = new_key(), new_key()
     replica.records.loses_answers = True
     for key in (gone, back):

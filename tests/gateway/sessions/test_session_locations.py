@@ -121,9 +121,7 @@ async def test_request_without_session_never_reaches_a_shared_backend(open_sessi
 
 
 @as_root
-async def test_location_from_before_impersonation_is_refused(
-    open_sessions: Any,
-) -> None:
+async def test_location_from_before_impersonation_is_refused(open_sessions: Any) -> None:
     before = await open_sessions(impersonation=False)
     key = new_key(OTHER.pw_name)
     await before.create_location(await before.open(key))

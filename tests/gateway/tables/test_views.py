@@ -43,9 +43,7 @@ def test_lasting_view_over_view_of_table_is_refused(client):
 
 def test_permanent_function_over_table_is_refused(client):
     client.refuses(
-        "create function lasting() returns int return select max(a) from my_temp",
-        "INVALID_TEMP_OBJ_REFERENCE",
-        "42K0F",
+        "create function lasting() returns int return select max(a) from my_temp", "INVALID_TEMP_OBJ_REFERENCE", "42K0F"
     )
 
 

@@ -45,9 +45,7 @@ def test_stopped_leader_hands_over_at_once(new_world: Callable[..., Any], wait_u
     assert_acts(world, wait_until)
 
 
-def test_stop_just_before_the_lease_is_read_does_not_wait(
-    late_event: Any,
-) -> None:
+def test_stop_just_before_the_lease_is_read_does_not_wait(late_event: Any) -> None:
     election = LeaderElection(mock.Mock(), duration_seconds=100.0)
     with mock.patch.object(election, "_wake", late_event):
         with election.running(is_fit=lambda: False, on_change=lambda: None):

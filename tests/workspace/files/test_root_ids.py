@@ -204,10 +204,7 @@ def in_own_mounts(task: Callable[[], Any]) -> Any:
 @as_root
 @pytest.mark.parametrize("kind", ["empty", "another root", "unmounted"])
 def test_guarantee_3_file_system_mounted_over_the_root_is_an_error(
-    root: Path,
-    in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]],
-    *,
-    kind: str,
+    root: Path, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]], *, kind: str
 ) -> None:
     root.mkdir()
     records = FileSessionRecords(opened(root.with_name("elsewhere")).home)

@@ -344,9 +344,7 @@ def test_guarantee_5_one_of_many_processes_moves_a_location_to_the_trash(
 
 
 def test_next_purge_completes_one_killed_at_any_step(
-    new_root: Callable[[], Path],
-    session_uuid: SessionUuid,
-    killed_at: Callable[[int, Callable[[], Any]], bool],
+    new_root: Callable[[], Path], session_uuid: SessionUuid, killed_at: Callable[[int, Callable[[], Any]], bool]
 ) -> None:
     for step in itertools.count(1):
         locations = FileSessionLocations(new_root())

@@ -125,10 +125,7 @@ def test_guarantee_1_replaced_token_is_reloaded_without_a_failure(
 
 
 def test_guarantee_1_expired_token_makes_records_unavailable_until_replaced(
-    session_cluster: Cluster,
-    own_account: ServiceAccount,
-    instance: str,
-    wait_until: Callable[..., None],
+    session_cluster: Cluster, own_account: ServiceAccount, instance: str, wait_until: Callable[..., None]
 ) -> None:
     connection = connect(own_account.kubeconfig, None, instance)
     records = KubernetesSessionRecords(connection, IMPATIENT)

@@ -145,10 +145,7 @@ def test_guarantee_1_restarted_server_is_listed_again(
 
 
 def test_guarantee_2_silent_server_is_noticed(
-    proxied: Connection,
-    proxy: TcpProxy,
-    records: SessionRecords,
-    monkeypatch: pytest.MonkeyPatch,
+    proxied: Connection, proxy: TcpProxy, records: SessionRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_watch, "SILENCE_SECONDS", 2.0)
     with following(proxied) as followed:

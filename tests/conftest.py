@@ -1,4 +1,4 @@
-"""What all tests share: one real Spark Connect server for the whole run, and gateways as real processes."""
+"""Fixtures of all tests: one real Spark Connect server for the whole run, and gateways as real processes."""
 
 import os
 import re
@@ -21,7 +21,7 @@ from tests.cluster.processes import DIES_WITH_PARENT
 
 pytest_plugins = ["tests.skips", "tests.cluster.plugin"]
 
-settings.register_profile("lodge", deadline=None)  # how long an example takes says what else the machine does
+settings.register_profile("lodge", deadline=None)  # the duration of an example depends on the load of the machine
 settings.load_profile("lodge")
 
 REPOSITORY = Path(__file__).parents[1]
@@ -32,7 +32,7 @@ READY = re.compile(r"Lodge is ready at (sc://\S+)")
 
 
 class DirectoryScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Where several processes run the tests, each directory's are run by one: they share servers."""
+    """Runs all tests of a directory in the same worker of pytest-xdist, because they share servers."""
 
     def _split_scope(self, nodeid: str) -> str:
         return nodeid.partition("::")[0].rpartition("/")[0]
@@ -43,7 +43,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Directo
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
-    """Waits until the condition holds; fails with what was waited for."""
+    """Wait until a condition holds, or fail the test with a description of the condition."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -61,8 +61,9 @@ class SparkProcess:
     """A running Spark Connect server.
 
     Attributes:
-        address: Where it listens, ``sc://host:port``.
-        directory: Where it lives.
+        address: The address, ``sc://host:port``.
+        directory: Its working directory.
+        process: The process of ``spark-submit``.
     """
 
     address: str
@@ -72,7 +73,7 @@ class SparkProcess:
 
 @pytest.fixture(scope="session")
 def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a Spark Connect server that finds Lodge's data source on its Python path."""
+    """Return the address of a Spark Connect server that can import Lodge's data source."""
     spark = spark_process(tmp_path_factory.mktemp("spark"))
     try:
         yield spark.address
@@ -82,9 +83,9 @@ def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def spark_process_in() -> Iterator[Callable[..., SparkProcess]]:
-    """Starts further Spark Connect servers, for tests that kill theirs or need other settings.
+    """Start further Spark Connect servers, for tests that kill one or need other settings.
 
-    They get a directory of their own, words that come before the command, and further settings of Spark.
+    The function takes a directory for the server, words before its command, and further settings of Spark.
     """
     started: list[SparkProcess] = []
 
@@ -98,7 +99,7 @@ def spark_process_in() -> Iterator[Callable[..., SparkProcess]]:
 
 
 def spark_process(directory: Path, prefix: Sequence[str] = (), more: Mapping[str, str] | None = None) -> SparkProcess:
-    """Starts a server and waits until it is ready."""
+    """Start a Spark Connect server and wait until it is ready."""
     log = directory / "server.log"
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -164,10 +165,11 @@ class LodgeProcess:
     """A running ``lodge serve``.
 
     Attributes:
-        address: Where clients connect, ``sc://host:port``.
-        root: The default temporary workspace.
-        files: The workspace ``dfs``.
-        log_file: What it wrote to standard error.
+        address: The address for clients, ``sc://host:port``.
+        root: The directory of the default temporary workspace.
+        files: The directory of the workspace ``dfs``.
+        log_file: The file with its standard error.
+        process: The process.
     """
 
     address: str
@@ -193,14 +195,17 @@ class LodgeProcess:
         self.process.send_signal(number)
 
     def stop(self) -> int:
-        """Ends it as an operator would. Returns: its exit status."""
+        """Stop the gateway as an operator would, and return its exit status."""
         end(self.process)
         return self.process.returncode
 
 
 @pytest.fixture(scope="session")
 def start_lodge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LodgeProcess]]:
-    """Starts gateways, each in workspaces of its own unless they are given; all end with the run."""
+    """Start gateways. They end with the test run.
+
+    Each has workspaces of its own, unless the test names another gateway or directories.
+    """
     started: list[LodgeProcess] = []
 
     def start(

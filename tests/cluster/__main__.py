@@ -1,7 +1,8 @@
-"""The test cluster for a developer: what ``make cluster``, ``cluster-down`` and ``cluster-programs`` call.
+"""The test cluster for developers.
 
-The cluster lives in one directory below the user's cache directory and belongs to a process in the background, which
-holds a lock on that directory: so there is at most one, and whoever looks knows whether it lives.
+The targets ``cluster``, ``cluster-down`` and ``cluster-programs`` of the Makefile use it. The cluster uses one
+directory below the user's cache directory. A process in the background runs it and holds a lock on that directory. So
+at most one cluster runs, and every command can tell whether it runs.
 """
 
 import argparse
@@ -70,7 +71,10 @@ def programs(_: Path) -> int:
 
 
 def run(place: Path) -> int:
-    """Run a cluster with one node until SIGTERM. Its output until then explains a failed start."""
+    """Run a cluster with one node until SIGTERM.
+
+    Prints only until the cluster is ready, which explains a failed start.
+    """
     place.mkdir(parents=True, exist_ok=True)
     directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -94,10 +98,10 @@ def _tell(line: str) -> None:
 
 
 def _start_in_background() -> None:
-    """Returns when the cluster runs and its process has let go of our output.
+    """Start the background process, and return when the cluster runs.
 
     Raises:
-        ClusterError: It did not start.
+        ClusterError: The cluster did not start.
     """
     command = [sys.executable, "-m", "tests.cluster", "run"]
     process = subprocess.Popen(

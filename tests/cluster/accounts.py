@@ -18,11 +18,11 @@ Rule = Mapping[str, Sequence[str]]
 
 
 class ServiceAccount:
-    """A service account, and a kubeconfig file for it whose token is in a file beside it, as in a real pod.
+    """A service account with a kubeconfig file and a separate token file, like a pod.
 
     Attributes:
-        kubeconfig: Names the token file, so that clients see a rotation.
-        token_file: The token that holds now.
+        kubeconfig: The kubeconfig file. It names the token file, so clients notice a rotation.
+        token_file: The file with the current token.
     """
 
     def __init__(self, namespace: str, name: str, client: ApiClient, server: Server, directory: Path) -> None:
@@ -52,12 +52,18 @@ class ServiceAccount:
         self._rights.create_cluster_role_binding(self._binding("ClusterRole", role.metadata.name))
 
     def rotate(self) -> None:
-        """Replace the token in the file atomically and revoke the old one; see `REVOKED_SECONDS`."""
+        """Replace the token in the file atomically, and revoke the old one.
+
+        The API server may accept the old one for `REVOKED_SECONDS`.
+        """
         old, self._proof = self._proof, self._write_token()
         self._core.delete_namespaced_secret(old, self.namespace)
 
     def revoke(self) -> None:
-        """Leave the account with a token that the API server refuses; see `REVOKED_SECONDS`."""
+        """Revoke the token without a replacement.
+
+        The API server may accept it for `REVOKED_SECONDS`.
+        """
         self._core.delete_namespaced_secret(self._proof, self.namespace)
 
     def _role(self, rules: Sequence[Rule]) -> Mapping[str, Any]:
@@ -71,7 +77,11 @@ class ServiceAccount:
         }
 
     def _write_token(self) -> str:
-        """A token holds as long as the secret it is bound to exists. Returns: the secret's name."""
+        """Create a secret and write a token that is valid while the secret exists.
+
+        Returns:
+            The name of the secret.
+        """
         secret = self._core.create_namespaced_secret(self.namespace, {"metadata": {"generateName": f"{self.name}-"}})
         bound_to = {"apiVersion": "v1", "kind": "Secret", "name": secret.metadata.name, "uid": secret.metadata.uid}
         request = {"spec": {"audiences": [], "expirationSeconds": TOKEN_SECONDS, "boundObjectRef": bound_to}}

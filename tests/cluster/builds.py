@@ -1,14 +1,14 @@
-"""The programs of the test cluster, built by Go from the pinned modules in ``programs/``.
+"""The programs of the test cluster, built by Go.
 
-Each folder there is a Go module of its own, so that a program is built with the dependencies that its authors chose.
-What is built is kept in the user's cache directory, below a key of all that went into it: changed pins are built anew,
-and two checkouts with the same pins share the programs.
+Each folder in ``programs/`` pins one program. It is a Go module of its own, so Go builds each program with the
+dependencies that its authors chose. Built programs are stored in the user's cache directory, below a key of all
+inputs of the build. Changed pins lead to a new build, and two checkouts with the same pins share the programs.
 
 Guarantees:
 
-1. A program that ``KUBEBUILDER_ASSETS`` has is used as it is; it is the habit of Kubernetes' own test tools.
-2. A half-built program is never seen, whatever ends the build.
-3. Two runs at once build a program once.
+1. A program in ``KUBEBUILDER_ASSETS`` is used without a build, as Kubernetes' own test tools do.
+2. An interrupted build leaves no incomplete program.
+3. Concurrent runs build a program once.
 """
 
 import fcntl
@@ -31,7 +31,7 @@ _KUBERNETES_VERSION = re.compile(r"^\s*k8s\.io/kubernetes v((\d+)\.(\d+)\.\d+)(?
 
 
 class ProgramError(Exception):
-    """A program of the test cluster is not to be had.
+    """A program of the test cluster is missing and cannot be built.
 
     - `MissingGoError`
     - `FailedBuildError`
@@ -39,7 +39,7 @@ class ProgramError(Exception):
 
 
 class MissingGoError(ProgramError):
-    """Programs are missing, and Go, which would build them, is missing too."""
+    """Programs are missing, and so is Go to build them."""
 
     def __init__(self, programs: Sequence[str]) -> None:
         super().__init__(
@@ -59,7 +59,12 @@ class FailedBuildError(ProgramError):
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The source of a program: a folder of ``programs/`` and a package that its module can build."""
+    """The source of a program.
+
+    Attributes:
+        module: A folder of ``programs/``.
+        package: The package that its module builds.
+    """
 
     module: str
     package: str
@@ -89,7 +94,7 @@ def program(name: str) -> Path:
     """Return the path of a program.
 
     Raises:
-        MissingGoError: It is not there yet; `build` has not been called, or could not build it.
+        MissingGoError: The program does not exist yet. Call `build` first.
     """
     for place in _places(name):
         if os.access(place, os.X_OK):
@@ -108,11 +113,11 @@ def can_build() -> bool:
 
 
 def build(names: Sequence[str], announce: Callable[[str], object]) -> None:
-    """Builds those of the programs that are missing; minutes for each when Go's own cache is empty too.
+    """Build programs that are missing. Each takes minutes if Go's cache is empty.
 
     Raises:
-        MissingGoError: There is no Go.
-        FailedBuildError: Go refused.
+        MissingGoError: Go is not installed.
+        FailedBuildError: Go failed to build a program.
     """
     absent = missing(names)
     if absent and not can_build():
@@ -162,7 +167,10 @@ def _key(module: str) -> str:
 
 
 def _flags(module: str) -> Sequence[str]:
-    """Return the build flags. The API server reports this version, and clients derive its features from it."""
+    """Return the build flags.
+
+    They set the version that the API server reports. Clients derive its features from it.
+    """
     variables = ""
     if found := _KUBERNETES_VERSION.search((MODULES / module / "go.mod").read_text()):
         version, major, minor = found.groups()

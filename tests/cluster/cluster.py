@@ -1,13 +1,13 @@
-"""A real Kubernetes control plane on loopback, with simulated nodes, for as long as a test needs it.
+"""A real Kubernetes control plane on loopback, with simulated nodes.
 
 Guarantees:
 
-1. What it started has ended, and its directory is gone, when it is left; also when the run is ended by SIGKILL.
-2. It is at the same address, with the same objects, after its API server was stopped and started again.
-3. Only the administrator may do everything; any other account has the rights that it was given (RBAC).
+1. When the context ends, all its processes have ended, and its directory is removed. This also holds if SIGKILL ends
+   the test run.
+2. It keeps its address and its objects when its API server stops and starts again.
+3. Only the administrator may do everything. Any other account has the permissions that it was granted (RBAC).
 
-What it does not have: containers (a pod on a simulated node is said to run), a network of pods, and Services that
-lead anywhere.
+It has no containers (a pod on a simulated node only reports that it runs), no pod network, and no working Services.
 """
 
 import secrets
@@ -34,14 +34,14 @@ NAMESPACE_SECONDS = 90.0
 
 
 class Cluster:
-    """A cluster for ``with``: etcd, the API server and the controller manager.
+    """A context manager of a cluster: etcd, the API server and the controller manager.
 
     Args:
-        scheduler: Binds pods to nodes, for tests of Deployments; pods of `Node.pod` need none.
-        directory: Where it lives; None for a temporary place. It is removed in the end.
+        scheduler: Whether to start a scheduler, which tests of Deployments need. Pods of `Node.pod` need none.
+        directory: The directory of its files and logs; None for a temporary one. It is removed at the end.
 
     Attributes:
-        directory: Where it lives; the logs of its processes are there.
+        directory: The directory of its files and logs.
     """
 
     def __init__(self, *, scheduler: bool = False, directory: Path | None = None) -> None:
@@ -91,9 +91,13 @@ class Cluster:
         return config.new_client_from_config(str(self.kubeconfig))
 
     def apply(self, objects: Iterable[Mapping[str, Any]], namespace: str | None = None) -> None:
-        """Applies manifests, in their order; those without a namespace of their own go into this one.
+        """Apply manifests in order.
 
-        A definition of custom resources is waited for, so that objects of its kind may follow at once.
+        Waits for the definition of a custom resource, so that objects of its kind can follow at once.
+
+        Args:
+            objects: The manifests.
+            namespace: The namespace of manifests that name none.
         """
         manifests.apply(self.client, objects, namespace, self.directory / "discovery.json")
 

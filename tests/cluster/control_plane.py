@@ -1,7 +1,7 @@
-"""The command lines of Kubernetes' own control plane, on loopback and for tests: quick, and honest about rights.
+"""The command lines of Kubernetes' own control plane, for tests on loopback.
 
-The API server makes its own certificate authority and certificate at its first start and keeps them over restarts.
-The key of the certificate also signs service accounts' tokens.
+The API server creates its certificate authority and certificate at its first start, and keeps them over restarts. The
+key of the certificate also signs the tokens of service accounts.
 """
 
 import http.client
@@ -23,11 +23,11 @@ _PROBE_SECONDS = 2.0
 
 
 class ControlPlane:
-    """The processes of a control plane; none runs until it is started, and the API server needs etcd.
+    """The processes of a control plane. Tests start them; the API server needs etcd.
 
     Attributes:
-        server: Where the API is.
-        kubeconfig: For the cluster's administrator.
+        server: The address of the API.
+        kubeconfig: The kubeconfig file of the cluster's administrator.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -88,7 +88,7 @@ class ControlPlane:
             "--controllers=*,-nodeipam,-service-lb-controller",
             "--node-monitor-period=1s",
             f"--node-monitor-grace-period={NODE_GRACE_SECONDS}s",
-            "--node-eviction-rate=10",  # by default a second node that fails would wait for 10 s
+            "--node-eviction-rate=10",  # by default, the second node that fails would wait for 10 s
             f"--root-ca-file={self._certificate}",
             f"--service-account-private-key-file={self._key}",
         )

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _SWEEP = 'cat >/dev/null; for _ in $(seq 100); do rm -rf -- "$1" && exit; sleep 0.1; done'
-"""Its input ends when the owner closes it or dies; until the owner's processes are dead too, they may write more."""
+"""Removes the directory when its input ends, which happens when the owner closes it or dies. It repeats the removal,
+because processes of a dead owner may still write for a moment."""
 
 
 @contextmanager

@@ -9,18 +9,18 @@ import yaml
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where the API is.
+    """The address of an API server.
 
     Attributes:
-        url: On loopback; it stays the same over restarts.
-        ca_file: What its certificate is checked by.
+        url: The URL on loopback. It stays the same over restarts.
+        ca_file: The certificate authority that signed its certificate.
     """
 
     url: str
     ca_file: Path
 
     def write_kubeconfig(self, path: Path, user: Mapping[str, str], namespace: str = "default") -> Path:
-        """Write a file for one user, given as in the file format: ``token`` or ``tokenFile``."""
+        """Write a file for one user, given as in a kubeconfig: ``token`` or ``tokenFile``."""
         content = {
             "apiVersion": "v1",
             "kind": "Config",

@@ -14,7 +14,14 @@ _OWNER = "lodge-tests"
 
 
 def apply(client: ApiClient, objects: Iterable[Mapping[str, Any]], namespace: str | None, discovery: Path) -> None:
-    """Apply manifests in order, on the server's side. A file caches the discovery of kinds."""
+    """Apply manifests in order, by server-side apply.
+
+    Args:
+        client: The API client.
+        objects: The manifests.
+        namespace: The namespace of manifests that name none.
+        discovery: A cache file for the kinds that the server knows.
+    """
     dynamic = DynamicClient(client, cache_file=str(discovery))
     for manifest in objects:
         kind = dynamic.resources.get(api_version=manifest["apiVersion"], kind=manifest["kind"])

@@ -1,11 +1,11 @@
-"""Simulated nodes, each by a process of its own, so that one can fail while others live.
+"""Simulated nodes, each with a process of its own, so that one can fail while others live.
 
-All that the control plane sees is real: the node's lease stops, the node becomes not ready and is tainted, and its pods
-are marked for deletion and stay, since nobody is there to end them. Two rules of Kubernetes are worth knowing:
+All that the control plane sees is real: the node's lease stops, the node becomes not ready and gets taints, and its
+pods are marked for deletion. They stay, because no kubelet ends them. Two rules of Kubernetes matter:
 
-- The default tolerations keep a pod on a failed node for 300 s; `Node.pod` takes a shorter time.
-- When it finds *all* nodes silent, the control plane takes the fault for its own and means to evict nothing. So a test
-  of eviction needs a second node that lives.
+- The default tolerations keep a pod on a failed node for 300 s. `Node.pod` accepts a shorter time.
+- If *all* nodes are silent, the control plane assumes a fault of its own and evicts nothing. A test of eviction needs a
+  second node that lives.
 """
 
 from collections.abc import Mapping
@@ -80,10 +80,14 @@ class Node:
         service_account: str = "default",
         unreachable_seconds: int = 300,
     ) -> V1Pod:
-        """Runs a pod on this node.
+        """Run a pod on this node.
 
         Args:
-            unreachable_seconds: So long it is kept after the control plane has lost the node.
+            namespace: The namespace.
+            name: The name of the pod.
+            labels: The labels of the pod.
+            service_account: The name of its service account.
+            unreachable_seconds: How long the pod stays after the control plane lost the node.
 
         Returns:
             The running pod.

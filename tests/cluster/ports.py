@@ -5,17 +5,18 @@ import random
 import socket
 
 _FIRST, _LAST = 20_000, 32_000
-"""Below the ports that Linux gives to clients: while a server is down, no client's connection can take its port, nor
-reach itself there."""
+"""The range lies below the ports that Linux gives to clients. While a server is down, no connection of a client can
+take its port, or connect to itself there."""
 
 _choice = random.SystemRandom()
 _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port that nothing listens on, and that this process has not been given before.
+    """Return a port that nobody uses and that was not returned before.
 
-    Each process of a test run has ports of its own: the servers of another may be down just now.
+    Each process of a parallel test run has ports of its own, because a server of another process may be down for a
+    moment.
     """
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))

@@ -1,10 +1,12 @@
-"""A program of the test cluster as a process, which a test can stop, pause and start again.
+"""Programs as processes that a test can stop, pause and start again.
 
 Guarantees:
 
-1. The kernel kills it when this process ends, also when that is by SIGKILL (Linux). The kernel watches the thread that
-   started it, so there is one thread for that, which lives as long as this process; any thread may call `Process`.
-2. It has a session of its own: Ctrl-C at a terminal reaches only the test run, which ends things in its order.
+1. The kernel kills the process when the test run ends, even by SIGKILL (Linux). The kernel watches the thread that
+   started the process. One thread therefore starts all processes, and lives as long as the test run. Any thread may
+   call `Process`.
+2. The process has a session of its own. Ctrl-C in a terminal reaches only the test run, which ends the processes in
+   order.
 """
 
 import os
@@ -18,8 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 DIES_WITH_PARENT = (shutil.which("setpriv") or "setpriv", "--pdeathsig", "KILL", "--")
-"""Before a command: what it becomes is killed when the thread that started it ends. No code runs between fork and exec,
-where gRPC, if a test uses it, must not be met."""
+"""A prefix of a command: the command is killed when the thread that started it ends. No Python code runs between fork
+and exec, because gRPC does not support forks."""
 
 _launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="launcher")
 
@@ -31,10 +33,10 @@ class ClusterError(Exception):
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float) -> None:
-    """Waits until the condition holds.
+    """Wait until a condition holds.
 
     Raises:
-        ClusterError: It did not in time; says what was waited for.
+        ClusterError: The condition did not hold in time. The message contains ``what``.
     """
     deadline = time.monotonic() + seconds
     while not condition():
@@ -44,10 +46,13 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float) -> No
 
 
 class Process:
-    """One program with its command line; what it writes goes to one file, over all its starts.
+    """A program with its command line.
 
     Args:
-        is_ready: Tells whether it has started; without it, a program that runs has.
+        command: The command line.
+        log: The file for the output of all its starts.
+        is_ready: Returns whether the program is ready. By default, it is ready as soon as it runs.
+        environment: Further environment variables.
     """
 
     def __init__(
@@ -66,10 +71,10 @@ class Process:
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Starts it and waits until it is ready.
+        """Start the program and wait until it is ready.
 
         Raises:
-            ClusterError: It ended, or took too long; with what it wrote last.
+            ClusterError: The program ended or was not ready in time. The message contains the end of its log.
         """
         if self._child is not None:
             raise ClusterError(f"{self.name} runs already.")
@@ -77,7 +82,7 @@ class Process:
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """Wait until the process is ready; raises as `start` does."""
+        """Wait until the process is ready, or raise the errors of `start`."""
         child = self._running()
         try:
             wait_until(lambda: child.poll() is not None or self._is_ready(), f"{self.name} is ready", START_SECONDS)

@@ -18,12 +18,13 @@ _PROBE_SECONDS = 2.0
 
 
 class S3Server:
-    """A server for ``with``; it ends, and what it stored is removed, as `tests.cluster.cluster.Cluster` does.
+    """A context manager of an S3 server. At its end, the server stops and its data is removed.
 
     Attributes:
-        endpoint: Where it listens, ``host:port``; plain HTTP.
-        access_key: Of its only account, with `secret_key`.
-        process: To be stopped or paused for a while; what is stored stays.
+        endpoint: The address, ``host:port``, for plain HTTP.
+        access_key: The access key of its only account.
+        secret_key: The secret key of that account.
+        process: The server's process. Tests may stop or pause it; the data remains.
     """
 
     def __init__(self) -> None:
@@ -77,7 +78,7 @@ class S3Server:
             "--health=/health",
             "--quiet",
             "posix",
-            f"--sidecar={attributes}",  # not every file system of a temporary directory has extended attributes
+            f"--sidecar={attributes}",  # temporary directories may lack extended attributes
             objects,
         ]
         return Process(

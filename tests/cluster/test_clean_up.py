@@ -26,7 +26,7 @@ with Cluster() as cluster:
 
 
 def processes_of(directory: Path) -> list[str]:
-    """Return the command lines that name something in the directory, as all of a cluster's do."""
+    """Return the command lines that contain a path in a directory."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:

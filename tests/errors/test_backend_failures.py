@@ -1,4 +1,4 @@
-"""Failures of a backend, as a client gets them: which pass through, and which become errors of Lodge."""
+"""Failures of a backend that pass through to the client, or become errors of Lodge."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ CANCELLED, INTERNAL, UNKNOWN = grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERN
 
 
 def failure(text, *, reason=SQL_EXCEPTION, code=INTERNAL, **metadata):
-    """An error of a backend, with details if they are given."""
+    """Return an error of a backend. It has details if metadata is given."""
     info = error_details_pb2.ErrorInfo(reason=reason, domain="org.apache.spark", metadata=metadata)
     detail = any_pb2.Any()
     detail.Pack(info)
@@ -36,7 +36,7 @@ def failure(text, *, reason=SQL_EXCEPTION, code=INTERNAL, **metadata):
 
 
 def scan_failure():
-    """What a scan raises."""
+    """Return the error of a scan."""
     context = ErrorContext("dfs", "logs/a.csv", "line 3")
     return ScanError(ValueConversionError("id", "no", "int32", context))
 
@@ -66,7 +66,7 @@ class FakeBackend:
 
 
 def converted(error, backend=None, *, client_type="", failures=None):
-    """The status that a client gets, and the metadata of its error."""
+    """Return the status that a client gets, and the metadata of its error."""
     key = SessionKey("ann", str(uuid.uuid4()))
     call = FailedCall(key, backend or FakeBackend(), (), client_type)
     status = asyncio.run((failures or BackendFailures()).status(error, call))
@@ -74,7 +74,7 @@ def converted(error, backend=None, *, client_type="", failures=None):
     return status, dict(info.metadata) if info is not None else None
 
 
-# The end of a session (only the condition of the backend's own error counts)
+# The end of a session: only the condition of the backend's own error counts.
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def python_failure(text, **metadata):
 
 
 def as_spark_writes(error):
-    """The text of a status for an exception in a Python worker."""
+    """Return the text of the status that Spark sends for an exception in a Python worker."""
     worker = f'Traceback (most recent call last):\n  File "x.py", line 1\nengine.error_report.ScanError: {error}\n'
     return f"[PYTHON_EXCEPTION] An exception was thrown from the Python worker: {worker} SQLSTATE: 38000"
 

@@ -79,7 +79,7 @@ BY_STATUS = sorted(set(reference()) - set(BY_SQL))
 
 
 def error_of(condition):
-    """An error with the condition, as the product makes it."""
+    """Return an error with a condition, as the product creates it."""
     state, parameters = reference()[condition]
     if condition == "OPERATION_CANCELED":
         return CanceledError()
@@ -92,7 +92,7 @@ def error_of(condition):
 
 
 class ErrorServer(base_pb2_grpc.SparkConnectServiceServicer):
-    """A Spark Connect server that answers a statement with the error whose condition the statement is."""
+    """A Spark Connect server that fails each statement with the condition that the statement names."""
 
     def Config(self, request, context):  # noqa: N802 - Spark's name
         answer = base_pb2.ConfigResponse(session_id=request.session_id, server_side_session_id=request.session_id)
@@ -130,7 +130,7 @@ def error_server():
 
 
 def write_files(directory):
-    """The files that the statements read."""
+    """Write the files that the statements read."""
     texts = {
         "same.jsonl": '{"a":1,"A":2}\n',
         "value.csv": "id,s\n1,x\nno,y\n",
@@ -154,7 +154,7 @@ def write_files(directory):
 
 @pytest.fixture(scope="module")
 def statements(start_lodge, spark_server, error_server):
-    """Where each statement runs, by the condition that it provokes; the setup comes first."""
+    """Return the address and text of each statement, by condition. The statements of the setup come first."""
     gateway = start_lodge(backend=spark_server)
     write_files(gateway.files)
     setup = {f"setup {number}": (gateway.address, text) for number, text in enumerate(SETUP)}
@@ -165,7 +165,7 @@ def statements(start_lodge, spark_server, error_server):
 
 @pytest.fixture(scope="module")
 def python_errors(statements):
-    """What PySpark shows, by condition."""
+    """Return the errors that PySpark raises, by condition."""
     sessions = {}
     shown = {}
     for condition, (address, text) in statements.items():
@@ -181,7 +181,7 @@ def python_errors(statements):
 
 
 def text_of(error):
-    """What PySpark shows, without the class that it puts before the text of an exception it does not know."""
+    """Return the text of an error in PySpark, without the class that precedes the text of unknown exceptions."""
     return str(error).removeprefix(f"({SPARK_SQL_EXCEPTION}) ")
 
 
@@ -207,7 +207,7 @@ def test_errors_show_no_directory_of_the_server(python_errors, condition, statem
 
 @pytest.fixture(scope="module")
 def scala_errors(statements, tmp_path_factory):
-    """What the Scala client shows: class, text, condition and SQLSTATE."""
+    """Return what the Scala client shows: class, text, condition and SQLSTATE."""
     java = shutil.which("java")
     client = next((JARS / "connect-repl").glob("spark-connect-client-jvm_*.jar"))
     libraries = [client, *(jar for jar in sorted(JARS.glob("*.jar")) if not SERVER_JARS.match(jar.name))]
@@ -260,7 +260,7 @@ def test_scala_client_shows_text_condition_and_sql_state(scala_errors, python_er
 
 @pytest.fixture(scope="module")
 def go_errors(statements, tmp_path_factory):
-    """What the Go client shows: text, condition and SQLSTATE."""
+    """Return what the Go client shows: text, condition and SQLSTATE."""
     go = shutil.which("go")
     if go is None:
         skip_missing("Go is not installed. Install it, and put it on PATH.")
@@ -282,7 +282,7 @@ def test_go_client_shows_text_condition_and_sql_state(go_errors, python_errors, 
 
 
 def run_program(command, text="", cwd=None):
-    """Runs a program to its end. Returns: what it printed."""
+    """Run a program to its end, and return its output."""
     done = subprocess.run(
         list(map(str, command)), input=text, cwd=cwd, capture_output=True, text=True, timeout=280, check=False
     )

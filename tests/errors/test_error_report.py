@@ -1,4 +1,4 @@
-"""The line in which the error of a scan passes through Spark."""
+"""The line that carries the error of a scan through Spark."""
 
 import pytest
 from hypothesis import given

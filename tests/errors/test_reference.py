@@ -1,4 +1,4 @@
-"""The reference of errors, the code and Spark agree about every condition."""
+"""The reference page, the code and Spark agree about every error condition."""
 
 import ast
 import functools
@@ -23,7 +23,7 @@ ROW = re.compile(r"\| `(?P<condition>[A-Z_.]+)` \| (?P<sql_state>\w{5}) \| .*? \
 
 @functools.cache
 def reference():
-    """The SQLSTATE and the parameters of each condition on the page."""
+    """Return the SQLSTATE and the parameters of each condition on the page."""
     rows = [match for line in PAGE.read_text().splitlines() if (match := ROW.fullmatch(line))]
     found = {row["condition"]: (row["sql_state"], frozenset(re.findall(r"`(\w+)`", row["parameters"]))) for row in rows}
     assert len(found) == len(rows), "a condition stands on the page twice"
@@ -31,7 +31,7 @@ def reference():
 
 
 def raised_errors():
-    """The condition and the SQLSTATE of each GatewayError, and the parameters of each SparkError, in the source."""
+    """Yield the condition, SQLSTATE, parameters and place of each error that the gateway raises."""
     for path in sorted((ROOT / "gateway").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or not node.args:
@@ -43,7 +43,7 @@ def raised_errors():
 
 
 def conditions(argument, path):
-    """What the first argument of an error can be: a constant, a text with a kind in it, or a variable of the module."""
+    """Return the possible conditions of an error: a constant, a text with a kind in it, or a variable of the module."""
     if isinstance(argument, ast.Constant):
         return [argument.value]
     if isinstance(argument, ast.JoinedStr):

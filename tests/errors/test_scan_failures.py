@@ -1,4 +1,4 @@
-"""What a failed scan leaves: the session and its tables, one sentence for the client, and the traceback in the log."""
+"""After a failed scan, the session lives, the client gets one sentence, and the log has the traceback."""
 
 import json
 import uuid

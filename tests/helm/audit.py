@@ -1,6 +1,6 @@
-"""What the accounts of a release asked of the API server, by the server's own audit log.
+"""The requests that the accounts of a release sent, from the API server's audit log.
 
-Why it exists: a right that is missing fails what needs it, but one that nothing needs is seen only if somebody counts.
+A missing permission makes a request fail. A permission that nothing needs is found only by counting requests.
 """
 
 import json
@@ -32,8 +32,10 @@ class Right:
     """One verb on one kind of object.
 
     Attributes:
-        resource: With its subresource, such as ``connectsessions/status``.
-        name: Of the only object it is for; None for all.
+        verb: The verb, such as ``get``.
+        group: The API group; empty for the core group.
+        resource: The resource with its subresource, such as ``connectsessions/status``.
+        name: The name of the only permitted object; None for all objects.
     """
 
     verb: str
@@ -51,7 +53,7 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The requests of an account, and whether the API server allowed them."""
+    """A request of an account, and the status of its response."""
 
     right: Right
     status: int

@@ -123,7 +123,7 @@ EVERYTHING: Values = {
         "capabilities": {"drop": ["ALL"]},
     },
 }
-"""A set with every value, each different from its default where other values allow it."""
+"""A set with every value. Each differs from its default if other values allow it."""
 
 CASES: dict[str, Values] = {
     "a claim that exists": MINIMAL,

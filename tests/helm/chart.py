@@ -27,11 +27,11 @@ class HelmError(Exception):
 
 
 class Helm:
-    """The command, with no configuration but its own.
+    """The helm command, without the configuration of its user.
 
     Args:
-        home: Where it may write.
-        kubeconfig: The cluster that it works on; None for commands without one.
+        home: A directory for its files.
+        kubeconfig: The cluster; None for commands that need none.
     """
 
     def __init__(self, home: Path, kubeconfig: Path | None = None) -> None:
@@ -41,7 +41,11 @@ class Helm:
         self._environment = kept | places | {"KUBECONFIG": str(kubeconfig or home / "none")}
 
     def run(self, *arguments: str | Path, values: Values | None = None) -> str:
-        """Returns: What it printed. Raises: HelmError."""
+        """Run a helm command, and return its output.
+
+        Raises:
+            HelmError: The command failed.
+        """
         more: Sequence[str | Path] = ()
         with tempfile.NamedTemporaryFile("w", suffix=".yaml", dir=self._home) as file:
             if values is not None:

@@ -1,7 +1,7 @@
-"""Building the image with buildah, without a registry: on a Debian made by mmdebstrap, as root.
+"""A build of the image with buildah, as root, on a Debian base from mmdebstrap.
 
-Why it exists: the Containerfile must be known to work, also where no public base image can be had. The base and the
-layers of the build are kept in the user's cache directory, beside the programs of the test cluster.
+It proves that the Containerfile works, even without access to a registry of base images. The base and the layers are
+kept in the user's cache directory, beside the programs of the test cluster.
 """
 
 import configparser
@@ -35,7 +35,11 @@ class ImageError(Exception):
 
 
 def install_tools() -> str:
-    """Sees to it that the tools are there. Returns: Why they are not; nothing if they are."""
+    """Install the build tools if they are missing.
+
+    Returns:
+        The reason why they are missing; empty if they are installed.
+    """
     if all(map(shutil.which, TOOLS)) and os.geteuid() == 0:
         return ""
     reason = f"The image was not built: {' and '.join(TOOLS)} are needed, on Debian or Ubuntu as root."
@@ -53,10 +57,10 @@ def install_tools() -> str:
 
 
 class Builder:
-    """Builds with a store of its own, which one test run uses at a time; for ``with``.
+    """A context manager of builds. It has an image store of its own, which one test run uses at a time.
 
     Args:
-        directory: For what is needed only while it works.
+        directory: A directory for files that only a build needs.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -68,25 +72,29 @@ class Builder:
     def __enter__(self) -> Self:
         self._lock = (self._cache / ".lock").open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self._buildah("rm", "--all")  # of a run that was killed
+        self._buildah("rm", "--all")  # left by a killed run
         return self
 
     def __exit__(self, *_: object) -> None:
         self._lock.close()
 
     def build(self) -> None:
-        """Raises: ImageError."""
+        """Build the image.
+
+        Raises:
+            ImageError: The build failed.
+        """
         if not self._has(_BASE):
             self._build_base()
         common = ["--isolation=chroot", "--layers", f"--build-arg=BASE={_BASE}", *self._pip(), "--file=Containerfile"]
-        # The first stage has a name of its own, so that it is not among what is removed below.
+        # The tag keeps the first stage from the removal below.
         for options in (["--target=build", f"--tag={_STAGE}"], [f"--tag={_IMAGE}"]):
             self._buildah("build-using-dockerfile", *common, *options, ".", seconds=BUILD_SECONDS)
         self._buildah("rmi", "--prune")
 
     @contextmanager
     def container(self) -> Iterator["Container"]:
-        """Create a container of the built image, and remove it afterwards."""
+        """Create a container of the built image, and remove it at the end of the context."""
         name = self._buildah("from", _IMAGE).strip()
         try:
             yield Container(self, name)
@@ -141,7 +149,11 @@ class Container:
         self._name = name
 
     def run(self, *command: str, user: str = "") -> str:
-        """Returns: What it printed. Raises: ImageError."""
+        """Run a command as a user, and return its output.
+
+        Raises:
+            ImageError: The command failed.
+        """
         return self._builder.run(self._name, user, command)
 
 
@@ -161,7 +173,7 @@ def _checked(command: Sequence[str], directory: Path, temporary: Path, seconds: 
 
 
 def _pip_settings() -> str:
-    """As a configuration file; lines such as ``global.cert='/etc/…'`` and ``:env:.timeout='60'``."""
+    """Convert lines such as ``global.cert='/etc/…'`` and ``:env:.timeout='60'`` to a configuration file."""
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, timeout=RUN_SECONDS, check=True
     ).stdout

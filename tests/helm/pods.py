@@ -1,4 +1,4 @@
-"""Processes in place of pods, which the test cluster only simulates. They get what the chart gives the pods."""
+"""Processes in place of simulated pods, with the settings that the chart gives the pods."""
 
 import os
 import signal
@@ -16,15 +16,15 @@ STOP_SECONDS = 60.0
 
 
 class PodProcess(Process):
-    """The one container of a pod, as a process of this machine.
+    """The only container of a pod, as a process of this machine.
 
     Args:
-        pod: It gives arguments and variables.
-        account: The pod's, which is how the process reaches the API server.
-        config: The file that the pod has of its ConfigMap.
-        log: Where to write to.
-        more: Variables that a process without a pod's network needs.
-        is_ready: Tells from the log whether it has started.
+        pod: The pod with the arguments and environment variables.
+        account: The service account of the pod.
+        config: The file that the pod mounts from its ConfigMap.
+        log: The log file.
+        more: Further environment variables, because the process has no pod network.
+        is_ready: Returns whether a log is that of a ready process.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class PodProcess(Process):
         )
 
     def stop(self) -> int:
-        """Ends it as the kubelet does. Returns: Its exit status."""
+        """End the process as a kubelet does, and return its exit status."""
         child = self._running()
         os.kill(child.pid, signal.SIGTERM)
         wait_until(lambda: _has_ended(child), f"{self.name} ends after SIGTERM", STOP_SECONDS)

@@ -1,6 +1,7 @@
-"""A session's life under the chart's own configuration, variables and rights, with real gateways and a real reaper.
+"""Sessions under the chart's own configuration and permissions, with real gateways and reapers.
 
-What they ask of the API server is compared with what the chart grants: nothing may be missing, and nothing needless.
+The test compares their requests to the API server with the permissions that the chart grants. No permission may be
+missing, and none may be unused.
 """
 
 import http.client
@@ -147,7 +148,7 @@ def site(
 
 @pytest.fixture(scope="module")
 def life(site: Site, audit_log: AuditLog) -> Mapping[str, Sequence[Request]]:
-    """Plays it, once. Returns: What the processes of each component asked of the API server, and nobody else."""
+    """Run all scenarios once, and return the requests of each component's processes."""
     reaper = site.reaper(site.releases.pods("reaper")[0])
     reaper.start()
     try:

@@ -22,7 +22,10 @@ Forbidden = Callable[[str, str], bool]
 
 @pytest.fixture(scope="module")
 def forbidden(chart_cluster: Cluster, chart_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Forbidden:
-    """Check an installed release. Allowed requests name missing objects or are dry runs, so they change nothing."""
+    """Install a release, and return a check of single requests.
+
+    Allowed requests name missing objects or are dry runs, so they change nothing.
+    """
     return _asker(Releases(chart_cluster, tmp_path_factory.mktemp("rights")))
 
 

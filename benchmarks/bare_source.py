@@ -15,7 +15,10 @@ from pyspark.sql.types import StructType
 
 
 class BareSource(DataSource):
-    """The data source, with the options ``directory`` and ``format`` and a declared schema."""
+    """The data source.
+
+    It has the options ``directory`` and ``format``, and needs a declared schema.
+    """
 
     @classmethod
     def name(cls) -> str:

@@ -1,7 +1,8 @@
-"""The cost of the reaper and the time until it is done, compared with its settings and with peers in the same run.
+"""The cost of the reaper, and the time that it needs.
 
-The run uses a real API server, controller manager and simulated nodes, and a real ``lodge reap``. This program renews
-the leases of the gateways, so it measures the reaper alone.
+The benchmark compares them with the reaper's settings and with peers in the same run. The run uses a real API server,
+controller manager and simulated nodes, and a real ``lodge reap``. This program renews the leases of the gateways, so it
+measures the reaper alone.
 
 - *Node failure*: the time from the failure of a node and its gateway until the last of its session locations is gone,
   compared with lease duration plus grace period.
@@ -36,7 +37,7 @@ import yaml
 from kubernetes.client import CustomObjectsApi, V1Pod
 
 from benchmarks.removal import bench_removal
-from tests.cluster.builds import build, missing
+from tests.cluster.builds import build, find_missing
 from tests.cluster.cluster import PROGRAMS_OF_A_CLUSTER, Cluster
 from tests.cluster.ports import free_port
 from workspace.files.session_locations import FileSessionLocations
@@ -65,7 +66,7 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=1_000, help="sessions for the node failure")
     parser.add_argument("--records", type=int, default=10_000, help="records for all other measurements")
     arguments = parser.parse_args()
-    build(missing(PROGRAMS_OF_A_CLUSTER), print)
+    build(find_missing(PROGRAMS_OF_A_CLUSTER), print)
     with Cluster() as cluster:
         cluster.apply([yaml.safe_load(CRD.read_text())])
         bench_node_failure(cluster, arguments.sessions)
@@ -271,7 +272,10 @@ class Lodge:
         self.wait_until(has_completed_pass, "the reaper has completed its first passes")
 
     def wait_for_conditions(self, records: int) -> None:
-        """Wait until the reaper has written the conditions of all records, which it does once for each."""
+        """Wait until the reaper has written the conditions of all records.
+
+        It writes them once for each record.
+        """
         api = CustomObjectsApi(self._connection.api_client)
 
         def are_written() -> bool:
@@ -303,7 +307,10 @@ def requests_per_second(cluster: Cluster) -> float:
 
 
 def requests(cluster: Cluster) -> float:
-    """Return the number of requests that the API server has answered; a watch counts at its start."""
+    """Return the number of requests that the API server has answered.
+
+    A watch counts at its start.
+    """
     path = "/metrics"
     response = cluster.client.call_api(*cluster.client.param_serialize("GET", path, auth_settings=["BearerToken"]))
     text = response.response.data.decode()

@@ -1,8 +1,9 @@
-"""The cost of removing session locations, compared with ``rm -rf`` of the same trees in the same run.
+"""The cost of removing session locations, compared with ``rm -rf``.
 
-The trees look like tables: few directories with very many files, very many directories, deep trees, and many small
-tables. Each pair runs in turn, in an order that changes from round to round. A figure is the median of the ratios of
-the rounds. The measured action is the purge of a location in the trash. Moving it there takes one rename.
+Both remove the same trees in the same run. The trees look like tables: few directories with very many files, very many
+directories, deep trees, and many small tables. Each pair runs in turn, in an order that changes from round to round. A
+figure is the median of the ratios of the rounds. The measured action is the purge of a location in the trash. Moving it
+there takes one rename.
 
     python benchmarks/removal.py [--rounds N] [--files N] [--directory PATH]
 """

@@ -1,4 +1,6 @@
-"""The speed of writing rows to batches: value by value, in bulk, and as lists that Arrow converts to arrays.
+"""The speed of three ways to write rows to batches.
+
+The ways are value by value, in bulk, and as lists that Arrow converts to arrays.
 
     python benchmarks/row_writer.py [ROWS]
 

@@ -1,4 +1,7 @@
-"""The files of ``benchmarks/scans.py``: the same rows in three formats, and a set of files that drift."""
+"""The files of ``benchmarks/scans.py``.
+
+They contain the same rows in three formats, and a set of files whose schemas drift.
+"""
 
 import json
 from collections.abc import Callable
@@ -34,7 +37,7 @@ CITIES = np.array(["Berlin", "Lyon", "Porto", "Graz", "Oslo", "Gent", "Brno", "T
 
 
 def rows(count: int, first: int = 0) -> pa.Table:
-    """Return ten columns of numbers, strings, booleans and timestamps. Some have nulls."""
+    """Return ten columns of numbers, strings, booleans and timestamps, with nulls."""
     random = np.random.default_rng(first)
     ids = np.arange(first, first + count)
     at = np.datetime64("2026-01-01T00:00:00", "us") + ids * np.timedelta64(1_500_000, "us")
@@ -95,7 +98,10 @@ def write_formats(directory: Path, count: int) -> None:
 
 
 def write_drifting(directory: Path, count: int) -> None:
-    """Write JSON lines into the directories ``steady`` and ``drifting``. The schemas in the second one drift."""
+    """Write JSON lines into the directories ``steady`` and ``drifting``.
+
+    The schemas in the second one drift.
+    """
     share = count // DRIFTING_FILES
     for name in ("steady", "drifting"):
         (directory / name).mkdir()

@@ -1,4 +1,6 @@
-"""The speed of scans: the engine against other readers in one process, and against Spark's readers through Spark.
+"""The speed of scans, in one process and through Spark.
+
+In one process, the engine competes with other readers; through Spark, with Spark's readers.
 
     python benchmarks/scans.py [--rows N] [--rounds N] [--only PART ...]
 
@@ -39,7 +41,10 @@ Route = Callable[[], int]
 
 
 def measure(routes: dict[str, Route], rounds: int) -> dict[str, float]:
-    """Return the fastest time of each route in seconds. All routes must read the same number of rows."""
+    """Return the fastest time of each route in seconds.
+
+    All routes must read the same number of rows.
+    """
     fastest = dict.fromkeys(routes, float("inf"))
     counts = set()
     for number in range(rounds):
@@ -100,7 +105,7 @@ def pyarrow_reader(format_: str, path: Path) -> Iterable[pa.RecordBatch]:
 
 
 def peers(format_: str, directory: Path) -> dict[str, Route]:
-    """Return other readers of the same files, with declared types where they support it."""
+    """Return other readers of the same files, with declared types if possible."""
     files = sorted(directory.iterdir())
     pattern = str(directory / f"*.{format_}")
     duck = {
@@ -126,7 +131,7 @@ def options_of(format_: str) -> dict[str, str]:
 
 
 def in_process_options(format_: str) -> dict[str, str]:
-    """Return options that put each file into one partition, because one process reads them all."""
+    """Return options that put each file into one partition for a single process."""
     return {**options_of(format_), "partition_bytes": "1 GiB"}
 
 

@@ -40,7 +40,10 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def compare(name: str, rounds: int, by_hand: Callable[[], None], lodge: Callable[[], None], aim: float) -> None:
-    """Print the ratio of the times of two functions. The first round is a warm-up and does not count."""
+    """Print the ratio of the times of two functions.
+
+    The first round is a warm-up and does not count.
+    """
     times: dict[str, list[float]] = {"by hand": [], "Lodge": []}
     ways = {"by hand": by_hand, "Lodge": lodge}
     for number in range(rounds + 1):
@@ -91,7 +94,10 @@ def bench_creation_and_query(
 
 
 def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
-    """Print what the gateway's checks of an ordinary statement cost, as a share of ``select 1``."""
+    """Print the cost of the checks of an ordinary statement, as a share of a query.
+
+    The query is ``select 1``.
+    """
     select_1 = percentile(run_statements([direct], 3.0), 0.5)
     current = CurrentWorkspaces(workspaces)
     own = OwnStatements.__new__(OwnStatements)  # an ordinary statement uses none of its attributes

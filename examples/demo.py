@@ -1,4 +1,4 @@
-"""Run the example against the embedded default, and show what it leaves in the workspace.
+"""Run the example against the embedded default, and show the workspace.
 
 Leaves nothing behind: the workspace is a temporary directory, and the demo stops every process that it starts.
 """

@@ -1,4 +1,6 @@
-"""Comparison of the rows that a system read with the right rows of a case of drift, in favour of the system.
+"""Comparison of the rows that a system read with the right rows of a case.
+
+Doubtful results count as right.
 
 Guarantees:
 
@@ -56,7 +58,10 @@ def _with_exact_names(row: Row) -> Row:
 
 
 def _fields(row: Row) -> list[Any]:
-    """Return the fields of a row without names, except missing ones at its end. Some systems return an array."""
+    """Return the fields of a row without names, except missing ones at its end.
+
+    Some systems return an array.
+    """
     values = list(row.values())
     if len(values) == 1 and isinstance(values[0], list):
         return values[0]

@@ -1,4 +1,6 @@
-"""Writes the table of docs/explanation/schema-drift.md, which compares how systems read files whose schemas drift.
+"""Writes the table of docs/explanation/schema-drift.md.
+
+The table compares how systems read files whose schemas drift.
 
     python -m scripts.drift_table [--show-wrong]
 

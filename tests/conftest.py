@@ -1,4 +1,4 @@
-"""Fixtures of all tests: one real Spark Connect server for the whole run, and gateways as real processes."""
+"""Shared fixtures: one real Spark Connect server, and gateways as processes."""
 
 import os
 import re
@@ -32,7 +32,7 @@ READY = re.compile(r"Lodge is ready at (sc://\S+)")
 
 
 class DirectoryScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Runs all tests of a directory in the same worker of pytest-xdist, because they share servers."""
+    """Runs all tests of a directory in one worker, because they share servers."""
 
     def _split_scope(self, nodeid: str) -> str:
         return nodeid.partition("::")[0].rpartition("/")[0]
@@ -43,7 +43,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Directo
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
-    """Wait until a condition holds, or fail the test with a description of the condition."""
+    """Wait until a condition holds, or fail the test.
+
+    Args:
+        condition: The condition.
+        what: A description of the condition, for the failure.
+        seconds: The longest time to wait.
+    """
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -73,8 +79,8 @@ class SparkProcess:
 
 @pytest.fixture(scope="session")
 def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the address of a Spark Connect server that can import Lodge's data source."""
-    spark = spark_process(tmp_path_factory.mktemp("spark"))
+    """Return the address of a Spark server that can import Lodge's data source."""
+    spark = start_spark_process(tmp_path_factory.mktemp("spark"))
     try:
         yield spark.address
     finally:
@@ -82,15 +88,16 @@ def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def spark_process_in() -> Iterator[Callable[..., SparkProcess]]:
-    """Start further Spark Connect servers, for tests that kill one or need other settings.
+def start_spark() -> Iterator[Callable[..., SparkProcess]]:
+    """Start further Spark Connect servers, for tests with other needs.
 
-    The function takes a directory for the server, words before its command, and further settings of Spark.
+    Tests use them to kill a server or to change settings. The function takes a directory for the server, words before
+    its command, and further settings of Spark.
     """
     started: list[SparkProcess] = []
 
     def start(directory: Path, prefix: Sequence[str] = (), more: Mapping[str, str] | None = None) -> SparkProcess:
-        started.append(spark_process(directory, prefix, more))
+        started.append(start_spark_process(directory, prefix, more))
         return started[-1]
 
     yield start
@@ -98,7 +105,9 @@ def spark_process_in() -> Iterator[Callable[..., SparkProcess]]:
         end(spark.process)
 
 
-def spark_process(directory: Path, prefix: Sequence[str] = (), more: Mapping[str, str] | None = None) -> SparkProcess:
+def start_spark_process(
+    directory: Path, prefix: Sequence[str] = (), more: Mapping[str, str] | None = None
+) -> SparkProcess:
     """Start a Spark Connect server and wait until it is ready."""
     log = directory / "server.log"
     settings = {

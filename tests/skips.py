@@ -1,6 +1,6 @@
-"""Skips tests that need what this machine lacks, and lists every skip at the end of the run.
+"""Skips tests that need what this machine lacks, and lists every skip.
 
-Under ``CI=true`` such tests fail instead: CI must have everything.
+The list appears at the end of the run. Under ``CI=true`` such tests fail instead: CI must have everything.
 """
 
 import os
@@ -24,7 +24,10 @@ def skip_missing(reason: str) -> NoReturn:
 
 
 def require_root() -> None:
-    """Skip the test unless root runs it: only root can mount file systems and act as other users."""
+    """Skip the test unless root runs it.
+
+    Only root can mount file systems and act as other users.
+    """
     if os.geteuid() != 0:
         skip_missing("Only root can mount file systems and act as other users. Run the tests as root.")
 

@@ -1,4 +1,7 @@
-"""A real Spark Connect server on the storage of these tests, which a fault may kill or pause."""
+"""A real Spark Connect server, which a fault may kill or pause.
+
+It uses the storage of these tests.
+"""
 
 import socket
 import sys

@@ -1,4 +1,4 @@
-"""The chart's permissions, accounts and configuration, for processes that run without pods.
+"""The chart's permissions, accounts and configuration, for use without pods.
 
 Gateways and reapers must work with exactly the permissions and settings that an operator gets.
 """
@@ -10,13 +10,13 @@ from typing import Any
 
 from tests.cluster.accounts import ServiceAccount
 from tests.cluster.cluster import Cluster
-from tests.helm.chart import Helm, configuration, named
+from tests.helm.chart import Helm, configuration, find_object
 
 _WITHOUT_PODS = frozenset({"Deployment", "PodDisruptionBudget"})
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstalledChart:
     """The parts of an installed chart that processes need.
 
     Attributes:
@@ -34,7 +34,7 @@ class Installed:
 
 def install(
     cluster: Cluster, namespace: str, directory: Path, *, backend: str, workspace: Path, config: Mapping[str, Any]
-) -> Installed:
+) -> InstalledChart:
     """Apply all objects of the chart except those that start pods.
 
     Args:
@@ -55,7 +55,7 @@ def install(
     config_file.write_text(configuration(manifests))
     accounts, labels = {}, {}
     for component in ("gateway", "reaper"):
-        template = named(manifests, "Deployment", f"lodge-{component}")["spec"]["template"]
+        template = find_object(manifests, "Deployment", f"lodge-{component}")["spec"]["template"]
         accounts[component] = cluster.service_account(namespace, template["spec"]["serviceAccountName"])
         labels[component] = template["metadata"]["labels"]
-    return Installed("lodge", config_file, accounts, labels)
+    return InstalledChart("lodge", config_file, accounts, labels)

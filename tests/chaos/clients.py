@@ -1,4 +1,4 @@
-"""Clients that create, fill and drop temporary tables at random, and record the answers.
+"""Clients that use temporary tables at random, and record the answers.
 
 Each client has one session at a time, and opens a new one when the session is over. Its statements follow from its
 seed, as long as the answers are the same.
@@ -47,7 +47,13 @@ class HungError(Exception):
 
 
 def rows(ids: range, *, milliseconds: int = 0, files: int = 1) -> str:
-    """Return a query of rows with these ids, which sleeps for each row and is written as several files."""
+    """Return a query of rows with these ids.
+
+    Args:
+        ids: The ids.
+        milliseconds: How long the query sleeps for each row.
+        files: The number of files in which Spark writes the rows.
+    """
     pause = f"java_method('java.lang.Thread', 'sleep', {milliseconds} + id * 0)"
     return f"select id, {pause} slept from range({ids.start}, {ids.stop}, 1, {files})"
 
@@ -59,7 +65,10 @@ def is_session_lost(error: PySparkException) -> bool:
 
 
 def outcome_of(error: PySparkException) -> Outcome:
-    """Return the outcome after an error. An error without a condition means that the answer was lost."""
+    """Return the outcome after an error.
+
+    An error without a condition means that the answer was lost.
+    """
     condition = error.getCondition()
     return Outcome.UNKNOWN if condition is None or condition in _UNCERTAIN else Outcome.REFUSED
 
@@ -134,7 +143,7 @@ class Client:
         return self.spark.session_id
 
     def work(self) -> None:
-        """Run one statement after another in a thread, with a new tally, until `stop_working`."""
+        """Run statements in a thread, with a new tally, until `stop_working`."""
         self.tally = Tally()
         self._stop.clear()
         self._working = threading.Thread(target=self._work, name=self.name, daemon=True)
@@ -178,7 +187,7 @@ class Client:
         deadline = time.monotonic() + seconds
         while True:
             try:
-                listed = set(self.listed())
+                listed = set(self.list_tables())
                 for name in {*self.tables.names(), *listed}:
                     self.check_table(name, is_final=True)
                 wrong = listed.symmetric_difference(self.tables.names())
@@ -217,14 +226,14 @@ class Client:
             if error.getCondition() != _NOT_FOUND:
                 raise
             ids = None
-        self.tables.seen(name, ids, is_final=is_final)
+        self.tables.record_read(name, ids, is_final=is_final)
 
-    def lost_sessions(self) -> Sequence[str]:
+    def take_lost_sessions(self) -> Sequence[str]:
         """Return the ids of sessions lost since the last call."""
         lost, self._lost = self._lost, []
         return lost
 
-    def listed(self) -> Sequence[str]:
+    def list_tables(self) -> Sequence[str]:
         """Return the names of the session's temporary tables."""
         return [row.tableName for row in self.ask("show temporary tables")]
 
@@ -263,7 +272,10 @@ class Client:
         self.spark.client.close()
 
     def vanish(self) -> None:
-        """Disappear without a word, like a killed client, perhaps in the middle of a statement."""
+        """Disappear without a request, like a killed client.
+
+        A statement may be running.
+        """
         self._stop.set()
         self.spark.client._channel.close()
 
@@ -290,7 +302,7 @@ class Client:
             Statement(Action.CREATE, name, create, frozenset({self._next_id})),
             Statement(Action.DROP, name, f"drop table {name}"),
         )
-        return all(self._done(statement) is Outcome.DONE for statement in proof)
+        return all(self._execute(statement) is Outcome.DONE for statement in proof)
 
     def _work(self) -> None:
         try:
@@ -303,12 +315,12 @@ class Client:
 
     def _step(self, statement: Statement) -> None:
         try:
-            if self._done(statement) is not Outcome.DONE:
+            if self._execute(statement) is not Outcome.DONE:
                 self._stop.wait(_PAUSE_SECONDS)
         except SessionLostError as error:
             self._replace_session(error)
 
-    def _done(self, statement: Statement) -> Outcome:
+    def _execute(self, statement: Statement) -> Outcome:
         """Run a statement and record its outcome.
 
         Raises:
@@ -324,7 +336,7 @@ class Client:
         except PySparkException as error:
             outcome, failure = outcome_of(error), error
         if statement.action is not Action.READ:
-            self.tables.changed(statement.table, statement.after, outcome)
+            self.tables.record_change(statement.table, statement.after, outcome)
         self.tally.note(outcome, statement, failure)
         return outcome
 
@@ -349,7 +361,7 @@ class Client:
                 return Statement(Action.READ, table, f"read {table}")
 
     def _write_statement(self, action: Action, table: str, form: str, kept: frozenset[int]) -> Statement:
-        """Return a statement that adds new ids to the kept ones, and runs for up to two seconds."""
+        """Return a statement that adds ids to the kept ones, in up to two seconds."""
         count = self._random.randint(1, 20)
         ids = range(self._next_id, self._next_id + count)
         self._next_id += 1000

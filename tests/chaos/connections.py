@@ -14,7 +14,7 @@ _LONGEST_RECONNECT_MILLISECONDS = 500
 
 
 class _SeveralGateways(DefaultChannelBuilder):
-    """Connects to the first gateway that answers, and to the next one when that is lost."""
+    """Connects to the first gateway that answers, and then to the next one."""
 
     def __init__(self, url: str, ports: Sequence[int]) -> None:
         super().__init__(url)

@@ -26,7 +26,7 @@ class Harm:
     """The losses that faults permit. Everything else must survive.
 
     Attributes:
-        gateways: Names of gateways that may look dead. Sessions that only they hold may end.
+        gateways: Names of gateways that may look dead. Sessions that only they serve may end.
         backend: Whether the backend's sessions are lost.
         sessions: Client session ids of the sessions whose end was requested.
     """
@@ -183,7 +183,10 @@ def api_absent(scene: Scene) -> None:
 
 @_fault("api")
 def api_hanging(scene: Scene) -> None:
-    """Pause the API server: connections stay open, and nothing answers, as in a network that loses all packets."""
+    """Pause the API server, as if the network lost all packets.
+
+    Connections stay open, and nothing answers.
+    """
     with scene.testbed.cluster.api_server.paused():
         scene.pause()
 

@@ -47,7 +47,7 @@ def _remains(site: Site, live: Set[str], tolerated: Set[str]) -> Iterator[str]:
         if record.client_session_id in live:
             yield from _leftovers_of_live_session(site, stored)
         elif record.client_session_id not in tolerated:
-            yield f"the record of session {record.client_session_id}, {record.phase}, held by {sorted(record.holders)}"
+            yield f"the {record.phase} record of session {record.client_session_id}, served by {sorted(record.holders)}"
     yield from (f"no record of session {session}" for session in live - {s.record.client_session_id for s in records})
     yield from (f"location {location}" for location in locations - {s.record.session_uuid for s in records})
     excused = {s.record.session_uuid for s in records if s.record.client_session_id in tolerated}

@@ -10,8 +10,11 @@ _MOST_AT_ONCE = 3
 
 
 def plan_all_faults(seed: str, absence_seconds: float) -> Sequence[Plan]:
-    """Return rounds in which each kind of fault runs once. Faults that end all sessions come last."""
-    random = Random(seed)  # noqa: S311 - to be repeated, not to be secret
+    """Return rounds in which each kind of fault runs once.
+
+    Faults that end all sessions come last.
+    """
+    random = Random(seed)  # noqa: S311 - must be repeatable, not secret
     left = random.sample(sorted(FAULTS), len(FAULTS))
     left.sort(key=lambda name: "backend" in FAULTS[name].touches)
     plans = []
@@ -25,10 +28,10 @@ def plan_all_faults(seed: str, absence_seconds: float) -> Sequence[Plan]:
 def plan_random_faults(seed: str, rounds: int, absence_seconds: float) -> Iterator[Plan]:
     """Yield rounds of one to three faults."""
     for number in range(1, rounds + 1):
-        of_round = f"{seed}/{number}"
-        random = Random(of_round)  # noqa: S311 - to be repeated, not to be secret
+        round_seed = f"{seed}/{number}"
+        random = Random(round_seed)  # noqa: S311 - must be repeatable, not secret
         shuffled = random.sample(list(FAULTS.values()), len(FAULTS))
-        yield Plan(of_round, _choose_compatible(shuffled, random.randint(1, _MOST_AT_ONCE)), absence_seconds)
+        yield Plan(round_seed, _choose_compatible(shuffled, random.randint(1, _MOST_AT_ONCE)), absence_seconds)
 
 
 def _choose_compatible(faults: Sequence[Fault], most: int) -> Sequence[Fault]:

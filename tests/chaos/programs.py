@@ -24,7 +24,10 @@ class Program(Process):
         return self._child is not None
 
     def stop(self) -> None:
-        """Terminate the process, and kill it if that takes too long. Does nothing if it does not run."""
+        """Terminate the process, and kill it if that takes too long.
+
+        Does nothing if it does not run.
+        """
         if self._child is not None:
             self._child.send_signal(signal.SIGCONT)
             self._child.terminate()

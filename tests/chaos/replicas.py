@@ -16,7 +16,7 @@ from pathlib import Path
 from kubernetes.client import CoreV1Api
 from kubernetes.client.exceptions import ApiException
 
-from tests.chaos.chart import Installed
+from tests.chaos.chart import InstalledChart
 from tests.chaos.programs import Program
 from tests.chaos.wall_clock import WallClock
 from tests.cluster.nodes import Node
@@ -42,7 +42,7 @@ class ReplicaEnvironment:
     namespace: str
     directory: Path
     prefix: Sequence[str]
-    installed: Installed
+    installed: InstalledChart
     core: CoreV1Api
     clock_library: Path | None
 

@@ -1,14 +1,14 @@
-"""Rounds: clients work while faults happen, and then everything must be as the clients expect.
+"""Rounds: clients work while faults happen, and the result must be right.
 
 A round proves:
 
-1. A session with a holder that survived lives on. Its tables have the expected content, and it can create more.
+1. A session with a surviving holder lives on. Its tables have the expected content, and it can create more.
 2. A lost session is lost completely: its client gets an error, and its location, record, trash and lease are gone. The
    same holds for clients that left or vanished.
 3. Nothing hangs, no process has ended by itself, and no log has a traceback.
 
-A round follows from its seed as far as real processes can: which faults, when, for how long, and what each client
-does. The scheduling by the kernel is not repeatable.
+A round follows from its seed as far as real processes permit: the faults, their times and durations, and the actions of
+each client. The scheduling by the kernel is not repeatable.
 """
 
 import time
@@ -56,14 +56,17 @@ class InitialState:
 
     Attributes:
         sessions: The client session id of each client.
-        holders: The gateways that hold each session.
+        holders: The gateways that serve each session.
     """
 
     sessions: Mapping[Client, str]
     holders: Mapping[str, Set[str]]
 
     def may_be_lost(self, session: str, harm: Harm) -> bool:
-        """Return whether faults may have ended a session: it lost all holders, or its end was requested."""
+        """Return whether faults may have ended a session.
+
+        That is so if it lost all holders, or if its end was requested.
+        """
         if harm.backend or session in harm.sessions:
             return True
         if session not in self.holders:  # it started later
@@ -81,7 +84,7 @@ class Rounds:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._clients: list[Client] = []
-        self._made = 0
+        self._created_clients = 0
         self._vanished: dict[str, float] = {}
         """Sessions of vanished clients, with the time when each is idle for too long."""
 
@@ -92,7 +95,7 @@ class Rounds:
             RoundError: If the round finds a violation.
         """
         begun = time.monotonic()
-        random = Random(plan.seed)  # noqa: S311 - to be repeated, not to be secret
+        random = Random(plan.seed)  # noqa: S311 - must be repeatable, not secret
         before = self._begin(random)
         leaver, vanisher = random.sample(self._clients, 2)
         self._clients = [client for client in self._clients if client not in {leaver, vanisher}]
@@ -100,7 +103,7 @@ class Rounds:
         leavings = [("leaving", leaver.leave), ("vanishing", vanisher.vanish)]
         actions = [TimedAction(name, choose_moment(self._site, random), action) for name, action in leavings]
         for fault in plan.faults:
-            own = Random(random.random())  # noqa: S311 - of each thread, so that its course is its own
+            own = Random(random.random())  # noqa: S311 - one for each thread, so that it is repeatable
             scene = Scene(self._site, self._clients, own, harm, plan.absence_seconds)
             actions.append(_fault_action(fault, scene, choose_moment(self._site, random)))
         for client in before.sessions:
@@ -127,11 +130,11 @@ class Rounds:
         _raise([*self._failures(), *self._tracebacks()])
 
     def _begin(self, random: Random) -> InitialState:
-        """Ensure that there are enough clients, each with a session that gateways hold."""
+        """Ensure that there are enough clients, each with a session that gateways serve."""
         while len(self._clients) < CLIENTS:
-            self._made += 1
+            self._created_clients += 1
             gateways = random.sample(self._site.gateways, len(self._site.gateways))
-            self._clients.append(Client(f"client-{self._made}", gateways, Random(random.random())))  # noqa: S311
+            self._clients.append(Client(f"client-{self._created_clients}", gateways, Random(random.random())))  # noqa: S311
         _raise(run_for_all(self._clients, Client.ensure_session))
         return InitialState({client: client.session_id for client in self._clients}, self._site.holders())
 
@@ -153,7 +156,7 @@ class Rounds:
                 client.ensure_session()
 
         problems = list(run_for_all(self._clients, check))
-        lost += [session for client in self._clients for session in client.lost_sessions()]
+        lost += [session for client in self._clients for session in client.take_lost_sessions()]
         problems += [f"session {each} was lost without reason" for each in lost if not before.may_be_lost(each, harm)]
         problems += [f"session {each} lives on although it was deleted" for each in harm.sessions - set(lost)]
         _raise(problems)
@@ -170,11 +173,7 @@ class Rounds:
         return self._site.times.lost_seconds + SLACK_SECONDS
 
     def _wait_until_empty(self, found: Callable[[], Sequence[str]], more_seconds: float = 0.0) -> None:
-        """Wait until nothing is found. All clients keep their sessions alive in the meantime.
-
-        Raises:
-            RoundError: If something is still found after the limit.
-        """
+        """Wait until nothing is found. All clients keep their sessions alive."""
         begun = touched = time.monotonic()
         while still := found():
             now = time.monotonic()

@@ -1,6 +1,7 @@
-"""One Lodge as an operator runs it: the chart's permissions and settings, two gateways, two reapers.
+"""One Lodge as an operator runs it, with the chart's settings.
 
-A site can also be inspected from outside: its records, leases and storage, with the administrator's permissions.
+By default it has two gateways and two reapers. A site can also be inspected from outside: its records, leases and
+storage, with the administrator's permissions.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -40,7 +41,7 @@ class Timeouts:
 
     @property
     def lost_seconds(self) -> float:
-        """The configured time from the death of a gateway to the end of the sessions that only it held."""
+        """The configured time from a gateway's death to the end of its sessions."""
         return self.lease_seconds + self.grace_seconds
 
     def config(self) -> Mapping[str, str]:
@@ -130,7 +131,7 @@ class Site:
         return next((s for s in self.records() if s.record.client_session_id == client_session_id), None)
 
     def holders(self) -> Mapping[str, Set[str]]:
-        """Return the names of the living gateways that hold each session, by client session id."""
+        """Return the living gateways that serve each session, by client session id."""
         names = {gateway.replica_id(): gateway.name for gateway in self.gateways}
         return {
             stored.record.client_session_id: {names[holder] for holder in stored.record.holders if holder in names}
@@ -142,7 +143,11 @@ class Site:
         return len(self._leases.list())
 
     def delete_object(self, client_session_id: str) -> bool:
-        """Delete a session like ``kubectl delete connectsession --wait=false``. Return whether it existed."""
+        """Delete a session like ``kubectl delete connectsession --wait=false``.
+
+        Returns:
+            Whether the session existed.
+        """
         stored = self.record_of(client_session_id)
         if stored is None:
             return False

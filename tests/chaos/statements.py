@@ -33,7 +33,7 @@ class RunningStatement:
 
 
 def condition_of(session: SparkSession, text: str) -> str | None:
-    """Return the condition of the error that a statement raises; None without an error."""
+    """Return the condition of a statement's error; None without an error."""
     try:
         session.sql(text).collect()
     except PySparkException as error:

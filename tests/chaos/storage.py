@@ -1,4 +1,4 @@
-"""A small file system as a workspace's storage, which can be full, read-only or absent.
+"""A small file system for a workspace, which can be full, read-only or absent.
 
 Lodge and Spark must meet real errors of a real file system, and its mounts must not remain on the machine. So a
 process of its own holds a mount namespace with the file system. Processes that use the storage start in this
@@ -120,7 +120,7 @@ class Storage:
 
     @contextmanager
     def empty(self) -> Iterator[None]:
-        """Mount another, empty and writable file system in its place, with the same directories."""
+        """Replace the storage by an empty, writable file system with the same directories."""
         names = [path.name for path in self.root.iterdir() if path.is_dir()]
         self._run("umount", "--lazy", str(self.path))
         self._run("mount", "-t", "tmpfs", "lodge-chaos-empty", str(self.path))

@@ -1,4 +1,4 @@
-"""The content that temporary tables may have, derived from the answers that a client got.
+"""The possible contents of temporary tables, derived from a client's answers.
 
 After a fault, the tables must agree with the answers:
 
@@ -41,14 +41,14 @@ class TableOracle:
         return [name for name, possible in self._possible.items() if possible != _NO_TABLE]
 
     def is_certain(self, name: str) -> bool:
-        return len(self._of(name)) == 1
+        return len(self._possible_contents(name)) == 1
 
     def contents(self, name: str) -> Contents:
         """Return the content of a table that has only one possible content."""
-        (contents,) = self._of(name)
+        (contents,) = self._possible_contents(name)
         return contents
 
-    def changed(self, name: str, after: Contents, outcome: Outcome) -> None:
+    def record_change(self, name: str, after: Contents, outcome: Outcome) -> None:
         """Record the outcome of a statement on a table with one possible content.
 
         Args:
@@ -59,9 +59,9 @@ class TableOracle:
         if outcome is Outcome.DONE:
             self._possible[name] = frozenset({after})
         elif outcome is Outcome.UNKNOWN:
-            self._possible[name] = self._of(name) | {after}
+            self._possible[name] = self._possible_contents(name) | {after}
 
-    def seen(self, name: str, ids: Iterable[int] | None, *, is_final: bool) -> None:
+    def record_read(self, name: str, ids: Iterable[int] | None, *, is_final: bool) -> None:
         """Record the content that a client read.
 
         Args:
@@ -73,14 +73,14 @@ class TableOracle:
             WrongAnswerError: If the table must not have this content.
         """
         contents = _contents(name, ids)
-        possible = self._of(name)
+        possible = self._possible_contents(name)
         if contents not in possible:
             expected = " or ".join(sorted(map(_describe, possible)))
             raise WrongAnswerError(f"table {name} is {_describe(contents)}, but it can only be {expected}")
         if is_final:
             self._possible[name] = frozenset({contents})
 
-    def _of(self, name: str) -> frozenset[Contents]:
+    def _possible_contents(self, name: str) -> frozenset[Contents]:
         return self._possible.get(name, _NO_TABLE)
 
 
@@ -89,15 +89,15 @@ def _contents(name: str, ids: Iterable[int] | None) -> Contents:
         return None
     listed = list(ids)
     if len(set(listed)) < len(listed):
-        raise WrongAnswerError(f"table {name} has rows twice: {_ranges(listed)}")
+        raise WrongAnswerError(f"table {name} has rows twice: {_format_ranges(listed)}")
     return frozenset(listed)
 
 
 def _describe(contents: Contents) -> str:
-    return "missing" if contents is None else f"[{_ranges(contents)}]"
+    return "missing" if contents is None else f"[{_format_ranges(contents)}]"
 
 
-def _ranges(ids: Iterable[int]) -> str:
+def _format_ranges(ids: Iterable[int]) -> str:
     """Format ids for people: ``1000-1019 2000-2009``."""
     runs: list[list[int]] = []
     for each in sorted(ids):

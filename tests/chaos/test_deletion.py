@@ -1,4 +1,7 @@
-"""``kubectl delete connectsession`` ends the backend's session, then the location, then the object."""
+"""Effects of ``kubectl delete connectsession``, in order.
+
+It ends the backend's session, then the location, then the object.
+"""
 
 from tests.chaos.clients import rows
 from tests.chaos.rounds import SLACK_SECONDS
@@ -14,7 +17,11 @@ CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 
 
 def wait_until_ended(site, session, seconds):
-    """Delete a session, and return whether its object outlived its location at every check."""
+    """Delete a session and wait until it has ended.
+
+    Returns:
+        Whether the object outlived the location at every check.
+    """
     uuid = site.record_of(session.session_id).record.session_uuid
     was_last = []
     site.delete_object(session.session_id)

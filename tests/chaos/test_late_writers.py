@@ -1,4 +1,4 @@
-"""A Spark job writes into a reaped location. The reaper sweeps what it brings back."""
+"""Spark writes into a reaped location, and the reaper removes the files again."""
 
 from tests.chaos.clients import rows
 from tests.chaos.connections import connect_to_backend
@@ -29,7 +29,7 @@ def test_files_of_late_writer_are_swept(start_site, open_session, testbed):
     deletion = f"Deleted session temporary location [{site.path / record.session_uuid}]"
     wait_until(lambda: deletion in reaper.log(), "the location is reaped", GONE_SECONDS)
     assert late.is_running()
-    wait_until(lambda: record.session_uuid in site.locations(), "the job brings it back", 30)
+    wait_until(lambda: record.session_uuid in site.locations(), "the job restores it", 30)
 
     late.outcome()
     wait_until(lambda: not site.locations() and not site.trash(), "it is swept", GONE_SECONDS)

@@ -1,4 +1,7 @@
-"""A failed node takes its gateway's sessions with it. A node that only seems to fail does not."""
+"""Failed nodes, and nodes that only seem to fail.
+
+A failed node ends the sessions of its gateway. A node that only seems to fail does not.
+"""
 
 import time
 

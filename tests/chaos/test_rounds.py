@@ -1,4 +1,4 @@
-"""Every kind of fault while clients work: a short form of ``python -m tests.chaos``."""
+"""Every kind of fault while clients work: a short ``python -m tests.chaos``."""
 
 import os
 

@@ -1,4 +1,7 @@
-"""Processes without storage, or with an empty one, delete nothing and create nothing."""
+"""Processes without their storage delete nothing and create nothing.
+
+The storage is missing, or replaced by an empty one.
+"""
 
 import pytest
 

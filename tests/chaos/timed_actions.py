@@ -33,9 +33,9 @@ def choose_moment(site: Site, random: Random) -> Callable[[], None]:
     seconds = random.uniform(0, _LATEST_SECONDS)
     waits: Sequence[Callable[[], None]] = (
         lambda: time.sleep(seconds),
-        lambda: _until(lambda before: bool(_tables(site) - before), lambda: _tables(site)),
-        lambda: _until(lambda before: bool(before - _tables(site)), lambda: _tables(site)),
-        lambda: _until(lambda before: bool(_trash(site) - before), lambda: _trash(site)),
+        lambda: _wait_until(lambda before: bool(_tables(site) - before), lambda: _tables(site)),
+        lambda: _wait_until(lambda before: bool(before - _tables(site)), lambda: _tables(site)),
+        lambda: _wait_until(lambda before: bool(_trash(site) - before), lambda: _trash(site)),
     )
     return random.choice(waits)
 
@@ -61,10 +61,10 @@ def run_concurrently(actions: Sequence[TimedAction]) -> list[str]:
     return problems
 
 
-def _until(has_come: Callable[[frozenset[str]], bool], look: Callable[[], frozenset[str]]) -> None:
+def _wait_until(is_time: Callable[[frozenset[str]], bool], read: Callable[[], frozenset[str]]) -> None:
     deadline = time.monotonic() + _LATEST_SECONDS
-    before = look()
-    while not has_come(before) and time.monotonic() < deadline:
+    before = read()
+    while not is_time(before) and time.monotonic() < deadline:
         time.sleep(0.005)
 
 

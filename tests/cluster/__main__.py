@@ -25,67 +25,67 @@ DOWN_SECONDS = 60.0
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.cluster", description="A real Kubernetes API for trying out."
+        prog="python -m tests.cluster", description="A real Kubernetes API for developers."
     )
     commands = parser.add_subparsers(required=True)
     for name, command, help_line in (
         ("up", up, "start the cluster unless it runs, and print how to reach it"),
-        ("down", down, "end it and remove all of it but the programs"),
-        ("programs", programs, "build what is missing"),
-        ("run", run, "be the process in the background"),
+        ("down", down, "stop the cluster, and remove its data but not the programs"),
+        ("programs", programs, "build the missing programs"),
+        ("run", run, "run the cluster in this process (internal)"),
     ):
         commands.add_parser(name, help=help_line).set_defaults(command=command)
     try:
         return parser.parse_args().command(cache_directory() / "developer")
     except (ClusterError, ProgramError) as error:
-        _tell(str(error))
+        _print_status(str(error))
         return 1
 
 
-def up(place: Path) -> int:
+def up(directory: Path) -> int:
     """Start the cluster. Standard output has only what a shell can evaluate."""
-    if not _lives(place):
-        shutil.rmtree(place, ignore_errors=True)
-        build(PROGRAMS_OF_A_CLUSTER, announce=_tell)
-        _tell("Starting a cluster ...")
+    if not _is_running(directory):
+        shutil.rmtree(directory, ignore_errors=True)
+        build(PROGRAMS_OF_A_CLUSTER, announce=_print_status)
+        _print_status("Starting a cluster ...")
         _start_in_background()
-    wait_until((place / "ready").exists, f"the cluster in {place} is ready", UP_SECONDS)
-    print(f"export KUBECONFIG={place / 'kubeconfig'}")
+    wait_until((directory / "ready").exists, f"the cluster in {directory} is ready", UP_SECONDS)
+    print(f"export KUBECONFIG={directory / 'kubeconfig'}")
     return 0
 
 
-def down(place: Path) -> int:
-    if not _lives(place):
-        shutil.rmtree(place, ignore_errors=True)
+def down(directory: Path) -> int:
+    if not _is_running(directory):
+        shutil.rmtree(directory, ignore_errors=True)
         return 0
-    process = place / "process"
+    process = directory / "process"
     wait_until(lambda: process.exists() and process.read_text(), f"{process} is written", UP_SECONDS)
     os.kill(int(process.read_text()), signal.SIGTERM)
-    wait_until(lambda: not place.exists(), f"the cluster in {place} has ended", DOWN_SECONDS)
+    wait_until(lambda: not directory.exists(), f"the cluster in {directory} has ended", DOWN_SECONDS)
     return 0
 
 
 def programs(_: Path) -> int:
-    build(PROGRAMS, announce=_tell)
+    build(PROGRAMS, announce=_print_status)
     return 0
 
 
-def run(place: Path) -> int:
+def run(directory: Path) -> int:
     """Run a cluster with one node until SIGTERM.
 
     Prints only until the cluster is ready, which explains a failed start.
     """
-    place.mkdir(parents=True, exist_ok=True)
-    directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    (place / "process").write_text(str(os.getpid()))
-    with Cluster(scheduler=True, directory=place) as cluster:
+    (directory / "process").write_text(str(os.getpid()))
+    with Cluster(scheduler=True, directory=directory) as cluster:
         cluster.node("node-1")
-        (place / "ready").touch()
+        (directory / "ready").touch()
         silence = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):
             os.dup2(silence, stream.fileno())
@@ -93,7 +93,7 @@ def run(place: Path) -> int:
     return 0
 
 
-def _tell(line: str) -> None:
+def _print_status(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
@@ -114,22 +114,22 @@ def _start_in_background() -> None:
     )
     assert process.stdout is not None
     output = process.stdout.read().decode(errors="replace")
-    if not _lives(cache_directory() / "developer"):
+    if not _is_running(cache_directory() / "developer"):
         raise ClusterError(f"The cluster did not start:\n{output}")
 
 
-def _lives(place: Path) -> bool:
-    """Return whether a process holds the directory."""
+def _is_running(directory: Path) -> bool:
+    """Return whether a process holds the lock on the directory."""
     try:
-        directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(directory, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
-        os.close(directory)
+        os.close(descriptor)
     return False
 
 

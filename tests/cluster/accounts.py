@@ -29,12 +29,12 @@ class ServiceAccount:
         self.namespace = namespace
         self.name = name
         self._core = CoreV1Api(client)
-        self._rights = RbacAuthorizationV1Api(client)
-        place = directory / f"{namespace}-{name}-{secrets.token_hex(4)}"
-        self.token_file = place.with_suffix(".token")
-        self._proof = self._write_token()
+        self._rbac = RbacAuthorizationV1Api(client)
+        path = directory / f"{namespace}-{name}-{secrets.token_hex(4)}"
+        self.token_file = path.with_suffix(".token")
+        self._token_secret = self._write_token()
         self.kubeconfig = server.write_kubeconfig(
-            place.with_suffix(".kubeconfig"), {"tokenFile": str(self.token_file)}, namespace
+            path.with_suffix(".kubeconfig"), {"tokenFile": str(self.token_file)}, namespace
         )
 
     @property
@@ -43,20 +43,20 @@ class ServiceAccount:
 
     def allow(self, *rules: Rule) -> None:
         """Grant permissions in the account's namespace, in addition to existing ones."""
-        role = self._rights.create_namespaced_role(self.namespace, self._role(rules))
-        self._rights.create_namespaced_role_binding(self.namespace, self._binding("Role", role.metadata.name))
+        role = self._rbac.create_namespaced_role(self.namespace, self._role(rules))
+        self._rbac.create_namespaced_role_binding(self.namespace, self._binding("Role", role.metadata.name))
 
     def allow_everywhere(self, *rules: Rule) -> None:
         """Grant permissions in all namespaces and for objects without namespace."""
-        role = self._rights.create_cluster_role(self._role(rules))
-        self._rights.create_cluster_role_binding(self._binding("ClusterRole", role.metadata.name))
+        role = self._rbac.create_cluster_role(self._role(rules))
+        self._rbac.create_cluster_role_binding(self._binding("ClusterRole", role.metadata.name))
 
     def rotate(self) -> None:
         """Replace the token in the file atomically, and revoke the old one.
 
         The API server may accept the old one for `REVOKED_SECONDS`.
         """
-        old, self._proof = self._proof, self._write_token()
+        old, self._token_secret = self._token_secret, self._write_token()
         self._core.delete_namespaced_secret(old, self.namespace)
 
     def revoke(self) -> None:
@@ -64,7 +64,7 @@ class ServiceAccount:
 
         The API server may accept it for `REVOKED_SECONDS`.
         """
-        self._core.delete_namespaced_secret(self._proof, self.namespace)
+        self._core.delete_namespaced_secret(self._token_secret, self.namespace)
 
     def _role(self, rules: Sequence[Rule]) -> Mapping[str, Any]:
         return {"metadata": {"generateName": f"{self.name}-"}, "rules": [dict(rule) for rule in rules]}

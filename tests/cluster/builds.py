@@ -43,8 +43,8 @@ class MissingGoError(ProgramError):
 
     def __init__(self, programs: Sequence[str]) -> None:
         super().__init__(
-            f"Go is missing, so {', '.join(programs)} cannot be built: install Go 1.26 or later, "
-            "or let KUBEBUILDER_ASSETS name a directory with these programs."
+            f"Go is missing, so {', '.join(programs)} cannot be built. Install Go 1.26 or later, "
+            "or set KUBEBUILDER_ASSETS to a directory with these programs."
         )
         self.programs = programs
 
@@ -96,15 +96,15 @@ def program(name: str) -> Path:
     Raises:
         MissingGoError: The program does not exist yet. Call `build` first.
     """
-    for place in _places(name):
-        if os.access(place, os.X_OK):
-            return place
+    for path in _candidate_paths(name):
+        if os.access(path, os.X_OK):
+            return path
     raise MissingGoError([name])
 
 
-def missing(names: Sequence[str]) -> Sequence[str]:
+def find_missing(names: Sequence[str]) -> Sequence[str]:
     """Return the programs that are neither provided nor built."""
-    return [name for name in names if not any(os.access(place, os.X_OK) for place in _places(name))]
+    return [name for name in names if not any(os.access(path, os.X_OK) for path in _candidate_paths(name))]
 
 
 def can_build() -> bool:
@@ -119,16 +119,16 @@ def build(names: Sequence[str], announce: Callable[[str], object]) -> None:
         MissingGoError: Go is not installed.
         FailedBuildError: Go failed to build a program.
     """
-    absent = missing(names)
+    absent = find_missing(names)
     if absent and not can_build():
         raise MissingGoError(absent)
     for name in absent:
         source = _SOURCES[name]
-        target = _cached(name)
+        target = _cached_path(name)
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target.parent / ".lock"):
-            if missing([name]):
-                announce(f"Building {name} into {target.parent}; once, and it takes minutes ...")
+        with _lock(target.parent / ".lock"):
+            if find_missing([name]):
+                announce(f"Building {name} in {target.parent}. This takes minutes, but happens only once ...")
                 _build(name, source, target)
 
 
@@ -148,13 +148,13 @@ def _build(name: str, source: _Source, target: Path) -> None:
     half_built.rename(target)
 
 
-def _places(name: str) -> Iterator[Path]:
+def _candidate_paths(name: str) -> Iterator[Path]:
     if assets := os.environ.get("KUBEBUILDER_ASSETS"):
         yield Path(assets) / name
-    yield _cached(name)
+    yield _cached_path(name)
 
 
-def _cached(name: str) -> Path:
+def _cached_path(name: str) -> Path:
     module = _SOURCES[name].module
     return cache_directory() / f"{module}-{_key(module)}" / name
 
@@ -180,7 +180,7 @@ def _flags(module: str) -> Sequence[str]:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _lock(path: Path) -> Iterator[None]:
     """Hold a lock that ends with this process."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -13,7 +13,10 @@ because processes of a dead owner may still write for a moment."""
 
 @contextmanager
 def owned_directory(path: Path | None = None) -> Iterator[Path]:
-    """Create a directory that disappears with the context, even if this process is killed."""
+    """Create a directory that disappears with the context or this process.
+
+    It disappears even if SIGKILL ends the process.
+    """
     if path is None:
         path = Path(tempfile.mkdtemp(prefix="lodge-cluster-"))
     path.mkdir(exist_ok=True)

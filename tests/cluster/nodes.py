@@ -1,7 +1,8 @@
-"""Simulated nodes, each with a process of its own, so that one can fail while others live.
+"""Simulated nodes, each with a process of its own.
 
-All that the control plane sees is real: the node's lease stops, the node becomes not ready and gets taints, and its
-pods are marked for deletion. They stay, because no kubelet ends them. Two rules of Kubernetes matter:
+A node can therefore fail while others live. All that the control plane sees is real: the node's lease stops, the node
+becomes not ready and gets taints, and its pods are marked for deletion. They stay, because no kubelet ends them. Two
+rules of Kubernetes matter:
 
 - The default tolerations keep a pod on a failed node for 300 s. `Node.pod` accepts a shorter time.
 - If *all* nodes are silent, the control plane assumes a fault of its own and evicts nothing. A test of eviction needs a
@@ -68,7 +69,7 @@ class Node:
         wait_until(self.is_ready, f"node {self.name} is ready", READY_SECONDS)
 
     def wait_until_lost(self) -> None:
-        """Wait until the control plane has noticed the failure and tainted the node as unreachable."""
+        """Wait until the control plane has tainted the node as unreachable."""
         wait_until(self._is_lost, f"node {self.name} is not ready and unreachable", READY_SECONDS)
 
     def pod(

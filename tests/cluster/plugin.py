@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.builds import MissingGoError, can_build, missing
+from tests.cluster.builds import MissingGoError, can_build, find_missing
 from tests.cluster.cluster import PROGRAMS_OF_A_CLUSTER, Cluster
 from tests.cluster.nodes import Node
 from tests.cluster.s3 import S3Server
@@ -44,7 +44,7 @@ def s3_programs() -> None:
 
 @pytest.fixture(scope="session")
 def cluster(cluster_programs: None) -> Iterator[Cluster]:
-    """The cluster that all tests share. A test that breaks a part of it must repair it."""
+    """The shared cluster of all tests. A test that breaks it must repair it."""
     with Cluster(scheduler=True) as cluster:
         yield cluster
 
@@ -96,7 +96,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _require(fixture: str) -> None:
-    absent = missing(PROGRAMS_OF_FIXTURES[fixture])
+    absent = find_missing(PROGRAMS_OF_FIXTURES[fixture])
     if absent and can_build():
         skip_missing(f"{', '.join(absent)} are not built. Run `make cluster-programs` once; it takes minutes.")
     if absent:

@@ -29,7 +29,7 @@ START_SECONDS = 120.0
 
 
 class ClusterError(Exception):
-    """The test cluster is in an unexpected state. The message says what a person needs to know."""
+    """The test cluster is in an unexpected state, which the message describes."""
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float) -> None:
@@ -77,7 +77,7 @@ class Process:
             ClusterError: The program ended or was not ready in time. The message contains the end of its log.
         """
         if self._child is not None:
-            raise ClusterError(f"{self.name} runs already.")
+            raise ClusterError(f"{self.name} is already running.")
         self._child = _launcher.submit(self._launch).result()
         self.wait_until_ready()
 
@@ -138,5 +138,5 @@ class Process:
 
     def _running(self) -> "subprocess.Popen[bytes]":
         if self._child is None:
-            raise ClusterError(f"{self.name} does not run.")
+            raise ClusterError(f"{self.name} is not running.")
         return self._child

@@ -18,7 +18,7 @@ _PROBE_SECONDS = 2.0
 
 
 class S3Server:
-    """A context manager of an S3 server. At its end, the server stops and its data is removed.
+    """A context manager of an S3 server. Its data is removed at the end.
 
     Attributes:
         endpoint: The address, ``host:port``, for plain HTTP.

@@ -60,7 +60,7 @@ def test_failed_build_leaves_no_program(go):
     go(GO_THAT_FAILS_HALF_WAY)
     with pytest.raises(builds.FailedBuildError, match="etcd:\nno space left"):
         builds.build(["etcd"], announce=str)
-    assert builds.missing(["etcd"]) == ["etcd"]
+    assert builds.find_missing(["etcd"]) == ["etcd"]
 
 
 def test_provided_program_needs_no_go(go, tmp_path, monkeypatch):
@@ -75,7 +75,11 @@ def test_provided_program_needs_no_go(go, tmp_path, monkeypatch):
 
 
 def pytest_without_go(tmp_path, **environment: str) -> tuple[int, list[str]]:
-    """Run two tests, one of which needs a cluster. Return the exit status and the output lines."""
+    """Run two tests, one of which needs a cluster.
+
+    Returns:
+        The exit status and the lines of the output.
+    """
     file = tmp_path / "test_two.py"
     file.write_text(TESTS)
     variables = {name: value for name, value in os.environ.items() if name != "CI"}

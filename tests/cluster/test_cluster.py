@@ -53,18 +53,18 @@ def test_account_has_only_granted_permissions(cluster, namespace):
     api = core(account.kubeconfig)
     assert status_of(api.list_namespaced_config_map, namespace) == 403
     account.allow(READ_CONFIG_MAPS)
-    wait_until(lambda: status_of(api.list_namespaced_config_map, namespace) == 200, "the right is known", 10)
+    wait_until(lambda: status_of(api.list_namespaced_config_map, namespace) == 200, "the permission is known", 10)
     assert status_of(api.create_namespaced_config_map, namespace, {"metadata": {"name": "a"}}) == 403
     assert status_of(api.list_namespaced_config_map, elsewhere) == 403
     account.allow_everywhere(READ_CONFIG_MAPS)
-    wait_until(lambda: status_of(api.list_namespaced_config_map, elsewhere) == 200, "the right is known", 10)
+    wait_until(lambda: status_of(api.list_namespaced_config_map, elsewhere) == 200, "the permission is known", 10)
 
 
 def test_rotation_replaces_token(cluster, namespace, tmp_path):
     account = cluster.service_account(namespace, "reader")
     account.allow(READ_CONFIG_MAPS)
     old = cluster.server.write_kubeconfig(tmp_path / "old", {"token": account.token})
-    wait_until(lambda: status_of(core(old).list_namespaced_config_map, namespace) == 200, "the right is known", 10)
+    wait_until(lambda: status_of(core(old).list_namespaced_config_map, namespace) == 200, "the permission is known", 10)
     account.rotate()
     assert status_of(core(account.kubeconfig).list_namespaced_config_map, namespace) == 200
     wait_until(

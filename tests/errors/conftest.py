@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def spark_conditions():
-    """Return a function that finds the SQLSTATE and the message template of a condition of Spark."""
+    """Return a function that finds the SQLSTATE and the message of a condition."""
     jar = next((Path(pyspark.__file__).parent / "jars").glob("spark-common-utils_*.jar"))
     with zipfile.ZipFile(jar) as archive:
         conditions = json.loads(archive.read("error/error-conditions.json"))

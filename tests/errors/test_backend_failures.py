@@ -1,4 +1,4 @@
-"""Failures of a backend that pass through to the client, or become errors of Lodge."""
+"""Failures of a backend that pass to the client, or become errors of Lodge."""
 
 import asyncio
 import json
@@ -65,7 +65,7 @@ class FakeBackend:
         return response.SerializeToString()
 
 
-def converted(error, backend=None, *, client_type="", failures=None):
+def convert(error, backend=None, *, client_type="", failures=None):
     """Return the status that a client gets, and the metadata of its error."""
     key = SessionKey("ann", str(uuid.uuid4()))
     call = FailedCall(key, backend or FakeBackend(), (), client_type)
@@ -118,20 +118,20 @@ def test_unreadable_details_end_no_session():
 
 
 @pytest.mark.parametrize("code", [CANCELLED, INTERNAL, UNKNOWN])
-def test_failure_without_details_says_what_the_backend_said(code):
-    status, info = converted(failure("Java heap space", code=code))
+def test_failure_without_details_keeps_the_backends_text(code):
+    status, info = convert(failure("Java heap space", code=code))
     assert (info["errorClass"], info["sqlState"]) == ("LODGE_BACKEND_FAILED", "58000")
     assert "Backend sc://backend:15002 failed: Java heap space." in status.details
     assert json.loads(info["messageParameters"]) == {"backend": "sc://backend:15002", "reason": "Java heap space"}
 
 
 def test_request_that_the_backend_cannot_parse_is_an_invalid_request():
-    status, info = converted(failure("INTERNAL: Invalid protobuf byte sequence", code=CANCELLED))
+    status, info = convert(failure("INTERNAL: Invalid protobuf byte sequence", code=CANCELLED))
     assert info["errorClass"] == "CONNECT_INVALID_PLAN.CANNOT_PARSE"
     assert "Invalid protobuf byte sequence" in status.details
 
 
-def test_request_that_nobody_can_parse_is_an_invalid_request_whatever_the_backend_says():
+def test_unparsable_request_is_invalid_regardless_of_the_backends_answer():
     call = FailedCall(
         SessionKey("ann", str(uuid.uuid4())), FakeBackend(), (), "", "ExecutePlan", b"\x1a\x05\xff\xff\xff"
     )
@@ -141,9 +141,9 @@ def test_request_that_nobody_can_parse_is_an_invalid_request_whatever_the_backen
 
 def test_other_failures_pass_through():
     error = failure("so it failed", code=grpc.StatusCode.RESOURCE_EXHAUSTED)
-    assert converted(error)[0] == (grpc.StatusCode.RESOURCE_EXHAUSTED, "so it failed", ())
+    assert convert(error)[0] == (grpc.StatusCode.RESOURCE_EXHAUSTED, "so it failed", ())
     details = failure("[DIVIDE_BY_ZERO]", errorClass="DIVIDE_BY_ZERO", errorId="1")
-    assert converted(details)[0] == (INTERNAL, "[DIVIDE_BY_ZERO]", tuple(details.trailing_metadata()))
+    assert convert(details)[0] == (INTERNAL, "[DIVIDE_BY_ZERO]", tuple(details.trailing_metadata()))
 
 
 # Reports of scans
@@ -153,17 +153,17 @@ def python_failure(text, **metadata):
     return failure(text, reason=PYTHON_EXCEPTION, sqlState="38000", errorId="e1", **metadata)
 
 
-def as_spark_writes(error):
-    """Return the text of the status that Spark sends for an exception in a Python worker."""
+def spark_text_of(error):
+    """Return the text that Spark sends for an exception in a Python worker."""
     worker = f'Traceback (most recent call last):\n  File "x.py", line 1\nengine.error_report.ScanError: {error}\n'
     return f"[PYTHON_EXCEPTION] An exception was thrown from the Python worker: {worker} SQLSTATE: 38000"
 
 
 @pytest.mark.parametrize("client_type", ["_SPARK_CONNECT_PYTHON spark/4.3.0", "_SPARK_CONNECT_SCALA jvm/17"])
 def test_report_of_a_scan_replaces_the_failure(client_type):
-    text = as_spark_writes(scan_failure())
+    text = spark_text_of(scan_failure())
     with structlog.testing.capture_logs() as logs:
-        status, info = converted(python_failure(text[:2045] + "..."), FakeBackend(e1=text), client_type=client_type)
+        status, info = convert(python_failure(text[:2045] + "..."), FakeBackend(e1=text), client_type=client_type)
     sentence = "'logs/a.csv' in workspace 'dfs', line 3: column 'id' is int32, and 'no' is not."
     assert status.details.startswith(f"[LODGE_INVALID_VALUE] {sentence}")
     assert status.details.endswith(" SQLSTATE: 22018")
@@ -183,14 +183,14 @@ def test_report_of_a_scan_replaces_the_failure(client_type):
 
 
 def test_report_after_the_cut_is_found_in_the_details():
-    text = as_spark_writes(scan_failure())
+    text = spark_text_of(scan_failure())
     cut = "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: " + "x" * 1981
-    status, info = converted(python_failure(cut), FakeBackend(e1=text))
+    status, info = convert(python_failure(cut), FakeBackend(e1=text))
     assert info["errorClass"] == "LODGE_INVALID_VALUE"
     assert status.details.startswith("[LODGE_INVALID_VALUE] 'logs/a.csv'")
 
 
-def test_details_without_a_report_are_kept_for_the_client_once():
+def test_details_without_a_report_are_stored_for_one_request():
     cut = "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: " + "x" * 1981
     failures, backend = BackendFailures(), FakeBackend(e1="ValueError: of a user's function")
     error = python_failure(cut)
@@ -202,15 +202,15 @@ def test_details_without_a_report_are_kept_for_the_client_once():
     assert failures.take_details(key, "e1") is None
 
 
-def test_short_failures_of_users_functions_cost_no_request():
+def test_short_failures_of_user_functions_need_no_request():
     backend = FakeBackend(e1="x")
-    converted(python_failure("[PYTHON_EXCEPTION] ValueError: x"), backend)
+    convert(python_failure("[PYTHON_EXCEPTION] ValueError: x"), backend)
     assert backend.requests == []
 
 
 def test_details_of_a_scan_show_no_traceback():
     response = base_pb2.FetchErrorDetailsResponse(root_error_idx=0)
-    error = response.errors.add(message=as_spark_writes(scan_failure()), error_type_hierarchy=[PYTHON_EXCEPTION])
+    error = response.errors.add(message=spark_text_of(scan_failure()), error_type_hierarchy=[PYTHON_EXCEPTION])
     error.stack_trace.add(declaring_class="a", method_name="b")
     answer = base_pb2.FetchErrorDetailsResponse.FromString(without_traceback(response.SerializeToString()))
     (root,) = answer.errors
@@ -220,7 +220,7 @@ def test_details_of_a_scan_show_no_traceback():
     assert root.spark_throwable.message_parameters["position"] == "line 3"
 
 
-def test_other_details_stay_as_they_are():
+def test_other_details_are_unchanged():
     response = base_pb2.FetchErrorDetailsResponse(root_error_idx=0)
     response.errors.add(message="my ScanError")
     data = response.SerializeToString()

@@ -1,7 +1,7 @@
-"""Every error of the reference, as PySpark, the Scala client and the Go client show it.
+"""Every error of the reference, as the Python, Scala and Go clients show it.
 
 Clients provoke as many as possible with SQL at a real gateway and a real Spark. The rest need a fault or another API;
-a server that answers with the product's own statuses stands for them.
+a server that answers with the product's own statuses replaces the gateway for them.
 """
 
 import base64
@@ -78,7 +78,7 @@ BY_SQL = {
 BY_STATUS = sorted(set(reference()) - set(BY_SQL))
 
 
-def error_of(condition):
+def create_error(condition):
     """Return an error with a condition, as the product creates it."""
     state, parameters = reference()[condition]
     if condition == "OPERATION_CANCELED":
@@ -92,7 +92,7 @@ def error_of(condition):
 
 
 class ErrorServer(base_pb2_grpc.SparkConnectServiceServicer):
-    """A Spark Connect server that fails each statement with the condition that the statement names."""
+    """A Spark Connect server that fails with the condition in each statement."""
 
     def Config(self, request, context):  # noqa: N802 - Spark's name
         answer = base_pb2.ConfigResponse(session_id=request.session_id, server_side_session_id=request.session_id)
@@ -104,7 +104,7 @@ class ErrorServer(base_pb2_grpc.SparkConnectServiceServicer):
     def ExecutePlan(self, request, context):  # noqa: N802 - Spark's name
         command = request.plan.command.sql_command
         condition = command.input.sql.query or command.sql or request.plan.root.sql.query
-        context.abort(*self._with_trailers(error_status(error_of(condition), request.client_type), context))
+        context.abort(*self._with_trailers(error_status(create_error(condition), request.client_type), context))
         yield
 
     def ReleaseExecute(self, request, context):  # noqa: N802 - Spark's name
@@ -154,7 +154,10 @@ def write_files(directory):
 
 @pytest.fixture(scope="module")
 def statements(start_lodge, spark_server, error_server):
-    """Return the address and text of each statement, by condition. The statements of the setup come first."""
+    """Return the address and text of each statement, by condition.
+
+    The statements of the setup come first.
+    """
     gateway = start_lodge(backend=spark_server)
     write_files(gateway.files)
     setup = {f"setup {number}": (gateway.address, text) for number, text in enumerate(SETUP)}
@@ -181,7 +184,10 @@ def python_errors(statements):
 
 
 def text_of(error):
-    """Return the text of an error in PySpark, without the class that precedes the text of unknown exceptions."""
+    """Return the text of an error in PySpark.
+
+    Omits the class that precedes the text of unknown exceptions.
+    """
     return str(error).removeprefix(f"({SPARK_SQL_EXCEPTION}) ")
 
 

@@ -16,7 +16,7 @@ def line(error):
     return f"{PREFIX}{ScanError(error)}"
 
 
-def test_report_is_found_with_all_that_it_says():
+def test_report_is_found_with_all_fields():
     conflict = SchemaConflictError("a", offered="int64", promised="struct", context=ErrorContext("dfs", "x", "line 2"))
     report = find_report(f"Job aborted:\n{line(conflict)}")
     assert report == ErrorReport(
@@ -41,7 +41,7 @@ def test_report_keeps_the_traceback_of_its_cause():
     assert str(raised.value).splitlines()[0].startswith("[LODGE_FILE_NOT_FOUND] 'gone.csv' in workspace 'dfs'")
 
 
-def test_unforeseen_error_is_reported_without_its_text():
+def test_unexpected_error_is_reported_without_its_text():
     with pytest.raises(ScanError) as raised, reported_errors():
         raise KeyError("/secret/path")
     assert raised.value.report.condition == "LODGE_SCAN_FAILED"
@@ -49,7 +49,7 @@ def test_unforeseen_error_is_reported_without_its_text():
 
 
 @given(st.text(max_size=3000), st.text(max_size=3000))
-def test_no_contents_of_a_file_change_what_a_report_says(path, value):
+def test_file_contents_cannot_change_a_report(path, value):
     error = ValueConversionError(path, value, value, ErrorContext(value, path, "line 1"))
     text = line(error)
     assert len(text.split("\n")[0]) <= 1700
@@ -65,7 +65,7 @@ def test_name_like_a_report_does_not_replace_the_report(text):
     assert report.parameters["workspace"] == "dfs"
 
 
-def test_report_may_be_cut_off_anywhere():
+def test_report_may_be_truncated_anywhere():
     text = line(ValueConversionError("id", "no", "int32", ErrorContext("dfs", "a.csv", "line 3"))).split("\n")[0]
     for end in range(len(text) + 1):
         report = find_report(text[:end] + "...")

@@ -33,17 +33,17 @@ def first_class(error, client_type):
     ],
     ids=["own", "Spark's", "syntax", "canceled"],
 )
-def test_jvm_clients_get_own_conditions_as_an_exception_that_keeps_its_text(error, python, scala):
+def test_jvm_clients_get_lodge_conditions_with_their_text(error, python, scala):
     assert first_class(error, PYTHON) == python
     assert first_class(error, SCALA) == first_class(error, NAMED_SCALA) == scala
 
 
-def test_only_jvm_clients_write_texts_of_their_own():
+def test_only_jvm_clients_rebuild_messages():
     assert [is_jvm(each) for each in (SCALA, NAMED_SCALA, PYTHON, "spark-connect-go", "")] == [True, True] + [False] * 3
 
 
 @pytest.mark.parametrize("letter", ["x", "%", "ü", "\U0001f600"])
-def test_status_fits_into_the_metadata_that_clients_accept(letter):
+def test_status_fits_into_metadata_limit_of_clients(letter):
     long = letter * 100_000
     status = error_status(GatewayError("LODGE_X", "42000", long, {"a": long, "b": long, "c": long}))
     info = error_info(status.trailing)
@@ -70,7 +70,7 @@ def test_client_type_is_read_from_every_request(method, message):
     assert client_type_of(method, b"\xff\xff") == client_type_of("MethodOfTomorrow", request.SerializeToString()) == ""
 
 
-def test_user_id_has_at_most_1024_bytes_and_a_longer_one_is_not_kept():
+def test_user_id_over_1024_bytes_is_refused_and_not_stored():
     def request(user_id, session_id=None):
         message = base_pb2.ConfigRequest(session_id=session_id or str(uuid.uuid4()))
         message.user_context.user_id = user_id

@@ -26,12 +26,15 @@ def reference():
     """Return the SQLSTATE and the parameters of each condition on the page."""
     rows = [match for line in PAGE.read_text().splitlines() if (match := ROW.fullmatch(line))]
     found = {row["condition"]: (row["sql_state"], frozenset(re.findall(r"`(\w+)`", row["parameters"]))) for row in rows}
-    assert len(found) == len(rows), "a condition stands on the page twice"
+    assert len(found) == len(rows), "a condition is on the page twice"
     return found
 
 
 def raised_errors():
-    """Yield the condition, SQLSTATE, parameters and place of each error that the gateway raises."""
+    """Yield each error that the gateway raises.
+
+    The items are the condition, the SQLSTATE, the parameters and the place in the source.
+    """
     for path in sorted((ROOT / "gateway").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or not node.args:
@@ -43,7 +46,10 @@ def raised_errors():
 
 
 def conditions(argument, path):
-    """Return the possible conditions of an error: a constant, a text with a kind in it, or a variable of the module."""
+    """Return the possible conditions of an error.
+
+    The argument is a constant, a text with a kind in it, or a variable of the module.
+    """
     if isinstance(argument, ast.Constant):
         return [argument.value]
     if isinstance(argument, ast.JoinedStr):
@@ -63,7 +69,7 @@ def engine_errors():
             yield error
 
 
-def test_every_condition_of_the_code_is_on_the_page_and_no_other():
+def test_page_lists_exactly_the_conditions_of_the_code():
     raised = {condition for condition, *_ in raised_errors()} | {error.condition for error in engine_errors()}
     raised |= {"PARSE_SYNTAX_ERROR", "OPERATION_CANCELED", "TABLE_OR_VIEW_ALREADY_EXISTS"}  # raised by their classes
     assert raised == set(reference())
@@ -76,13 +82,13 @@ def test_every_condition_has_one_sql_state():
         assert reference()[condition][0] == state, (condition, place)
 
 
-def test_every_error_with_a_condition_of_spark_has_the_parameters_of_its_template():
+def test_errors_with_spark_conditions_have_template_parameters():
     for condition, state, parameters, place in raised_errors():
         if state is None:
             assert parameters == SPARK_CONDITIONS[condition].parameters, (condition, place)
 
 
-def test_conditions_of_spark_have_its_sql_states_and_parameters(spark_conditions):
+def test_spark_conditions_have_sparks_sql_states_and_parameters(spark_conditions):
     for condition, ours in SPARK_CONDITIONS.items():
         state, template = spark_conditions(condition)
         assert ours == (state, frozenset(re.findall(r"<(\w+)>", template))), condition
@@ -90,7 +96,7 @@ def test_conditions_of_spark_have_its_sql_states_and_parameters(spark_conditions
 
 
 @pytest.mark.parametrize("condition", sorted(reference()))
-def test_sql_state_is_one_that_spark_knows(condition):
+def test_sql_state_is_known_to_spark(condition):
     jar = next((Path(pyspark.__file__).parent / "jars").glob("spark-common-utils_*.jar"))
     with zipfile.ZipFile(jar) as archive:
         states = json.loads(archive.read("error/error-states.json"))

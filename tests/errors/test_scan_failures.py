@@ -1,4 +1,7 @@
-"""After a failed scan, the session lives, the client gets one sentence, and the log has the traceback."""
+"""Failed scans: the session lives, and the client gets one sentence.
+
+The log has the traceback.
+"""
 
 import json
 import uuid
@@ -89,14 +92,14 @@ def test_analysis_of_a_malformed_file_fails_like_its_execution(gateway):
     assert set(info.metadata) == {"classes", "errorClass", "sqlState", "messageParameters"}
 
 
-def test_query_text_like_a_report_shows_its_user_their_own_text(spark):
+def test_query_text_like_a_report_is_shown_to_its_user(spark):
     report = "engine.error_report.ScanError: [LODGE_FAKE] my text SQLSTATE: 22000 {}"
     with pytest.raises(PySparkException, match="my text"):
         spark.sql(f"select raise_error('\n{report}')").collect()
     assert [tuple(row) for row in spark.sql("select * from kept").collect()] == [(1,)]
 
 
-def test_user_id_that_is_too_long_is_refused_in_every_method(gateway):
+def test_too_long_user_id_is_refused_in_every_method(gateway):
     context = base_pb2.UserContext(user_id="x" * 1025)
     with grpc.insecure_channel(gateway.target) as channel:
         stub = base_pb2_grpc.SparkConnectServiceStub(channel)

@@ -35,7 +35,7 @@ def places():
 
 
 @pytest.fixture(scope="module")
-def gateway(places, start_lodge, spark_process_in):
+def gateway(places, start_lodge, start_spark):
     """A gateway with a backend for each user, and a shared one that neither may use."""
     reachable = subprocess.run([*as_user(USERS[0]), sys.executable, "-c", ""], check=False, capture_output=True)
     assert reachable.returncode == 0, f"{sys.executable} must be in a directory that every user may read"
@@ -44,7 +44,7 @@ def gateway(places, start_lodge, spark_process_in):
         home = places / user
         home.mkdir()
         shutil.chown(home, user)
-        backends[user] = spark_process_in(home, as_user(user), {"spark.driver.memory": "1g"}).address
+        backends[user] = start_spark(home, as_user(user), {"spark.driver.memory": "1g"}).address
     tmp, files = places / "tmp", places / "files"
     tmp.mkdir(mode=0o711)
     files.mkdir(mode=0o755)

@@ -1,4 +1,4 @@
-"""The requests that the accounts of a release sent, from the API server's audit log.
+"""The requests of a release's accounts, from the API server's audit log.
 
 A missing permission makes a request fail. A permission that nothing needs is found only by counting requests.
 """
@@ -28,7 +28,7 @@ _POLICY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
+class Permission:
     """One verb on one kind of object.
 
     Attributes:
@@ -43,7 +43,7 @@ class Right:
     resource: str
     name: str | None = None
 
-    def covers(self, use: "Right") -> bool:
+    def covers(self, use: "Permission") -> bool:
         same = (self.verb, self.group, self.resource) == (use.verb, use.group, use.resource)
         return same and self.name in {None, use.name}
 
@@ -55,18 +55,21 @@ class Right:
 class Request:
     """A request of an account, and the status of its response."""
 
-    right: Right
+    permission: Permission
     status: int
 
     @property
     def is_forbidden(self) -> bool:
         return self.status == HTTPStatus.FORBIDDEN
 
-    def rights(self) -> Iterator[Right]:
-        """Return the verbs that a request needs. A patch that creates an object also needs ``create``."""
-        yield self.right
-        if self.right.verb == "patch" and self.status == HTTPStatus.CREATED:
-            yield Right("create", self.right.group, self.right.resource, self.right.name)
+    def permissions(self) -> Iterator[Permission]:
+        """Return the permissions that a request needs.
+
+        A patch that creates an object also needs ``create``.
+        """
+        yield self.permission
+        if self.permission.verb == "patch" and self.status == HTTPStatus.CREATED:
+            yield Permission("create", self.permission.group, self.permission.resource, self.permission.name)
 
 
 class AuditLog:
@@ -99,10 +102,10 @@ def audited_programs(directory: Path) -> Iterator[AuditLog]:
         yield AuditLog(log)
 
 
-def granted(roles: Sequence[Manifest]) -> frozenset[Right]:
+def list_permissions(roles: Sequence[Manifest]) -> frozenset[Permission]:
     """Return every permission of the roles, one by one."""
     return frozenset(
-        Right(verb, group, resource, name)
+        Permission(verb, group, resource, name)
         for role in roles
         for rule in role["rules"]
         for verb in rule["verbs"]
@@ -113,7 +116,7 @@ def granted(roles: Sequence[Manifest]) -> frozenset[Right]:
 
 
 def _request(entry: Mapping[str, Mapping[str, str]]) -> Request:
-    asked = entry["objectRef"]
-    resource = "/".join(part for part in (asked["resource"], asked.get("subresource")) if part)
-    right = Right(str(entry["verb"]), asked.get("apiGroup", ""), resource, asked.get("name"))
-    return Request(right, int(entry.get("responseStatus", {}).get("code", 0)))
+    reference = entry["objectRef"]
+    resource = "/".join(part for part in (reference["resource"], reference.get("subresource")) if part)
+    permission = Permission(str(entry["verb"]), reference.get("apiGroup", ""), resource, reference.get("name"))
+    return Request(permission, int(entry.get("responseStatus", {}).get("code", 0)))

@@ -126,12 +126,12 @@ EVERYTHING: Values = {
 """A set with every value. Each differs from its default if other values allow it."""
 
 CASES: dict[str, Values] = {
-    "a claim that exists": MINIMAL,
-    "a new claim": with_values(MINIMAL, {"volume": {"existingClaim": "", "create": True}}),
-    "a bucket": IN_A_BUCKET,
-    "a bucket by the platform's identity": with_values(IN_A_BUCKET, {"s3": {"credentials": {"secretName": ""}}}),
+    "existing claim": MINIMAL,
+    "new claim": with_values(MINIMAL, {"volume": {"existingClaim": "", "create": True}}),
+    "bucket": IN_A_BUCKET,
+    "bucket with platform identity": with_values(IN_A_BUCKET, {"s3": {"credentials": {"secretName": ""}}}),
     "no service protocol": with_values(MINIMAL, {"gateway": {"service": {"appProtocol": ""}}}),
-    "a volume of one's own": with_values(
+    "own volume": with_values(
         MINIMAL,
         {
             "workspaces": {"dfs.tmp": "file:///mnt/tmp"},
@@ -140,8 +140,8 @@ CASES: dict[str, Values] = {
             "extraVolumeMounts": [{"name": "mine", "mountPath": "/mnt/"}],
         },
     ),
-    "no view of nodes": with_values(MINIMAL, {"rbac": {"nodes": False}}),
-    "rights and accounts made by someone else": with_values(
+    "no node permissions": with_values(MINIMAL, {"rbac": {"nodes": False}}),
+    "existing permissions and accounts": with_values(
         MINIMAL,
         {
             "rbac": {"create": False},
@@ -149,12 +149,12 @@ CASES: dict[str, Values] = {
             "reaper": {"serviceAccount": {"create": False, "name": "lodge"}},
         },
     ),
-    "no budgets, no spread, nothing running": with_values(
+    "no budgets, no spread, no replicas": with_values(
         MINIMAL,
         {
             component: {"replicas": 0, "podDisruptionBudget": {"enabled": False}, "topologySpreadConstraints": []}
             for component in ("gateway", "reaper")
         },
     ),
-    "everything": EVERYTHING,
+    "all values": EVERYTHING,
 }

@@ -73,7 +73,7 @@ class Helm:
 
 
 def with_values(*all_values: Values) -> dict[str, Any]:
-    """Merge sets of values as helm merges files: maps are merged, other values replaced."""
+    """Merge values as helm does: maps are merged, and other values are replaced."""
     joined: dict[str, Any] = {}
     for values in all_values:
         for key, value in values.items():
@@ -87,7 +87,7 @@ def of_kind(manifests: Sequence[Manifest], kind: str) -> Sequence[Manifest]:
     return [manifest for manifest in manifests if manifest["kind"] == kind]
 
 
-def named(manifests: Sequence[Manifest], kind: str, name: str) -> Manifest:
+def find_object(manifests: Sequence[Manifest], kind: str, name: str) -> Manifest:
     (found,) = (manifest for manifest in of_kind(manifests, kind) if manifest["metadata"]["name"] == name)
     return found
 

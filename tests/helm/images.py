@@ -42,7 +42,7 @@ def install_tools() -> str:
     """
     if all(map(shutil.which, TOOLS)) and os.geteuid() == 0:
         return ""
-    reason = f"The image was not built: {' and '.join(TOOLS)} are needed, on Debian or Ubuntu as root."
+    reason = f"The image is not built. The build needs {' and '.join(TOOLS)}, on Debian or Ubuntu as root."
     installer = shutil.which("apt-get")
     if os.geteuid() != 0 or installer is None:
         return reason
@@ -57,7 +57,9 @@ def install_tools() -> str:
 
 
 class Builder:
-    """A context manager of builds. It has an image store of its own, which one test run uses at a time.
+    """A context manager of builds with an image store of its own.
+
+    One test run uses the store at a time.
 
     Args:
         directory: A directory for files that only a build needs.
@@ -86,7 +88,13 @@ class Builder:
         """
         if not self._has(_BASE):
             self._build_base()
-        common = ["--isolation=chroot", "--layers", f"--build-arg=BASE={_BASE}", *self._pip(), "--file=Containerfile"]
+        common = [
+            "--isolation=chroot",
+            "--layers",
+            f"--build-arg=BASE={_BASE}",
+            *self._pip_options(),
+            "--file=Containerfile",
+        ]
         # The tag keeps the first stage from the removal below.
         for options in (["--target=build", f"--tag={_STAGE}"], [f"--tag={_IMAGE}"]):
             self._buildah("build-using-dockerfile", *common, *options, ".", seconds=BUILD_SECONDS)
@@ -105,7 +113,7 @@ class Builder:
         options = ["--isolation=chroot", f"--user={user}"] if user else ["--isolation=chroot"]
         return self._buildah("run", *options, container, "--", *command)
 
-    def inspected(self, template: str) -> str:
+    def inspect(self, template: str) -> str:
         """Return a property of the image, selected by a Go template."""
         return self._buildah("inspect", "--type=image", f"--format={template}", _IMAGE).strip()
 
@@ -114,7 +122,7 @@ class Builder:
         if not archive.exists():
             half_made = archive.with_suffix(".new.tar")
             command = ["mmdebstrap", "--variant=minbase", f"--include={','.join(_PACKAGES)}", _SUITE, str(half_made)]
-            _checked(command, self._cache, self._temporary, BUILD_SECONDS)
+            _run_command(command, self._cache, self._temporary, BUILD_SECONDS)
             half_made.replace(archive)
         context = self._directory / "base"
         context.mkdir()
@@ -125,7 +133,7 @@ class Builder:
     def _has(self, image: str) -> bool:
         return image in self._buildah("images", "--format={{.Name}}:{{.Tag}}").split()
 
-    def _pip(self) -> Sequence[str]:
+    def _pip_options(self) -> Sequence[str]:
         """Pass pip's configuration of this machine to the build."""
         settings = configparser.ConfigParser(interpolation=None)
         settings.read_string(_pip_settings())
@@ -138,7 +146,7 @@ class Builder:
 
     def _buildah(self, command: str, *arguments: str, seconds: int = RUN_SECONDS) -> str:
         store = [f"--root={self._cache / 'store'}", f"--runroot={self._cache / 'run'}", "--storage-driver=overlay"]
-        return _checked(["buildah", *store, command, *arguments], REPOSITORY, self._temporary, seconds)
+        return _run_command(["buildah", *store, command, *arguments], REPOSITORY, self._temporary, seconds)
 
 
 class Container:
@@ -157,7 +165,7 @@ class Container:
         return self._builder.run(self._name, user, command)
 
 
-def _checked(command: Sequence[str], directory: Path, temporary: Path, seconds: int) -> str:
+def _run_command(command: Sequence[str], directory: Path, temporary: Path, seconds: int) -> str:
     result = subprocess.run(
         command,
         cwd=directory,
@@ -173,7 +181,10 @@ def _checked(command: Sequence[str], directory: Path, temporary: Path, seconds: 
 
 
 def _pip_settings() -> str:
-    """Convert lines such as ``global.cert='/etc/…'`` and ``:env:.timeout='60'`` to a configuration file."""
+    """Return pip's settings on this machine as a configuration file.
+
+    The command prints lines such as ``global.cert='/etc/…'`` and ``:env:.timeout='60'``.
+    """
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, timeout=RUN_SECONDS, check=True
     ).stdout

@@ -1,4 +1,4 @@
-"""Processes in place of simulated pods, with the settings that the chart gives the pods."""
+"""Processes in place of simulated pods, with the chart's settings for pods."""
 
 import os
 import signal

@@ -19,7 +19,7 @@ RESTRICTED = {
 
 
 class Releases:
-    """A namespace that admits only restricted pods and has a claim, with helm's releases in it."""
+    """A namespace for helm's releases, with a claim, for restricted pods only."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.cluster = cluster

@@ -9,7 +9,7 @@ from tests.helm.chart import CHART
 from tests.helm.images import Builder, Container, install_tools
 from tests.skips import skip_missing
 
-pytestmark = pytest.mark.timeout(1200)  # the first time, its base and all dependencies are fetched
+pytestmark = pytest.mark.timeout(1200)  # the first build downloads the base and all dependencies
 
 SERVE_AND_STOP = """
 files=$(mktemp -d)
@@ -43,8 +43,8 @@ def test_image_contains_lodge(container: Container) -> None:
 def test_image_runs_as_user_of_chart(builder: Builder, container: Container) -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())["podSecurityContext"]
     user = f"{values['runAsUser']}:{values['runAsGroup']}"
-    assert builder.inspected("{{.OCIv1.Config.User}}") == user
-    assert builder.inspected("{{.OCIv1.Config.Entrypoint}}") == "[lodge]"
+    assert builder.inspect("{{.OCIv1.Config.User}}") == user
+    assert builder.inspect("{{.OCIv1.Config.Entrypoint}}") == "[lodge]"
     assert container.run("sh", "-c", "echo $(id -u):$(id -g)").strip() == user
 
 

@@ -1,4 +1,4 @@
-"""Sessions under the chart's own configuration and permissions, with real gateways and reapers.
+"""Sessions under the chart's own configuration, with real gateways and reapers.
 
 The test compares their requests to the API server with the permissions that the chart grants. No permission may be
 missing, and none may be unused.
@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from tests.cluster.accounts import ServiceAccount
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import wait_until
-from tests.helm.audit import AuditLog, Request, Right, granted
+from tests.helm.audit import AuditLog, Permission, Request, list_permissions
 from tests.helm.chart import Helm, Values, of_kind
 from tests.helm.pods import PodProcess
 from tests.helm.releases import CLAIM, Releases
@@ -36,10 +36,10 @@ from workspace.records import Phase
 SECONDS = 60.0
 READY = re.compile(r"Lodge is ready at sc://(\S+)")
 SERVED = re.compile(r'"address": "([^"]+)", "event": "reaper_metrics_served"')
-NOTE = re.compile(r"Deleted session temporary location \[\S+\] from file system \[\S+\]")
+DELETION_MESSAGE = re.compile(r"Deleted session temporary location \[\S+\] from file system \[\S+\]")
 STARTED = {"gateway": READY, "reaper": SERVED}
 COMPONENTS = tuple(STARTED)
-OF_LODGE = "app.kubernetes.io/managed-by=lodge"
+LODGE_SELECTOR = "app.kubernetes.io/managed-by=lodge"
 
 
 class Site:
@@ -90,22 +90,26 @@ class Site:
         return [path for path in self.workspace.iterdir() if path.name != ".lodge"]
 
     def leases(self) -> Mapping[str, str]:
-        """Return the holders of each session."""
+        """Return the holder of each lease, by the name of the lease."""
         found = self._leases.list_namespaced_lease(self.releases.namespace).items
         return {lease.metadata.name: lease.spec.holder_identity or "" for lease in found}
 
-    def notes(self) -> list[str]:
-        """Return the reasons of the Events about sessions."""
+    def event_messages(self) -> list[str]:
+        """Return the messages of the Events about sessions."""
         found = self.releases.core.list_namespaced_event(self.releases.namespace).items
         return [event.message for event in found if event.involved_object.kind == "ConnectSession"]
 
     def roots(self) -> frozenset[str]:
         """Return the keys of all recorded root identities."""
-        found = self.releases.core.list_namespaced_config_map(self.releases.namespace, label_selector=OF_LODGE).items
+        found = self.releases.core.list_namespaced_config_map(
+            self.releases.namespace, label_selector=LODGE_SELECTOR
+        ).items
         return frozenset(key for each in found for key in each.data)
 
-    def forget_roots(self) -> None:
-        self.releases.core.delete_collection_namespaced_config_map(self.releases.namespace, label_selector=OF_LODGE)
+    def delete_roots(self) -> None:
+        self.releases.core.delete_collection_namespaced_config_map(
+            self.releases.namespace, label_selector=LODGE_SELECTOR
+        )
 
     def connection(self, account: str, instance: str = "lodge") -> Connection:
         return connect(self.accounts[account].kubeconfig, None, instance)
@@ -113,7 +117,7 @@ class Site:
     def wait(self, condition: Callable[[], object], what: str) -> None:
         wait_until(condition, what, SECONDS)
 
-    def wait_until_nothing_is_left(self) -> None:
+    def wait_until_empty(self) -> None:
         self.wait(lambda: not self.sessions(), f"no session is left, but {[each['spec'] for each in self.sessions()]}")
         self.wait(lambda: not self.locations(), f"no location is left, but {self.locations()}")
 
@@ -147,50 +151,55 @@ def site(
 
 
 @pytest.fixture(scope="module")
-def life(site: Site, audit_log: AuditLog) -> Mapping[str, Sequence[Request]]:
+def scenario_requests(site: Site, audit_log: AuditLog) -> Mapping[str, Sequence[Request]]:
     """Run all scenarios once, and return the requests of each component's processes."""
     reaper = site.reaper(site.releases.pods("reaper")[0])
     reaper.start()
     try:
-        _a_session_lives_and_ends(site)
-        _a_session_ends_when_its_object_is_deleted(site)
-        _a_session_ends_so_without_a_gateway_too(site)
-        _what_a_dead_gateway_left_is_removed(site)
-        _a_gateway_that_is_stopped_takes_its_lease_with_it(site)
-        _a_reaper_that_is_stopped_hands_over(site, reaper)
+        _run_session(site)
+        _delete_session_object(site)
+        _delete_session_object_without_gateway(site)
+        _kill_gateway(site)
+        _stop_gateway(site)
+        _stop_leading_reaper(site, reaper)
     finally:
         reaper.kill()
-    _whoever_comes_first_records_a_new_storage(site)
+    _start_on_new_storage(site)
     return _requests(site, audit_log)
 
 
-def test_no_permission_is_missing(life: Mapping[str, Sequence[Request]]) -> None:
+def test_no_permission_is_missing(scenario_requests: Mapping[str, Sequence[Request]]) -> None:
     for component in COMPONENTS:
-        assert life[component]
-        assert not {str(request.right) for request in life[component] if request.is_forbidden}
+        assert scenario_requests[component]
+        assert not {str(request.permission) for request in scenario_requests[component] if request.is_forbidden}
 
 
-def test_no_permission_is_unused(site: Site, life: Mapping[str, Sequence[Request]], helm: Helm) -> None:
+def test_no_permission_is_unused(site: Site, scenario_requests: Mapping[str, Sequence[Request]], helm: Helm) -> None:
     manifests = helm.template(site.values, namespace=site.releases.namespace)
     roles = (*of_kind(manifests, "Role"), *of_kind(manifests, "ClusterRole"))
     for component in COMPONENTS:
         own = [role for role in roles if role["metadata"]["labels"]["app.kubernetes.io/component"] == component]
-        used = {right for request in life[component] for right in request.rights()} | RARE[component]
-        needless = {right for right in granted(own) if not any(right.covers(use) for use in used)}
-        assert not sorted(map(str, needless)), f"{component} never needs these"
+        used = {permission for request in scenario_requests[component] for permission in request.permissions()} | RARE[
+            component
+        ]
+        unused = {permission for permission in list_permissions(own) if not any(permission.covers(use) for use in used)}
+        assert not sorted(map(str, unused)), f"{component} never needs these"
 
 
 RARE = {
-    "gateway": frozenset({Right("list", "coordination.k8s.io", "leases")}),
-    "reaper": frozenset({Right("get", "sparklodge.io", "connectsessions")}),
+    "gateway": frozenset({Permission("list", "coordination.k8s.io", "leases")}),
+    "reaper": frozenset({Permission("get", "sparklodge.io", "connectsessions")}),
 }
 """Permissions for rare cases: a gateway that dies during a statement, and concurrent changes of a session."""
 
 
 def test_rare_cases_use_these_permissions_and_have_them(
-    site: Site, life: Mapping[str, Sequence[Request]], audit_log: AuditLog
+    site: Site, scenario_requests: Mapping[str, Sequence[Request]], audit_log: AuditLog
 ) -> None:
-    """Run the processes' code with the same accounts, after all requests that count as needed."""
+    """Run code of the processes with the same accounts.
+
+    It runs last, because the requests before it count as needed.
+    """
     KubernetesLeases(site.connection("gateway")).list()
     begun = KubernetesSessionRecords(site.connection("gateway", "other")).create(a_record(backend="sc://127.0.0.1:1"))
     records = KubernetesSessionRecords(site.connection("reaper", "other"))
@@ -199,12 +208,16 @@ def test_rare_cases_use_these_permissions_and_have_them(
         records.replace(begun.record, begun.version)
     records.delete(ending.record.name, ending.version)
     for component, requests in _requests(site, audit_log).items():
-        used = {right for request in requests[len(life[component]) :] for right in request.rights()}
-        assert not {right for right in RARE[component] if not any(right.covers(use) for use in used)}
+        used = {
+            permission
+            for request in requests[len(scenario_requests[component]) :]
+            for permission in request.permissions()
+        }
+        assert not {permission for permission in RARE[component] if not any(permission.covers(use) for use in used)}
         assert not [request for request in requests if request.is_forbidden]
 
 
-def _a_session_lives_and_ends(site: Site) -> None:
+def _run_session(site: Site) -> None:
     with _gateway(site, 0) as gateway, _client(gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
         assert client.table("t").collect() == [(1,)]
@@ -213,53 +226,56 @@ def _a_session_lives_and_ends(site: Site) -> None:
         assert session["metadata"]["finalizers"] == ["sparklodge.io/session-location"]
         (location,) = site.locations()
         assert location.name == session["spec"]["sessionUuid"]
-        site.wait(lambda: site.sessions()[0].get("status"), "the reaper tells how the session is")
+        site.wait(lambda: site.sessions()[0].get("status"), "the reaper has written the status of the session")
         client.stop()
-        site.wait_until_nothing_is_left()
+        site.wait_until_empty()
 
 
-def _a_session_ends_when_its_object_is_deleted(site: Site) -> None:
+def _delete_session_object(site: Site) -> None:
     with _gateway(site, 0) as gateway, _client(gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
         site.delete_session()
-        site.wait_until_nothing_is_left()
+        site.wait_until_empty()
 
 
-def _a_session_ends_so_without_a_gateway_too(site: Site) -> None:
+def _delete_session_object_without_gateway(site: Site) -> None:
     with _gateway(site, 0) as gateway, _client(gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
         assert gateway.stop() == 0
     assert len(site.sessions()) == len(site.locations()) == 1
     site.delete_session()
-    site.wait_until_nothing_is_left()
+    site.wait_until_empty()
 
 
-def _what_a_dead_gateway_left_is_removed(site: Site) -> None:
+def _kill_gateway(site: Site) -> None:
     pod = site.releases.pods("gateway")[0]
     with _gateway(site, 0) as gateway, _client(gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
         gateway.kill()
         site.releases.core.delete_namespaced_pod(pod.metadata.name, site.releases.namespace, grace_period_seconds=0)
-        site.wait_until_nothing_is_left()
-    site.wait(lambda: any(map(NOTE.fullmatch, site.notes())), "the reaper notes what it deleted")
+        site.wait_until_empty()
+    site.wait(
+        lambda: any(map(DELETION_MESSAGE.fullmatch, site.event_messages())),
+        "the reaper reports the deletion as an Event",
+    )
     site.wait(lambda: set(site.leases()) == {"lodge-reaper"}, "the dead gateway's lease is gone")
 
 
-def _a_gateway_that_is_stopped_takes_its_lease_with_it(site: Site) -> None:
+def _stop_gateway(site: Site) -> None:
     with _gateway(site, 1) as gateway:
-        assert _health(gateway) == health_pb2.HealthCheckResponse.SERVING
+        assert _check_health(gateway) == health_pb2.HealthCheckResponse.SERVING
         site.wait(lambda: len(site.leases()) == 2, "reaper and gateway have a lease")
         assert gateway.stop() == 0
     assert set(site.leases()) == {"lodge-reaper"}
 
 
-def _a_reaper_that_is_stopped_hands_over(site: Site, reaper: PodProcess) -> None:
+def _stop_leading_reaper(site: Site, reaper: PodProcess) -> None:
     pod = site.releases.pods("reaper")[1]
     waiting = site.reaper(pod)
     waiting.start()
     try:
-        assert _probed(waiting, pod.spec.containers[0].liveness_probe)
-        site.wait(lambda: _probed(waiting, pod.spec.containers[0].readiness_probe), "a reaper that waits is ready")
+        assert _probe(waiting, pod.spec.containers[0].liveness_probe)
+        site.wait(lambda: _probe(waiting, pod.spec.containers[0].readiness_probe), "a waiting reaper is ready")
         first = site.leases()["lodge-reaper"]
         assert reaper.stop() == 0
         site.wait(lambda: site.leases()["lodge-reaper"] not in {"", first}, "the other reaper leads")
@@ -268,9 +284,9 @@ def _a_reaper_that_is_stopped_hands_over(site: Site, reaper: PodProcess) -> None
         waiting.kill()
 
 
-def _whoever_comes_first_records_a_new_storage(site: Site) -> None:
-    """Start a gateway first. The life of the session started with a reaper."""
-    site.forget_roots()
+def _start_on_new_storage(site: Site) -> None:
+    """Start a gateway first. The earlier scenarios started a reaper first."""
+    site.delete_roots()
     for component in ("gateway", "reaper", "gateway"):
         known = site.roots()
         process = site.on_new_storage(component)
@@ -298,14 +314,14 @@ def _gateway(site: Site, number: int) -> Iterator[PodProcess]:
         process.kill()
 
 
-def _health(gateway: PodProcess) -> int:
+def _check_health(gateway: PodProcess) -> int:
     """Probe the pod as a kubelet does with a gRPC probe."""
     with grpc.insecure_channel(_address(gateway)) as channel:
         answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=SECONDS)
     return int(answer.status)
 
 
-def _probed(reaper: PodProcess, probe: V1Probe) -> bool:
+def _probe(reaper: PodProcess, probe: V1Probe) -> bool:
     """Probe the pod as a kubelet does with an httpGet probe."""
     served = SERVED.search(reaper.log.read_text())
     assert served is not None

@@ -1,4 +1,4 @@
-"""Releases in a real cluster by the real helm: what operators do, and what exists afterwards."""
+"""Releases in a real cluster: what operators do with helm, and the result."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -73,7 +73,7 @@ def test_failed_upgrade_keeps_pods_running_and_can_be_rolled_back(releases: Rele
     wrong = with_values(MINIMAL, {"config": {"log_level": "debug"}, "gateway": nowhere, "reaper": nowhere})
     with pytest.raises(HelmError, match="lodge-gateway"):
         releases.upgrade(wrong, timeout_seconds=5)
-    assert releases.names("gateway") > before & releases.names("gateway")  # new ones are there, and wait
+    assert releases.names("gateway") > before & releases.names("gateway")  # the new pods exist, but cannot run
     assert _running(releases) == before
     releases.helm("rollback", "lodge", "--wait")
     assert _running(releases) == before
@@ -133,16 +133,19 @@ def test_drain_respects_disruption_budget(releases: Releases, wait_until: Callab
     with pytest.raises(ApiException, match="disruption budget"):
         _evict(releases, min(releases.names("gateway")))
     releases.upgrade(MINIMAL)
-    wait_until(lambda: allows(1), "one gateway may go")
+    wait_until(lambda: allows(1), "the budget permits one eviction")
     _evict(releases, min(releases.names("gateway")))
 
 
 def test_reapplied_definition_still_belongs_to_helm(releases: Releases) -> None:
-    """Apply the definition as `kubectl apply --server-side --force-conflicts --field-manager helm` does."""
+    """Apply the definition by server-side apply, as the documentation describes.
+
+    The command is `kubectl apply --server-side --force-conflicts --field-manager helm`.
+    """
     releases.install()
     definitions = DynamicClient(releases.cluster.client).resources.get(kind="CustomResourceDefinition")
     definition = yaml.safe_load((CHART / "crds" / "connectsessions.yaml").read_text())
-    definition["metadata"]["labels"]["applied"] = "anew"
+    definition["metadata"]["labels"]["applied"] = "again"
     definitions.server_side_apply(body=definition, field_manager="helm", force_conflicts=True)
     releases.install("another")
 

@@ -10,7 +10,18 @@ import yaml
 
 from lodge.settings import ServeSettings
 from tests.helm.cases import CASES, EVERYTHING, IN_A_BUCKET
-from tests.helm.chart import CHART, MINIMAL, Helm, Manifest, Values, configuration, leaves, named, of_kind, with_values
+from tests.helm.chart import (
+    CHART,
+    MINIMAL,
+    Helm,
+    Manifest,
+    Values,
+    configuration,
+    find_object,
+    leaves,
+    of_kind,
+    with_values,
+)
 from tests.helm.schemas import conform
 from tests.helm.settings import read_settings
 
@@ -79,7 +90,7 @@ def test_lodge_accepts_configuration(helm: Helm, tmp_path: Path, values: Values)
     assert settings.reaper is False
     assert settings.leader_election is True
     assert settings.backend == tuple(values["backend"]["addresses"])
-    gateway = named(manifests, "Deployment", f"{settings.instance}-gateway")
+    gateway = find_object(manifests, "Deployment", f"{settings.instance}-gateway")
     (container,) = gateway["spec"]["template"]["spec"]["containers"]
     assert settings.listen.endswith(f":{container['ports'][0]['containerPort']}")
 
@@ -227,7 +238,7 @@ def test_text_stays_text(helm: Helm, schemas: Path, create: bool) -> None:
     odd = with_values(MINIMAL, ODD_TEXTS, {"volume": {"create": True, "existingClaim": ""}} if create else {})
     manifests = helm.template(odd, namespace="2024")
     assert not conform(manifests, schemas)
-    spec = named(manifests, "Deployment", "yes-gateway")["spec"]["template"]["spec"]
+    spec = find_object(manifests, "Deployment", "yes-gateway")["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert container["image"] == "12:30"
     assert container["volumeMounts"][2]["subPath"] == "2024"
@@ -242,7 +253,7 @@ def test_spread_constraint_keeps_own_selector(helm: Helm) -> None:
     own = {"matchLabels": {"team": "data"}}
     constraints = [{**spread, "labelSelector": own}, {**spread, "labelSelector": {}}, spread]
     manifests = helm.template(with_values(MINIMAL, {"gateway": {"topologySpreadConstraints": constraints}}))
-    deployment = named(manifests, "Deployment", "lodge-gateway")["spec"]
+    deployment = find_object(manifests, "Deployment", "lodge-gateway")["spec"]
     rendered = deployment["template"]["spec"]["topologySpreadConstraints"]
     assert [each["labelSelector"] for each in rendered] == [own, {}, deployment["selector"]]
     assert all(each.items() >= spread.items() for each in rendered)
@@ -282,14 +293,14 @@ def test_only_nodes_need_a_cluster_role(helm: Helm) -> None:
     for role in (*of_kind(helm.template(MINIMAL), "Role"), *cluster_roles):
         for rule in role["rules"]:
             assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
-    without = helm.template(CASES["no view of nodes"])
+    without = helm.template(CASES["no node permissions"])
     assert not of_kind(without, "ClusterRole")
     assert not of_kind(without, "ClusterRoleBinding")
 
 
 def test_kept_claim_outlives_release(helm: Helm) -> None:
     for keep, policy in ((True, "keep"), (False, None)):
-        values = with_values(CASES["a new claim"], {"volume": {"keep": keep}})
+        values = with_values(CASES["new claim"], {"volume": {"keep": keep}})
         (claim,) = of_kind(helm.template(values), "PersistentVolumeClaim")
         assert claim["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == policy
 

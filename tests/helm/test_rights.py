@@ -11,10 +11,10 @@ from tests.cluster.cluster import Cluster
 from tests.helm.chart import MINIMAL, with_values
 from tests.helm.releases import Releases
 
-SESSIONS = "/apis/sparklodge.io/v1alpha1/namespaces/{here}/connectsessions"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/{here}/leases"
-CORE = "/api/v1/namespaces/{here}"
-EVENTS = "/apis/events.k8s.io/v1/namespaces/{here}/events"
+SESSIONS = "/apis/sparklodge.io/v1alpha1/namespaces/{namespace}/connectsessions"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+CORE = "/api/v1/namespaces/{namespace}"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/{namespace}/events"
 
 Forbidden = Callable[[str, str], bool]
 """Whether a request such as ``GET /api/v1/nodes`` is forbidden to an account."""
@@ -26,19 +26,19 @@ def forbidden(chart_cluster: Cluster, chart_programs: None, tmp_path_factory: py
 
     Allowed requests name missing objects or are dry runs, so they change nothing.
     """
-    return _asker(Releases(chart_cluster, tmp_path_factory.mktemp("rights")))
+    return _create_check(Releases(chart_cluster, tmp_path_factory.mktemp("rights")))
 
 
-def _asker(releases: Releases) -> Forbidden:
+def _create_check(releases: Releases) -> Forbidden:
     releases.install()
-    there = releases.cluster.namespace("elsewhere")
+    elsewhere = releases.cluster.namespace("elsewhere")
     accounts = {
         name: releases.cluster.service_account(releases.namespace, f"lodge-{name}") for name in ("gateway", "reaper")
     }
     clients = {name: config.new_client_from_config(str(account.kubeconfig)) for name, account in accounts.items()}
 
     def is_forbidden(account: str, request: str) -> bool:
-        method, _, path = request.format(here=releases.namespace, there=there).partition(" ")
+        method, _, path = request.format(namespace=releases.namespace, elsewhere=elsewhere).partition(" ")
         client = clients[account]
         query = [] if method == "GET" else [("dryRun", "All")]
         headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
@@ -80,8 +80,8 @@ NEEDED_BY_REAPER = (
     f"PUT {LEASES}/lodge-reaper",
     f"GET {CORE}/pods",
     f"GET {CORE}/pods?watch",
-    "GET /apis/discovery.k8s.io/v1/namespaces/{here}/endpointslices",
-    "GET /apis/discovery.k8s.io/v1/namespaces/{here}/endpointslices?watch",
+    "GET /apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices",
+    "GET /apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?watch",
     "GET /api/v1/nodes",
     "GET /api/v1/nodes?watch",
     f"POST {EVENTS}",
@@ -104,16 +104,16 @@ REFUSED_TO_BOTH = (
     f"DELETE {LEASES}",
     f"PUT {LEASES}/x",
     "GET /apis/sparklodge.io/v1alpha1/connectsessions",
-    "GET /apis/sparklodge.io/v1alpha1/namespaces/{there}/connectsessions",
-    "PATCH /apis/sparklodge.io/v1alpha1/namespaces/{there}/connectsessions/x",
-    "DELETE /apis/sparklodge.io/v1alpha1/namespaces/{there}/connectsessions/x",
-    "DELETE /apis/coordination.k8s.io/v1/namespaces/{there}/leases/x",
-    "GET /api/v1/namespaces/{there}/pods",
+    "GET /apis/sparklodge.io/v1alpha1/namespaces/{elsewhere}/connectsessions",
+    "PATCH /apis/sparklodge.io/v1alpha1/namespaces/{elsewhere}/connectsessions/x",
+    "DELETE /apis/sparklodge.io/v1alpha1/namespaces/{elsewhere}/connectsessions/x",
+    "DELETE /apis/coordination.k8s.io/v1/namespaces/{elsewhere}/leases/x",
+    "GET /api/v1/namespaces/{elsewhere}/pods",
     "GET /api/v1/namespaces",
     "PATCH /api/v1/nodes/node-1",
     "DELETE /api/v1/nodes/node-1",
-    "PATCH /apis/apps/v1/namespaces/{here}/deployments/lodge-gateway",
-    "PATCH /apis/rbac.authorization.k8s.io/v1/namespaces/{here}/roles/lodge-reaper",
+    "PATCH /apis/apps/v1/namespaces/{namespace}/deployments/lodge-gateway",
+    "PATCH /apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles/lodge-reaper",
     "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/connectsessions.sparklodge.io",
 )
 REFUSED_TO_GATEWAY = (
@@ -143,7 +143,7 @@ def test_accounts_may_do_nothing_else(forbidden: Forbidden) -> None:
 
 def test_reaper_without_node_permission_sees_no_nodes(chart_cluster: Cluster, tmp_path: Path) -> None:
     releases = Releases(chart_cluster, tmp_path)
-    ask = _asker(releases)
+    is_forbidden = _create_check(releases)
     releases.upgrade(with_values(MINIMAL, {"rbac": {"nodes": False}}))
-    assert ask("reaper", "GET /api/v1/nodes")
-    assert not ask("reaper", f"GET {CORE}/pods")
+    assert is_forbidden("reaper", "GET /api/v1/nodes")
+    assert not is_forbidden("reaper", f"GET {CORE}/pods")

@@ -63,7 +63,7 @@ def s3_environment(s3_server: S3Server) -> Iterator[None]:
 def spark_on_s3(
     s3_server: S3Server,
     s3_environment: None,
-    spark_process_in: Callable[..., Any],
+    start_spark: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> str:
     try:
@@ -71,7 +71,7 @@ def spark_on_s3(
     except s3a.MissingMavenError as missing:
         skip_missing(str(missing))
     more = s3a.settings(jars, s3_server.endpoint)
-    address: str = spark_process_in(tmp_path_factory.mktemp("spark"), more=more).address
+    address: str = start_spark(tmp_path_factory.mktemp("spark"), more=more).address
     return address
 
 

@@ -109,8 +109,8 @@ def test_reaper_undoes_write_of_killed_gateway_in_live_session(start_lodge, spar
     assert other.table("kept").collect()[0][0] == 1
 
 
-def test_killed_backend_leaves_no_name_and_no_file(start_lodge, spark_process_in, wait_until, tmp_path):
-    backend = spark_process_in(tmp_path)
+def test_killed_backend_leaves_no_name_and_no_file(start_lodge, start_spark, wait_until, tmp_path):
+    backend = start_spark(tmp_path)
     gateway = start_lodge(*TIMES, "--session-idle-timeout", "2s", backend=backend.address, reaper="--reaper")
     request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()), operation_id=str(uuid.uuid4()))
     request.request_options.add().reattach_options.reattachable = True

@@ -1,1 +1,1 @@
-"""The gRPC front door: one process that serves many client sessions."""
+"""The Spark Connect gateway: one process that serves many client sessions."""

@@ -1,15 +1,16 @@
-"""What a client gets when its backend fails.
+"""Converts the errors of backends for clients.
 
-Most failures pass through unchanged. Three kinds do not:
+Most errors are forwarded unchanged. There are three exceptions:
 
-1. The report of a scan. Spark wraps what the engine raises in Python and JVM stack traces. The client gets the engine's
-   sentence under its own condition, and the log gets the traceback (event ``scan_failed``).
-2. A failure without details. The client gets ``LODGE_BACKEND_FAILED`` with the backend's words, or
+1. Scan errors. Spark adds Python and JVM stack traces to an error that the engine raises. The client receives only the
+   error message of the engine, with its own condition. The traceback is written to the log (event ``scan_failed``).
+2. Errors without details. The client receives ``LODGE_BACKEND_FAILED`` with the message of the backend, or
    ``CONNECT_INVALID_PLAN.CANNOT_PARSE`` if the request cannot be parsed.
-3. A backend that cannot be reached. The message names it.
+3. Unreachable backends. The error message contains the address of the backend.
 
-Spark cuts the text of a status off, so a report may be missing from it. Then the gateway asks the backend for the
-details of the error. The backend gives them only once, so the gateway keeps them for the client.
+Spark truncates the text of a status, so the error report of the engine can be missing from the text. In this case, the
+gateway fetches the error details from the backend. The backend returns the details only once, so the gateway stores
+them for the client.
 """
 
 from collections import OrderedDict
@@ -45,15 +46,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FailedCall:
-    """The client's call that failed at its backend.
+    """A call of a client that failed at the backend.
 
     Attributes:
         key: The session of the call.
         backend: The backend of the session.
         metadata: The metadata of the client's call.
-        client_type: What the client says of itself.
+        client_type: The client type in the request.
         method: The name of the method.
-        request: The request; of a stream, the first one.
+        request: The request. For a stream of requests, the first request.
     """
 
     key: SessionKey
@@ -64,7 +65,7 @@ class FailedCall:
     request: bytes = b""
 
     def is_parsable(self) -> bool:
-        """Return whether the request is a message of its method. A message of an unknown method may be anything."""
+        """Return whether the request can be parsed. Always True for unknown methods."""
         message = _MESSAGES.get(self.method)
         try:
             return message is None or message.FromString(self.request) is not None
@@ -73,14 +74,14 @@ class FailedCall:
 
 
 class BackendFailures:
-    """Converts the failures of backends for clients, and keeps the details that it had to ask for."""
+    """Converts backend errors for clients, and stores fetched error details."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[SessionKey, str], bytes] = OrderedDict()
         self._kept_bytes = 0
 
     async def status(self, error: aio.AioRpcError, call: FailedCall) -> Status:
-        """Return the status for the client."""
+        """Return the status to send to the client."""
         trailing = tuple(error.trailing_metadata() or ())
         words = error.details() or ""
         if not has_details(trailing):
@@ -101,7 +102,11 @@ class BackendFailures:
         return error_status(failure, call.client_type)
 
     def take_details(self, key: SessionKey, error_id: str) -> bytes | None:
-        """Return the details of an error that the gateway asked for already, once; None if it did not."""
+        """Return and remove stored error details.
+
+        Returns:
+            The details. None if the gateway has not fetched the details of this error.
+        """
         details = self._kept.pop((key, error_id), None)
         self._kept_bytes -= len(details or b"")
         return details
@@ -115,7 +120,7 @@ class BackendFailures:
 
     @staticmethod
     async def _details(trailing: Metadata, call: FailedCall) -> bytes | None:
-        """Ask the backend for the details of an error; None if it has none."""
+        """Fetch the details of an error from the backend. None if there are no details."""
         error_id = _error_id(trailing)
         if not error_id:
             return None
@@ -133,7 +138,10 @@ class BackendFailures:
 
 
 def without_traceback(response: bytes) -> bytes:
-    """Return the answer to FetchErrorDetails; for the report of a scan, one without the backend's stack traces."""
+    """Return a ``FetchErrorDetails`` response without stack traces for scan errors.
+
+    Other responses are returned unchanged.
+    """
     report = _report_in(response)
     if report is None:
         return response
@@ -163,7 +171,7 @@ def _without_details(error: aio.AioRpcError, words: str, call: FailedCall) -> St
 
 
 def _may_lack_report(words: str) -> bool:
-    """Return whether the text of a Python failure is cut off, so that a report may be missing."""
+    """Return whether the text of a Python error is truncated and may lack a report."""
     return len(words) >= _CUT_OFF_CHARACTERS and any(each in words for each in _PYTHON)
 
 
@@ -180,7 +188,10 @@ def _report_in(details: bytes | None) -> ErrorReport | None:
 
 
 def _log(report: ErrorReport, words: str, details: bytes | None) -> None:
-    """Log what the backend said. The traceback is a list of lines, so that no text can look like a log line."""
+    """Log the error report and the traceback of a failed scan.
+
+    The traceback is logged as a list of lines, so that its text cannot be mistaken for a log line.
+    """
     if details is not None:
         errors = base_pb2.FetchErrorDetailsResponse.FromString(details).errors
         words = next((each.message for each in errors if find_report(each.message) is not None), words)

@@ -1,11 +1,11 @@
-"""Calls of Lodge's own at the backend, in a client's session.
+"""Calls that Lodge makes at the backend in the session of a client.
 
-A Lodge statement becomes such calls. They carry the user context and the metadata of the client's request. The
-backend may end a result stream early, as it limits the time and size of its streams. :meth:`BackendSession.execute`
-reattaches until the operation ends.
+Lodge executes a Lodge statement with such calls. The calls have the user context and the metadata of the client's
+request. Because the backend limits the duration and size of its result streams, it may end a stream early. In this
+case, :meth:`BackendSession.execute` reattaches until the operation has ended.
 
-Source: [spark-connect-server ExecuteGrpcResponseSender]: a stream that ends without ``result_complete`` must be
-reattached.
+Source: [spark-connect-server ExecuteGrpcResponseSender]: a client must reattach to a stream that ended without
+``result_complete``.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ OnProgress = Callable[[base_pb2.ExecutePlanResponse], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class ExecutionResult:
-    """The result of an execution, except for its rows.
+    """The result of an execution, without the rows.
 
     Attributes:
         observed: The first value of each observed metric, by name.
-        server_side_session_id: The backend's own id of the session.
-        first_value: The value in the first row and column; None if there are no rows.
-        answer: The result of a SQL command; empty for other plans.
+        server_side_session_id: The session id that the backend generated.
+        first_value: The value in the first row and first column. None if there are no rows.
+        answer: The result of a SQL command. Empty for other plans.
     """
 
     observed: dict[str, int]
@@ -53,11 +53,11 @@ class ExecutionResult:
 
 
 class BackendSession:
-    """A client's session at its backend.
+    """The session of a client at its backend.
 
     Args:
         backend: The backend of the session.
-        request: The client's request that Lodge answers. It names the session, the user context and the tags.
+        request: The request of the client. It contains the session id, the user context and the tags.
         metadata: The metadata of the client's request.
     """
 
@@ -70,8 +70,8 @@ class BackendSession:
         """Return the schema of a relation.
 
         Raises:
-            BackendError: Spark refuses the relation.
-            GatewayError: The schema has a user-defined type.
+            BackendError: If Spark rejects the relation.
+            GatewayError: If the schema contains a user-defined type.
         """
         request = self._analysis()
         request.schema.plan.root.CopyFrom(relation)
@@ -83,10 +83,10 @@ class BackendSession:
         return schema
 
     async def explain(self, relation: relations_pb2.Relation) -> str:
-        """Return all plans of a relation, as ``EXPLAIN EXTENDED`` writes them.
+        """Return all plans of a relation in the format of ``EXPLAIN EXTENDED``.
 
         Raises:
-            BackendError: The call failed.
+            BackendError: If the call fails.
         """
         request = self._analysis()
         request.explain.plan.root.CopyFrom(relation)
@@ -97,17 +97,17 @@ class BackendSession:
         """Return the URIs of the files that a relation reads.
 
         Raises:
-            BackendError: The call failed.
+            BackendError: If the call fails.
         """
         request = self._analysis()
         request.input_files.plan.root.CopyFrom(relation)
         return (await self._analyze(request)).input_files.files
 
     async def table_exists(self, unparsed_identifier: str) -> bool:
-        """Return whether Spark finds a table or view with this name.
+        """Return whether Spark can resolve a table or view with the given name.
 
         Raises:
-            BackendError: The call failed for another reason.
+            BackendError: If the call fails for another reason.
         """
         relation = relations_pb2.Relation()
         relation.read.named_table.unparsed_identifier = unparsed_identifier
@@ -120,7 +120,7 @@ class BackendSession:
         return True
 
     async def database_exists(self, name: str) -> bool:
-        """Return whether Spark finds a database with this name; False if the call fails."""
+        """Return whether a database exists in Spark. False if the call fails."""
         plan = base_pb2.Plan()
         plan.root.catalog.database_exists.db_name = name
         try:
@@ -129,30 +129,30 @@ class BackendSession:
             return False
 
     async def execute_sql(self, relation: relations_pb2.Relation) -> base_pb2.ExecutePlanResponse:
-        """Execute a SQL command and return Spark's response.
+        """Execute a SQL command and return the response from Spark.
 
         Raises:
-            BackendError: The command failed.
+            BackendError: If the command fails.
         """
         plan = base_pb2.Plan()
         plan.command.sql_command.input.CopyFrom(relation)
         return (await self.execute(plan)).answer
 
     async def drop_temp_view(self, name: str) -> None:
-        """Drop a temporary view, if it exists.
+        """Drop a temporary view if it exists.
 
         Raises:
-            BackendError: The call failed.
+            BackendError: If the call fails.
         """
         plan = base_pb2.Plan()
         plan.root.catalog.drop_temp_view.view_name = name
         await self.execute(plan)
 
     async def read_settings(self) -> SessionSettings:
-        """Return the settings of the session that change what its statements mean.
+        """Return the session settings that change how Lodge interprets statements.
 
         Raises:
-            BackendError: The call failed, or the backend has another session than the one that the client observed.
+            BackendError: If the call fails, or the session at the backend is not the session that the client observed.
         """
         request = self._build(base_pb2.ConfigRequest)
         if self._request.HasField("client_observed_server_side_session_id"):
@@ -166,16 +166,18 @@ class BackendSession:
     async def execute(
         self, plan: base_pb2.Plan, *, operation_id: str = "", on_progress: OnProgress | None = None, keep: bool = False
     ) -> ExecutionResult:
-        """Execute a plan and wait for its end.
+        """Execute a plan and wait until it finishes.
 
         Args:
             plan: The plan.
-            operation_id: A UUID by which the operation can be followed and interrupted; a new one if empty.
-            on_progress: Called with each progress message.
-            keep: Whether the backend keeps the result until :meth:`release`, so that it can be followed again.
+            operation_id: The UUID of the operation, for following and interrupting it. If empty, a new UUID is
+                generated.
+            on_progress: A function that is called with each progress message.
+            keep: Whether the backend keeps the result until :meth:`release` is called, so that another replica can
+                follow the operation.
 
         Raises:
-            BackendError: The execution failed.
+            BackendError: If the execution fails.
         """
         request = self._build(
             base_pb2.ExecutePlanRequest,
@@ -194,12 +196,12 @@ class BackendSession:
             await self.release(request.operation_id)
 
     async def follow(self, operation_id: str, *, on_progress: OnProgress | None = None) -> ExecutionResult:
-        """Wait for the end of an operation that another replica started.
+        """Wait until an operation that another replica started has finished.
 
-        The backend keeps the result.
+        The backend keeps the result of the operation.
 
         Raises:
-            BackendError: The execution failed, or the backend does not know the operation.
+            BackendError: If the execution fails, or the operation does not exist at the backend.
         """
         request = self._build(base_pb2.ReattachExecuteRequest, operation_id=operation_id)
         return await self._result("ReattachExecute", request, on_progress)
@@ -255,7 +257,7 @@ class BackendSession:
             call.cancel()
 
     async def _interrupt(self, operation_id: str) -> None:
-        """Interrupt an operation. A release alone would leave its jobs running."""
+        """Interrupt an operation. Releasing the operation would not stop its Spark jobs."""
         request = self._build(
             base_pb2.InterruptRequest,
             interrupt_type=base_pb2.InterruptRequest.INTERRUPT_TYPE_OPERATION_ID,
@@ -267,7 +269,7 @@ class BackendSession:
     async def release(self, operation_id: str) -> None:
         """Release an operation at the backend.
 
-        A failure is ignored: the backend forgets the operation later.
+        Errors are ignored, because the backend discards abandoned operations later.
         """
         request = self._build(base_pb2.ReleaseExecuteRequest, operation_id=operation_id)
         request.release_all.SetInParent()
@@ -287,12 +289,12 @@ class BackendSession:
 
 
 def _refuse_user_defined(data_type: types_pb2.DataType) -> None:
-    """Refuse user-defined types.
+    """Raise an error if a type is or contains a user-defined type.
 
-    The conversion of one would import the Python class that the client names.
+    Converting a user-defined type would import a Python class that the client specifies.
 
     Raises:
-        SparkError: A type, at any depth, is user-defined.
+        SparkError: If the type is or contains a user-defined type.
     """
     if not _has_user_defined(data_type):
         return

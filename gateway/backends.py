@@ -1,4 +1,4 @@
-"""The Spark Connect servers behind a gateway, and the choice of one for a session."""
+"""The Spark Connect servers of a gateway, and how sessions are assigned to them."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -26,30 +26,31 @@ _CHANNEL_OPTIONS = [
 
 
 class BackendAddressError(ValueError):
-    """The address of a backend is not of the form ``sc://HOST:PORT``."""
+    """The address of a backend does not have the form ``sc://HOST:PORT``."""
 
     def __init__(self, address: str) -> None:
         super().__init__(f"Backend [{address}] is not of the form sc://HOST:PORT.")
 
 
 class Backend:
-    """One Spark Connect server, called with encoded messages.
+    """A Spark Connect server that is called with encoded messages.
 
-    Each attribute that is a function returns what calls the method of a path, such as
-    ``/spark.connect.SparkConnectService/Config``.
+    The attributes ``unary``, ``unary_stream``, ``stream_unary`` and ``stream`` are functions. Given the path of a
+    method, for example ``/spark.connect.SparkConnectService/Config``, each function returns a gRPC callable for this
+    method.
 
     Args:
-        address: The address from the settings, ``sc://host:port``.
+        address: The configured address, in the form ``sc://host:port``.
 
     Attributes:
-        address: The address from the settings.
-        unary: For a method with one request and one response.
-        unary_stream: For a method with one request and a stream of responses.
-        stream_unary: For a method with a stream of requests and one response.
-        stream: For a method with streams of both.
+        address: The configured address.
+        unary: For methods with a single request and a single response.
+        unary_stream: For methods with a single request and a stream of responses.
+        stream_unary: For methods with a stream of requests and a single response.
+        stream: For methods with a stream of requests and a stream of responses.
 
     Raises:
-        BackendAddressError: The address has another form.
+        BackendAddressError: If the address has another form.
     """
 
     def __init__(self, address: str) -> None:
@@ -69,7 +70,7 @@ class Backend:
         self.stream: Callable[[str], aio.StreamStreamMultiCallable] = cache(self._channel.stream_stream)
 
     async def close(self) -> None:
-        """Close the channel. Calls that run fail."""
+        """Close the channel. Running calls fail."""
         await self._channel.close()
 
 
@@ -78,16 +79,18 @@ class Backends:
 
     Guarantees:
 
-    1. A new session of a principal with a backend of its own gets that backend. Any other session gets a shared one.
-    2. If principals run on their own backends only, no session gets another, even if its record names another.
+    1. A new session is assigned to the dedicated backend of its principal. If the principal has no dedicated backend,
+       the session is assigned to a shared backend.
+    2. If only dedicated backends are allowed, a session never runs on the backend of another principal, even if its
+       session record contains another backend.
 
     Args:
-        shared: The addresses of the backends for all principals.
-        own: The address of the backend of each principal that has one of its own.
-        own_only: Whether no principal may use the shared backends.
+        shared: The addresses of the shared backends.
+        own: The addresses of the dedicated backends, by principal.
+        own_only: If True, only dedicated backends are allowed.
 
     Raises:
-        BackendAddressError: An address is not of the form ``sc://host:port``.
+        BackendAddressError: If an address does not have the form ``sc://host:port``.
     """
 
     def __init__(
@@ -99,12 +102,12 @@ class Backends:
         self._by_address = {address: Backend(address) for address in (*self._shared, *own.values())}
 
     def choose(self, session: RecordName, principal: Principal) -> Backend | None:
-        """Choose the backend of a new session.
+        """Return the backend for a new session.
 
-        Every replica chooses the same one (rendezvous hashing).
+        All replicas choose the same backend for a session (rendezvous hashing).
 
         Returns:
-            The backend; None if there is none for the principal.
+            The backend. None if there is no backend for the principal.
         """
         own = self._own.get(principal)
         if own is not None:
@@ -115,10 +118,11 @@ class Backends:
         return None if best is None else self._by_address[best]
 
     def find(self, record: SessionRecord) -> Backend | None:
-        """Return the backend that a session record names.
+        """Return the backend in a session record.
 
         Returns:
-            The backend; None if it is no longer configured, or the principal may not use it.
+            The backend. None if the backend is no longer configured, or the principal is not allowed to use the
+            backend.
         """
         if self._own_only and self._own.get(record.principal) != record.backend:
             return None

@@ -1,22 +1,22 @@
-"""The conversion of errors to gRPC statuses, and the reading of a backend's statuses.
+"""Converts errors to gRPC statuses, and reads the statuses of backends.
 
-This is the only place that decides how an error looks on the wire. Clients differ:
+Only this module decides which form an error has on the wire. The displayed text depends on the client:
 
 =========================  ==========================================================================================
-client                     what it shows
+client                     displayed text
 =========================  ==========================================================================================
-PySpark, Go and others     the text, the condition and the SQLSTATE of the status
-JVM (Scala, Java, JDBC)    for an exception class that it knows, a text of its own, from the template of the condition;
-                           for ``SparkException``, the text, the condition and the SQLSTATE of the status
+PySpark, Go and others     the text, the condition and the SQLSTATE in the status
+JVM (Scala, Java, JDBC)    for known exception classes, a text that the client creates from the condition's template;
+                           for ``SparkException``, the text, the condition and the SQLSTATE in the status
 =========================  ==========================================================================================
 
-A JVM client has no template for Lodge's own conditions, so it gets these errors as a ``SparkException``. Errors with
-Spark's conditions keep Spark's exception class for every client.
+JVM clients do not have templates for Lodge conditions. Therefore they receive errors with Lodge conditions as a
+``SparkException``. Errors with Spark conditions have the same exception class as in Spark for all clients.
 
 Guarantees:
 
-1. A status fits into the 8 KiB of metadata that clients accept. Longer texts and parameters are shortened.
-2. A status has no ``errorId``, so no client asks for more details of it. It says everything itself.
+1. A status fits into the 8 KiB of metadata that clients accept. Long texts and parameters are truncated.
+2. A status does not have an ``errorId``, so clients do not request further details. The status contains all details.
 
 Source: [spark-connect-server ErrorUtils], [spark-connect-client], and ``GrpcExceptionConverter`` of the JVM client.
 """
@@ -44,7 +44,7 @@ _MAX_STATUS_BYTES = 7 * 1024
 
 
 class Status(NamedTuple):
-    """A gRPC status as a server sends it."""
+    """A gRPC status that a server sends."""
 
     code: grpc.StatusCode
     details: str
@@ -52,11 +52,12 @@ class Status(NamedTuple):
 
 
 def error_status(error: GatewayError, client_type: str = "") -> Status:
-    """Return the status for an error.
+    """Return the gRPC status for an error.
 
     Args:
-        error: The error; not a :class:`BackendError`, whose status is the backend's.
-        client_type: What the client says of itself in its request.
+        error: The error. Must not be a :class:`BackendError`, because the status of such an error comes from the
+            backend.
+        client_type: The client type in the client's request.
     """
     spark_class = error.spark_class
     if is_jvm(client_type) and error.condition not in SPARK_CONDITIONS:
@@ -71,14 +72,18 @@ def error_status(error: GatewayError, client_type: str = "") -> Status:
 def is_jvm(client_type: str) -> bool:
     """Return whether a client builds error messages from its own templates.
 
-    The JVM client sends ``_SPARK_CONNECT_SCALA spark/4.3.0 scala/2.13.18 jvm/17.0.15 os/linux``; a user may replace
-    the first word.
+    The client type of a JVM client looks like ``_SPARK_CONNECT_SCALA spark/4.3.0 scala/2.13.18 jvm/17.0.15 os/linux``.
+    Users can replace the first word.
     """
     return any(word.startswith("jvm/") for word in client_type.split())
 
 
 def error_info(trailing: Metadata) -> error_details_pb2.ErrorInfo | None:
-    """Return what the details of a status say about the error; None if it has none that can be read."""
+    """Return the ``ErrorInfo`` in the details of a status.
+
+    Returns:
+        The ``ErrorInfo``. None if the status has no readable ``ErrorInfo``.
+    """
     for key, value in trailing:
         if key != STATUS_DETAILS_KEY or not isinstance(value, bytes):
             continue
@@ -94,16 +99,16 @@ def error_info(trailing: Metadata) -> error_details_pb2.ErrorInfo | None:
 
 
 def condition_of(error: grpc.aio.AioRpcError) -> str:
-    """Return the condition of a backend's error; empty if it has none."""
+    """Return the condition of a backend error. Empty if the error has no condition."""
     info = error_info(tuple(error.trailing_metadata() or ()))
     return "" if info is None else info.metadata.get("errorClass", "")
 
 
 def says_session_gone(error: GatewayError | grpc.aio.AioRpcError) -> bool:
-    """Return whether an error says that the client's session is over.
+    """Return whether an error means that the client's session has ended.
 
-    Only the condition counts, never the text. A query can raise an error with any condition, but not of the class that
-    the server raises for a session.
+    Only the condition and the class of the error are evaluated, never the text. A query can raise an error with any
+    condition, but not with the class that the server uses for session errors.
     """
     if isinstance(error, BackendError):
         error = error.error
@@ -118,7 +123,10 @@ def says_session_gone(error: GatewayError | grpc.aio.AioRpcError) -> bool:
 
 
 def forwardable(metadata: Metadata) -> Metadata:
-    """Return the metadata without what each gRPC hop writes for itself. Error details are kept."""
+    """Return the metadata that can be forwarded.
+
+    Metadata that every gRPC server sets itself is removed. Error details are kept.
+    """
     return tuple(
         (key, value)
         for key, value in metadata
@@ -127,12 +135,12 @@ def forwardable(metadata: Metadata) -> Metadata:
 
 
 def has_details(metadata: Metadata) -> bool:
-    """Return whether a status has error details."""
+    """Return whether the metadata of a status contains error details."""
     return any(key == STATUS_DETAILS_KEY for key, _ in metadata)
 
 
 def shortened(text: str, characters: int) -> str:
-    """Return the text, cut off after so many characters."""
+    """Return the text, truncated to the given number of characters."""
     return text if len(text) <= characters else f"{text[: characters - 3]}..."
 
 
@@ -156,6 +164,9 @@ def _status(error: GatewayError, spark_class: str, characters: int) -> Status:
 
 
 def _wire_bytes(status: Status) -> int:
-    """Return the size of a status in HTTP/2 headers: the text percent-encoded, the details in base64."""
+    """Return the size of a status in HTTP/2 headers.
+
+    The text is percent-encoded, and the details are in base64.
+    """
     text = sum(1 if 0x20 <= byte <= 0x7E and byte != 0x25 else 3 for byte in status.details.encode())
     return text + sum(len(value) * 4 // 3 for _, value in status.trailing)

@@ -1,16 +1,16 @@
-"""The errors that Lodge raises for a client.
+"""The errors that Lodge raises for clients.
 
-Each error has a condition, a SQLSTATE, a text and parameters, as Spark's errors have. ``gateway/error_status.py``
-converts an error to a gRPC status. ``docs/reference/errors.md`` explains every condition to users.
+Like Spark's errors, each error has a condition, a SQLSTATE, a text and parameters. ``gateway/error_status.py`` converts
+errors to gRPC statuses. ``docs/reference/errors.md`` explains all conditions to users.
 
-The tree, with the exception that PySpark raises for each class::
+The class hierarchy, with the exception that PySpark raises for each class::
 
-    GatewayError             AnalysisException    a condition of Lodge's own: LODGE_…
-    ├── ScanFailedError      AnalysisException    what a scan reported through Spark
-    ├── SparkError           AnalysisException    a condition of Spark
+    GatewayError             AnalysisException    an error with a Lodge condition: LODGE_…
+    ├── ScanFailedError      AnalysisException    an error of a scan, which Spark reported
+    ├── SparkError           AnalysisException    an error with a Spark condition
     │   ├── ParseError       ParseException
-    │   └── CanceledError    UnknownException     as for an operation of Spark that was interrupted
-    └── BackendError         the backend's own error for a call that Lodge made
+    │   └── CanceledError    UnknownException     as for an interrupted Spark operation
+    └── BackendError         the error that the backend returned for a call by Lodge
 
 Source: [spark-error-conditions], [spark-connect-client].
 """
@@ -36,7 +36,7 @@ _NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
 
 
 class SparkCondition(NamedTuple):
-    """A condition of Spark: its SQLSTATE, and the parameters of its message template."""
+    """The SQLSTATE of a Spark condition, and the parameters of its message template."""
 
     sql_state: str
     parameters: frozenset[str]
@@ -77,21 +77,21 @@ SPARK_CONDITIONS: Mapping[str, SparkCondition] = MappingProxyType(
         "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE": _condition("0A000", "format", "columnName", "columnType"),
     }
 )
-"""Every condition of Spark that Lodge raises. ``tests/errors`` compares this table with Spark's own.
+"""All Spark conditions that Lodge raises.
 
-A JVM client writes the text of such an error itself, from Spark's template and the parameters. The parameters must
-therefore be exactly those of the template.
+JVM clients create the text of such an error themselves, from Spark's message template and the parameters. Therefore the
+parameters must be exactly the parameters of the template. ``tests/errors`` compares this table with Spark.
 """
 
 
 class GatewayError(Exception):
-    """An error for a client.
+    """An error that is returned to a client.
 
     Attributes:
-        condition: The stable name of the error.
+        condition: The condition, which is the stable name of the error.
         sql_state: The SQLSTATE of the condition.
         text: What happened, to which object, and what to do next.
-        parameters: What the error is about, by name.
+        parameters: The values in the error message, by name.
     """
 
     spark_class = ANALYSIS_EXCEPTION
@@ -107,20 +107,20 @@ class GatewayError(Exception):
 
 
 def message(condition: str, sql_state: str, text: str) -> str:
-    """Return the message of an error in Spark's form."""
+    """Return an error message in the format of Spark."""
     return f"[{condition}] {text} SQLSTATE: {sql_state}"
 
 
 class ScanFailedError(GatewayError):
-    """The failure of a scan, as the engine reported it through Spark."""
+    """An error of a scan. The engine raised the error, and Spark reported it."""
 
 
 class SparkError(GatewayError):
-    """An error with a condition of Spark.
+    """An error with a Spark condition.
 
     Args:
-        condition: One of :data:`SPARK_CONDITIONS`.
-        text: The message for clients that show the gateway's text. JVM clients show Spark's.
+        condition: A key of :data:`SPARK_CONDITIONS`.
+        text: The message for clients that display the text of the gateway. JVM clients display a text of their own.
         parameters: The parameters of Spark's message template.
     """
 
@@ -129,7 +129,7 @@ class SparkError(GatewayError):
 
 
 class ParseError(SparkError):
-    """A statement that is not well formed.
+    """A malformed statement.
 
     Args:
         text: What is wrong, and where.
@@ -153,10 +153,12 @@ class CanceledError(SparkError):
 
 
 class BackendError(GatewayError):
-    """A failed call that Lodge made for a client. The client gets the backend's own error.
+    """An error that the backend returned for a call by Lodge.
+
+    The client receives the error of the backend unchanged.
 
     Attributes:
-        error: What the backend answered.
+        error: The error that the backend returned.
         backend: The address of the backend.
     """
 
@@ -167,7 +169,11 @@ class BackendError(GatewayError):
 
 
 def final(error: GatewayError) -> GatewayError:
-    """Return the error for a finished statement: never one that asks the client to retry its end."""
+    """Return the error for a finished statement.
+
+    With some errors, clients would retry to read the result of the statement, although the statement has ended. Such an
+    error is replaced.
+    """
     if isinstance(error, BackendError) and error.error.code() is grpc.StatusCode.UNAVAILABLE:
         return GatewayError(
             "LODGE_BACKEND_LOST",
@@ -180,7 +186,7 @@ def final(error: GatewayError) -> GatewayError:
 
 
 def backend_failed(address: str, words: str) -> GatewayError:
-    """Return the error for a backend that failed without an error of Spark's."""
+    """Return the error for a backend that failed without a Spark error."""
     return GatewayError(
         "LODGE_BACKEND_FAILED",
         "58000",
@@ -191,7 +197,7 @@ def backend_failed(address: str, words: str) -> GatewayError:
 
 
 def invalid_request(problem: str) -> GatewayError:
-    """Return the error for bytes that are not a request."""
+    """Return the error for bytes that cannot be parsed as a request."""
     return SparkError(
         "CONNECT_INVALID_PLAN.CANNOT_PARSE",
         f"The Spark Connect request is invalid. Cannot parse it: {problem}. Use a Spark Connect client of version 3.5 "
@@ -230,20 +236,26 @@ def session_closed(session_id: str) -> GatewayError:
 
 
 def internal_error(error: Exception) -> GatewayError:
-    """Return the error for a defect of the gateway."""
+    """Return the error for a bug in the gateway."""
     text = f"The gateway failed on this request ({type(error).__name__}). The gateway's log has the reason."
     return SparkError("INTERNAL_ERROR", text, message=text)
 
 
 def storage_unavailable(what: str) -> GatewayError:
-    """Return the error for records that cannot be read or changed. The log has the reason."""
+    """Return the error for records that cannot be read or changed.
+
+    The reason is in the log.
+    """
     return GatewayError(
         "LODGE_STORAGE_UNAVAILABLE", "58030", f"The gateway cannot reach the storage of {what} now. Try again later."
     )
 
 
 def storage_failed(error: OSError) -> GatewayError:
-    """Return the error for a failed step in the storage of session locations. The log has the paths."""
+    """Return the error for a failed access to the storage of session locations.
+
+    The paths are in the log.
+    """
     reason = "" if error.errno is None else f": {os.strerror(error.errno)}"
     return GatewayError(
         "LODGE_STORAGE_UNAVAILABLE",
@@ -253,7 +265,10 @@ def storage_failed(error: OSError) -> GatewayError:
 
 
 def not_impersonated(principal: str, reason: str) -> GatewayError:
-    """Return the error for a principal that no OS user stands for [temporary-tables §5.1.10.2]."""
+    """Return the error for a principal that Lodge cannot impersonate.
+
+    Source: [temporary-tables §5.1.10.2].
+    """
     return GatewayError(
         "LODGE_IMPERSONATION",
         "28000",
@@ -270,7 +285,10 @@ def no_backend() -> GatewayError:
 
 
 def fenced() -> GatewayError:
-    """Return the error of a replica whose lease has lapsed: another replica may own its sessions."""
+    """Return the error for a replica whose lease has lapsed.
+
+    Another replica may already serve the sessions of this replica.
+    """
     return GatewayError(
         "LODGE_LEASE_LOST",
         "58000",
@@ -279,7 +297,7 @@ def fenced() -> GatewayError:
 
 
 def table_not_found(name: str, hint: str = "") -> GatewayError:
-    """Return the error for a table or file that does not exist [temporary-tables §5.4]."""
+    """Return the error for an unknown table or file [temporary-tables §5.4]."""
     return _relation_not_found(name, f"Table [{name}] is not found.{hint and f' {hint}'}")
 
 

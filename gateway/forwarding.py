@@ -1,11 +1,12 @@
-"""Forwarding of RPCs: bytes both ways, with deadline, cancellation, metadata, trailers and error details.
+"""Forwards RPCs between clients and backends.
 
 Guarantees:
 
-1. A message is forwarded as the bytes that arrived.
-2. The client gets the initial metadata, trailing metadata, status and error details of the backend. Only the metadata
-   that each gRPC hop writes for itself is left out.
-3. A client's deadline is the backend's deadline. A client that disconnects cancels the call to the backend.
+1. Each message is forwarded with exactly the bytes that were received.
+2. The client receives the initial metadata, the trailing metadata, the status and the error details from the backend.
+   Only metadata that every gRPC server sets itself is removed.
+3. The deadline of the client's call also applies to the call to the backend. If the client disconnects, the call to the
+   backend is cancelled.
 """
 
 import asyncio
@@ -19,19 +20,22 @@ from gateway.backends import Backend
 from gateway.error_status import Metadata, forwardable
 
 Context = Any
-"""``grpc.aio.ServicerContext``; the package has no types of its own."""
+"""``grpc.aio.ServicerContext``, for which grpc does not provide type annotations."""
 
 
 def call_arguments(context: Context) -> dict[str, Any]:
-    """Return the deadline and the metadata of the client's call, for a call to the backend."""
+    """Return the metadata and the timeout for a call to the backend.
+
+    They are the forwardable metadata and the remaining time of the client's call.
+    """
     return {"metadata": forwardable(context.invocation_metadata() or ()), "timeout": context.time_remaining()}
 
 
 async def forward_unary(backend: Backend, method: str, request: bytes, context: Context) -> bytes:
-    """Forward a call with one request and one response.
+    """Forward a call with a single request and a single response.
 
     Raises:
-        aio.AioRpcError: The backend failed.
+        aio.AioRpcError: If the call to the backend fails.
     """
     call = backend.unary(method)(request, **call_arguments(context))
     response: bytes = await call
@@ -40,10 +44,10 @@ async def forward_unary(backend: Backend, method: str, request: bytes, context: 
 
 
 async def forward_upload(backend: Backend, method: str, requests: AsyncIterator[bytes], context: Context) -> bytes:
-    """Forward a call with a stream of requests and one response.
+    """Forward a call with a stream of requests and a single response.
 
     Raises:
-        aio.AioRpcError: The backend failed.
+        aio.AioRpcError: If the call to the backend fails.
     """
     call = backend.stream_unary(method)(requests, **call_arguments(context))
     response: bytes = await call
@@ -52,21 +56,21 @@ async def forward_upload(backend: Backend, method: str, requests: AsyncIterator[
 
 
 async def forward_responses(backend: Backend, method: str, request: bytes, context: Context) -> None:
-    """Forward a call with one request and a stream of responses.
+    """Forward a call with a single request and a stream of responses.
 
     Raises:
-        aio.AioRpcError: The backend failed.
+        aio.AioRpcError: If the call to the backend fails.
     """
     await _pass_stream(backend.unary_stream(method)(request, **call_arguments(context)), context)
 
 
 async def forward_stream(backend: Backend, method: str, requests: AsyncIterator[bytes], context: Context) -> None:
-    """Forward a call of a method that this version does not know.
+    """Forward a call of a method that this version of Lodge does not support itself.
 
-    On the wire, every kind of method is a special case of one with two streams.
+    On the wire, every kind of method is a special case of a method with two streams.
 
     Raises:
-        aio.AioRpcError: The backend failed.
+        aio.AioRpcError: If the call to the backend fails.
     """
     await _pass_stream(backend.stream(method)(requests, **call_arguments(context)), context)
 
@@ -96,7 +100,7 @@ async def _pass_stream(call: Any, context: Context) -> None:
 
 
 def _discard(read: "asyncio.Future[Any]") -> None:
-    """Ignore the outcome of a read whose client has disconnected."""
+    """Ignore the result of a read after the client has disconnected."""
     if not read.cancelled():
         read.exception()
 

@@ -1,19 +1,21 @@
 """Lodge statements as reattachable operations.
 
-A Spark Connect client runs every statement as a reattachable operation. It may lose its stream, come back with
-``ReattachExecute`` and name the last response that it saw. It releases responses as it reads them. Spark serves its
-own operations in this way. This module does the same for the statements that Lodge executes, under the operation id
-that the client chose.
+A Spark Connect client runs every statement as a reattachable operation. If the client loses its stream, it can send
+``ReattachExecute`` with the id of the last response that it received. The client releases the responses that it has
+read. Spark implements this protocol for the operations that it executes. This module implements it for Lodge
+statements, under the operation id that the client chose.
 
 Guarantees:
 
-1. An operation runs once, whatever happens to the streams that follow it. A second ``ExecutePlan`` with its id is
-   refused as Spark refuses it.
-2. A client that reattaches gets every response after the last one that it saw, and the result as the last.
-3. An interrupt by operation id, by tag or of all operations ends the operation with Spark's own error and undoes its
-   effects.
-4. An operation that no stream follows for the detached timeout is interrupted if it runs, and forgotten, as in Spark.
-5. A used operation id is refused for as long as Spark would know it, also after its release.
+1. An operation runs exactly once, regardless of the streams that follow it. A second ``ExecutePlan`` request with the
+   same operation id is rejected, as in Spark.
+2. A client that reattaches receives all responses after the last response that it received. The result is always the
+   last response.
+3. An interrupt by operation id, by tag or of all operations ends the operation with the same error as in Spark, and
+   undoes its effects.
+4. If no stream follows an operation for the detached timeout, the operation is interrupted if it is still running, and
+   is then discarded, as in Spark.
+5. A used operation id is rejected for as long as Spark would reject it, even after the operation was released.
 
 Source: [spark-connect-server SparkConnectReattachExecuteHandler], [spark-connect-server ExecuteGrpcResponseSender],
 [architecture "Gateway"].
@@ -35,25 +37,28 @@ from gateway.requests import SessionKey
 from workspace.identifiers import ClientSessionId, Principal
 
 _KEPT_PROGRESS_RESPONSES = 16
-_CLOCK_SLACK_SECONDS = 0.1  # a timer of the loop may be early
+_CLOCK_SLACK_SECONDS = 0.1  # timers of the event loop may fire early
 _REMEMBERED_IDS = 10_000  # Spark: spark.connect.execute.manager.abandonedTombstonesSize
 
 log = structlog.get_logger(__name__)
 
 _OperationKey = tuple[SessionKey, str]
 Runner = Callable[[], Awaitable[base_pb2.ExecutePlanResponse]]
-"""Executes a statement and returns its response. If cancelled, it must undo its effects."""
+"""A function that executes a statement and returns its response.
+
+If the function is cancelled, it must undo its effects.
+"""
 
 
 class Operation:
-    """A Lodge statement.
+    """The operation of a Lodge statement.
 
     Args:
-        request: The client's request, without its plan.
-        server_side_session_id: The backend's own id of the session; empty if not known yet.
+        request: The request of the client, without its plan.
+        server_side_session_id: The session id that the backend generated. Empty if it is not known yet.
 
     Attributes:
-        is_finished: Whether the operation has ended, with a result or an error.
+        is_finished: Whether the operation has ended, either with a result or with an error.
     """
 
     def __init__(self, request: base_pb2.ExecutePlanRequest, server_side_session_id: str = "") -> None:
@@ -75,12 +80,12 @@ class Operation:
 
     @property
     def unwatched_seconds(self) -> float:
-        """The time since a stream last followed the operation; 0 while one does."""
+        """How long no stream has followed the operation. 0 while a stream follows it."""
         return 0.0 if self._watchers else time.monotonic() - self._unwatched_since_seconds
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Count a client's stream as following the operation in the block."""
+        """Count a stream as following the operation for the duration of the block."""
         self._watchers += 1
         try:
             yield
@@ -89,13 +94,13 @@ class Operation:
             self._unwatched_since_seconds = time.monotonic()
 
     def start(self, run: Runner) -> asyncio.Task[None]:
-        """Start to execute the statement, and return the task that does."""
+        """Start executing the statement, and return the task that executes it."""
         self._task = asyncio.create_task(self._run(run))
         self._task.add_done_callback(self._finish)
         return self._task
 
     async def progress(self, response: base_pb2.ExecutePlanResponse) -> None:
-        """Forward a progress message of the backend to the client."""
+        """Forward a progress message from the backend to the client."""
         if len(self._responses) < _KEPT_PROGRESS_RESPONSES:
             self._add(response)
 
@@ -103,25 +108,25 @@ class Operation:
         """End the operation and wait until its effects are undone.
 
         Returns:
-            Whether it was running.
+            Whether the operation was running.
         """
         if self.is_finished or self._task is None:
             return False
-        if not self._interrupted:  # a second cancellation would stop the undo
+        if not self._interrupted:  # cancelling the task a second time would stop the undo
             self._interrupted = True
             self._task.cancel()
         await asyncio.wait([self._task])
         return True
 
     def release_until(self, response_id: str) -> None:
-        """Drop all responses up to the named one, which the client has read."""
+        """Discard all responses up to the given response. The client has read them."""
         self._responses = self._responses[self._after(response_id) :]
 
     async def responses(self, last_response_id: str = "") -> AsyncIterator[bytes]:
-        """Yield every response after the named one until the operation ends.
+        """Yield all responses after the given response until the operation ends.
 
         Raises:
-            GatewayError: The operation failed.
+            GatewayError: If the operation failed.
         """
         seen = {last_response_id} | {r.response_id for r in self._responses[: self._after(last_response_id)]}
         while True:
@@ -173,7 +178,7 @@ class Operation:
             )
 
     def _finish(self, _: "asyncio.Task[None]") -> None:
-        """Record the end of the task, which may have been cancelled before its first step."""
+        """Record the end of the task, even if it was cancelled before its first step."""
         if not self._is_answered and self._error is None:
             self._error = CanceledError()
         self.is_finished = True
@@ -184,7 +189,7 @@ class Operation:
         self._wake()
 
     def _wake(self) -> None:
-        """Wake every stream that waits for a change."""
+        """Wake up all streams that wait for a change."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -198,10 +203,11 @@ class Operation:
 
 
 class Operations:
-    """The operations of Lodge's own at this replica.
+    """The operations of Lodge statements at this replica.
 
     Args:
-        detached_timeout_seconds: How long an operation runs, and its responses are kept, while no stream follows it.
+        detached_timeout_seconds: How long an operation and its responses are kept while no stream follows the
+            operation.
     """
 
     def __init__(self, detached_timeout_seconds: float) -> None:
@@ -214,7 +220,7 @@ class Operations:
         """Start an operation.
 
         Raises:
-            GatewayError: The client used the operation id before.
+            GatewayError: If the client has already used the operation id.
         """
         if operation.key in self._by_key or operation.key in self._used:
             raise SparkError(
@@ -228,9 +234,9 @@ class Operations:
 
     @asynccontextmanager
     async def follow(self, operation: Operation) -> AsyncIterator[None]:
-        """Count a client's stream as following an operation in the block.
+        """Count a stream as following an operation for the duration of the block.
 
-        An operation that is not reattachable ends with its stream.
+        If the operation is not reattachable, it ends together with the stream.
         """
         try:
             with operation.watch():
@@ -243,34 +249,34 @@ class Operations:
                 self._abandon_later(operation)
 
     def find(self, key: SessionKey, operation_id: str) -> Operation | None:
-        """Return an operation of a session, unless it is released or abandoned."""
+        """Return an operation of a session. None if it was released or abandoned."""
         return self._by_key.get((key, operation_id))
 
     def release(self, operation: Operation) -> None:
-        """Forget an operation if it has ended.
+        """Discard an operation if it has ended.
 
-        A running operation stays until it is abandoned.
+        A running operation is kept until it is abandoned.
         """
         if operation.is_finished:
             self._forget(operation)
 
     async def interrupt(self, key: SessionKey, request: base_pb2.InterruptRequest) -> Sequence[str]:
-        """End the running operations of a session that a client's request names.
+        """Interrupt the running operations of a session that match a client's request.
 
         Returns:
-            The ids of the operations that it ended.
+            The ids of the interrupted operations.
         """
         named = [operation for operation in self._of_session(key) if _matches(operation, request)]
         return [operation.id for operation in named if await operation.interrupt()]
 
     async def end_session(self, key: SessionKey) -> None:
-        """End and forget the operations of a session. Waits until they are undone."""
+        """Interrupt and discard all operations of a session, and wait for their undo."""
         for operation in self._of_session(key):
             await operation.interrupt()
             self._forget(operation)
 
     async def end_all(self) -> None:
-        """End all operations. Waits until they are undone."""
+        """Interrupt all operations, and wait until they are undone."""
         for operation in list(self._by_key.values()):
             await operation.interrupt()
 
@@ -278,7 +284,7 @@ class Operations:
         return [operation for operation in self._by_key.values() if operation.session_key == key]
 
     def _abandon_later(self, operation: Operation) -> None:
-        """End and forget an operation if no stream follows it after the timeout."""
+        """Schedule the end of an operation that no stream follows until the timeout."""
         asyncio.get_running_loop().call_later(self._detached_timeout_seconds, self._abandon, operation)
 
     def _abandon(self, operation: Operation) -> None:
@@ -290,7 +296,7 @@ class Operations:
             self._own(asyncio.create_task(operation.interrupt()))
 
     def _own(self, task: asyncio.Task[Any]) -> None:
-        """Keep a task from being garbage-collected while it runs."""
+        """Keep a reference to a task, so that it is not garbage-collected while it runs."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -1,10 +1,10 @@
-"""Decoding and decompression of plans, and replacement of the plan in a request.
+"""Decodes and decompresses plans, and replaces the plan in a request.
 
 Guarantees:
 
-1. A compressed plan is read like any other. A plan that replaces it is compressed again.
-2. A plan that the decoder cannot read raises :class:`UnreadablePlanError`. The caller must not take it for invalid:
-   Spark accepts plans that are nested deeper than this decoder can follow.
+1. Compressed plans are supported everywhere. If a compressed plan is replaced, the new plan is compressed too.
+2. If a plan cannot be decoded, :class:`UnreadablePlanError` is raised. The plan is not necessarily invalid, because
+   Spark accepts plans that are nested more deeply than this decoder allows.
 
 Source: [spark-connect-proto base.proto], messages ``Plan`` and ``CompressedOperation``.
 """
@@ -20,7 +20,10 @@ from gateway.errors import SparkError
 from gateway.requests import field_spans, fields, message_field
 
 INLINE_BYTES = 1024 * 1024
-"""The largest message that is read on the event loop. A thread reads larger ones, so other sessions do not wait."""
+"""The maximum size of messages that are decoded on the event loop.
+
+Larger messages are decoded in a thread, so that they do not block other sessions.
+"""
 
 _PLAN = base_pb2.ExecutePlanRequest.PLAN_FIELD_NUMBER
 _COMPRESSED_OPERATION = base_pb2.Plan.COMPRESSED_OPERATION_FIELD_NUMBER
@@ -34,7 +37,7 @@ _Request = TypeVar("_Request", bound=Message)
 
 
 class UnreadablePlanError(Exception):
-    """A plan that is nested deeper than the decoder follows, or is no plan.
+    """A plan that is nested too deeply to decode, or that is not a plan.
 
     Attributes:
         data: The encoded plan, decompressed.
@@ -48,14 +51,14 @@ class UnreadablePlanError(Exception):
 
 
 async def decode_plan(request: bytes) -> base_pb2.Plan | None:
-    """Return the plan of an ``ExecutePlan`` request, decompressed.
+    """Return the decompressed plan of an ``ExecutePlan`` request.
 
     Returns:
-        The plan; None if the request has none.
+        The plan. None if the request does not contain a plan.
 
     Raises:
-        UnreadablePlanError: The decoder cannot read the plan.
-        GatewayError: The plan is compressed and cannot be decompressed.
+        UnreadablePlanError: If the plan cannot be decoded.
+        GatewayError: If the plan is compressed and cannot be decompressed.
     """
     field = message_field(request, _PLAN)
     if field is None:
@@ -69,19 +72,19 @@ async def decode_plan(request: bytes) -> base_pb2.Plan | None:
 def may_be_compressed(request: bytes) -> bool:
     """Return whether the plan of an ``ExecutePlan`` request may be compressed.
 
-    Only the fields of the plan are read; the plan is not decoded.
+    This function only looks for the field of the compressed operation. It does not decode the plan.
     """
     plan = message_field(request, _PLAN)
     return plan is not None and any(number == _COMPRESSED_OPERATION for number, _ in fields(plan))
 
 
 def replace_plan(request: bytes, plan: base_pb2.Plan) -> bytes:
-    """Return an ``ExecutePlan`` request with another plan.
+    """Return an ``ExecutePlan`` request with its plan replaced.
 
-    The new plan is compressed if the plan of the request was.
+    If the original plan was compressed, the new plan is compressed too.
 
     Raises:
-        LookupError: The request has no plan.
+        LookupError: If the request does not contain a plan.
     """
     rest, data = _split_plan(request)
     if data is None:
@@ -95,18 +98,18 @@ def replace_plan(request: bytes, plan: base_pb2.Plan) -> bytes:
 
 
 def decode_without_plan(request: bytes) -> base_pb2.ExecutePlanRequest:
-    """Return an ``ExecutePlan`` request without its plan.
+    """Decode an ``ExecutePlan`` request without its plan.
 
-    This works even if the decoder cannot read the plan.
+    This also works for plans that cannot be decoded.
     """
     return base_pb2.ExecutePlanRequest.FromString(_split_plan(request)[0])
 
 
 def decode_request(kind: type[_Request], request: bytes) -> _Request:
-    """Return a decoded request of any kind.
+    """Decode a request of any type.
 
     Raises:
-        UnreadablePlanError: The decoder cannot read the request.
+        UnreadablePlanError: If the request cannot be decoded.
     """
     try:
         return kind.FromString(request)
@@ -115,11 +118,11 @@ def decode_request(kind: type[_Request], request: bytes) -> _Request:
 
 
 def decompress(plan: base_pb2.Plan) -> base_pb2.Plan:
-    """Return the plan that a compressed operation contains.
+    """Return the plan in a compressed operation.
 
     Raises:
-        UnreadablePlanError: The decoder cannot read the plan.
-        GatewayError: The operation cannot be decompressed.
+        UnreadablePlanError: If the plan cannot be decoded.
+        GatewayError: If the operation cannot be decompressed.
     """
     operation = plan.compressed_operation
     data = _decompress(operation.data)
@@ -135,11 +138,11 @@ def decompress(plan: base_pb2.Plan) -> base_pb2.Plan:
 
 
 def recompress(plan: base_pb2.Plan, changed: base_pb2.Plan) -> None:
-    """Replace the compressed operation of a plan by the operation of a changed plan.
+    """Replace the compressed operation of a plan with the operation of a changed plan.
 
     Args:
-        plan: A plan with a compressed operation.
-        changed: The decompressed plan, after changes.
+        plan: A plan that contains a compressed operation.
+        changed: The changed, decompressed plan.
     """
     operation = changed.root if changed.HasField("root") else changed.command
     plan.compressed_operation.data = zstandard.ZstdCompressor().compress(operation.SerializeToString())

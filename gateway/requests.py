@@ -1,13 +1,14 @@
-"""The head of a request: the fields that say what it is for, read without decoding the rest.
+"""Reads the head of an encoded request without decoding the rest.
 
-A request may contain 100 MB of data, or a plan that is nested deeper than a decoder follows. The gateway needs only a
-few short fields at its top level. Every request of ``SparkConnectService`` has ``session_id`` as field 1 and
-``user_context`` as field 2, also in newer versions of Spark.
+The head consists of the fields that identify the session and the operation. A request can contain 100 MB of data, or a
+plan that is nested too deeply to decode, whereas the gateway needs only a few short top-level fields. Every request of
+``SparkConnectService`` has ``session_id`` as field 1 and ``user_context`` as field 2, including requests of newer Spark
+versions.
 
 Guarantees:
 
-1. Reading a head copies nothing but the fields that it returns, whatever the size of the request.
-2. No session id and no user id is cached before its length is checked.
+1. Reading the head copies only the fields that are returned, regardless of the size of the request.
+2. The lengths of session ids and user ids are checked before they are cached.
 
 Source: [spark-connect-proto base.proto], [protobuf-encoding].
 """
@@ -35,7 +36,10 @@ _CLIENT_TYPE = {
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """A session's identity: a client's session id is unique per principal only."""
+    """The identity of a session.
+
+    A client session id is unique only among the sessions of one principal.
+    """
 
     principal: Principal
     client_session_id: ClientSessionId
@@ -46,8 +50,9 @@ class Head:
     """The head of a request.
 
     Attributes:
-        key: The session of the request.
-        operation_id: The operation that the request starts or is about; empty if it names none.
+        key: The principal and the client session id.
+        operation_id: The operation that the request starts or refers to. Empty if the request does not contain an
+            operation id.
     """
 
     key: SessionKey
@@ -55,14 +60,16 @@ class Head:
 
 
 def head(data: bytes, operation_field: int | None = None) -> Head:
-    """Return the head of a request. The last of repeated fields counts, as in Spark.
+    """Return the head of a request.
+
+    If a field is repeated, its last value is used, as in Spark.
 
     Args:
         data: The encoded request.
-        operation_field: The number of the field with the operation id; None if the request has no such field.
+        operation_field: The field number of the operation id. None if requests of this type have no operation id.
 
     Raises:
-        GatewayError: The bytes are not a request, the session id is not a UUID, or the user id is too long.
+        GatewayError: If the bytes are not a request, the session id is not a UUID, or the user id is too long.
     """
     session_id = user_id = operation_id = b""
     for number, value in fields(memoryview(data)):
@@ -82,14 +89,14 @@ def head(data: bytes, operation_field: int | None = None) -> Head:
 
 
 def client_type_of(method: str, request: bytes) -> str:
-    """Return what the client says of itself in a request; empty if the request does not say it."""
+    """Return the client type in a request. Empty if there is none."""
     number = _CLIENT_TYPE.get(method)
     found = b""
     try:
         for field, value in fields(memoryview(request)):
             if field == number:
                 found = bytes(value[:_MAX_CLIENT_TYPE_BYTES])
-    except GatewayError:  # the request is the error
+    except GatewayError:  # the malformed request is the error that is being handled
         return ""
     return found.decode(errors="replace")
 
@@ -107,10 +114,10 @@ def _key(session_id: bytes, user_id: bytes) -> SessionKey:
 
 
 def message_field(data: bytes, wanted: int) -> memoryview | None:
-    """Return the encoded form of a message at the top level.
+    """Return the encoded value of a top-level message field. None if it is missing.
 
     Raises:
-        GatewayError: The field is repeated. Spark's decoder would merge the messages.
+        GatewayError: If the field is repeated. In this case, Spark's decoder would merge the messages.
     """
     found = [value for number, value in fields(memoryview(data)) if number == wanted]
     if len(found) > 1:
@@ -119,24 +126,30 @@ def message_field(data: bytes, wanted: int) -> memoryview | None:
 
 
 FieldSpan = tuple[int, int, int, int, int]
-"""The number of a length-delimited field, and the offsets of its tag, its length, its value, and after its value."""
+"""The span of a length-delimited field.
+
+The items are the field number and four offsets: the start of the tag, of the length and of the value, and the end of
+the value.
+"""
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Return the length-delimited fields of a message in their order, without fields of other kinds.
+    """Yield the length-delimited fields of a message in order. Skip all other fields.
 
     Raises:
-        GatewayError: The bytes are not an encoded message.
+        GatewayError: If the bytes are not an encoded message.
     """
     for number, _, _, start, end in field_spans(data, 0, len(data)):
         yield number, data[start:end]
 
 
 def field_spans(data: memoryview, start: int, end: int) -> Iterator[FieldSpan]:
-    """Return the spans of the length-delimited fields of the message between two offsets.
+    """Yield the spans of the length-delimited fields of a message.
+
+    The message is between the offsets ``start`` and ``end``.
 
     Raises:
-        GatewayError: The bytes are not an encoded message.
+        GatewayError: If the bytes are not an encoded message.
     """
     position = start
     while position < end:
@@ -162,7 +175,7 @@ def field_spans(data: memoryview, start: int, end: int) -> Iterator[FieldSpan]:
 
 
 def varint(number: int) -> bytes:
-    """Return a number as a variable-length integer."""
+    """Encode a number as a variable-length integer."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)

@@ -1,17 +1,19 @@
-"""Releases of responses by a client, batched on their way to the backend.
+"""Batches the release requests of clients before sending them to the backend.
 
-A PySpark client releases each single response, about ten calls for a statement of one row. A release covers all
-responses up to the one that it names, so a later release of an operation replaces the earlier ones. The release of the
-operation as a whole replaces them all. Lodge therefore answers a release at once, and sends the last one of each
-operation to the backend a moment later.
+A PySpark client releases each response separately, which results in about ten calls for a statement with one row. A
+release request covers all responses up to a given response. Therefore a later release request of an operation replaces
+earlier ones, and a release of the whole operation replaces all of them. Lodge responds to a release request
+immediately, and sends only the last release request of each operation to the backend a moment later.
 
 Guarantees:
 
-1. A backend gets a release at most ``DELAY_SECONDS`` later than it would directly, or not at all if the operation as a
-   whole was released by then. Until then it keeps at most what its own retry buffer may keep.
-2. A release never reaches another session or operation than the client named.
+1. The backend receives a release request at most ``DELAY_SECONDS`` later than without batching. If the client releases
+   the whole operation before that, the backend does not receive the request at all. Until then, the backend keeps at
+   most as many responses as its retry buffer allows.
+2. A release request is sent only for the session and the operation in the client's request.
 
-Not guaranteed: that a client hears of an error of such a release. PySpark's and Scala's clients ignore these errors.
+Not guaranteed: clients do not receive the errors of these requests. The clients for PySpark and Scala ignore such
+errors anyway.
 
 Source: [spark-connect-server SparkConnectReleaseExecuteHandler], [spark-connect-client
 ExecutePlanResponseReattachableIterator].
@@ -35,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 
 class ResponseReleases:
-    """The releases that have not gone to their backend yet."""
+    """Release requests that have not been sent to their backend yet."""
 
     def __init__(self) -> None:
         self._pending: dict[OperationKey, tuple[Backend, bytes, dict[str, Any]]] = {}
@@ -44,10 +46,10 @@ class ResponseReleases:
         self._flush: asyncio.Task[None] | None = None
 
     def defer(self, key: OperationKey, backend: Backend, request: bytes, arguments: dict[str, Any]) -> None:
-        """Send a release of responses to the backend later.
+        """Send a release request to the backend later.
 
-        It replaces an earlier one of the same operation. The calls of a client overtake each other, so a release that
-        comes after the release of the operation as a whole is ignored.
+        The request replaces an earlier release request of the same operation. Requests of a client can arrive out of
+        order. Therefore a release request that arrives after the release of the whole operation is ignored.
         """
         if key in self._released or key in self._released_before:
             return
@@ -55,13 +57,16 @@ class ResponseReleases:
         self._flush_soon()
 
     def discard(self, key: OperationKey) -> None:
-        """Drop the pending release of an operation that the client released as a whole."""
+        """Discard the pending release request of an operation.
+
+        The caller has received the request to release the whole operation.
+        """
         self._pending.pop(key, None)
         self._released.add(key)
         self._flush_soon()
 
     async def stop(self) -> None:
-        """Stop sending. Releases that are still pending are lost."""
+        """Stop sending. Pending release requests are lost."""
         if self._flush is not None:
             self._flush.cancel()
             await asyncio.gather(self._flush, return_exceptions=True)

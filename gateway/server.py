@@ -1,4 +1,4 @@
-"""One gateway replica: its gRPC server and its background tasks."""
+"""A gateway replica: its gRPC server and its background tasks."""
 
 import asyncio
 import secrets
@@ -29,14 +29,14 @@ log = structlog.get_logger(__name__)
 
 
 class ListenError(OSError):
-    """The gateway cannot listen on its address."""
+    """The gateway cannot listen on the configured address."""
 
 
 class Gateway:
-    """A replica of the gateway.
+    """A gateway replica.
 
     Args:
-        config: The settings of the replica.
+        config: The configuration of the replica.
         records: The session records of the default temporary workspace.
         leases: The leases of all replicas.
         locations: The session locations of the default temporary workspace.
@@ -53,16 +53,16 @@ class Gateway:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> str:
-        """Start to serve.
+        """Start the replica.
 
         Returns:
-            The address that the gateway listens on, ``host:port``.
+            The address on which the gateway listens, in the form ``host:port``.
 
         Raises:
-            ListenError: The address is in use, or is not an address of this host.
-            GatewayError: The storage of session records cannot be reached.
-            RootError: The default temporary workspace has changed since this replica was created.
-            BackendAddressError: A backend's address is not of the form ``sc://host:port``.
+            ListenError: If the address is already in use, or is not an address of this host.
+            GatewayError: If the storage of session records cannot be reached.
+            RootError: If the default temporary workspace has changed since this replica was created.
+            BackendAddressError: If the address of a backend does not have the form ``sc://host:port``.
         """
         config = self._config
         self._backends = Backends(config.backends, config.principal_backends, own_only=config.impersonation)
@@ -76,7 +76,8 @@ class Gateway:
         )
         await self._sessions.renew_lease()
         try:
-            # The lease comes first: a replica that starts and a move of its home cannot miss each other.
+            # Renew the lease before reading the roots. In this order, either this replica sees a concurrent move of the
+            # home, or the move sees the lease of this replica.
             await self._read_roots()
         except OSError:
             await self._storage.run(self._storage.leases.delete, self._replica)
@@ -122,33 +123,33 @@ class Gateway:
 
     @property
     def workspaces(self) -> Workspaces:
-        """The workspaces after the last reload."""
+        """The configured workspaces, as of the last reload."""
         return self._workspaces.now
 
     async def reload(self, workspaces: Workspaces) -> None:
-        """Replace the workspaces while sessions continue.
+        """Replace the configured workspaces while sessions continue.
 
-        New temporary tables go to the new default temporary workspace.
+        New temporary tables are created in the new default temporary workspace.
 
         Raises:
-            RootError: The new root cannot be used. Nothing changes.
-            OSError: The storage failed. Nothing changes.
+            RootError: If the new root cannot be used. In this case, nothing changes.
+            OSError: If the storage fails. In this case, nothing changes.
         """
         await self._storage.run(self._storage.locations.set_current_root, workspaces.temporary.storage_path)
         self._workspaces.now = workspaces.with_former_roots(self._workspaces.now.temporary_roots)
 
     async def _read_roots(self) -> None:
-        """Read the registered roots again: another replica may have added one."""
+        """Read the registered roots again, because another replica may have added a root."""
         roots = await self._storage.run(self._storage.locations.known_roots)
         self._workspaces.now = self._workspaces.now.with_former_roots(roots)
 
     async def stop(self, grace_seconds: float) -> None:
-        """Stop serving.
+        """Stop the replica.
 
-        The sessions end if their backends stop too. If not, another replica may adopt them.
+        If the backends stop too, the sessions end. Otherwise, other replicas can adopt the sessions.
 
         Args:
-            grace_seconds: How long requests that are under way may continue.
+            grace_seconds: How long running requests can continue.
         """
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.stop(grace_seconds)
@@ -172,12 +173,12 @@ class Gateway:
 
 
 async def _repeat(action: Callable[[], Awaitable[None]], period_seconds: float, failure_event: str) -> None:
-    """Run an action once in each period until cancelled.
+    """Run an action periodically until the task is cancelled.
 
     Args:
-        action: The action.
+        action: The action to run.
         period_seconds: How long to wait before each run.
-        failure_event: The log event of a failure.
+        failure_event: The log event for failures of the action.
     """
     while True:
         await asyncio.sleep(period_seconds)

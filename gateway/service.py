@@ -1,10 +1,10 @@
-"""The gRPC service ``SparkConnectService``: what happens to each RPC.
+"""The gRPC service ``SparkConnectService``: how each RPC is processed.
 
-- Most RPCs pass through as bytes.
-- ``ExecutePlan`` and ``AnalyzePlan`` may contain names that Lodge resolves, or a statement that Lodge executes.
-- RPCs about an operation or a session concern both Lodge and the backend.
+- Most RPCs are forwarded unchanged.
+- ``ExecutePlan`` and ``AnalyzePlan`` requests can contain names that Lodge resolves, or Lodge statements.
+- RPCs that concern an operation or a session are processed by both Lodge and the backend.
 
-Every failure leaves this module as a gRPC status. This is one of the top loops that catch every exception.
+This module converts every error to a gRPC status. It contains one of the top-level loops that catch all exceptions.
 
 Source: [architecture "Gateway"], [spark-connect-proto base.proto].
 """
@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 
 class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no types
-    """The handlers of all methods of ``SparkConnectService``, known to this version or not."""
+    """The handlers of all ``SparkConnectService`` methods, including unknown methods."""
 
     def __init__(
         self, sessions: Sessions, operations: Operations, statements: OwnStatements, workspaces: CurrentWorkspaces
@@ -81,7 +81,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         await self._releases.stop()
 
     def service(self, handler_call_details: Any) -> Any:
-        """Return the handler of a method. An unknown method gets one that passes everything through."""
+        """Return the handler of a method. Calls of unknown methods are only forwarded."""
         path: str = handler_call_details.method
         if not path.startswith(SERVICE):
             return None
@@ -90,7 +90,10 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return known or grpc.stream_stream_rpc_method_handler(self._streaming(name))
 
     def _unary(self, name: str, handler: Handler) -> Handler:
-        """Return a handler of a method with one request, which finds the session and converts failures."""
+        """Return a handler for a method with a single request.
+
+        The handler opens the session, calls the given handler and converts errors to statuses.
+        """
         operation_field = _OPERATION_ID.get(name)
 
         async def handle(request: bytes, context: Context) -> Any:
@@ -118,7 +121,10 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return handle
 
     def _streaming(self, name: str) -> Handler:
-        """Return a handler of a method with a stream of requests, the first of which names the session."""
+        """Return a handler for a method with a stream of requests.
+
+        The first request of the stream contains the session.
+        """
         method = SERVICE + name
 
         async def handle(requests: AsyncIterator[bytes], context: Context) -> Any:
@@ -153,11 +159,11 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return await self._sessions.open(key)
 
     async def _fail(self, error: GatewayError | aio.AioRpcError, context: Context, call: "_FailedRequest") -> None:
-        """End the client's call with the status for an error."""
+        """End the client's call with the status of an error."""
         if call.key is not None and says_session_gone(error):
             try:
                 await self._forget(call.key)
-            except GatewayError as failure:  # the reaper ends the session that this replica may not end
+            except GatewayError as failure:  # the reaper ends the session later
                 log.warning("session_not_ended", reason=str(failure))
         await context.abort(*await self._status(error, context, call))
 
@@ -174,7 +180,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         )
 
     async def _forget(self, key: SessionKey) -> None:
-        """End a session that is over at the backend."""
+        """End a session that has ended at the backend."""
         session = self._sessions.find(key)
         if session is not None:
             await self._operations.end_session(key)
@@ -184,7 +190,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return await forward_unary(call.backend, call.method, request, context)
 
     async def _fetch_error_details(self, call: "_Call", request: bytes, context: Context) -> bytes:
-        """Return the backend's answer, or what the gateway has asked for already."""
+        """Return the stored error details, or fetch them from the backend."""
         error_id = base_pb2.FetchErrorDetailsRequest.FromString(request).error_id
         details = self._failures.take_details(call.key, error_id)
         return details or without_traceback(await self._pass_unary(call, request, context))
@@ -207,7 +213,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         await forward_responses(call.backend, call.method, request, context)
 
     async def _names(self, session: Session, request: bytes, context: Context) -> PlanResolver:
-        """Return the resolver of the names in a request with a plan."""
+        """Return the resolver for the names in a request that contains a plan."""
         client = base_pb2.ExecutePlanRequest(session_id=session.key.client_session_id)
         client.user_context.ParseFromString(bytes(message_field(request, _USER_CONTEXT) or b""))
         backend = BackendSession(session.backend, client, forwardable(context.invocation_metadata() or ()))
@@ -265,7 +271,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         at_backend = list(answer.interrupted_ids)
         if call.session is not None and (at_backend or (message.operation_id and not ended)):
             running_writes = await self._statements.running_writes(call.session)
-            if message.operation_id in running_writes:  # another replica follows it
+            if message.operation_id in running_writes:  # another replica executes the statement
                 message.operation_id = running_writes[message.operation_id]
                 response = await self._pass_unary(call, message.SerializeToString(), context)
                 at_backend += base_pb2.InterruptResponse.FromString(response).interrupted_ids
@@ -282,7 +288,10 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return response
 
     async def _clone_session(self, call: "_Call", request: bytes, context: Context) -> bytes:
-        """Clone a session. The clone gets copies of the tables, which the parent cannot change."""
+        """Clone a session.
+
+        The clone gets copies of the temporary tables, so that changes in the parent do not affect the clone.
+        """
         parent = call.session
         before = None if parent is None else await self._statements.before_clone(parent)
         response = await self._pass_unary(call, request, context)
@@ -303,13 +312,13 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 
 @dataclass(slots=True)
 class _FailedRequest:
-    """What is known of a request when it fails.
+    """The known properties of a request, for use when the request fails.
 
     Attributes:
-        name: The method.
-        request: The request, or the first of a stream.
-        key: The session, once the head of the request is read.
-        backend: The backend, once the session is known.
+        name: The name of the method.
+        request: The request. For a stream of requests, the first request.
+        key: The session. None until the head of the request has been read.
+        backend: The backend. None until the session has been found.
     """
 
     name: str
@@ -319,7 +328,7 @@ class _FailedRequest:
 
 
 class _Call:
-    """One call of a method with one request."""
+    """A call of a method with a single request."""
 
     __slots__ = ("backend", "key", "method", "operation_id", "session")
 
@@ -340,9 +349,9 @@ class _Call:
 
 
 def _bind_log(key: SessionKey, operation_id: str = "") -> None:
-    """Add session, principal and operation to the log lines of this call.
+    """Add the session, principal and operation to all log lines of this call.
 
-    The task of a call has a context of its own, so nothing needs to undo this.
+    Each call runs in a task with its own context, so the values do not need to be removed.
     """
     structlog.contextvars.bind_contextvars(session=key.client_session_id, principal=key.principal)
     if operation_id:

@@ -1,4 +1,4 @@
-"""The interface of an open columnar file, which each format implements."""
+"""The interface of an open columnar file. Each columnar format implements it."""
 
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Protocol
@@ -12,15 +12,16 @@ BATCH_ROWS = 65_536
 
 
 class ColumnarFile(Protocol):
-    """An open file that stores its schema apart from its rows, and its rows in units.
+    """An open file that stores its schema separately and its rows in units.
 
-    A unit is a row group, a stripe or a record batch. All methods raise pyarrow's own errors.
+    A unit is a row group in Parquet, a stripe in ORC and a record batch in Arrow IPC. All methods raise pyarrow's own
+    errors.
     """
 
     kind: ClassVar[str]
-    """The format's name in messages."""
+    """The name of the format in error messages."""
     unit: ClassVar[str]
-    """The name of a unit in messages, such as ``row group``."""
+    """The name of a unit in error messages, such as ``row group``."""
 
     def __init__(self, file: ArrowFileAdapter) -> None: ...
 
@@ -31,22 +32,28 @@ class ColumnarFile(Protocol):
     def unit_count(self) -> int: ...
 
     def unit_bytes(self) -> Sequence[int]:
-        """Estimate how many bytes of the file each unit takes."""
+        """Estimate the size of each unit in the file, in bytes."""
         ...
 
     def rows_in(self, unit: int) -> int | None:
-        """Return the number of rows of a unit without reading it; None if the file does not store it."""
+        """Return the number of rows of a unit without reading the unit.
+
+        Return None if the file does not store this number.
+        """
         ...
 
     def may_match(self, units: Sequence[int], conditions: Sequence[pc.Expression]) -> Sequence[int]:
-        """Return the units that may have a row for which all conditions are true, by their statistics.
+        """Return the units that may contain a row for which all conditions are true.
+
+        The decision is based on the statistics of the units.
 
         Args:
-            units: The numbers of the units to consider.
-            conditions: The conditions, each about one column of the file, in the type of that column.
+            units: The numbers of the units to check.
+            conditions: The conditions. Each condition refers to one column of the file, and uses the type of this
+                column.
         """
         ...
 
     def batches(self, unit: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a unit. The batches may have more columns than the given ones."""
+        """Read the rows of a unit. The batches may contain additional columns."""
         ...

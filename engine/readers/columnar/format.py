@@ -1,4 +1,4 @@
-"""The part of ``ReaderFormat`` that all columnar formats share."""
+"""The part of ``ReaderFormat`` that all columnar formats have in common."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -16,19 +16,22 @@ from engine.schema import TupleSchema
 
 
 class NoOptions(BaseModel):
-    """The options of columnar files, of which there are none."""
+    """Options of columnar files. There are none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ColumnarFormat:
-    """A columnar format. Subclasses add the name, the suffixes and the class of the file."""
+    """Base class of the columnar formats.
+
+    Subclasses define the name, the suffixes and the class of the file.
+    """
 
     options: ClassVar[type[BaseModel]] = NoOptions
     columnar_file: ClassVar[type[ColumnarFile]]
 
     def discover(self, file: SourceFile, options: Any) -> TupleSchema:
-        """Return the schema in the footer or header of the file."""
+        """Return the schema from the footer or header of the file."""
         with (
             closing(open_columnar(file, self.columnar_file)) as opened,
             format_errors(file.context, opened.columns.kind),
@@ -39,7 +42,10 @@ class ColumnarFormat:
         return ColumnarReader(file, self.columnar_file)
 
     def splits(self, file: SourceFile, options: Any, target_bytes: int) -> list[SourceFile]:
-        """Split a file between units. A split has several units if they are together within ``target_bytes``."""
+        """Split a file between units.
+
+        A split contains several units if their total size does not exceed ``target_bytes``.
+        """
         if file.size_bytes <= target_bytes:
             return [file]
         with (

@@ -1,6 +1,7 @@
-"""The Arrow IPC format, also called Feather version 2.
+"""The Arrow IPC format, which is also called Feather version 2.
 
-A record batch is a unit. A stream of record batches is one unit, because it has no footer that lists its batches.
+A record batch is a unit. A stream of record batches is a single unit, because a stream has no footer that lists its
+batches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -62,7 +63,7 @@ class IpcFile:
 
 
 class IpcFormat(ColumnarFormat):
-    """The format of Arrow IPC files and streams."""
+    """Format of Arrow IPC files and streams."""
 
     name: ClassVar[str] = "arrow"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]

@@ -1,7 +1,7 @@
-"""The ORC format. The footer has the schema, and a stripe is a unit.
+"""The ORC format. The footer contains the schema, and a stripe is a unit.
 
-Not guaranteed: that a corrupt stripe is an error. ORC has no checksums, so a corrupt value can be read as a valid one.
-A corrupt length can crash the process inside Arrow, which fails one task of Spark.
+Not guaranteed: a corrupt stripe is not always detected. ORC has no checksums, so a corrupt value may be read as a valid
+value. A corrupt length can crash the process inside Arrow. In this case, a single Spark task fails.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ class OrcFile:
 
 
 class OrcFormat(ColumnarFormat):
-    """The format of ORC files."""
+    """Format of ORC files."""
 
     name: ClassVar[str] = "orc"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]

@@ -1,6 +1,7 @@
-"""The decimal types in the tail of an ORC file, read before Arrow builds its types.
+"""Decimal types in the tail of an ORC file, read before Arrow creates its types.
 
-Arrow ends the process if a decimal type has more digits than it supports, instead of raising an error.
+This check is necessary because Arrow terminates the process, instead of raising an error, if a decimal type has more
+digits than Arrow supports.
 
 The field numbers are those of ``orc_proto.proto``: ``FileTail.footer``, ``Footer.types``, ``Type.kind``,
 ``Type.precision``.
@@ -14,10 +15,10 @@ _VARINT, _FIXED_64, _BYTES = 0, 1, 2
 
 
 def decimal_digits(tail: bytes) -> int:
-    """Return the largest precision of the file's decimal types; 0 if it has none.
+    """Return the highest precision of the file's decimal types, or 0 if there are none.
 
     Args:
-        tail: The tail as ORC's library serialized it, so it is well-formed.
+        tail: The tail as serialized by the ORC library. It is therefore well-formed.
     """
     footer = _message(tail, _FOOTER)
     types = (dict(_fields(value)) for number, value in _fields(footer) if number == _TYPES and isinstance(value, bytes))
@@ -30,7 +31,7 @@ def _message(data: bytes, wanted: int) -> bytes:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield the fields of a Protocol Buffers message, each with its number [protobuf-encoding]."""
+    """Yield the fields of a Protocol Buffers message with their numbers [protobuf-encoding]."""
     position = 0
     while position < len(message):
         tag, position = _varint(message, position)
@@ -48,7 +49,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(message: bytes, position: int) -> tuple[int, int]:
-    """Return the number that begins at a position, and the position after it."""
+    """Return the varint that begins at a position, and the position after the varint."""
     number = shift = 0
     while True:
         byte = message[position]

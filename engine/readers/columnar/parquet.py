@@ -1,4 +1,4 @@
-"""The Parquet format. The footer has the schema and the statistics, and a row group is a unit."""
+"""The Parquet format. The footer contains the schema and statistics. A row group is a unit."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,8 @@ _BUFFER_BYTES = 1024 * 1024
 class ParquetFile:
     """An open Parquet file.
 
-    A row group of at most 64 MiB is fetched at once, a larger one in parts. Memory therefore stays bounded.
+    A row group of up to 64 MiB is fetched at once. A larger row group is fetched in parts, so that memory use is
+    bounded.
     """
 
     kind: ClassVar[str] = "Parquet"
@@ -42,8 +43,8 @@ class ParquetFile:
         return int(self._metadata.num_row_groups)
 
     def unit_bytes(self) -> Sequence[int]:
-        """Divide the file by the uncompressed sizes of the row groups."""
-        # The sizes of the columns are not used: pyarrow ends the process if their statistics are corrupt.
+        """Estimate the sizes from the uncompressed sizes of the row groups."""
+        # The column sizes are not used, because pyarrow terminates the process if the column statistics are corrupt.
         sizes = [max(self._metadata.row_group(unit).total_byte_size, 0) for unit in range(self.unit_count)]
         return [self._file_bytes * size // max(sum(sizes), 1) for size in sizes]
 
@@ -51,7 +52,7 @@ class ParquetFile:
         return int(self._metadata.row_group(unit).num_rows)
 
     def may_match(self, units: Sequence[int], conditions: Sequence[pc.Expression]) -> Sequence[int]:
-        from pyarrow import dataset  # noqa: PLC0415 - loads pandas, which nothing else here needs
+        from pyarrow import dataset  # noqa: PLC0415 - imports pandas, which is not needed otherwise
 
         fragment = dataset.ParquetFileFormat().make_fragment(self._source, row_groups=list(units))
         for condition in conditions:
@@ -63,7 +64,7 @@ class ParquetFile:
 
 
 class ParquetFormat(ColumnarFormat):
-    """The format of Parquet files."""
+    """Format of Parquet files."""
 
     name: ClassVar[str] = "parquet"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]

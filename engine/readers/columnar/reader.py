@@ -2,12 +2,12 @@
 
 Guarantees:
 
-1. Only projected columns are read, and only units that may have a row for which the scan's filters are true.
-2. If the scan wants no column, rows are counted from the metadata, where the file stores the number of rows.
-3. Values have the types of :mod:`engine.readers.columnar.type_mapping`. A value that cannot be converted is an error
-   that names the column and the unit.
-4. A file that cannot be read as its format is a FormatError that names the unit, if one was being read. This includes
-   encrypted files. A file whose size changes before its end is read is a FileChangedError.
+1. Only projected columns are read, and only units that may contain a row for which the scan's filters are true.
+2. If the scan does not need any columns, the rows are counted from the metadata, if the file stores the number of rows.
+3. Values have the types of :mod:`engine.readers.columnar.type_mapping`. A value that cannot be converted raises an
+   error that includes the column and the unit.
+4. If a file does not match its format, a FormatError is raised. It includes the unit that was being read, if any. This
+   also applies to encrypted files. If the size of a file changes before its end is read, a FileChangedError is raised.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ from engine.schema import fold_case
 
 @dataclass(frozen=True, slots=True)
 class OpenColumnarFile:
-    """A columnar file together with the raw file to close."""
+    """A columnar file, together with the raw file that must be closed."""
 
     columns: ColumnarFile
     raw: BinaryIO
@@ -40,10 +40,10 @@ class OpenColumnarFile:
 
 
 def open_columnar(file: SourceFile, kind: type[ColumnarFile]) -> OpenColumnarFile:
-    """Open a file as a format.
+    """Open a file in the given format.
 
     Raises:
-        FileError: The file cannot be opened, or is not of the format.
+        FileError: If the file cannot be opened, or does not match the format.
     """
     raw = open_checked(file)
     try:
@@ -109,7 +109,7 @@ class ColumnarReader:
             context = self._context(columns, unit)
             with format_errors(context, columns.kind):
                 for batch in columns.batches(unit, wanted):
-                    # Arrow trusts the offsets in a file and does not check text.
+                    # Arrow trusts the offsets in a file and does not validate text.
                     batch.validate(full=True)
                     yield to_scan_types(batch.select(wanted), context), context
 
@@ -129,8 +129,8 @@ class ColumnarReader:
 def _conditions(schema: pa.Schema, negotiator: SchemaNegotiator) -> Sequence[pc.Expression]:
     """Return the filters of the scan that apply to columns of the file.
 
-    A column counts only if the scan wants it in the file's own type. A filter on an implicit column does not apply to
-    a column of that name in the file.
+    A filter applies only if the scan reads the column with the type that the column has in the file. A filter on an
+    implicit column does not apply to a column of the file with the same name.
     """
     fields = {fold_case(field.name): field for field in schema}
     found = [(fields.get(fold_case(one.column)), one) for one in negotiator.row_filters]

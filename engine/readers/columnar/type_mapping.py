@@ -1,6 +1,6 @@
-"""The mapping from the types of columnar files to the types of a scan.
+"""Mapping from the types of columnar files to the types of a scan.
 
-Each kind of value has one type in a scan, in whichever of Arrow's representations a file stores it:
+A scan uses a single type for each kind of value, regardless of which Arrow representation the file uses:
 
 | in the file | in the scan |
 | --- | --- |
@@ -15,8 +15,8 @@ Each kind of value has one type in a scan, in whichever of Arrow's representatio
 
 Guarantees:
 
-1. A value does not change. If it would, such as nanoseconds that are no whole microseconds, it is a
-   ValueConversionError.
+1. The conversion does not change a value. If it would, a ValueConversionError is raised. For example, this is the case
+   for nanoseconds that are not a whole number of microseconds.
 2. Columns keep their names, order, nullability and metadata.
 """
 
@@ -50,10 +50,10 @@ _SIMPLE: Final[dict[pa.DataType, pa.DataType]] = {
 
 
 def scan_schema(schema: "pa.Schema | pa.StructType") -> TupleSchema:
-    """Return the columns of a file, or the members of a struct, in the types of a scan.
+    """Return the columns of a file, or the members of a struct, with the types of a scan.
 
     Raises:
-        DuplicateColumnError: Two names differ at most by letter case.
+        DuplicateColumnError: If two names are equal when case is ignored.
     """
     return TupleSchema(scan_field(field) for field in schema)
 
@@ -64,7 +64,7 @@ def scan_field(field: pa.Field) -> pa.Field:
 
 
 def scan_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type in a scan for a type in a file."""
+    """Return the scan type that corresponds to a type in a file."""
     if type_ in _SIMPLE:
         return _SIMPLE[type_]
     for applies, mapping in _MAPPINGS:
@@ -98,7 +98,7 @@ def to_scan_types(batch: pa.RecordBatch, context: ErrorContext) -> pa.RecordBatc
     """Convert a batch to the types of a scan.
 
     Raises:
-        ValueConversionError: A value would change (guarantee 1).
+        ValueConversionError: If the conversion would change a value (guarantee 1).
     """
     fields = [scan_field(field) for field in batch.schema]
     columns = [_convert(column, field, context) for column, field in zip(batch.columns, fields, strict=True)]
@@ -115,7 +115,7 @@ def _convert(array: pa.Array, field: pa.Field, context: ErrorContext) -> pa.Arra
     try:
         return pc.cast(array, field.type)
     except pa.ArrowInvalid as error:
-        # Arrow's message ends with the value that would change.
+        # The message from Arrow ends with the value that would change.
         value = one_line(error).rsplit(": ", 1)[-1]
         raise ValueConversionError(field.name, value, field.type, context) from None
     except pa.ArrowNotImplementedError:

@@ -1,1 +1,1 @@
-"""JSON objects as rows: one on each line, one after another, or in an array."""
+"""JSON objects as rows: one object per line, consecutive objects, or an array of objects."""

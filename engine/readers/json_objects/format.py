@@ -1,4 +1,4 @@
-"""The JSON format: discovery, splits, and the reader's creation."""
+"""The JSON format: discovery, splits, and creation of the reader."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -20,14 +20,14 @@ from engine.suffixes import SUFFIXES, compression_of
 
 
 class JsonFormat:
-    """The format of JSON lines, concatenated objects, and an array of objects."""
+    """Format of JSON files that contain lines, concatenated objects, or an array of objects."""
 
     name: ClassVar[str] = "json"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
     options: ClassVar[type[BaseModel]] = JsonOptions
 
     def discover(self, file: SourceFile, options: JsonOptions) -> TupleSchema:
-        """Read the whole file. Columns that contain only nulls are LATE."""
+        """Infer the schema from the whole file. Columns that contain only nulls are LATE."""
         with _parsing(file, options) as (parser, blocks):
             for block in blocks:
                 for _ in parser.tables(block):
@@ -45,7 +45,10 @@ class JsonFormat:
         return JsonReader(file, options)
 
     def splits(self, file: SourceFile, options: JsonOptions, target_bytes: int) -> list[SourceFile]:
-        """Split a file of lines that is not compressed into ranges of about ``target_bytes``."""
+        """Split a file into ranges of about ``target_bytes``.
+
+        Only a file that is not compressed and has the layout ``lines`` is split.
+        """
         if file.size_bytes <= target_bytes or compression_of(file.path):
             return [file]
         return split_by_bytes(file, target_bytes) if detect_layout(file, options) is Layout.LINES else [file]
@@ -53,6 +56,6 @@ class JsonFormat:
 
 @contextmanager
 def _parsing(file: SourceFile, options: JsonOptions) -> Iterator[tuple[ObjectParser, Iterator[Block]]]:
-    """Open a file and return a parser of all columns, with the blocks of the file."""
+    """Open a file, and return its blocks together with a parser for all columns."""
     with closing(open_objects(file, options)) as objects:
         yield ObjectParser(objects.positions, options), iter(objects.next, None)

@@ -8,7 +8,7 @@ from engine.readers.stream import TextStream
 from engine.scan.reader import SourceFile
 
 SCANNER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
-"""A decoder that finds the end of a value without converting its numbers."""
+"""Finds the end of a value without converting the numbers in it."""
 
 _PEEK_BYTES = 64 * 1024
 _WHITE_SPACE = b" \t\r\n"
@@ -16,10 +16,12 @@ _NEAR_END = 16
 
 
 def detect_layout(file: SourceFile, options: JsonOptions) -> Layout:
-    """Return the layout that the options name, or that the start of the file shows. A range always has lines.
+    """Return the layout from the options, or detect the layout from the start of the file.
+
+    The layout of a range that does not start at the beginning of the file is always ``lines``.
 
     Raises:
-        FileError: The file cannot be read.
+        FileError: If the file cannot be read.
     """
     if options.layout is not Layout.AUTO:
         return options.layout
@@ -32,12 +34,17 @@ def detect_layout(file: SourceFile, options: JsonOptions) -> Layout:
 
 
 def is_truncated(text: str, error: json.JSONDecodeError) -> bool:
-    """Return whether more text may make the JSON valid."""
+    """Return whether the JSON may become valid if more text follows."""
     return error.pos >= len(text) - _NEAR_END or error.msg.startswith("Unterminated string")
 
 
 def _layout_of(start: str, *, is_whole: bool) -> Layout:
-    """Return the layout that a text shows, which is the start of a file or the whole file."""
+    """Detect the layout from the start of a file.
+
+    Args:
+        start: The start of the file.
+        is_whole: Whether ``start`` is the whole file.
+    """
     if start.startswith("["):
         return Layout.ARRAY
     position = 0
@@ -48,7 +55,7 @@ def _layout_of(start: str, *, is_whole: bool) -> Layout:
                 return Layout.CONCATENATED
             position = skip_white_space(start, end)
     except json.JSONDecodeError as error:
-        # If the text ends inside an object, the object may span lines. Any other error belongs to its line.
+        # If the text ends inside an object, the object may span several lines. Any other error concerns a single line.
         may_span_lines = not is_whole and is_truncated(start, error) and "\n" in start[position:]
         return Layout.CONCATENATED if may_span_lines else Layout.LINES
     except RecursionError:

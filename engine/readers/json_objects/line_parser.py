@@ -1,4 +1,4 @@
-"""Python's parser for blocks of lines, with the policy for malformed lines."""
+"""Parsing of lines with Python's JSON parser, with the policy for malformed lines."""
 
 import logging
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ _log = logging.getLogger(__name__)
 
 
 class LineParser:
-    """Parses the lines of one file, and counts the malformed ones.
+    """Parses the lines of a file, and counts the malformed lines.
 
     Args:
         positions: The positions of the lines.
-        malformed: The treatment of a line that is not an object.
+        malformed: The treatment of a line that is not a JSON object.
     """
 
     def __init__(self, positions: RowPositions, malformed: MalformedPolicy) -> None:
@@ -29,11 +29,11 @@ class LineParser:
         self._malformed_lines = 0
 
     def rows(self, block: Block) -> Iterator[Row]:
-        """Yield each object with its number.
+        """Yield each object together with its row number.
 
         Raises:
-            FormatError: A line is not JSON, or not an object.
-            DuplicateColumnError: An object has two members of one name.
+            FormatError: If a line is not valid JSON, or is not an object.
+            DuplicateColumnError: If an object has two members with the same name.
         """
         for number, line in enumerate(block.to_bytes().split(b"\n"), block.line):
             if not line.strip():

@@ -1,12 +1,14 @@
-"""Blocks of JSON objects, one object on each line.
+"""Blocks of JSON objects, with one object on each line.
 
-The objects of an array, and concatenated objects, are rewritten as lines, so that all layouts have one parser.
+The objects of an array, and concatenated objects, are rewritten as lines. Therefore the same parser is used for all
+layouts.
 
 Guarantees:
 
-1. Together the blocks have all objects of the file, or of its range, in order. Only the layout ``lines`` has ranges.
-2. A block and the longest allowed object bound the memory.
-3. Text between objects that is not JSON is a FormatError.
+1. All blocks together contain all objects of the file, or of its range, in order. Only files with the layout ``lines``
+   have ranges.
+2. Memory use is bounded by the block size and the maximum length of an object.
+3. Text between objects that is not JSON raises a FormatError.
 """
 
 import codecs
@@ -28,16 +30,16 @@ _TOO_LONG = "look for a bracket that is never closed, or raise the option"
 
 
 class ObjectBlocks(Protocol):
-    """The objects of a file in blocks."""
+    """Reads the objects of a file in blocks."""
 
     @property
     def positions(self) -> RowPositions: ...
 
     def next(self) -> Block | None:
-        """Return the next objects; None at the end.
+        """Return the next objects. Return None at the end.
 
         Raises:
-            FileError: The file cannot be read.
+            FileError: If the file cannot be read.
         """
         ...
 
@@ -45,10 +47,10 @@ class ObjectBlocks(Protocol):
 
 
 def open_objects(file: SourceFile, options: JsonOptions, block_bytes: int = BLOCK_BYTES) -> ObjectBlocks:
-    """Open a file in the layout that it has.
+    """Open a file, and detect its layout if necessary.
 
     Raises:
-        FileError: The file cannot be read.
+        FileError: If the file cannot be read.
     """
     layout = detect_layout(file, options)
     if layout is Layout.LINES:
@@ -57,7 +59,7 @@ def open_objects(file: SourceFile, options: JsonOptions, block_bytes: int = BLOC
 
 
 class ObjectSequence:
-    """The objects of an array, or concatenated objects with any white space between them.
+    """Reads the objects of an array, or objects that are separated only by white space.
 
     All methods raise FileError if the file cannot be read.
     """
@@ -97,7 +99,7 @@ class ObjectSequence:
         return Block.of(as_byte_array(("\n".join(found) + "\n").encode()), first)
 
     def _next_object(self) -> str | None:
-        """Return the next object as one line; None at the end."""
+        """Return the next object as a single line. Return None at the end."""
         if self._is_array and not self._skip_to_element():
             return None
         if not self._skip_white_space():
@@ -116,7 +118,7 @@ class ObjectSequence:
         return self.positions.at(self._number)
 
     def _skip_to_element(self) -> bool:
-        """Skip the text before the next element of the array, and return whether there is one."""
+        """Skip the text before the next array element. Return whether there is an element."""
         if self._is_closed:
             return False
         expected = "," if self._is_open and self._number > 1 else "" if self._is_open else "["
@@ -139,7 +141,7 @@ class ObjectSequence:
         return True
 
     def _skip_white_space(self) -> bool:
-        """Skip white space, and return whether text is left."""
+        """Skip white space, and return whether there is more text."""
         while True:
             self._position = skip_white_space(self._text, self._position)
             if self._position < len(self._text):
@@ -148,7 +150,10 @@ class ObjectSequence:
                 return False
 
     def _find_object_end(self) -> int:
-        """Return the end of the value that begins at the position, which may move when text is read."""
+        """Return the end of the value that begins at the current position.
+
+        The current position may change if more text is read.
+        """
         while True:
             try:
                 end = int(SCANNER.raw_decode(self._text, self._position)[1])
@@ -166,7 +171,11 @@ class ObjectSequence:
                 raise FormatError(self._context, problem)
 
     def _read_more(self) -> bool:
-        """Read more text and drop the text before the position. Return whether there was more."""
+        """Read more text, and discard the text before the current position.
+
+        Returns:
+            Whether more text was read.
+        """
         if self._is_at_end:
             return False
         data = self._stream.read(max(self._block_bytes, len(self._text) - self._position))

@@ -1,19 +1,20 @@
 """Tables from blocks of JSON objects.
 
-pyarrow parses each block with the types that are known so far, and rejects unknown names. If it does, the parser infers
-the new names and types from a part of the block, and parses the block again. Python's parser reads a block that pyarrow
-rejects altogether: it finds the line and the column of the error, or that the block is valid after all.
+First, pyarrow parses each block with the names and types that are known so far, and rejects unknown names. If pyarrow
+rejects a block, the parser infers the new names and types from parts of the block, and parses the block again. If
+pyarrow still rejects the block, Python's parser reads it. Python's parser either finds the line and column of the
+error, or determines that the block is valid.
 
 Guarantees:
 
-1. Both parsers return the same rows. The known names and types of a file only grow.
-2. Two names of one tuple that differ by letter case only are a DuplicateColumnError that names both.
-3. Columns that have only nulls so far are LATE.
-4. A conflict of types or names is reported with its line.
-5. Memory stays bounded if each row has names of its own: at most ``_MAX_CELLS`` cells are parsed at once, and a file
-   with more than ``max_columns`` names is a FormatError.
-6. If a scan reads some of the columns, the others are not parsed, as long as each row has a value in each column that
-   is read. No value can then be hidden under a name with another letter case.
+1. Both parsers return the same rows. The names and types that are known for a file are only extended.
+2. Two names of one tuple that are equal when case is ignored raise a DuplicateColumnError that contains both names.
+3. Columns that contain only nulls so far are LATE.
+4. A conflict of types or names is reported together with its line.
+5. Memory use is bounded even if each row has different names. At most ``_MAX_CELLS`` cells are parsed at once, and a
+   file with more than ``max_columns`` names raises a FormatError.
+6. If a scan reads only some columns, the other columns are not parsed, as long as each row has a value in every column
+   that is read. In this case, no value can be missed because its name has a different case.
 """
 
 from collections.abc import Callable, Iterator
@@ -54,7 +55,7 @@ _NO_COLUMNS = pa.struct([])
 
 @dataclass(frozen=True, slots=True)
 class RequestedColumns:
-    """The columns that a scan requests from a reader; see ``SchemaNegotiator``."""
+    """Columns that a scan requests from a reader. See ``SchemaNegotiator``."""
 
     is_projected: Callable[[str], bool]
     promised_type: Callable[[pa.Field], pa.DataType | None]
@@ -63,11 +64,11 @@ class RequestedColumns:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The result of parsing a block ahead.
+    """Result of parsing a block ahead of time.
 
     Attributes:
         wanted: The columns that the block was parsed with.
-        table: The table; None if pyarrow could not parse the block exactly.
+        table: The table. None if pyarrow could not parse the block exactly.
     """
 
     wanted: pa.StructType
@@ -76,14 +77,15 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class _ParsePlan:
-    """The columns to parse.
+    """Plan of the columns to parse.
 
-    The plan is replaced as a whole, so an attempt in another thread never sees a mix of an old and a new plan.
+    A plan is immutable and is replaced as a whole. Therefore another thread never sees a mixture of an old and a new
+    plan.
 
     Attributes:
         known: The names and types that were found in the file so far.
-        wanted: The same names with the types to parse to.
-        read_alone: The columns to read if the others need not be parsed (guarantee 6); else None.
+        wanted: The same names, with the types to parse to.
+        read_alone: The columns to read if the other columns need not be parsed (guarantee 6). Otherwise None.
         needs_python: Whether pyarrow cannot parse these types exactly.
     """
 
@@ -97,11 +99,11 @@ ALL_COLUMNS = RequestedColumns(lambda _: True, lambda _: None)
 
 
 class ObjectParser:
-    """Parses the objects of one file.
+    """Parses the objects of a file.
 
     Args:
         positions: The positions of the objects.
-        options: The policies.
+        options: The options that contain the policies.
         requested: The columns that the scan requests.
     """
 
@@ -121,7 +123,10 @@ class ObjectParser:
         return self._plan.known
 
     def attempt(self, block: Block) -> Attempt:
-        """Parse a block with the current plan. Thread-safe, because it changes no state."""
+        """Parse a block with the current plan.
+
+        This method is thread-safe, because it does not change any state.
+        """
         plan = self._plan
         if plan.needs_python or not plan.wanted.num_fields or _has_too_many_cells(block.line_feeds, plan):
             return Attempt(plan.wanted, None)
@@ -138,20 +143,20 @@ class ObjectParser:
         return Attempt(plan.wanted, table if is_exact else None)
 
     def tables(self, block: Block, attempt: Attempt | None = None) -> Iterator[pa.Table]:
-        """Yield the rows of the next block, in one or several tables.
+        """Yield the rows of the next block in one or more tables.
 
         Args:
             block: The next block.
-            attempt: The result of :meth:`attempt`. It is used if the plan has not changed since.
+            attempt: The result of :meth:`attempt`. It is used only if the plan has not changed since then.
 
         Raises:
-            EngineError: The block cannot be read.
+            EngineError: If the block cannot be read.
         """
         if attempt is not None and attempt.table is not None and attempt.wanted is self._plan.wanted:
             yield attempt.table
             return
         if attempt is not None and attempt.table is None:
-            # A null may mean that a value has a name in another letter case, now and in later blocks.
+            # A null may indicate that the name of a value has a different case, in this block or in later blocks.
             self._plan = replace(self._plan, read_alone=None)
         data = None if self._plan.needs_python else safe_lines(block.data)
         if data is None:
@@ -174,19 +179,19 @@ class ObjectParser:
         """Return the number of rows that :meth:`tables` would return.
 
         Raises:
-            FormatError: The block cannot be read.
+            FormatError: If the block cannot be read.
         """
         data = None if self._options.malformed is MalformedPolicy.SKIP else safe_lines(block.data)
         table = None if data is None else _parse_with_arrow(data, pa.schema([]), "ignore")
         return sum(1 for _ in self._lines.rows(block)) if table is None else int(table.num_rows)
 
     def find_row(self, block: Block, matches: Callable[[pa.StructType], bool]) -> ErrorContext | None:
-        """Return the position of the first row whose type matches; None if there is none."""
+        """Return the position of the first row whose type matches. Return None if there is none."""
         types = self._new_inference().new_types(list(self._lines.rows(block)), self._positions)
         return next((self._positions.at(number) for type_, number in types if matches(type_)), None)
 
     def log_warnings(self, context: ErrorContext) -> None:
-        """Log what the policies changed."""
+        """Log the changes that the policies made."""
         self._lines.log_warnings(context)
 
     def _new_inference(self) -> TypeInference:
@@ -196,7 +201,11 @@ class ObjectParser:
         )
 
     def _parse_with_plan(self, data: ByteArray) -> pa.Table | None:
-        """Parse lines with pyarrow; return None if they have unknown names or types, or are not JSON."""
+        """Parse lines with pyarrow.
+
+        Returns:
+            The table. None if the lines contain unknown names or types, or are not JSON.
+        """
         return None if self._plan.needs_python else _parse_with_arrow(data, pa.schema(list(self._plan.wanted)), "error")
 
     def _learn(self, data: ByteArray, block: Block) -> bool:
@@ -216,12 +225,15 @@ class ObjectParser:
             found = pa.struct([field.with_type(without_timestamps(field.type)) for field in table.schema])
             try:
                 self._merge(found, self._positions.between(block.line, block.last_line))
-            except (SchemaConflictError, DuplicateColumnError):  # Python's parser finds the line
+            except (SchemaConflictError, DuplicateColumnError):  # Python's parser determines the line
                 return False
         return not self._plan.known.equals(before)
 
     def _may_hide_integers(self, schema: pa.Schema) -> bool:
-        """Return whether pyarrow may have made an integer a double, which the policy treats as an error."""
+        """Return whether pyarrow may have converted an integer to a double.
+
+        This matters only if the policy treats such a conversion as an error.
+        """
         is_strict = self._options.on_type_conflict is TypeConflictPolicy.ERROR
         return is_strict and any(has_double(field.type) for field in schema)
 
@@ -244,7 +256,10 @@ class ObjectParser:
         self._plan = _ParsePlan(known, wanted, self._read_alone(wanted), is_for_python)
 
     def _read_alone(self, wanted: pa.StructType) -> pa.Schema | None:
-        """Return the columns to read if the others need not be parsed (guarantee 6); else None."""
+        """Return the columns to read if the other columns need not be parsed (guarantee 6).
+
+        Return None if all columns must be parsed.
+        """
         read = [one for one in wanted if self._requested.is_projected(one.name)]
         names = {fold_case(one.name) for one in read}
         is_complete = all(fold_case(name) in names for name in self._requested.input_schema.names)
@@ -252,7 +267,10 @@ class ObjectParser:
         return pa.schema(read) if 0 < len(read) < len(wanted) and is_complete and is_flat else None
 
     def _is_text(self, name: str) -> bool:
-        """Return whether a column is promised to be text, so its values cannot conflict."""
+        """Return whether the promised type of a column is text.
+
+        The values of such a column cannot conflict.
+        """
         return bool(self._promised(pa.field(name, LATE)) == TEXT)
 
     def _promised(self, field: pa.Field) -> pa.DataType | None:
@@ -266,7 +284,7 @@ class ObjectParser:
             raise FormatError(self._positions.between(block.line, block.last_line), problem) from None
 
     def _convert(self, rows: list[Row]) -> Iterator[pa.Table]:
-        """Convert parsed rows to tables of a limited number of cells."""
+        """Convert parsed rows to tables with a limited number of cells."""
         for found, line in self._inference.new_types(rows, self._positions):
             self._merge(found, self._positions.at(line))
         converter = ValueConverter(self._positions)
@@ -280,7 +298,7 @@ def _has_too_many_cells(rows: int, plan: _ParsePlan) -> bool:
 
 
 def _parse_with_arrow(data: ByteArray, schema: pa.Schema | None, unexpected: str) -> pa.Table | None:
-    """Parse lines with pyarrow; return None if it rejects them."""
+    """Parse lines with pyarrow. Return None if pyarrow rejects them."""
     options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected)
     reading = json.ReadOptions(block_size=len(data) + 1, use_threads=False)
     try:
@@ -290,7 +308,7 @@ def _parse_with_arrow(data: ByteArray, schema: pa.Schema | None, unexpected: str
 
 
 def _pieces(data: ByteArray) -> Iterator[tuple[int, int]]:
-    """Yield ranges of whole lines that are a little longer than ``_SAMPLE_BYTES``."""
+    """Yield ranges of whole lines that are slightly longer than ``_SAMPLE_BYTES``."""
     start = 0
     while start < len(data):
         end = find(data, LINE_FEED, start + _SAMPLE_BYTES) + 1 or len(data)

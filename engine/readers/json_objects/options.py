@@ -9,7 +9,7 @@ from engine.readers.malformed_policy import MalformedPolicy
 
 
 class Layout(Enum):
-    """The arrangement of the objects in a file."""
+    """Arrangement of the objects in a file."""
 
     AUTO = "auto"
     LINES = "lines"
@@ -18,7 +18,7 @@ class Layout(Enum):
 
 
 class TypeConflictPolicy(Enum):
-    """The treatment of a column whose values have several types in one file."""
+    """Treatment of a column whose values have different types in the same file."""
 
     ERROR = "error"
     WIDEN = "widen"
@@ -26,7 +26,7 @@ class TypeConflictPolicy(Enum):
 
 
 class JsonOptions(BaseModel):
-    """The options of JSON files."""
+    """Options of JSON files."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""The positions of JSON objects in a file, for error messages."""
+"""Positions of JSON objects in a file, for error messages."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,7 +8,7 @@ from engine.scan.reader import SourceFile
 
 
 class RowPositions(Protocol):
-    """The positions of the rows of a file: lines or objects, counted from 1."""
+    """Positions of the rows of a file. A row is a line or an object, counted from 1."""
 
     def at(self, number: int) -> ErrorContext:
         """Return the context of one row."""
@@ -21,7 +21,7 @@ class RowPositions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ObjectPositions:
-    """The positions of objects that are counted in the file."""
+    """Positions of objects that are numbered within the file."""
 
     file: SourceFile
 

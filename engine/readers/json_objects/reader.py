@@ -1,14 +1,18 @@
-"""The reader of JSON.
+"""The reader of JSON files.
 
 Guarantees:
 
-1. Each object is a row. Columns are added when they first appear. A column that has only nulls so far is LATE.
-2. Rows come in the order of the file. The block size and the limits bound the memory.
-3. Values are parsed to the promised type without loss if pyarrow can do so. Otherwise their text is kept for the loader
-   to convert.
+1. Each object is a row. A column is added when its name first appears. A column that contains only nulls so far is
+   LATE.
+2. Rows are in the order of the file. Memory use is bounded by the block size and the limits.
+3. Values are parsed directly to the promised type if pyarrow can do so without loss. Otherwise the reader keeps their
+   text, and the loader converts the text.
 
-Not guaranteed: that the values of a column that is not read are valid JSON of one type, and that an object is noticed
-that has a column twice, in different letter case, if other columns of the object are not read.
+Not guaranteed:
+
+- The values of a column that is not read are not checked to be valid JSON of a single type.
+- If some columns of an object are not read, the reader may not detect that the object contains the same column twice,
+  in different case.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +30,7 @@ from engine.scan.reader import SchemaNegotiator, SourceFile
 
 
 class JsonReader:
-    """The ``RowBatchReader`` of JSON."""
+    """The ``RowBatchReader`` of JSON files."""
 
     def __init__(self, file: SourceFile, options: JsonOptions, *, block_bytes: int = BLOCK_BYTES) -> None:
         self._file = file
@@ -68,14 +72,17 @@ class JsonReader:
 
     @staticmethod
     def _parse_ahead(objects: ObjectBlocks, parser: ObjectParser) -> Iterator[tuple[Block, Attempt | None]]:
-        """Yield the blocks, each with its attempt. The first block has none, because no type is known yet."""
+        """Yield each block with the result of parsing it ahead of time.
+
+        The first block is yielded with None instead, because no types are known yet.
+        """
         first = objects.next()
         if first is not None:
             yield first, None
             yield from map_ahead(iter(objects.next, None), parser.attempt)
 
     def _append(self, table: pa.Table, parser: ObjectParser, loader: ResultSetLoader) -> None:
-        """Append a table. A conflict of types is raised with the row that causes it."""
+        """Append a table. A type conflict is raised with the position of the row that causes it."""
         try:
             loader.append(table)
         except SchemaConflictError as conflict:

@@ -1,4 +1,4 @@
-"""Detection of numbers that pyarrow may have rounded when it parsed them as floats or doubles."""
+"""Detection of numbers that pyarrow may have rounded to floats or doubles."""
 
 import re
 
@@ -12,12 +12,12 @@ _LONG_INTEGER = re.compile(rb"[:\[,]\s*-?\d{16,}\s*[,}\]]")
 
 
 def may_have_rounded(table: pa.Table, data: ByteArray) -> bool:
-    """Return whether the data may have a number that its column in the table cannot hold.
+    """Return whether pyarrow may have rounded a number of the data.
 
-    The answer may be true without need. It is never false in these cases:
+    The result may be a false positive. It is always true in these cases:
 
-    - A column of doubles or floats has an integer that is not exactly representable there.
-    - A column of floats has a number that is too large for a float.
+    - A column of doubles or floats contains an integer without an exact representation.
+    - A column of floats contains a number that is too large for a float.
 
     Args:
         table: The table that pyarrow parsed from the data.
@@ -30,7 +30,10 @@ def may_have_rounded(table: pa.Table, data: ByteArray) -> bool:
 
 
 def _has_large_number(column: pa.ChunkedArray, floating: pa.DataType) -> bool:
-    """Return whether a column has a number of a floating type above which not all integers are exact."""
+    """Return whether a column contains a number beyond the range of exact integers.
+
+    The range depends on the floating-point type.
+    """
     type_ = column.type
     if pa.types.is_struct(type_):
         flat = column.flatten()

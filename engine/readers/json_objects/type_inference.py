@@ -1,7 +1,7 @@
-"""Types of values that Python's parser has read.
+"""Inference of the types of values that Python's parser has read.
 
-Most objects of a file have the same members with the same kinds of values. Each object is therefore first reduced to
-its shape, which is cheap to compute and to remember. Only a new shape is converted to a type.
+Most objects of a file have the same members with the same types of values. Therefore each object is first reduced to
+its shape, which is cheap to compute and to store. A type is inferred only for a new shape.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -21,13 +21,13 @@ _SHORT_DIGITS = 18
 
 
 class TypeInference:
-    """Infers the types of the objects of one file.
+    """Infers the types of the objects of a file.
 
     Args:
-        on_conflict: The treatment of values of several types in one array.
+        on_conflict: The treatment of values with different types in the same array.
         is_projected: Returns whether a member of the rows is read.
-        is_text: Returns whether a member is text, independent of its values.
-        all_text: Whether numbers and booleans are text.
+        is_text: Returns whether a member is text, regardless of its values.
+        all_text: Whether numbers and booleans are read as text.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class TypeInference:
         self._seen: set[Hashable] = set()
 
     def new_types(self, rows: Sequence[Row], positions: RowPositions) -> Iterator[tuple[pa.StructType, int]]:
-        """Yield the types of the rows with a new shape, each with the number of its row.
+        """Yield the types of the rows with a new shape, each with the number of the row.
 
         Raises:
-            DuplicateColumnError: Two names of one object differ at most by letter case.
-            FormatError: Values are nested too deeply.
-            SchemaConflictError: An array has values of several types.
-            ValueConversionError: A number has too many digits.
+            DuplicateColumnError: If two names of one object are equal when case is ignored.
+            FormatError: If values are nested too deeply.
+            SchemaConflictError: If an array contains values of different types.
+            ValueConversionError: If a number has too many digits.
         """
         for row, number in rows:
             shape = _shape_of(row, 0)
@@ -60,7 +60,10 @@ class TypeInference:
                 yield self._type_of(self._read_members(row), "", positions.at(number), 0), number
 
     def _read_members(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return the members that are read, with an empty text for each member that is text."""
+        """Return the members that are read.
+
+        The value of a member that is text is replaced with an empty string.
+        """
         return {name: "" if self._is_text(name) else value for name, value in row.items() if self._is_projected(name)}
 
     def _type_of(self, value: Any, path: str, context: ErrorContext, depth: int) -> pa.DataType:
@@ -95,8 +98,8 @@ class TypeInference:
 
 
 def _shape_of(value: Any, depth: int) -> Any:
-    """Return a value that is equal for values of the same type, and only for those."""
-    if depth > MAX_DEPTH + 1:  # the inference of its type raises an error
+    """Return the shape of a value. Shapes are equal if, and only if, the types are equal."""
+    if depth > MAX_DEPTH + 1:  # inferring the type of this value raises an error
         return None
     if isinstance(value, dict):
         return tuple((name, _shape_of(one, depth + 1)) for name, one in value.items())

@@ -1,17 +1,17 @@
-"""The types of JSON values and the type that two of them have in common.
+"""Types of JSON values, and the common type of two types.
 
 | one | other | common type |
 | --- | --- | --- |
-| null | any | the other |
+| null | any | the other type |
 | integer | double | double; with the policy `error`, a conflict |
 | integer | an integer of more than 64 bits | decimal(38, 0) |
 | array, object | the same | the common type of the elements, or of each member |
-| any | another | a conflict: an error, or text, as the policy says |
+| any | a different type | a conflict: an error or text, depending on the policy |
 
 Guarantees:
 
-1. The order of values changes only the order of members.
-2. Text stays text. It becomes a date or a timestamp only if a schema promises that type.
+1. The order of the values affects only the order of the members.
+2. Text remains text. Text is converted to a date or a timestamp only if a schema promises this type.
 """
 
 from typing import Final
@@ -33,11 +33,11 @@ _NUMBERS = (INTEGER, LONG_INTEGER, DOUBLE)
 
 
 class TypeMerger:
-    """Finds the common type of two types of one column.
+    """Determines the common type of two types of a column.
 
     Args:
-        on_conflict: The policy for types that have no common type.
-        context: The position of the second type, for messages.
+        on_conflict: The policy for types without a common type.
+        context: The position of the second type, for error messages.
     """
 
     def __init__(self, on_conflict: TypeConflictPolicy, context: ErrorContext) -> None:
@@ -48,8 +48,8 @@ class TypeMerger:
         """Merge the members of two objects.
 
         Raises:
-            SchemaConflictError: Two types have no common type.
-            DuplicateColumnError: Two names differ by letter case only.
+            SchemaConflictError: If two types have no common type.
+            DuplicateColumnError: If two names are equal when case is ignored.
         """
         members = {fold_case(field.name): field for field in one}
         for field in other:
@@ -65,8 +65,8 @@ class TypeMerger:
         """Return the common type of two types.
 
         Raises:
-            SchemaConflictError: They have no common type.
-            DuplicateColumnError: Two names differ by letter case only.
+            SchemaConflictError: If there is no common type.
+            DuplicateColumnError: If two names are equal when case is ignored.
         """
         if one.equals(other) or other.equals(LATE):
             return one
@@ -90,7 +90,7 @@ class TypeMerger:
 
 
 def without_timestamps(type_: pa.DataType) -> pa.DataType:
-    """Return a type that pyarrow has inferred, with text in place of timestamps."""
+    """Replace the timestamps in a type that pyarrow has inferred with text."""
     if pa.types.is_timestamp(type_):
         return TEXT
     if pa.types.is_list(type_):
@@ -108,16 +108,17 @@ def name_count(type_: pa.DataType) -> int:
 
 
 def has_double(type_: pa.DataType) -> bool:
-    """Return whether a type is a double or contains one."""
+    """Return whether a type is a double or contains a double."""
     if pa.types.is_struct(type_):
         return any(has_double(field.type) for field in type_)
     return has_double(type_.value_type) if pa.types.is_list(type_) else bool(type_.equals(DOUBLE))
 
 
 def parse_type(found: pa.DataType, promised: pa.DataType | None) -> pa.DataType:
-    """Return the type to parse to: the promised type where it keeps more of the text than the found type.
+    """Return the type to parse values to.
 
-    The loader makes the remaining conversions.
+    This is the promised type if it preserves more of the text than the found type. The loader performs the remaining
+    conversions.
     """
     if promised is None or promised.equals(LATE) or found.equals(LATE):
         return found
@@ -146,7 +147,7 @@ def _map_value_type(found: list[pa.DataType], promised: pa.DataType) -> pa.DataT
 
 
 def needs_python(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether pyarrow's parser cannot parse values of a found type to the wanted type."""
+    """Return whether pyarrow cannot parse values of the found type to the wanted type."""
     if pa.types.is_map(wanted):
         return True
     if pa.types.is_struct(wanted):
@@ -157,5 +158,5 @@ def needs_python(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def join_names(path: str, name: str) -> str:
-    """Return the name of a member in messages, such as ``a.b``."""
+    """Return the full name of a member for error messages, such as ``a.b``."""
     return f"{path}.{name}" if path else name

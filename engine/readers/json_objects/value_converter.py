@@ -2,9 +2,9 @@
 
 Guarantees:
 
-1. An integer in a column of doubles or floats must be exactly representable there; otherwise it is a
-   ValueConversionError. No number becomes infinite.
-2. A value in a column of text is its text in the file. An array or an object loses its white space.
+1. An integer in a column of doubles or floats must have an exact representation. Otherwise, a ValueConversionError is
+   raised. A finite number never becomes infinite.
+2. A value in a text column is the text of the value in the file. The white space in an array or an object is removed.
 """
 
 import math
@@ -24,7 +24,7 @@ class ValueConverter:
     """Converts values to inferred or promised types.
 
     Args:
-        positions: The positions of the rows, for messages.
+        positions: The positions of the rows, for error messages.
     """
 
     def __init__(self, positions: RowPositions) -> None:
@@ -35,7 +35,7 @@ class ValueConverter:
         """Convert the wanted columns of the rows.
 
         Raises:
-            ValueConversionError: A value is not of its column's type.
+            ValueConversionError: If a value does not match the type of its column.
         """
         if not wanted.num_fields:
             return pa.table({"": pa.nulls(len(rows))}).select([])

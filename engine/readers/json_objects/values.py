@@ -4,9 +4,9 @@ Python's parser reads the lines that pyarrow rejects, and the types that pyarrow
 
 Guarantees:
 
-1. A number stays text until its type is known, so no digit is lost.
-2. Two members of one object whose names differ at most by letter case are a DuplicateColumnError.
-3. Values that are nested too deeply for the stack are a FormatError.
+1. A number remains text until its type is known, so that no digit is lost.
+2. Two members of one object whose names are equal when case is ignored raise a DuplicateColumnError.
+3. Values that are nested too deeply for the stack raise a FormatError.
 """
 
 import json
@@ -24,11 +24,11 @@ _WHITE_SPACE = " \t\r\n"
 
 
 Row = tuple[dict[str, Any], int]
-"""An object with its number: that of its line, or its own in the file."""
+"""An object and its number, which is either the number of its line or its index in the file."""
 
 
 class Number(str):
-    """A number as it is written in the file."""
+    """A number, as it is written in the file."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class Number(str):
 
 
 class _RepeatedNameError(Exception):
-    """Stops the parsing of an object with two members of one name."""
+    """Stops the parsing of an object that has two members with the same name."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(first, second)
@@ -64,11 +64,11 @@ _DECODER = json.JSONDecoder(
 
 
 def parse_values(text: str, context: ErrorContext) -> Iterator[Any]:
-    """Yield the values of a text, which may be several.
+    """Yield the values of a string that contains one or more JSON values.
 
     Raises:
-        FormatError: The text is not JSON.
-        DuplicateColumnError: An object has two members of one name (guarantee 2).
+        FormatError: If the string is not valid JSON.
+        DuplicateColumnError: If an object has two members with the same name (guarantee 2).
     """
     position = skip_white_space(text, 0)
     while position < len(text):
@@ -85,29 +85,32 @@ def parse_values(text: str, context: ErrorContext) -> Iterator[Any]:
 
 
 def skip_white_space(text: str, position: int) -> int:
-    """Return the first position at or after the given one that is not white space."""
+    """Return the first position at or after ``position`` that is not white space."""
     while position < len(text) and text[position] in _WHITE_SPACE:
         position += 1
     return position
 
 
 def too_deep(context: ErrorContext) -> FormatError:
-    """Return the error for values that are nested too deeply."""
+    """Create the error for values that are nested too deeply."""
     return FormatError(context, f"values are nested deeper than {MAX_DEPTH} levels, which no scan reads")
 
 
 def not_an_object(context: ErrorContext, text: str) -> FormatError:
-    """Return the error for a row that is not an object."""
+    """Create the error for a row that is not an object."""
     return FormatError(context, f"a row must be an object, but {text[:40]!r} is not")
 
 
 def not_utf_8(context: ErrorContext) -> FormatError:
-    """Return the error for bytes that are not UTF-8."""
+    """Create the error for bytes that are not UTF-8."""
     return FormatError(context, "the bytes are not UTF-8; convert the file to UTF-8")
 
 
 def text_of(value: Any) -> str:
-    """Return a value as text: a string itself, a number as it is written in the file, any other value as JSON."""
+    """Return a value as text.
+
+    A string is returned unchanged, and a number as it is written in the file. Any other value is returned as JSON.
+    """
     return str(value) if isinstance(value, str) else _to_json(value)
 
 

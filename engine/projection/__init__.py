@@ -1,1 +1,1 @@
-"""Projections: the columns that a query selects, and filters for readers."""
+"""Projections: the columns that a query selects, and filters for the columns of readers."""

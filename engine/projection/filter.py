@@ -1,7 +1,8 @@
-"""Projection filters: which columns of a reader a loader stores, and how.
+"""Projection filters, which determine the columns that a loader stores.
 
-The loader calls the filter with each column that the reader offers. The filter answers with the column that the batch
-gets, or refuses it. This detects schema conflicts before a value is read [scan-schema-tracker "projectionFilter"].
+The loader calls the filter for each column that the reader offers. The filter either returns the column as it appears
+in the batch, or raises an error. Therefore schema conflicts are detected before any value is read
+[scan-schema-tracker "projectionFilter"].
 """
 
 from dataclasses import dataclass
@@ -12,11 +13,11 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class ProjectedColumn:
-    """The answer of a filter about one column.
+    """Result of a filter for one column.
 
     Attributes:
-        field: The column of the batch, with its name and type there. The loader converts the reader's values to this
-            type. None if the column is not wanted.
+        field: The column with its name and type in the batch. The loader converts the reader's values to this type.
+            None if the column is not needed.
         members: The filter for the members of a map, or of the maps in an array.
     """
 
@@ -25,22 +26,22 @@ class ProjectedColumn:
 
 
 class ProjectionFilter(Protocol):
-    """The filter for the columns of a row, or for the members of a map."""
+    """Filter for the columns of a row, or for the members of a map."""
 
     def project(self, field: pa.Field) -> ProjectedColumn:
-        """Return what the batch gets of a column that the reader offers.
+        """Return the column as it appears in the batch.
 
         Raises:
-            SchemaConflictError: If its type cannot become the promised one.
-            ProjectionError: If the query selects an element or a member that such a column does not have.
+            SchemaConflictError: If the offered type cannot be converted to the promised type.
+            ProjectionError: If the query selects an element or a member that does not exist in a column of this type.
         """
         ...
 
     @property
     def is_empty(self) -> bool:
-        """Whether no column can be wanted, as for ``COUNT(*)``.
+        """Whether no columns are needed, for example for ``COUNT(*)``.
 
-        A reader may then only count rows.
+        In this case, a reader only needs to count rows.
         """
         ...
 

@@ -1,22 +1,22 @@
 """The projection filter by the project list, for columns of unknown type.
 
-It checks that the type that a reader offers suits the column's path [scan-schema-tracker "projectionFilter"]:
+The filter checks that the type that a reader offers matches the column's path [scan-schema-tracker "projectionFilter"]:
 
 | path | types of the column |
 | --- | --- |
 | ``a`` | any |
 | ``a[1]`` | an array; a dict with integer keys |
-| ``a[0][1]`` | the same, and its elements or values again |
+| ``a[0][1]`` | as above, and the same again for its elements or values |
 | ``m.a`` | a map; a dict with text keys; an array of one of these |
-| ``m[1].a`` | as ``a[1]``, and its elements or values as ``m.a`` |
+| ``m[1].a`` | as for ``a[1]``, and as for ``m.a`` for its elements or values |
 
-LATE columns and unions suit every path. All other combinations are a ``ProjectionError``.
+LATE columns and unions match every path. All other combinations raise a ``ProjectionError``.
 
 Guarantees:
 
-1. A map, or an array of maps, keeps exactly the selected members, in the reader's order. The result is the same as
-   from projecting each member. A dict is kept whole or not at all.
-2. Names are those of the project list. Under a wildcard they are the reader's.
+1. In a map, or an array of maps, exactly the selected members are kept, in the reader's order. The result is the same
+   as projecting each member separately. A dict is either kept as a whole or excluded.
+2. Names are those of the project list. Under a wildcard, they are those of the reader.
 """
 
 from dataclasses import dataclass
@@ -34,12 +34,12 @@ from engine.projection.project_list import NOTHING, ProjectionList, ProjectionTy
 
 @dataclass(frozen=True, slots=True)
 class ListFilter:
-    """A projection filter by a project list.
+    """Projection filter by a project list.
 
     Attributes:
         wanted: The project list of the row or of the map.
-        context: What the reader is reading, for errors.
-        prefix: The path of the enclosing maps, such as ``m.``. Empty for the row.
+        context: The source that the reader is reading. Error messages include it.
+        prefix: The path of the enclosing maps, such as ``m.``. Empty for a row.
     """
 
     wanted: ProjectionList
@@ -51,10 +51,10 @@ class ListFilter:
         return self.wanted.type is ProjectionType.NONE
 
     def project(self, field: pa.Field) -> ProjectedColumn:
-        """Return what the batch gets of a column.
+        """Return the column as it appears in the batch.
 
         Raises:
-            ProjectionError: If the column's type does not suit its path.
+            ProjectionError: If the type of the column does not match its path.
         """
         path = self.wanted.find(field.name)
         if path is None:
@@ -76,16 +76,16 @@ class ListFilter:
 
 
 def check_consistent(path: ProjectedPath, type_: pa.DataType, prefix: str, context: ErrorContext) -> None:
-    """Check that a column's type suits its path, at every depth.
+    """Check that the type of a column matches its path, at every depth.
 
     Args:
-        path: What is selected of the column.
+        path: The part of the column that is selected.
         type_: The type of the column.
         prefix: The path of the enclosing maps. See :class:`ListFilter`.
-        context: What the reader is reading, for errors.
+        context: The source that the reader is reading. Error messages include it.
 
     Raises:
-        ProjectionError: If the type does not suit. See the table of this module.
+        ProjectionError: If the type does not match. See the table of this module.
     """
     problem = _index_problem(path, type_) or _member_problem(path, _indexed_type(path, type_))
     if problem:
@@ -133,7 +133,10 @@ def _check_inside(path: ProjectedPath, type_: pa.DataType, prefix: str, context:
 
 
 def _indexed_type(path: ProjectedPath, type_: pa.DataType) -> pa.DataType:
-    """Return the type that the indexes of a path lead to. The type must suit the path."""
+    """Return the type of the elements or values that the indexes of a path select.
+
+    The type must match the path.
+    """
     for _ in range(path.dimensions):
         type_ = _value_type(type_)
     return type_

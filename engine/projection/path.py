@@ -1,19 +1,19 @@
-"""Paths of a project list: columns, members of maps, elements of arrays.
+"""Paths of a project list: columns, members of maps, and elements of arrays.
 
-A path is written as in SQL:
+The syntax of a path is that of SQL:
 
     path  = name { "." name | "[" digits "]" }
     name  = any characters but . ` [ ] * and white space, or any characters between backquotes
             (a backquote among them is doubled)
 
-A path does not say which types it leads through. ``m.a`` is a member of a map, or the value of a dict at the key
-``a``. ``a[1]`` is an element of an array, or the value of a dict at the key 1. :mod:`engine.projection.list_filter`
-decides whether a column's type suits.
+A path does not contain types. ``m.a`` is either a member of a map, or the value of a dict at the key ``a``. ``a[1]`` is
+either an element of an array, or the value of a dict at the key 1. :mod:`engine.projection.list_filter` checks
+whether the type of a column matches its path.
 
 Guarantees:
 
-1. A name that :func:`quote_name` wrote is parsed back unchanged, for all characters.
-2. Two paths of one column select the union of both, in any order. The letter case is that of the first.
+1. A name that :func:`quote_name` wrote is parsed back to the same name, for all characters.
+2. Two paths of the same column select the union of both, in any order. The case of the name is that of the first path.
 """
 
 import re
@@ -35,14 +35,14 @@ _MAX_DEPTH = 100
 
 @dataclass(frozen=True, slots=True)
 class ProjectedPath:
-    """What a query selects of one column, or of one member of a map.
+    """The part of a column, or of a map member, that a query selects.
 
     Attributes:
-        name: The name, in the letter case of the query.
-        members: The members that the query names. In an array, they are members of each element.
-        is_whole: Whether members that are not named are selected too.
-        dimensions: The number of indexes after the name. The array must have at least as many dimensions.
-        indexes: The first index of each path, ascending. None if all elements are selected.
+        name: The name, in the case that the query uses.
+        members: The members that the query names. In an array, these are members of each element.
+        is_whole: Whether members that are not named are also selected.
+        dimensions: The number of indexes after the name. The array must have at least this number of dimensions.
+        indexes: The first index of each path, in ascending order. None if all elements are selected.
     """
 
     name: str
@@ -91,36 +91,36 @@ class ProjectedPath:
 
     @property
     def is_array(self) -> bool:
-        """Whether the path has an index, so that the column must be an array or a dict."""
+        """Whether the path has an index. In this case, the column must be an array or a dict."""
         return self.dimensions > 0
 
     @property
     def is_map(self) -> bool:
-        """Whether the path names members, so that the column must be a map or a dict."""
+        """Whether the path names members. In this case, the column must be a map or a dict."""
         return bool(self.members) or not self.is_whole
 
     @property
     def is_simple(self) -> bool:
-        """Whether the path is only a name, so that the column may have any type."""
+        """Whether the path is only a name. In this case, the column may have any type."""
         return not self.is_array and not self.is_map
 
     def member(self, name: str) -> "ProjectedPath | None":
-        """Return what is selected of a member. None if nothing is."""
+        """Return the part of a member that is selected. Return None if there is none."""
         index = self._indexes_by_name.get(fold_case(name))
         if index is not None:
             return self.members[index]
         return ProjectedPath(name) if self.is_whole else None
 
     def whole(self) -> "ProjectedPath":
-        """Return the path with all of the column selected.
+        """Return the path with the whole column selected.
 
-        It still says which types the column can have.
+        The members and dimensions of the path, which restrict the types of the column, are kept.
         """
         members = tuple(member.whole() for member in self.members)
         return ProjectedPath(self.name, members, True, self.dimensions, None)
 
     def __str__(self) -> str:
-        """Return the path for messages, with one of its indexes and one of its members."""
+        """Return the path for error messages, with only one of its indexes and one of its members."""
         text = quote_name(self.name)
         if self.dimensions:
             text += f"[{0 if self.indexes is None else self.indexes[0]}]" + "[0]" * (self.dimensions - 1)
@@ -128,15 +128,15 @@ class ProjectedPath:
 
 
 def quote_name(name: str) -> str:
-    """Return a name as a path contains it, in backquotes if necessary."""
+    """Return a name as it is written in a path, with backquotes if necessary."""
     return name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 
 def merge_by_name(paths: Iterable[ProjectedPath]) -> tuple[ProjectedPath, ...]:
-    """Merge the paths of one tuple that have the same name. See guarantee 2.
+    """Merge the paths of a tuple that have the same name. See guarantee 2.
 
     Returns:
-        One path for each name, in the order of the first mentions.
+        One path for each name, in the order of the first occurrences.
     """
     by_name: dict[str, list[ProjectedPath]] = {}
     for path in paths:

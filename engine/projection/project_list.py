@@ -1,13 +1,13 @@
 """The project list of a query, before the columns of the data are known.
 
-The three kinds are those of [scan-schema-tracker "Projection Types"]: ``SELECT *``, ``SELECT a, b``, and a list
-without columns, as for ``COUNT(*)``.
+There are three types of project lists [scan-schema-tracker "Projection Types"]: ``SELECT *``, ``SELECT a, b``, and a
+list without columns, for example for ``COUNT(*)``.
 
 Guarantees:
 
-1. Each column is listed once, in the letter case and at the place of its first mention.
-2. With a wildcard every column is selected whole. The columns named besides it keep their place before or after it,
-   and the type that their path requires.
+1. Each column is listed once, with the case and at the position of its first occurrence.
+2. With a wildcard, every column is selected as a whole. Columns that are named in addition to the wildcard keep their
+   position before or after the wildcard, and the type that their path requires.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ WILDCARD = "*"
 
 
 class ProjectionType(Enum):
-    """How many columns a project list selects."""
+    """Type of a project list: all columns, some columns or no columns."""
 
     ALL = "all columns"
     SOME = "named columns"
@@ -35,7 +35,7 @@ class ProjectionList:
 
     Attributes:
         columns: The columns that are named.
-        wildcard_at: The number of named columns before the wildcard. None without a wildcard.
+        wildcard_at: The number of named columns before the wildcard. None if there is no wildcard.
     """
 
     columns: Sequence[ProjectedPath] = ()
@@ -48,7 +48,7 @@ class ProjectionList:
 
     @classmethod
     def parse(cls, elements: Iterable[str]) -> Self:
-        """Parse the elements of a project list, each of them a path or ``*``.
+        """Parse the elements of a project list. Each element is a path or ``*``.
 
         Raises:
             ProjectionError: If an element is malformed.
@@ -66,18 +66,18 @@ class ProjectionList:
 
     @classmethod
     def of_members(cls, path: ProjectedPath) -> Self:
-        """Return what a path selects from its map, as the project list of that map."""
+        """Return the part of a map that a path selects, as the project list of the map."""
         return cls(path.members, len(path.members) if path.is_whole else None)
 
     @property
     def type(self) -> ProjectionType:
-        """How many columns the list selects."""
+        """The type of the list: all columns, some columns or no columns."""
         if self.wildcard_at is not None:
             return ProjectionType.ALL
         return ProjectionType.SOME if self.columns else ProjectionType.NONE
 
     def find(self, name: str) -> ProjectedPath | None:
-        """Return what is selected of a column. None if nothing is."""
+        """Return the part of a column that is selected. Return None if there is none."""
         index = self._indexes.get(fold_case(name))
         if index is not None:
             return self.columns[index]

@@ -1,1 +1,1 @@
-"""Scans of files with readers, as batches of one schema."""
+"""Scans, which read files with readers and return batches with a single schema."""

@@ -1,14 +1,15 @@
-"""Implicit and partition columns, which a scan derives from a file's path.
+"""Implicit columns and partition columns, which a scan derives from the path of a file.
 
 ``fqn``, ``filepath``, ``filename`` and ``suffix`` describe the file. ``dir0``, ``dir1`` and so on are the directories
-between the selected directory and the file. None of them is a column of the table. A query gets those that it names,
-and a wildcard adds the partition columns after the table's columns [scan-schema-tracker "Implicit Columns"].
+between the selected directory and the file. These columns are not part of the table. A query gets the implicit columns
+that it selects by name. A wildcard also adds the partition columns after the table's columns
+[scan-schema-tracker "Implicit Columns"].
 
 Guarantees:
 
-1. Values are text. They name a file by its path in the workspace, never by a path of the machine.
-2. All files of a scan have the same partition columns, as many as the deepest file has directories. Files that are
-   less deep have nulls in the others.
+1. The values are text. They contain only the path of a file in the workspace, never a path of the machine.
+2. All files of a scan have the same partition columns. Their number is the number of directories of the deepest file.
+   For files with fewer directories, the remaining columns are null.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,9 +35,9 @@ _FILE_COLUMNS: Mapping[str, Callable[[PurePosixPath], str]] = MappingProxyType(
 
 
 def implicit_field(name: str) -> pa.Field | None:
-    """Return the implicit column of a name in any letter case.
+    """Return the implicit column with a name. Case is ignored.
 
-    None if no implicit column has this name.
+    Return None if there is no implicit column with this name.
     """
     match = IMPLICIT_NAME.fullmatch(name)
     return None if match is None else pa.field(name, pa.string(), nullable=match["directory"] is not None)
@@ -44,7 +45,7 @@ def implicit_field(name: str) -> pa.Field | None:
 
 @dataclass(frozen=True, slots=True)
 class FileLocation:
-    """The location of a file, relative to the selected file or directory.
+    """Location of a file, relative to the selected file or directory.
 
     Attributes:
         path: The path of the file from the workspace's root, such as ``/a/b/c.csv``.
@@ -56,11 +57,11 @@ class FileLocation:
 
     @classmethod
     def of(cls, path: str, selected: str) -> Self:
-        """Return the location of a file.
+        """Create the location of a file.
 
         Args:
             path: The path of the file, relative to the workspace.
-            selected: The path that was selected: the file itself, or a directory above it.
+            selected: The selected path, which is either the file itself or a directory above it.
 
         Raises:
             ProjectionError: If the file is not below the selected path.
@@ -71,7 +72,7 @@ class FileLocation:
         return cls(PurePosixPath("/") / file, file.relative_to(root).parts[:-1])
 
     def value(self, name: str) -> str | None:
-        """Return the value of an implicit column, by name in any letter case."""
+        """Return the value of an implicit column. Case is ignored in its name."""
         match = IMPLICIT_NAME.fullmatch(name)
         if match is not None and match["directory"] is not None:
             index = int(match["directory"])
@@ -79,7 +80,7 @@ class FileLocation:
         return _FILE_COLUMNS[fold_case(name)](self.path)
 
     def column(self, field: pa.Field, rows: int) -> pa.Array:
-        """Return an implicit column for a number of rows of the file."""
+        """Return the array of an implicit column for the given number of rows."""
         return pa.repeat(pa.scalar(self.value(field.name), field.type), rows)
 
 

@@ -1,8 +1,7 @@
-"""The types of missing columns, which a reader lacks.
+"""Types of missing columns, which are columns of the scan that a file does not contain.
 
-They may be members of a map that the reader has.
-
-See [scan-schema-tracker "Missing Columns"], and level 2 of [scan-framework].
+A missing column can also be a member of a map. See [scan-schema-tracker "Missing Columns"], and level 2 of
+[scan-framework].
 """
 
 import pyarrow as pa
@@ -12,9 +11,9 @@ from engine.schema import TupleSchema, is_late
 
 
 def resolve_missing_types(missing: TupleSchema, default: pa.DataType) -> TupleSchema:
-    """Return the columns with the default type in place of every LATE type.
+    """Replace the LATE types of missing columns with the default type.
 
-    LATE columns become nullable.
+    Columns that were LATE become nullable.
     """
     return TupleSchema(
         resolve_late(field.with_nullable(True) if is_late(field) else field, lambda _: default) for field in missing

@@ -1,4 +1,4 @@
-"""The scan's side of the negotiation with one reader.
+"""The scan's implementation of the negotiation with a reader.
 
 See :class:`engine.scan.reader.SchemaNegotiator`.
 """
@@ -19,15 +19,15 @@ from engine.schema import TupleSchema
 
 @dataclass(frozen=True, slots=True)
 class ReaderRequest:
-    """What the scan wants of one reader.
+    """The columns and rows that the scan requests from a reader.
 
     Attributes:
-        input_schema: The promised columns, without implicit ones.
+        input_schema: The promised columns, without implicit columns.
         projection: The filter for the columns that the reader offers.
-        is_projected: Returns whether any part of a column is wanted, by name.
-        limits: The limits of each batch, and of the rows that the scan still wants.
-        row_filters: Filters that allow the reader to leave out rows.
-        apply_early_schema: Applies the schema of a reader that knows all of it before it reads.
+        is_projected: Returns whether the scan needs any part of the column with a given name.
+        limits: The limits of each batch, and the number of rows that the scan still needs.
+        row_filters: Filters that allow the reader to skip rows.
+        apply_early_schema: Applies the schema of a reader that knows its complete schema before it reads.
     """
 
     input_schema: TupleSchema
@@ -66,7 +66,7 @@ class ScanNegotiator:
         """The loader that the reader built.
 
         Raises:
-            LoaderStateError: If the reader did not build one.
+            LoaderStateError: If the reader did not build a loader.
         """
         if self._loader is None:
             raise LoaderStateError(f"{self.context}the reader opened without building a loader.")

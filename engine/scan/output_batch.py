@@ -1,11 +1,11 @@
 """The output batch of a scan.
 
-It has table columns, implicit columns and missing columns, in the order of the output.
+An output batch contains table columns, implicit columns and missing columns, in the order of the output schema. It
+follows levels 2 and 3 of [scan-framework "Output Batch Construction"].
 
-It follows the levels 2 and 3 of [scan-framework "Output Batch Construction"].
-
-Guarantee: columns are moved, not copied. Only missing values are created. A map that lacks members is rebuilt from
-the arrays of its members.
+Guarantee: columns are not copied. Only missing values are created. A map with missing members is rebuilt from the
+    arrays
+of its existing members.
 """
 
 import pyarrow as pa
@@ -20,16 +20,17 @@ from engine.schema import TupleSchema, fold_case
 def build_output_batch(
     schema: TupleSchema, table: pa.RecordBatch, implicit: TupleSchema, location: FileLocation
 ) -> pa.RecordBatch:
-    """Build one batch of the output.
+    """Build an output batch.
 
     Args:
-        schema: The output schema, resolved.
-        table: The batch of the reader. Its columns have the types of the output, but maps may lack members.
+        schema: The output schema, which must be resolved.
+        table: The batch of the reader. Its columns have the types of the output, except that members of maps may be
+            missing.
         implicit: The implicit columns of the output.
         location: The location of the file.
 
     Raises:
-        ReaderError: If a column of the reader has another type than the output.
+        ReaderError: If the type of a reader's column differs from the output.
     """
     rows = table.num_rows
     found = {fold_case(name): table.column(index) for index, name in enumerate(table.schema.names)}
@@ -45,7 +46,7 @@ def build_output_batch(
 
 
 def _complete(array: pa.Array | None, field: pa.Field, rows: int) -> pa.Array:
-    """Return a column with everything that it lacks."""
+    """Return a column with all missing rows and members added."""
     if array is None or pt.is_null(array.type):
         return missing_values(field, rows, field.name)
     if array.type.equals(field.type):
@@ -72,7 +73,8 @@ def _complete_map(array: pa.StructArray, field: pa.Field) -> pa.StructArray:
 
 def _complete_list(array: pa.ListArray, field: pa.Field) -> pa.ListArray:
     element = field.type.value_field
-    if array.offset:  # A slice shares all values. Copy those of its own rows, so that offsets start at 0.
+    if array.offset:  # A slice shares all values of its array. Copy only the values of its rows, so that the offsets
+    start at 0.
         array = pa.concat_arrays([array])
     values = _complete(array.values, element, len(array.values))
     mask = array.is_null() if array.null_count else None

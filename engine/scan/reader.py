@@ -1,8 +1,8 @@
 """The interface between formats and scans.
 
-A reader knows nothing of projection, overflow, missing columns or other files. The scan opens it. It declares what it
-knows of its schema, builds a result set loader, and fills it batch by batch (``RowBatchReader`` and
-``SchemaNegotiator`` in [scan-framework "Class Structure"]).
+A reader does not need to handle projection, overflow, missing columns or other files. The scan opens the reader. The
+reader then declares the part of its schema that it knows, builds a result set loader, and fills the loader batch by
+batch (``RowBatchReader`` and ``SchemaNegotiator`` in [scan-framework "Class Structure"]).
 
     class Numbers:
         def open(self, negotiator):
@@ -37,15 +37,15 @@ from engine.schema import TupleSchema
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One file of a scan, or a range of one, to be read once.
+    """A file of a scan, or a range of a file, that is read once.
 
     Attributes:
-        workspace: The name of the workspace, for messages.
+        workspace: The name of the workspace, for error messages.
         path: The path of the file in the workspace.
         size_bytes: The size of the whole file when it was listed.
-        open: Opens the file at its start, for reading, buffered or not. The stream is seekable, and the caller closes
-            it.
-        start: The start of the range, in the unit of the format: bytes of text, or row groups of Parquet.
+        open: Opens the file for reading, at its start. The stream is seekable and may be unbuffered. The caller closes
+            the stream.
+        start: The start of the range. Its unit depends on the format: bytes of text, or row groups of Parquet.
         end: The end of the range, exclusive. None for the end of the file.
     """
 
@@ -58,29 +58,28 @@ class SourceFile:
 
     @property
     def context(self) -> ErrorContext:
-        """The file, for errors."""
+        """The file, as the context of error messages."""
         return ErrorContext(self.workspace, self.path)
 
 
 class SchemaNegotiator(Protocol):
-    """The negotiation between what a reader offers and what the scan wants."""
+    """Negotiation between the columns that a reader offers and those that the scan needs."""
 
     context: ErrorContext
-    """The file, for errors."""
+    """The file, as the context of error messages."""
 
     @property
     def input_schema(self) -> TupleSchema:
-        """The columns that the scan wants of the reader.
+        """The columns that the scan expects from the reader.
 
-        See [scan-schema-tracker "Reader Input Schema"].
-
-        With a wildcard, these are only the promised columns. A LATE column leaves the type to the reader.
+        With a wildcard, these are only the columns that are already promised. The reader chooses the type of a LATE
+        column. See [scan-schema-tracker "Reader Input Schema"].
         """
         ...
 
     @property
     def is_projection_empty(self) -> bool:
-        """Whether the scan wants no column, only the number of rows.
+        """Whether the scan needs only the number of rows, and no columns.
 
         See :meth:`ResultSetLoader.skip_rows`.
         """
@@ -88,28 +87,28 @@ class SchemaNegotiator(Protocol):
 
     @property
     def row_filters(self) -> Sequence[RowFilter]:
-        """Filters of the query.
+        """The filters of the query.
 
-        The reader may leave out rows for which one of them is not true.
+        The reader may skip a row if at least one filter is not true for the row.
         """
         ...
 
     def is_projected(self, name: str) -> bool:
-        """Return whether the scan wants a top-level column.
+        """Return whether the scan needs a top-level column.
 
-        A reader can ask, to save work.
+        A reader can use this method to skip unnecessary work.
         """
         ...
 
     def promised_type(self, field: pa.Field) -> pa.DataType | None:
-        """Return the type that a column of the reader gets in the batch.
+        """Return the type that a column of the reader has in the batch.
 
-        None if it is not wanted.
+        Return None if the scan does not need the column.
         """
         ...
 
     def table_schema(self, schema: TupleSchema, *, is_complete: bool) -> None:
-        """Declare what the reader knows of its columns before it reads. Optional.
+        """Declare the columns that the reader knows before it reads. Optional.
 
         Args:
             schema: The columns, in the reader's order.
@@ -118,39 +117,40 @@ class SchemaNegotiator(Protocol):
         ...
 
     def limit_rows(self, rows: int) -> None:
-        """Request batches with fewer rows than the scan's limit."""
+        """Request batches with fewer rows than the limit of the scan."""
         ...
 
     def build(self) -> ResultSetLoader:
-        """Build the loader to write to. Called once, in ``open``.
+        """Build the loader to write to. Call this method once, in ``open``.
 
         Raises:
-            SchemaConflictError: If the declared schema cannot become what the scan has promised.
+            SchemaConflictError: If the declared columns cannot be converted to the promised types.
         """
         ...
 
 
 class RowBatchReader(Protocol):
-    """The reader of one file.
+    """Reads the rows of one file.
 
-    Exceptions that are not an ``EngineError`` are wrapped with the file's name.
+    If a reader raises an exception that is not an ``EngineError``, the scan wraps the exception and adds the name of
+    the file.
     """
 
     def open(self, negotiator: SchemaNegotiator) -> bool:
         """Open the file and build the loader.
 
         Returns:
-            Whether there may be rows. If not, ``next`` is not called.
+            Whether there may be rows. If false, ``next`` is not called.
         """
         ...
 
     def next(self) -> bool:
-        """Write rows to the loader: a full batch or a part of one.
+        """Write rows to the loader: a full batch or a part of a batch.
 
-        Called with an active batch that is not full.
+        This method is called while a batch is active and not full.
 
         Returns:
-            Whether there may be more rows. Rows that were written before a False count too.
+            Whether there may be more rows. Rows that were written before the method returned false are kept.
         """
         ...
 
@@ -163,9 +163,9 @@ class ReaderFormat(Protocol):
     """A file format. Scans find formats by the entry point group ``lodge.readers``.
 
     Attributes:
-        name: The name of the format, as the option ``format`` uses it.
-        suffixes: The suffixes of its files, such as ``.csv``.
-        options: The options of its readers.
+        name: The name of the format in the option ``format``.
+        suffixes: The suffixes of files with this format, such as ``.csv``.
+        options: The options of the readers.
     """
 
     name: ClassVar[str]
@@ -175,29 +175,29 @@ class ReaderFormat(Protocol):
     def discover(self, file: SourceFile, options: Any) -> TupleSchema:
         """Return the schema of a whole file.
 
-        It comes from the header or footer, or from reading the whole file.
+        The schema comes from the header or footer, or is inferred by reading the whole file.
         """
         ...
 
     def reader(self, file: SourceFile, options: Any) -> RowBatchReader:
-        """Return a new reader of a file, or of a range of it."""
+        """Return a new reader for a file, or for a range of a file."""
         ...
 
     def splits(self, file: SourceFile, options: Any, target_bytes: int) -> list[SourceFile]:
-        """Return ranges of about ``target_bytes`` that together are the whole file.
+        """Split a file into ranges of about ``target_bytes`` that together cover the whole file.
 
-        One range if it cannot be split.
+        If the file cannot be split, return a single range.
         """
         ...
 
 
 @runtime_checkable
 class LateTypeFormat(ReaderFormat, Protocol):
-    """A format whose types come with the rows, so that a type has a place in the file."""
+    """A format that infers types from rows, so that each type has a position in the file."""
 
     def find_place(self, file: SourceFile, options: Any, matches: Callable[[TupleSchema], bool]) -> ErrorContext | None:
-        """Return the place of the first row whose own columns match.
+        """Return the position of the first row whose columns match.
 
-        None if no row matches.
+        Return None if no row matches.
         """
         ...

@@ -1,14 +1,15 @@
-"""The life of one reader, from start to close, and the batches that it produces.
+"""Lifecycle of a reader, from its creation to its end, and the batches that it produces.
 
 Guarantees:
 
-1. ``close`` is called exactly once, even if the reader failed or its batches were abandoned half-way.
-2. An exception that is not an ``EngineError`` becomes a ``ReaderError`` with the file's name and the last place that
-   the reader set in its loader. The cause is chained. Earlier batches stay valid. A type conflict that is known before
-   the first row gets the position "schema", unless the reader sets one.
-3. A row that overflowed at the end of the file becomes a batch of its own.
-4. A batch without rows is produced at most once, as the first one, and only if the reader knew its schema before it
-   read.
+1. ``close`` is called exactly once, even if the reader failed or its batches were not read to the end.
+2. An exception that is not an ``EngineError`` is converted to a ``ReaderError``. This error contains the name of the
+   file and the last position that the reader set in its loader. The original exception is chained as the cause.
+   Earlier batches remain valid. A type conflict that is detected before the first row has the position "schema",
+   unless the reader sets another position.
+3. If a row overflows at the end of the file, it becomes a separate batch.
+4. A batch without rows is produced at most once. It is then the first batch, and is produced only if the reader knew
+   its schema before reading.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -22,13 +23,16 @@ from engine.scan.negotiator import ScanNegotiator
 from engine.scan.reader import RowBatchReader
 
 _ENOUGH_ROWS = 8_192
-"""A batch of so many rows is not filled further, because joining appended arrays would copy them."""
+"""The number of rows from which a batch is not filled further.
+
+Filling a larger batch would copy its rows, because appended arrays must be joined.
+"""
 
 
 def read_batches(
     make_reader: Callable[[], RowBatchReader], negotiator: ScanNegotiator
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Read the projected columns of one reader, batch by batch.
+    """Read the projected columns of a reader, batch by batch.
 
     Raises:
         EngineError: If the reader fails.
@@ -75,6 +79,6 @@ def _wrap_errors(source: ScanNegotiator | ResultSetLoader, action: str) -> Itera
         yield
     except (EngineError, GeneratorExit):
         raise
-    except Exception as error:  # a reader may be anyone's code
+    except Exception as error:  # a reader may be third-party code
         problem = f"could not {action}: {error.__class__.__name__}: {error}"
         raise ReaderError(f"the reader {problem}", source.context) from error

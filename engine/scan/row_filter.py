@@ -1,6 +1,6 @@
-"""Row filters: conditions that a reader can check by a file's statistics.
+"""Row filters: conditions that a reader can check against the statistics of a file.
 
-Guarantee: a filter leaves out only rows for which the query's own condition is not true. Spark applies that condition
+Guarantee: a filter excludes only rows for which the query's own condition is not true. Spark evaluates that condition
 again.
 """
 
@@ -27,17 +27,20 @@ COMPARISONS: Mapping[str, Comparison] = MappingProxyType(
 )
 
 _MAX_COMPARISONS = 32
-"""More values than this are compared by their range. Arrow recurses into expressions, so a long one crashes."""
+"""The maximum number of values that are compared individually. More values are compared by their range.
+
+Arrow processes expressions recursively, so a long expression would crash the process.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """A comparison that must hold for at least one of several values.
+    """A comparison of a column that must be true for at least one of several values.
 
     Attributes:
-        column: The name of the column, in any letter case.
+        column: The name of the column. Case is ignored.
         operator: A key of ``COMPARISONS``.
-        values: Python values. None of them is null.
+        values: Python values. None of the values is null.
     """
 
     column: str
@@ -45,9 +48,9 @@ class RowFilter:
     values: Sequence[Any]
 
     def expression(self, field: pa.Field) -> pc.Expression | None:
-        """Return the filter for a column of a file.
+        """Return the filter as an expression for a column of a file.
 
-        None if the file's statistics cannot tell.
+        Return None if the file's statistics are not sufficient to evaluate the filter.
         """
         scalars = [self._to_scalar(value, field.type) for value in self.values]
         if not scalars or None in scalars:
@@ -64,7 +67,7 @@ class RowFilter:
 
     def _to_scalar(self, value: Any, type_: pa.DataType) -> pa.Scalar | None:
         if pt.is_floating(type_) and (self.operator in (">", ">=") or math.isnan(value)):
-            return None  # NaN is larger than all numbers in Spark, and statistics ignore it
+            return None  # in Spark, NaN is larger than all numbers, but statistics ignore NaN
         if pt.is_timestamp(type_) and (type_.tz is None) != (getattr(value, "tzinfo", None) is None):
             return None
         try:

@@ -1,13 +1,14 @@
-"""A scan: reads the files of one selection in order, with one schema.
+"""A scan, which reads a sequence of files with a single schema.
 
-It follows [scan-schema-tracker] and [scan-framework].
+A scan follows [scan-schema-tracker] and [scan-framework].
 
 Guarantees:
 
-1. Every batch has the output schema at the time of its creation. The schema changes only if schema changes are
-   allowed, and ``schema_version`` grows only when it changes (levels 2 to 4 of [scan-framework "Schema Evolution"]).
-2. A reader is opened after the previous one is closed. None is opened after the scan's limit is reached.
-3. If no file has a row but the schema is known, the scan produces one batch without rows.
+1. Every batch has the output schema at the time of its creation. The schema changes only if schema changes are allowed.
+   ``schema_version`` increases only when the schema changes (levels 2 to 4 of [scan-framework "Schema Evolution"]).
+2. A reader is opened only after the previous reader has been closed. No reader is opened after the scan has reached its
+   limit.
+3. If no file contains rows but the schema is known, the scan produces one batch without rows.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -33,11 +34,11 @@ from engine.schema_tracker.tracker import ScanSchemaTracker
 
 @dataclass(frozen=True, slots=True)
 class ScanInput:
-    """One file, or a range of one, and its reader.
+    """A file, or a range of a file, together with its reader.
 
     Attributes:
         file: The file or range to read.
-        make_reader: Makes a new reader of it.
+        make_reader: Creates a new reader for the file or range.
     """
 
     file: SourceFile
@@ -46,18 +47,19 @@ class ScanInput:
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """What a scan produces.
+    """Description of the batches that a scan produces.
 
     Attributes:
-        selected: The selected file, or the selected directory above all files, relative to the workspace.
+        selected: The selected path, relative to the workspace. It is either the file itself or a directory above all
+            files.
         projection: The columns that the query selects.
         defined: The output schema, if the planner knows it.
-        provided: The types that a user declares for some columns.
-        is_strict: Whether no other columns than the provided ones exist.
-        allows_schema_change: Whether later readers may add columns.
-        missing_type: The type of a column that no reader has given a type.
+        provided: The types that the user declares for some columns.
+        is_strict: Whether the table has only the columns of the provided schema.
+        allows_schema_change: Whether readers after the first may add columns.
+        missing_type: The type of columns for which no reader provides a type.
         limits: The limits of each batch, and of the scan.
-        row_filters: Filters that allow readers to leave out rows.
+        row_filters: Filters that allow readers to skip rows.
         find_implicit: Finds implicit columns by name.
     """
 
@@ -74,12 +76,12 @@ class ScanPlan:
 
 
 class Scan:
-    """A scan of its inputs, once and in order.
+    """Reads its inputs once, in order.
 
     Args:
-        inputs: The files.
-        plan: What the scan produces.
-        context: The scan, for errors that concern no file.
+        inputs: The files to read.
+        plan: The description of the batches to produce.
+        context: The context of errors that do not concern a specific file.
     """
 
     def __init__(self, inputs: Sequence[ScanInput], plan: ScanPlan, context: ErrorContext) -> None:
@@ -92,7 +94,7 @@ class Scan:
 
     @property
     def schema(self) -> TupleSchema:
-        """The output schema as far as it is known."""
+        """The part of the output schema that is known so far."""
         return self._tracker.output_schema()
 
     @property
@@ -104,7 +106,7 @@ class Scan:
         """Read all inputs, batch by batch.
 
         Raises:
-            EngineError: If a file cannot be read, or its columns do not suit the schema.
+            EngineError: If a file cannot be read, or its columns do not match the schema.
         """
         limit = self._plan.limits.scan_rows
         had_batch = False
@@ -132,7 +134,7 @@ class Scan:
                 yield build_output_batch(self._tracker.output_schema(), batch, self._implicit, location)
 
     def _apply_schema(self, schema: TupleSchema, context: ErrorContext) -> None:
-        """Merge the schema of a batch into the scan's, and resolve missing columns."""
+        """Merge the schema of a batch into the scan's schema, and resolve missing columns."""
         self._tracker.apply_reader_schema(schema, context)
         missing = self._tracker.missing_columns(schema)
         self._tracker.resolve_missing_cols(resolve_missing_types(missing, self._plan.missing_type))
@@ -152,7 +154,7 @@ class Scan:
 
 
 def _create_tracker(plan: ScanPlan, locations: Iterable[FileLocation], context: ErrorContext) -> ScanSchemaTracker:
-    """Create a tracker that knows the implicit and partition columns."""
+    """Create a tracker with the implicit columns and partition columns of the scan."""
     tracker = ScanSchemaTracker(
         plan.projection,
         defined=plan.defined,

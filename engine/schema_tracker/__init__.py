@@ -1,1 +1,1 @@
-"""The schema of a scan, from the query, given schemas and the readers."""
+"""The schema of a scan, based on the query, the given schemas and the readers."""

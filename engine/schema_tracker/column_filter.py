@@ -1,16 +1,17 @@
-"""The projection filter by the promised schema, for columns of known type.
+"""The projection filter for columns whose type is already promised.
 
-It is stricter than the filter by the project list. Together they detect schema conflicts before a value is read
-[scan-schema-tracker "projectionFilter"].
+This filter is stricter than the filter by the project list. Together, the two filters detect schema conflicts before
+any value is read [scan-schema-tracker "projectionFilter"].
 
 Guarantees:
 
-1. A column comes back with its promised name, type and mode. Otherwise it is a ``SchemaConflictError`` that names the
-   column, the file and both types. A nullable column does not become required.
-2. A map, or an array of maps, keeps the members that the reader offers and the query selects, in the reader's order.
-   The result is the same as from projecting each member. Members that the reader lacks are missing columns.
-3. A LATE column is judged by the project list alone, see :mod:`engine.projection.list_filter`.
-4. Columns of a provided schema are converted by its rule, and others widened, see
+1. A column is returned with its promised name, type and mode. If this is not possible, a ``SchemaConflictError`` with
+   the column, the file and both types is raised. A nullable column does not become required.
+2. In a map, or an array of maps, only the members that the reader offers and the query selects are kept, in the
+   reader's order. The result is the same as projecting each member separately. Members that the reader does not offer
+   are missing columns.
+3. A LATE column is checked only against the project list. See :mod:`engine.projection.list_filter`.
+4. Columns of a provided schema are converted by the rule for provided schemas, and other columns are widened. See
    :mod:`engine.schema_tracker.widening`.
 """
 
@@ -32,20 +33,20 @@ from engine.schema_tracker.provided import is_hidden
 from engine.schema_tracker.widening import can_be_declared, can_become
 
 Admit = Callable[[str], bool]
-"""Returns whether a new column under a wildcard joins the schema. The argument is the column's path."""
+"""Returns whether a wildcard adds a new column to the schema. The argument is the path of the column."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnFilter:
-    """A projection filter for a row or a map.
+    """Projection filter for the columns of a row or the members of a map.
 
     Attributes:
-        promised: The columns so far.
-        wanted: What the query selects, of these and of new columns.
+        promised: The columns that are promised so far.
+        wanted: The promised and new columns that the query selects.
         declared: The part of the provided schema for this row or map.
-        admit: Decides on new columns.
-        context: What the reader is reading, for errors.
-        prefix: The path of the enclosing maps, such as ``m.``. Empty for the row.
+        admit: Decides whether a new column is added.
+        context: The source that the reader is reading. Error messages include it.
+        prefix: The path of the enclosing maps, such as ``m.``. Empty for a row.
     """
 
     promised: TupleSchema
@@ -60,11 +61,11 @@ class ColumnFilter:
         return self.wanted.type is ProjectionType.NONE
 
     def project(self, field: pa.Field) -> ProjectedColumn:
-        """Return what the batch gets of a column.
+        """Return the column as it appears in the batch.
 
         Raises:
-            SchemaConflictError: If its type cannot become the promised one.
-            ProjectionError: If its type does not suit the query.
+            SchemaConflictError: If its values cannot be converted to the promised type.
+            ProjectionError: If its type does not match the query.
         """
         promised = self.promised.find(field.name)
         if self.wanted.find(field.name) is None or (promised is None and not self._is_admitted(field)):
@@ -98,7 +99,7 @@ class ColumnFilter:
         return ListFilter(self.wanted, self.context, self.prefix)
 
     def _is_admitted(self, field: pa.Field) -> bool:
-        """Return whether a new column joins the schema, which needs a wildcard."""
+        """Return whether a new column is added to the schema. This requires a wildcard."""
         hidden = is_hidden(field) or is_hidden(self.declared.find(field.name))
         by_wildcard = self.wanted.type is ProjectionType.ALL and not hidden
         return by_wildcard and self.admit(f"{self.prefix}{quote_name(field.name)}")
@@ -123,9 +124,9 @@ class ColumnFilter:
     def _conform_type(
         self, offered: pa.DataType, promised: pa.Field, inner: "ColumnFilter | ListFilter"
     ) -> pa.DataType | None:
-        """Return the promised type without the members that the reader lacks.
+        """Return the promised type without the members that the reader does not offer.
 
-        None for a conflict.
+        Return None if the types conflict.
         """
         if pt.is_struct(offered) and pt.is_struct(promised.type):
             return pa.struct(_project_members(TupleSchema.of(offered), inner))
@@ -151,7 +152,7 @@ class ColumnFilter:
 
 
 def describe_type(field: pa.Field) -> str:
-    """Return type and mode for messages, such as ``int64 not null``."""
+    """Return the type and mode for error messages, such as ``int64 not null``."""
     return str(field.type) if field.nullable else f"{field.type} not null"
 
 

@@ -1,17 +1,20 @@
 """The schema of a scan before its first reader.
 
-It comes from a project list or from a defined schema.
+This schema is created from one of two sources:
 
-- *From a project list*: the list says which columns exist, and a provided schema says the types of those that it
-  knows. All other columns are LATE [scan-schema-tracker "Dynamic Schema"], [scan-schema-tracker "Hybrid Schema"].
-- *From a defined schema*: the planner knows the whole output [scan-schema-tracker "Defined Schema"].
+- *A project list*: the list determines which columns exist. A provided schema determines the types of its columns. All
+  other columns are LATE [scan-schema-tracker "Dynamic Schema"], [scan-schema-tracker "Hybrid Schema"].
+- *A defined schema*: the planner knows the whole output [scan-schema-tracker "Defined Schema"].
 
 Guarantees:
 
-1. A name is an implicit column if the scan has one of that name and the query selects no member or element of it. A
-   defined schema, or a wildcard over a provided one, may also name it. Then its type must suit the schema's.
-2. A column's path must suit the type that a schema gives it. An index of a scalar is a ``ProjectionError`` here.
-3. A defined schema equals the project list: the same names in the same order, as deep as the list names members.
+1. A name refers to an implicit column if the scan has an implicit column with this name, and the query does not
+   select a member or an element of the column. A defined schema, or a provided schema under a wildcard, may also
+   contain the name. In this case, the types must match.
+2. The path of a column must match the type of the column in a schema. For example, an index of a scalar raises a
+   ``ProjectionError``.
+3. A defined schema must match the project list. The names and their order must be the same, at every depth at which the
+   list names members.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,11 +35,11 @@ from engine.schema_tracker.scan_schema import ScanColumn, ScanSchema, add_named_
 from engine.schema_tracker.widening import can_become
 
 FindImplicitColumn = Callable[[str], pa.Field | None]
-"""Returns the implicit column of a name in any letter case. None if the name belongs to the table."""
+"""Returns the implicit column with a name, ignoring case. Returns None if the name belongs to the table."""
 
 
 def no_implicit_columns(name: str) -> None:
-    """Find no implicit column. For scans that have none."""
+    """Return None for every name. Used for scans without implicit columns."""
 
 
 def from_project_list(
@@ -47,17 +50,17 @@ def from_project_list(
     find_implicit: FindImplicitColumn,
     context: ErrorContext,
 ) -> ScanSchema:
-    """Return the schema that a project list and a provided schema describe.
+    """Create the schema from a project list and a provided schema.
 
     Args:
         project_list: The columns that the query selects.
-        provided: The types that a user declares.
-        is_strict: Whether no other columns than the provided ones exist.
+        provided: The types that the user declares.
+        is_strict: Whether the table has only the columns of the provided schema.
         find_implicit: Finds implicit columns by name.
-        context: The scan, for errors.
+        context: The scan, for error messages.
 
     Raises:
-        ProjectionError: If a path does not suit the type of its column.
+        ProjectionError: If a path does not match the type of its column.
         SchemaConflictError: If an implicit column has another type in the provided schema.
     """
     builder = _ProjectListBuilder(project_list, provided, find_implicit, context)
@@ -74,16 +77,16 @@ def from_project_list(
 def from_defined_schema(
     project_list: ProjectionList, defined: TupleSchema, *, find_implicit: FindImplicitColumn, context: ErrorContext
 ) -> ScanSchema:
-    """Return the schema that a planner has defined.
+    """Create the schema from a schema that the planner has defined.
 
     Args:
         project_list: The columns that the query selects.
         defined: The output schema.
         find_implicit: Finds implicit columns by name.
-        context: The scan, for errors.
+        context: The scan, for error messages.
 
     Raises:
-        ProjectionError: If the schema differs from the project list, or a path does not suit the type of its column.
+        ProjectionError: If the schema differs from the project list, or a path does not match the type of its column.
         SchemaConflictError: If an implicit column has another type in the schema.
     """
     _check_equal(project_list, defined, context)
@@ -101,7 +104,7 @@ def from_defined_schema(
 
 
 class _ProjectListBuilder:
-    """Builder of the schema from a project list, with the types of a provided schema."""
+    """Builds the schema from a project list, with the types of a provided schema."""
 
     def __init__(
         self,
@@ -172,7 +175,7 @@ def _implicit_column(implicit: pa.Field, given: pa.Field | None, context: ErrorC
 
 
 def _is_open(path: ProjectedPath, type_: pa.DataType) -> bool:
-    """Return whether a reader may add members."""
+    """Return whether a reader may add members to a column of this type."""
     members = members_of(type_)
     if members is None or path.is_whole:
         return members is not None
@@ -181,7 +184,7 @@ def _is_open(path: ProjectedPath, type_: pa.DataType) -> bool:
 
 
 def _check_equal(project_list: ProjectionList, defined: TupleSchema, context: ErrorContext, prefix: str = "") -> None:
-    """Check that project list and defined schema are equal. See guarantee 3."""
+    """Check that the project list and the defined schema match. See guarantee 3."""
     if project_list.type is ProjectionType.ALL:
         strangers = [path.name for path in project_list.columns if defined.find(path.name) is None]
         if strangers:

@@ -1,7 +1,8 @@
-"""The filter that a loader keeps while its reader reads.
+"""The projection filter that a loader uses while its reader reads.
 
-A loader asks its filter when a column appears, which may happen in any batch. The answer depends on what the scan has
-decided by then. So this filter looks up the current filter at each question, for members of maps too.
+A loader calls its filter when a column appears, which can happen in any batch. The result depends on the decisions
+that the scan has made up to that moment. Therefore this filter determines the current filter for each call. This also
+applies to the members of maps.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,12 +16,12 @@ from engine.schema_tracker.column_filter import ColumnFilter
 
 
 class LiveFilter:
-    """A projection filter that delegates to the current one.
+    """Projection filter that delegates each call to the current filter.
 
     Args:
         current: Returns the current filter for the row.
-        is_shadowed: Returns whether an implicit column has the name of a reader's column.
-        path: The names of the maps from the row to the members that this filter is for.
+        is_shadowed: Returns whether a column of the reader has the same name as an implicit column.
+        path: The names of the enclosing maps, starting at the row.
     """
 
     def __init__(
@@ -35,11 +36,11 @@ class LiveFilter:
         return self._find_current().is_empty
 
     def project(self, field: pa.Field) -> ProjectedColumn:
-        """Return what the batch gets of a column.
+        """Return the column as it appears in the batch.
 
         Raises:
-            SchemaConflictError: If its type cannot become the promised one.
-            ProjectionError: If its type does not suit the query.
+            SchemaConflictError: If its values cannot be converted to the promised type.
+            ProjectionError: If its type does not match the query.
         """
         if not self._path and self._is_shadowed(field.name):
             return ProjectedColumn(None, PROJECT_NONE)

@@ -1,14 +1,15 @@
-"""The common schema of many files, which discovery decides before a scan starts.
+"""The common schema of several files, which discovery determines before a scan starts.
 
-A scan that is split into tasks cannot let its first reader decide the schema. So discovery reads the schemas of all
-files, and merges them. Each task then gets the result as its defined schema.
+If a scan is split into tasks, the schema cannot depend on the first reader. Therefore discovery reads the schemas of
+all files and merges them. Each task then uses the merged schema as its defined schema.
 
 Guarantees:
 
-1. Columns are in the order of their first appearance, in the letter case of that file.
-2. Each column has the narrowest type that holds the values of all files, see :mod:`engine.schema_tracker.widening`.
-   It is nullable if it is nullable in any file, or if a file lacks it. The order of the files does not matter for that.
-3. A conflict names the column or member, the file that conflicts with earlier ones, and both types.
+1. Columns are in the order of their first appearance. Each name has the case that it has in that file.
+2. Each column has the narrowest type that can represent the values of all files. See
+   :mod:`engine.schema_tracker.widening`. A column is nullable if it is nullable in any file, or missing in any file.
+   The order of the files does not affect types and nullability.
+3. The error for a conflict contains the column or member, the file that conflicts with earlier files, and both types.
 """
 
 from collections.abc import Iterable
@@ -25,14 +26,14 @@ from engine.schema_tracker.widening import common_field
 
 
 def merge_schemas(schemas: Iterable[tuple[TupleSchema, ErrorContext]]) -> TupleSchema:
-    """Return the schema that holds the rows of all files.
+    """Return a schema that can represent the rows of all files.
 
     Args:
         schemas: The schema of each file, with the file as context.
 
     Raises:
-        SchemaConflictError: If two files have types without a common one.
-        DuplicateColumnError: If two members of one map differ by letter case alone.
+        SchemaConflictError: If the types in two files have no common type.
+        DuplicateColumnError: If the names of two members of a map are equal when case is ignored.
     """
     columns: dict[str, pa.Field] = {}
     counts: dict[str, int] = {}
@@ -54,7 +55,7 @@ def _merge_field(known: pa.Field, offered: pa.Field, context: ErrorContext) -> p
 
 
 def _conflict(known: pa.Field, offered: pa.Field, path: str, context: ErrorContext) -> SchemaConflictError:
-    """Return the error for the innermost member that conflicts."""
+    """Create the error for the innermost member that conflicts."""
     one, other = known.type, offered.type
     while is_any_list(one) and is_any_list(other):
         one, other = one.value_type, other.value_type

@@ -1,8 +1,8 @@
 """Provided schemas, in which a user declares the types of some columns.
 
-The project list says which columns exist, and the provided schema says the types of those that it knows
-[scan-schema-tracker "Hybrid Schema"]. A *strict* schema has all columns, so a wildcard stands for its columns,
-including the members of its maps. A *lenient* one leaves other columns to the readers.
+The project list determines which columns exist. The provided schema determines the types of its columns
+[scan-schema-tracker "Hybrid Schema"]. A *strict* schema contains all columns, so a wildcard selects exactly the columns of
+the schema, including the members of its maps. With a *lenient* schema, the readers may add other columns.
 """
 
 import pyarrow as pa
@@ -13,16 +13,19 @@ from engine.projection.project_list import ProjectionList, ProjectionType
 from engine.schema import TupleSchema, fold_case
 
 HIDDEN_KEY = b"lodge.hidden"
-"""The metadata key that hides a column from wildcards, in a provided schema or a reader's. Its value is not read."""
+"""The metadata key that hides a column from wildcards, in a provided schema or a reader's schema.
+
+The value of the key is not used.
+"""
 
 
 def is_hidden(field: pa.Field | None) -> bool:
-    """Return whether a wildcard leaves the column out. False for None."""
+    """Return whether a wildcard excludes the column. Return False for None."""
     return field is not None and HIDDEN_KEY in (field.metadata or {})
 
 
 def restrict_to_schema(wanted: ProjectionList, schema: TupleSchema) -> ProjectionList:
-    """Return the project list without wildcards, limited to a schema's columns."""
+    """Return the project list with wildcards replaced by the columns of the schema."""
     if wanted.type is ProjectionType.ALL:
         named = {fold_case(path.name) for path in wanted.columns}
         fields = [field for field in schema if not is_hidden(field) or fold_case(field.name) in named]

@@ -1,14 +1,15 @@
-"""The schema of a scan as far as it is known at one moment.
+"""The schema of a scan, as far as it is known at one moment.
 
-The schema is an immutable value, and each step of a scan makes the next one. Its columns are in four sections, because
-a wildcard opens the project list in the middle. ``SELECT filename, *, suffix`` has implicit columns, the columns of
-the table, the partition columns, and implicit columns again.
+The schema is immutable, and each step of a scan creates a new schema. The columns are stored in four sections,
+because the project list may contain a wildcard in the middle. For example, ``SELECT filename, *, suffix`` selects
+implicit columns, the table's columns, the partition columns, and again implicit columns.
 
 Guarantees:
 
-1. A column keeps its place, its name and its mode, and its type once that is known. One exception: columns named
-   besides a wildcard take the place that the first reader gives them. Those that it lacks come after its own.
-2. A map changes only by new members. Those of the first reader come first.
+1. A column keeps its position, its name and its mode. It also keeps its type as soon as the type is known. There is one
+   exception: columns that are named in addition to a wildcard move to the position that the first reader gives them.
+   Columns that this reader does not have follow after the reader's columns.
+2. A map changes only by adding new members. The members from the first reader come first.
 """
 
 from collections.abc import Sequence
@@ -24,12 +25,12 @@ from engine.schema import LATE, TupleSchema, is_late
 
 @dataclass(frozen=True, slots=True)
 class ScanColumn:
-    """One column of the output.
+    """A column of the output.
 
     Attributes:
-        field: The column as the output names it. It is LATE, or contains LATE types, until its type is known.
+        field: The column as it appears in the output. It is LATE, or contains LATE types, until its type is known.
         is_implicit: Whether the scan adds the column itself.
-        is_placed: Whether the place of the column is final.
+        is_placed: Whether the position of the column is final.
     """
 
     field: pa.Field
@@ -39,20 +40,20 @@ class ScanColumn:
 
 @dataclass(frozen=True, slots=True)
 class ScanSchema:
-    """The schema of a scan at one moment.
+    """Schema of a scan at one moment.
 
     Attributes:
-        wanted: What a reader should produce: the project list without implicit columns.
-        before: The columns before the wildcard. All columns if there is no wildcard.
-        table: The columns that the wildcard stands for.
+        wanted: The columns that a reader should produce: the project list without implicit columns.
+        before: The columns before the wildcard. If there is no wildcard, all columns.
+        table: The columns that the wildcard selects.
         partitions: The partition columns that the wildcard adds.
         after: The columns after the wildcard.
-        is_expanded: Whether all columns are known that the wildcard stands for, and all members of maps that are
-            selected whole.
+        is_expanded: Whether all columns of the wildcard are known, and all members of maps that are selected as a
+            whole.
         output: All columns, in order.
         implicit: The columns that no reader produces.
-        reader_input: The other columns.
-        is_resolved: Whether everything is expanded and has a type.
+        reader_input: The columns that readers produce.
+        is_resolved: Whether the schema is expanded and each column has a type.
     """
 
     wanted: ProjectionList
@@ -79,11 +80,11 @@ class ScanSchema:
             object.__setattr__(self, name, value)
 
     def with_partition(self, field: pa.Field) -> "ScanSchema":
-        """Return the schema with a further partition column."""
+        """Return the schema with an additional partition column."""
         return replace(self, partitions=(*self.partitions, ScanColumn(field, is_implicit=True)))
 
     def resolve(self, offered: TupleSchema) -> "ScanSchema":
-        """Return the schema with the types of these columns. Unknown columns are ignored."""
+        """Return the schema with the types of the offered columns. Unknown columns are ignored."""
         return replace(
             self,
             before=self._with_types(self.before, offered),
@@ -94,9 +95,7 @@ class ScanSchema:
     def merge(self, offered: TupleSchema) -> "ScanSchema":
         """Return the schema with the types of a reader's columns.
 
-        Under a wildcard, new columns are added.
-
-        A reader without columns does not expand a wildcard.
+        If there is a wildcard, new columns are added. A reader without columns does not expand the wildcard.
         """
         if self.wanted.type is not ProjectionType.ALL:
             return replace(self.resolve(offered), is_expanded=True)
@@ -118,7 +117,8 @@ class ScanSchema:
 def add_named_members(field: pa.Field, path: ProjectedPath) -> pa.Field:
     """Return the column with all members that its path names.
 
-    Members that the column lacks are LATE. If the path selects only named members, they are in the path's order.
+    Members that do not exist in the column are LATE. If the path selects only named members, the members are in the
+    order of the path.
     """
     members = members_of(field.type)
     if members is None:
@@ -133,9 +133,9 @@ def add_named_members(field: pa.Field, path: ProjectedPath) -> pa.Field:
 
 
 def find_missing(promised: pa.Field, offered: pa.Field | None) -> pa.Field | None:
-    """Return the part of a column that a reader does not offer, if any.
+    """Return the part of a column that a reader does not offer. Return None if there is none.
 
-    The part is the whole column, or a map with the missing members.
+    The part is either the whole column, or a map with the missing members.
     """
     if offered is None or is_late(offered):
         return promised
@@ -152,7 +152,8 @@ def _place_columns(
 ) -> tuple[ScanColumn, ...]:
     """Order the columns of a wildcard.
 
-    Columns with a final place come first, then the reader's in its order, then those that it lacks.
+    Columns with a final position come first. They are followed by the reader's columns in the reader's order, and
+    then by the columns that the reader does not have.
     """
 
     def reader_index(column: ScanColumn) -> int:

@@ -1,30 +1,30 @@
 """The schema tracker of a scan.
 
-It tracks what the query wants, what is promised, and what readers produce.
-
-It follows [scan-schema-tracker]. One tracker serves one scan, and the readers follow one another. Each reader goes
-through these steps; a reader without an early schema leaves out the first:
+The tracker combines the columns that the query selects, the columns that are promised, and the columns that readers
+produce. It follows [scan-schema-tracker]. Each scan has one tracker, and its readers run one after another. Each reader
+goes through the following steps. A reader without an early schema skips the first step:
 
     tracker.apply_early_reader_schema(columns, context)      # before the reader reads
     loader = ResultSetLoader(tracker.projection_filter(context), ...)
     tracker.apply_reader_schema(batch_schema, context)       # after each batch
-    missing = tracker.missing_columns(batch_schema)          # which the scan must fill
+    missing = tracker.missing_columns(batch_schema)          # the columns that the scan must fill
     tracker.resolve_missing_cols(missing_with_types)
     tracker.output_schema()
 
 Guarantees:
 
-1. Once the schema is resolved, no column goes, moves, or changes its name, type or mode. If schema changes are
-   allowed, columns and members of maps may be added. If not, later ones are left out, with one warning for each name
-   in this module's log.
-2. The version grows if, and only if, the output schema changes.
-3. The first reader with a column decides its type. A later type must become that one, by the rules of
-   :mod:`engine.schema_tracker.widening`, or is an error.
-4. Columns outside a defined schema, and members outside its maps, are left out. If the query selects everything, by a
-   wildcard or by the whole map, each name gets one warning.
-5. A reader's column with the name of an implicit column of this scan is left out, with one warning.
+1. Once the schema is resolved, its columns are not removed or moved, and their names, types and modes do not change. If
+   schema changes are allowed, columns and members of maps may be added. Otherwise, new columns are ignored, and one
+   warning for each name is written to this module's log.
+2. The version increases if, and only if, the output schema changes.
+3. The first reader with a column determines the type of the column. Later types must be convertible to this type by the
+   rules of :mod:`engine.schema_tracker.widening`. Otherwise an error is raised.
+4. Columns outside a defined schema, and members outside its maps, are ignored. If the query selects all columns or all
+   members, by a wildcard or by the whole map, one warning for each name is logged.
+5. If a reader's column has the same name as an implicit column of this scan, the reader's column is ignored, and one
+   warning is logged.
 
-A tracker is not thread-safe, because a scan is one task.
+A tracker is not thread-safe, because a scan is a single task.
 """
 
 import logging
@@ -52,21 +52,22 @@ _log = logging.getLogger(__name__)
 
 
 class ScanSchemaTracker:
-    """The tracker of one scan.
+    """Tracks the schema of one scan.
 
     Args:
-        project_list: The columns that the query selects, parsed or as elements.
-        defined: The output schema, if the planner knows it. It equals the project list, or has all columns that the
-            wildcard stands for. Types may be LATE.
-        provided: The types that a user declares. With a defined schema it only says which columns were declared, so
-            that text may become their type, and any type text.
-        is_strict: Whether no other columns than the provided ones exist. Without a provided schema it has no effect.
+        project_list: The columns that the query selects, either parsed or as strings.
+        defined: The output schema, if the planner knows it. It either matches the project list, or contains all columns
+            that the wildcard selects. Types may be LATE.
+        provided: The types that the user declares. In combination with a defined schema, it only determines which
+            columns were declared. For these columns, text may be converted to the declared type, and any type to
+            text.
+        is_strict: Whether the table has only the columns of the provided schema. Ignored without a provided schema.
         allows_schema_change: Whether readers after the first may add columns under a wildcard.
         find_implicit: Finds implicit columns, such as :func:`engine.scan.implicit_columns.implicit_field`.
-        context: The scan, for errors that concern no reader.
+        context: The context of errors that do not concern a specific reader.
 
     Raises:
-        ProjectionError: If the project list is malformed, or does not suit the schemas.
+        ProjectionError: If the project list is malformed, or does not match the schemas.
         SchemaConflictError: If an implicit column has another type in a schema.
     """
 
@@ -100,21 +101,21 @@ class ScanSchemaTracker:
         self._filter: tuple[ScanSchema, ErrorContext, ColumnFilter] | None = None
 
     def projection_type(self) -> ProjectionType:
-        """Return what kind of projection readers get.
+        """Return the type of the projection for readers.
 
-        ALL while they may add columns, NONE if no column is the table's, else SOME.
+        ALL as long as readers may add columns, NONE if no column of the table is selected, and SOME otherwise.
         """
         wanted = self._schema.wanted.type
         return ProjectionType.SOME if wanted is ProjectionType.ALL and not self._may_grow else wanted
 
     def has_wildcard(self) -> bool:
-        """Return whether the query has a wildcard, which partition columns expand."""
+        """Return whether the query has a wildcard to which partition columns can be added."""
         return not self._is_defined and self._project_list.type is ProjectionType.ALL
 
     def is_resolved(self) -> bool:
         """Return whether the output schema is complete.
 
-        Each wildcard is expanded then, and no column is LATE.
+        In a complete schema, each wildcard is expanded and no column is LATE.
         """
         return self._schema.is_resolved
 
@@ -125,16 +126,16 @@ class ScanSchemaTracker:
     def output_schema(self) -> TupleSchema:
         """Return all columns of a batch, in order.
 
-        Until it is resolved, it may have LATE types and lack columns.
+        Until the schema is resolved, columns may be missing or have LATE types.
         """
         return self._schema.output
 
     def reader_input_schema(self) -> TupleSchema:
-        """Return all output columns except implicit ones."""
+        """Return all output columns except implicit columns."""
         return self._schema.reader_input
 
     def column_projection(self, name: str) -> ProjectedPath | None:
-        """Return what the query selects of a column of the table. None if nothing."""
+        """Return the part of a table column that the query selects. Return None if there is none."""
         if self._is_implicit(name):
             return None
         is_excluded = self.projection_type() is not ProjectionType.ALL and self._schema.output.find(name) is None
@@ -143,7 +144,7 @@ class ScanSchemaTracker:
     def expand_implicit_col(self, field: pa.Field) -> None:
         """Add a partition column to a wildcard.
 
-        A column of that name in the query takes precedence.
+        If the query selects a column with the same name, that column takes precedence.
 
         Raises:
             ProjectionError: If the query has no wildcard.
@@ -160,11 +161,11 @@ class ScanSchemaTracker:
     def apply_early_reader_schema(self, schema: TupleSchema, context: ErrorContext | None = None) -> None:
         """Apply the complete schema that a reader knows before it reads.
 
-        Unwanted columns are left out.
+        Columns that the scan does not need are ignored.
 
         Raises:
-            SchemaConflictError: If a type or mode cannot become the promised one.
-            ProjectionError: If the type of a column does not suit the query.
+            SchemaConflictError: If a type or mode cannot be converted to the promised type or mode.
+            ProjectionError: If the type of a column does not match the query.
         """
         wanted = (self.projection_filter(context or self._context).project(field).field for field in schema)
         self._update(self._schema.merge(TupleSchema(field for field in wanted if field is not None)))
@@ -172,19 +173,19 @@ class ScanSchemaTracker:
     def projection_filter(self, context: ErrorContext) -> ProjectionFilter:
         """Return the filter for the loader of one reader.
 
-        It always uses the current schema.
+        The filter always uses the current schema.
         """
         return LiveFilter(lambda: self._current_filter(context), lambda name: self._is_shadowed(name, context))
 
     def apply_reader_schema(self, schema: TupleSchema, context: ErrorContext) -> None:
         """Apply the schema of a batch that a reader produced.
 
-        New columns under a wildcard are left out after the commit point. The loader may have added them with the row
-        that overflowed the previous batch.
+        After the commit point, new columns under a wildcard are ignored. The loader may have added such columns with
+        the row that overflowed the previous batch.
 
         Raises:
-            SchemaConflictError: If a type or mode cannot become the promised one.
-            ProjectionError: If a column is not wanted, or is implicit.
+            SchemaConflictError: If a type or mode cannot be converted to the promised type or mode.
+            ProjectionError: If the scan does not need a column, or the column is implicit.
         """
         current = self._current_filter(context)
         fields = []
@@ -199,24 +200,24 @@ class ScanSchemaTracker:
         self._update(self._schema.merge(TupleSchema(fields)))
 
     def missing_columns(self, schema: TupleSchema) -> TupleSchema:
-        """Return the columns of the reader input schema that a batch lacks.
+        """Return the columns of the reader input schema that a batch does not contain.
 
-        A LATE column of the batch counts as missing. A map that lacks members is returned with these members alone,
-        also in an array of maps.
+        A LATE column of the batch counts as missing. If only members of a map are missing, the map is returned with
+        only these members. The same applies to arrays of maps.
         """
         fields = (find_missing(field, schema.find(field.name)) for field in self._schema.reader_input)
         return TupleSchema(field for field in fields if field is not None)
 
     def resolve_missing_cols(self, missing: TupleSchema) -> None:
-        """Set the types of columns that no reader has given a type.
+        """Set the types of columns for which no reader has provided a type.
 
         Args:
-            missing: Columns of the reader input schema, such as those of :meth:`missing_columns`. Each LATE type is
-                replaced, see :func:`engine.arrow_types.resolve_late`.
+            missing: Columns of the reader input schema, such as the result of :meth:`missing_columns`. Each LATE type
+                is replaced. See :func:`engine.arrow_types.resolve_late`.
 
         Raises:
             SchemaConflictError: If a column already has another type.
-            ProjectionError: If the scan has no such column.
+            ProjectionError: If the scan does not have the column.
         """
         known = self._schema.reader_input
         resolved = ColumnFilter(known, EVERYTHING, TupleSchema(), lambda _: False, self._context)
@@ -238,8 +239,8 @@ class ScanSchemaTracker:
     def _current_filter(self, context: ErrorContext) -> ColumnFilter:
         schema = self._schema
         if self._filter is None or self._filter[0] is not schema or self._filter[1] != context:
-            # A defined schema has everything that is wanted. The query's own list also matches other columns, so that
-            # they get a warning.
+            # A defined schema contains all selected columns. The query's own list also matches other columns, so that a
+            # warning is logged for them.
             wanted = self._project_list if self._is_defined else schema.wanted
             current = ColumnFilter(
                 schema.reader_input, wanted, self._declared, lambda path: self._admit(path, context), context

@@ -1,37 +1,38 @@
-"""Type widening: common types, and which type can become another.
+"""Type widening: common types, and conversions between types.
 
-Discovery uses these rules before a scan, and readers use them during it. :func:`common_type` of two types that files
-have for one column:
+Discovery uses these rules before a scan, and readers use them during the scan. :func:`common_type` returns the
+following types if two files have different types for the same column:
 
 | one | other | common |
 | --- | --- | --- |
 | any | the same | the same |
-| null (LATE) | any | the other |
-| int8 … int64, uint8 … uint64 | the same family | the wider |
-| int | uint | the narrowest int that holds both; double for uint64 |
+| null (LATE) | any | the other type |
+| int8 … int64, uint8 … uint64 | the same family | the wider type |
+| int | uint | the narrowest int that can represent both; double for uint64 |
 | any integer | any float | double |
-| float | wider float | the wider |
-| int, or uint other than uint64, as the int that holds it | decimal | a decimal with all digits of both, at most 38 |
-| decimal | decimal | the same |
-| date | later date type, timestamp without time zone | the other |
+| float | wider float | the wider type |
+| int, or uint other than uint64, converted to int | decimal | a decimal with all digits of both, at most 38 |
+| decimal | decimal | as above |
+| date | larger date type, timestamp without time zone | the other type |
 | timestamp, time, duration | the same in another unit | the finer unit |
 | timestamp with time zone | with another time zone | in UTC |
 | string, binary | large or fixed-size kind | the larger kind |
-| map (struct) | map | all members of both, member by member; nullable if one lacks it |
-| array (list) | array | array of the common element |
-| dict (map) | dict | dict of the common key and the common value |
+| map (struct) | map | all members of both, merged by name; nullable if missing in one of the maps |
+| array (list) | array | array of the common element type |
+| dict (map) | dict | dict of the common key type and the common value type |
 
-Other pairs have no common type. Above all, text has none with other types: only a provided schema may say that numbers
-become text. The common field of two fields is nullable if one of them is. Integers become double as in every SQL
-engine. Integers beyond 2**53 that are not exact are refused when the values are converted.
+All other pairs have no common type. In particular, text and other types have no common type. Numbers are converted to
+text only if a provided schema declares it. The common field of two fields is nullable if one of the fields is
+nullable. Integers are converted to double, as in other SQL engines. Integers beyond 2**53 without an exact
+representation are rejected when the values are converted.
 
 Guarantees:
 
-1. ``common_type`` is idempotent, symmetric and associative, if no common type of two means none of all. The order of
-   members and the letter case of their names are those of the first type.
-2. ``can_become(offered, promised)`` means that the common type of both is ``promised``. A LATE ``promised`` takes
-   any type.
-3. ``can_be_declared`` allows all that ``can_become`` allows.
+1. ``common_type`` is idempotent, symmetric and associative, provided that a missing common type of two types means that
+   there is no common type of all types. The order of members and the case of their names are those of the first type.
+2. ``can_become(offered, promised)`` is true if ``promised`` is the common type of both types. If ``promised`` is
+   LATE, it is true for any type.
+3. ``can_be_declared`` is true whenever ``can_become`` is true.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -46,16 +47,16 @@ _NUMBERS: Sequence[pa.DataType] = (
     *(pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()),
     *(pa.float16(), pa.float32(), pa.float64()),
 )
-"""All number types, each before those that hold more."""
+"""All number types. Each type precedes the types that can represent all of its values."""
 
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 _UNITS = ("s", "ms", "us", "ns")
 
 
 def common_type(known: pa.DataType, offered: pa.DataType) -> pa.DataType | None:
-    """Return the narrowest type that holds the values of both types.
+    """Return the narrowest type that can represent the values of both types.
 
-    None if the table has none.
+    Return None if there is no common type.
     """
     if known.equals(offered) or pt.is_null(offered):
         return known
@@ -69,13 +70,13 @@ def common_type(known: pa.DataType, offered: pa.DataType) -> pa.DataType | None:
 
 
 def common_field(known: pa.Field, offered: pa.Field) -> pa.Field | None:
-    """Return the first field with the common type of both. None if they have none."""
+    """Return the first field with the common type of both fields. Return None if there is none."""
     common = common_type(known.type, offered.type)
     return None if common is None else known.with_type(common).with_nullable(known.nullable or offered.nullable)
 
 
 def can_become(offered: pa.DataType, promised: pa.DataType) -> bool:
-    """Return whether every value of the offered type is a value of the promised one.
+    """Return whether every value of the offered type can be represented in the promised type.
 
     See guarantee 2.
     """
@@ -85,8 +86,8 @@ def can_become(offered: pa.DataType, promised: pa.DataType) -> bool:
 def can_be_declared(offered: pa.DataType, declared: pa.DataType) -> bool:
     """Return whether values can be read as the type that a provided schema declares.
 
-    Besides widening, text can be read as any type, and any type as text, except maps, arrays and dicts. A text that is
-    not a value of the declared type becomes a ``ValueConversionError`` when it is read.
+    In addition to widening, text can be read as any type, and any type as text, except for maps, arrays and dicts.
+    Text that is not a valid value of the declared type raises a ``ValueConversionError`` when it is read.
     """
     return _fits(offered, declared, lambda one, other: _widens(one, other) or _is_text_and_scalar(one, other))
 
@@ -154,11 +155,10 @@ def _decimal(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def _digits(type_: pa.DataType) -> tuple[int, int] | None:
-    """Return the digits before and after the decimal point.
+    """Return the number of digits before and after the decimal point.
 
-    A uint has those of the int that holds it.
-
-    A uint64 has none: with an int it becomes a double, so it never becomes a decimal.
+    For a uint, these are the digits of the int that can represent all of its values. For a uint64, the function
+    returns None. The common type of uint64 and int is double, so a uint64 is never converted to a decimal.
     """
     if pt.is_decimal(type_):
         return type_.precision - type_.scale, type_.scale
@@ -219,7 +219,7 @@ def _common_members(one: TupleSchema, other: TupleSchema) -> Iterator[pa.Field |
 
 
 def _list(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return the kind of array that can hold the other kind."""
+    """Return the array type that can represent both types. Return None if there is none."""
     if not (_list_rank(one) and _list_rank(other)):
         return None
     element = common_field(one.value_field, other.value_field)

@@ -73,8 +73,8 @@ def _complete_map(array: pa.StructArray, field: pa.Field) -> pa.StructArray:
 
 def _complete_list(array: pa.ListArray, field: pa.Field) -> pa.ListArray:
     element = field.type.value_field
-    if array.offset:  # A slice shares all values of its array. Copy only the values of its rows, so that the offsets
-    start at 0.
+    if array.offset:
+        # A slice shares all values of its array. Copy only the values of its own rows, so that the offsets start at 0.
         array = pa.concat_arrays([array])
     values = _complete(array.values, element, len(array.values))
     mask = array.is_null() if array.null_count else None

@@ -1,8 +1,8 @@
 """Provided schemas, in which a user declares the types of some columns.
 
 The project list determines which columns exist. The provided schema determines the types of its columns
-[scan-schema-tracker "Hybrid Schema"]. A *strict* schema contains all columns, so a wildcard selects exactly the columns of
-the schema, including the members of its maps. With a *lenient* schema, the readers may add other columns.
+[scan-schema-tracker "Hybrid Schema"]. A *strict* schema contains all columns, so a wildcard selects exactly the columns
+of the schema, including the members of its maps. With a *lenient* schema, the readers may add other columns.
 """
 
 import pyarrow as pa

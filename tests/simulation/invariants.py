@@ -176,13 +176,13 @@ class InvariantChecker:
         if new is not None:
             self._check_tables(new)
 
-    def on_fenced_action(self, gateway: GatewayProcess, what: str) -> None:
+    def on_fenced_action(self, gateway: GatewayProcess, action: str) -> None:
         """Report a gateway that decided to act although it knew that its lease was lost."""
-        self.report_violation(6, f"{gateway.process} wants to {what} although it knows that its lease was lost")
+        self.report_violation(6, f"{gateway.process} wants to {action} although it knows that its lease was lost")
 
-    def on_location_change(self, what: str, session_uuid: SessionUuid) -> None:
+    def on_location_change(self, action: str, session_uuid: SessionUuid) -> None:
         """Note that a process is about to create a location or move it to the trash."""
-        if what == "move to trash" and session_uuid in self._sessions:
+        if action == "remove" and session_uuid in self._sessions:
             self._sessions[session_uuid].moved_to_trash = True
 
     def on_removal(self, session_uuid: SessionUuid, table: TableUuid | None) -> None:

@@ -97,7 +97,7 @@ class ModelLocations:
         path = self.path(session_uuid)
 
         def move_to_trash() -> bool:
-            self._on_change("move to trash", session_uuid)
+            self._on_change("remove", session_uuid)
             return self._storage.move_to_trash(session_uuid)
 
         return [path] if self._call("move location to trash", move_to_trash) else []

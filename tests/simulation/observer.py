@@ -43,14 +43,14 @@ class Observer:
         self.trace(f"{self._schedule.process}: removes {session_uuid} {table or ''}")
         self._checker.on_removal(session_uuid, table)
 
-    def on_location_change(self, what: str, session_uuid: SessionUuid) -> None:
-        self.trace(f"{self._schedule.process}: {what} {session_uuid}")
-        self._check_fencing(f"{what} the location {session_uuid}")
-        self._checker.on_location_change(what, session_uuid)
+    def on_location_change(self, action: str, session_uuid: SessionUuid) -> None:
+        self.trace(f"{self._schedule.process}: {action} {session_uuid}")
+        self._check_fencing(f"{action} the location {session_uuid}")
+        self._checker.on_location_change(action, session_uuid)
 
-    def on_fault(self, process: Process, fault: Fault, what: str) -> None:
+    def on_fault(self, process: Process, fault: Fault, operation: str) -> None:
         self._checker.count(f"fault_{fault.name.lower()}")
-        self.trace(f"{process}: {fault.name} at {what}")
+        self.trace(f"{process}: {fault.name} at {operation}")
 
     def count(self, event: str) -> None:
         self._checker.count(event)
@@ -60,11 +60,11 @@ class Observer:
         if self._trace is not None:
             self._trace.append(f"{self._schedule.now:9.3f} {text}")
 
-    def _check_fencing(self, what: str) -> None:
+    def _check_fencing(self, action: str) -> None:
         process = self._schedule.process
         gateway = None if process is None else self._gateway_of(process)
         if gateway is not None and self._schedule.current_worker().was_fenced:
-            self._checker.on_fenced_action(gateway, what)
+            self._checker.on_fenced_action(gateway, action)
 
 
 def _format_object(stored: StoredObject | None) -> str:

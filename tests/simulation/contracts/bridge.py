@@ -45,11 +45,11 @@ class Model:
         self._calls.put(None)
         self._thread.join()
 
-    def do(self, work: Callable[[], _Result]) -> _Result:
+    def call(self, work: Callable[[], _Result]) -> _Result:
         """Run work that blocks in virtual time, from any thread, and return its result."""
-        return self.begin(work).result()
+        return self.submit(work).result()
 
-    def begin(self, work: Callable[[], _Result]) -> "Future[_Result]":
+    def submit(self, work: Callable[[], _Result]) -> "Future[_Result]":
         future: Future[_Result] = Future()
 
         def settle() -> None:
@@ -98,22 +98,22 @@ class BridgedRecords:
         self._records = model.records()
 
     def create(self, record: SessionRecord) -> StoredRecord:
-        return self._model.do(lambda: self._records.create(record))
+        return self._model.call(lambda: self._records.create(record))
 
     def read(self, name: RecordName) -> StoredRecord:
-        return self._model.do(lambda: self._records.read(name))
+        return self._model.call(lambda: self._records.read(name))
 
     def list(self) -> Sequence[StoredRecord]:
-        return self._model.do(self._records.list)
+        return self._model.call(self._records.list)
 
     def find(self, session_uuid: SessionUuid) -> StoredRecord | None:
-        return self._model.do(lambda: self._records.find(session_uuid))
+        return self._model.call(lambda: self._records.find(session_uuid))
 
     def replace(self, record: SessionRecord, version: Version) -> StoredRecord:
-        return self._model.do(lambda: self._records.replace(record, version))
+        return self._model.call(lambda: self._records.replace(record, version))
 
     def delete(self, name: RecordName, version: Version) -> None:
-        self._model.do(lambda: self._records.delete(name, version))
+        self._model.call(lambda: self._records.delete(name, version))
 
     def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
         events: queue.SimpleQueue[RecordsEvent] = queue.SimpleQueue()
@@ -123,13 +123,13 @@ class BridgedRecords:
             for event in self._records.watch(inner):
                 events.put(event)
 
-        following = self._model.begin(follow)
+        following = self._model.submit(follow)
         while not stop.is_set():
             try:
                 yield events.get(timeout=_POLL_SECONDS)
             except queue.Empty:
                 continue
-        self._model.do(inner.set)
+        self._model.call(inner.set)
         following.result()
 
 
@@ -141,10 +141,10 @@ class BridgedLeases:
         self._leases = model.leases()
 
     def renew(self, replica: ReplicaId) -> None:
-        self._model.do(lambda: self._leases.renew(replica))
+        self._model.call(lambda: self._leases.renew(replica))
 
     def list(self) -> Mapping[ReplicaId, RenewalMark]:
-        return self._model.do(self._leases.list)
+        return self._model.call(self._leases.list)
 
     def delete(self, replica: ReplicaId) -> None:
-        self._model.do(lambda: self._leases.delete(replica))
+        self._model.call(lambda: self._leases.delete(replica))

@@ -198,9 +198,9 @@ def bench_during_upload(frame: pd.DataFrame, direct: str, lodge: Gateway, rounds
 def main() -> None:
     """Run all benchmarks of the gateway."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4.0)
-    parser.add_argument("--skip-bulk", action="store_true")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each measurement")
+    parser.add_argument("--seconds", type=float, default=4.0, help="seconds of each measurement of small statements")
+    parser.add_argument("--skip-bulk", action="store_true", help="skip large results and uploads")
     arguments = parser.parse_args()
     set_up_logs("warning")
     with (

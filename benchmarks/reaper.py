@@ -88,10 +88,11 @@ def bench_node_failure(cluster: Cluster, sessions: int) -> None:
             failing.stop()
             failing.leases.renew(failing.replica)  # the lease is new when the measurement begins
             failed_seconds = time.monotonic()
-            first = lodge.wait_until(lambda: len(lodge.left(lost)) < dead, "the first location is gone")
-            last = lodge.wait_until(lambda: not lodge.left(lost), "the last location is gone")
+            first = lodge.wait_until(lambda: len(lodge.remaining(lost)) < dead, "the first location is gone")
+            last = lodge.wait_until(lambda: not lodge.remaining(lost), "the last location is gone")
             swept = lodge.wait_until(
-                lambda: not lodge.records_of(lost) and not lodge.locations.trash(), "all records and files are gone"
+                lambda: not lodge.remaining_records(lost) and not lodge.locations.trash(),
+                "all records and files are gone",
             )
             survivors = len(lodge.locations.list())
         configured = LEASE_SECONDS + GRACE_SECONDS
@@ -205,7 +206,7 @@ class Lodge:
 
         def start(index: int) -> SessionUuid:
             session = SessionUuid(str(uuid.uuid4()))
-            tables = tuple(a_table(f"t{each}") for each in range(2))
+            tables = tuple(create_table(f"t{each}") for each in range(2))
             self.records.create(
                 SessionRecord(
                     session_uuid=session,
@@ -228,10 +229,10 @@ class Lodge:
         with ThreadPoolExecutor(THREADS) as pool:
             return list(pool.map(start, range(number)))
 
-    def left(self, sessions: Sequence[SessionUuid]) -> Sequence[SessionUuid]:
+    def remaining(self, sessions: Sequence[SessionUuid]) -> Sequence[SessionUuid]:
         return [session for session in sessions if (self._root / session).exists()]
 
-    def records_of(self, sessions: Sequence[SessionUuid]) -> Sequence[SessionUuid]:
+    def remaining_records(self, sessions: Sequence[SessionUuid]) -> Sequence[SessionUuid]:
         return sorted({stored.record.session_uuid for stored in self.records.list()} & set(sessions))
 
     @contextmanager
@@ -295,7 +296,7 @@ class Lodge:
         return time.monotonic()
 
 
-def a_table(name: str) -> TemporaryTable:
+def create_table(name: str) -> TemporaryTable:
     table = TableUuid(str(uuid.uuid4()))
     return TemporaryTable(name, table, TableState.READY, "parquet", (table,), rows=1000, size_bytes=1024)
 

@@ -27,7 +27,7 @@ Build = Callable[[Path, int], None]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="rounds for each tree")
     parser.add_argument("--files", type=int, default=100_000, help="files in each tree")
     parser.add_argument("--directory", type=Path, help="directory of the trees, to measure another file system")
     arguments = parser.parse_args()

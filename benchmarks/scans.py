@@ -214,9 +214,9 @@ def spark_session() -> Iterator[SparkSession]:
 def main() -> None:
     parts = ("in-process", "drift", "memory", "spark", "row-writer")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="+", choices=parts, default=parts)
+    parser.add_argument("--rows", type=int, default=2_000_000, help="rows of each format")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each part")
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="the parts to run")
     parser.add_argument("--peak-of", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peak_of:

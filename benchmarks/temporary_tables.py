@@ -108,14 +108,14 @@ def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
         request.plan.command.sql_command.input.sql.query = sql
         data = request.SerializeToString()
 
-        async def look(data: bytes = data) -> None:
+        async def check(data: bytes = data) -> None:
             plan = await decode_plan(data)
             if plan is None or await own.start(None, data, plan, ()) is not None:  # type: ignore[arg-type]
-                raise AssertionError("Lodge executes an ordinary statement")
-            if await resolution.resolve_execution(data, plan, _not_asked) is not data:
-                raise AssertionError("Lodge changed an ordinary statement")
+                raise AssertionError("Lodge executes an ordinary statement.")
+            if await resolution.resolve_execution(data, plan, _fail_on_names) is not data:
+                raise AssertionError("Lodge changed an ordinary statement.")
 
-        found = asyncio.run(_times(look))
+        found = asyncio.run(_measure_seconds(check))
         print(
             f"interception of {text:7} of SQL           {found * 1e6:7.0f} us  select 1 {select_1 * 1e3:5.1f} ms   "
             f"share {found / select_1:6.2%}   (aim: at most 3 %)",
@@ -123,17 +123,17 @@ def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
         )
 
 
-async def _times(look: Callable[[], Any], count: int = 300) -> float:
+async def _measure_seconds(check: Callable[[], Any], count: int = 300) -> float:
     found = []
     for _ in range(count):
         begun = time.perf_counter()
-        await look()
+        await check()
         found.append(time.perf_counter() - begun)
     return statistics.median(found)
 
 
-async def _not_asked() -> Any:
-    raise AssertionError("an ordinary statement needs no names")
+async def _fail_on_names() -> Any:
+    raise AssertionError("An ordinary statement asked for names.")
 
 
 def bench_many_tables(direct: SparkSession, lodge: SparkSession, tables: int) -> None:
@@ -176,10 +176,10 @@ def bench_many_sessions(address: str, sessions: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--tables", type=int, default=1000)
-    parser.add_argument("--sessions", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=7, help="rounds of each comparison")
+    parser.add_argument("--rows", type=int, default=5_000_000, help="rows of the created tables")
+    parser.add_argument("--tables", type=int, default=1000, help="tables in one session")
+    parser.add_argument("--sessions", type=int, default=200, help="sessions that run at the same time")
     arguments = parser.parse_args()
     set_up_logs("warning")
     with (

@@ -25,7 +25,7 @@ _LOST = (
     "INVALID_HANDLE.SESSION_CLOSED",
     "INVALID_HANDLE.SESSION_CHANGED",
     "INVALID_HANDLE.SESSION_NOT_FOUND",
-    "NO_ACTIVE_SESSION",  # what PySpark itself says once it has seen one of the others
+    "NO_ACTIVE_SESSION",  # PySpark's own error after one of the others
 )
 _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 _UNCERTAIN = ("LODGE_STATEMENT_UNFINISHED", "LODGE_STORAGE_UNAVAILABLE")

@@ -1,8 +1,8 @@
 """Gateways and reapers as processes, each in place of a pod on a simulated node.
 
 Each process has a pod in the cluster, which gives it its name, uid and node, as the chart does. Killing and
-restarting the process is a restart of the pod's container. `Replica.replace` is what a Deployment does when a pod is
-lost.
+restarting the process is a restart of the pod's container. `Replica.replace` does what a Deployment does when a pod
+is lost.
 """
 
 import json

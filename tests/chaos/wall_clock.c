@@ -89,7 +89,7 @@ WAITS(pthread_mutex_timedlock, (pthread_mutex_t *m, const struct timespec *until
 WAITS(sem_timedwait, (sem_t *s, const struct timespec *until), s, until)
 WAITS(sem_clockwait, (sem_t *s, clockid_t clock, const struct timespec *until), s, clock, until)
 
-/* What locks of others than the C library wait with. */
+/* Locks outside the C library wait by calling futex directly. */
 long syscall(long number, ...) {
     va_list arguments;
     long a[6];

@@ -1,8 +1,8 @@
 """A wall clock for one process, which a test can shift while the process runs.
 
 Linux has no time namespace for the wall clock. A small preloaded library (``wall_clock.c``, compiled on use) shifts
-what the process reads of the wall clock, and how long it waits by it. The monotonic clock, by which Lodge measures
-time, is unchanged. Debian's libfaketime does the same, but breaks Python's ``time.sleep``.
+the wall clock that the process reads, and the time until which it waits. The monotonic clock, which Lodge uses, is
+unchanged. Debian's libfaketime does the same, but breaks Python's ``time.sleep``.
 """
 
 import shutil

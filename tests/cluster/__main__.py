@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def up(directory: Path) -> int:
-    """Start the cluster. Standard output has only what a shell can evaluate."""
+    """Start the cluster. Standard output contains only a shell command."""
     if not _is_running(directory):
         shutil.rmtree(directory, ignore_errors=True)
         build(PROGRAMS_OF_A_CLUSTER, announce=_print_status)

@@ -91,17 +91,23 @@ def replacing_link(link: Path, targets: list[Path]):
         thread.join(timeout=30)
 
 
-def test_link_replaced_in_a_race_never_leads_outside(workspace):
-    workspace.write("data/secret.csv", "public\n")
-    source = workspace.scan("link")
+def results_in_race(workspace, look):
+    """Return what a function returns while a link leads inside and outside by turns, and how often it is refused."""
     seen, refused = set(), 0
     with replacing_link(workspace.root / "link", [workspace.root / "data", workspace.outside]):
         deadline = time.monotonic() + RACE_SECONDS
         while time.monotonic() < deadline:
             try:
-                seen.add(read(source, "link/secret.csv"))
+                seen.update(look())
             except PathRefusedError:
                 refused += 1
+    return seen, refused
+
+
+def test_link_replaced_in_a_race_never_leads_outside(workspace):
+    workspace.write("data/secret.csv", "public\n")
+    source = workspace.scan("link")
+    seen, refused = results_in_race(workspace, lambda: [read(source, "link/secret.csv")])
     assert seen == {b"public\n"}
     assert refused
 
@@ -109,14 +115,7 @@ def test_link_replaced_in_a_race_never_leads_outside(workspace):
 def test_directory_replaced_in_a_race_never_lists_outside(workspace):
     workspace.write("data/public.csv")
     source = workspace.scan("link")
-    seen, refused = set(), 0
-    with replacing_link(workspace.root / "link", [workspace.root / "data", workspace.outside]):
-        deadline = time.monotonic() + RACE_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                seen.update(list_files(source))
-            except PathRefusedError:
-                refused += 1
+    seen, refused = results_in_race(workspace, lambda: list_files(source))
     assert seen == {"link/public.csv"}
     assert refused
 

@@ -1,6 +1,6 @@
 """Releases in a real cluster: what operators do with helm, and the result."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ from kubernetes.client import AppsV1Api, CustomObjectsApi, PolicyV1Api, RbacAuth
 from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
 
+from tests.fixture_types import WaitUntil
 from tests.helm.chart import CHART, MINIMAL, HelmError, with_values
 from tests.helm.releases import CLAIM, Releases, persistent_volume
 
@@ -121,7 +122,7 @@ def test_two_releases_share_a_namespace(releases: Releases) -> None:
     assert len(releases.pods("gateway", "lodge")) == 2
 
 
-def test_drain_respects_disruption_budget(releases: Releases, wait_until: Callable[..., None]) -> None:
+def test_drain_respects_disruption_budget(releases: Releases, wait_until: WaitUntil) -> None:
     releases.install(values=with_values(MINIMAL, {"gateway": {"podDisruptionBudget": {"maxUnavailable": 0}}}))
     policy = PolicyV1Api(releases.cluster.client)
 

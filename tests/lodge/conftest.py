@@ -55,6 +55,14 @@ class Lodge:
 
 
 @pytest.fixture
+def no_settings_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Leave no settings but those that a test gives: none in the environment, none in the working directory."""
+    for name in ("KUBERNETES_SERVICE_HOST", "LODGE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
 def lodge(tmp_path: Path) -> Iterator[Lodge]:
     found = Lodge(tmp_path / "here", tmp_path / "state")
     found.directory.mkdir()

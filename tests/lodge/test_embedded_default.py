@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ import pytest
 
 from lodge.embedded_spark import embedded_spark
 from lodge.errors import StartError
+from tests.fixture_types import Eventually
 
-Eventually = Callable[[Callable[[], object], str], None]
 READY = re.compile(r"Lodge is ready at (sc://127\.0\.0\.1:\d+)\n")
 QUERY = """
 import sys

@@ -1,35 +1,21 @@
 """Settings for a default temporary workspace in an object store; see ``docs/how-to/object-storage.md``."""
 
-import argparse
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
 from lodge.errors import SettingError
 from lodge.impersonation import check_impersonation
 from lodge.reaper_process import environment_for
-from lodge.settings import ReapSettings, ServeSettings, SettingsOptions
+from lodge.settings import ReapSettings
 from lodge.workspace_settings import open_locations, workspaces_from
+from tests.lodge.arguments import read
 from workspace.files.session_locations import FileSessionLocations
 from workspace.object_store.session_locations import ObjectSessionLocations
 
-S = TypeVar("S", bound=ReapSettings)
 URI = "s3://bucket/lodge?endpoint_override=127.0.0.1%3A9000&scheme=http&region=us-east-1"
 WORKSPACE = ("--workspace", f"dfs.tmp={URI}")
-
-
-@pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("KUBERNETES_SERVICE_HOST", "LODGE_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-
-
-def read(*arguments: str, model: type[S] = ServeSettings) -> S:  # type: ignore[assignment]  # a default of a type variable
-    parser = argparse.ArgumentParser()
-    options = SettingsOptions(model, parser)
-    return options.read(parser.parse_args(arguments))
+pytestmark = pytest.mark.usefixtures("no_settings_outside")
 
 
 def test_session_records_cannot_be_in_an_object_store() -> None:

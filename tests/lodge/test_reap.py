@@ -6,7 +6,6 @@ import sys
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,12 @@ import pytest
 
 from lodge.reap import pass_period_seconds
 from lodge.settings import ReapSettings
+from tests.fixture_types import Eventually
 from tests.records import a_record
 from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.identifiers import SessionUuid
-
-Eventually = Callable[[Callable[[], object], str], None]
 
 
 @pytest.mark.parametrize(

@@ -5,19 +5,18 @@ import re
 import signal
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fixture_types import Eventually
 from tests.records import a_record
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.identifiers import SessionUuid
 
-Eventually = Callable[[Callable[[], object], str], None]
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 
 

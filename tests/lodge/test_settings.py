@@ -1,8 +1,6 @@
-import argparse
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -10,23 +8,11 @@ from gateway.config import Limits
 from lodge.errors import SettingError
 from lodge.reaper_process import environment_for
 from lodge.serve import config_for
-from lodge.settings import ReapSettings, ServeSettings, SettingsOptions
+from lodge.settings import ReapSettings
 from lodge.workspace_settings import workspaces_from
+from tests.lodge.arguments import read
 
-S = TypeVar("S", bound=ReapSettings)
-
-
-@pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("KUBERNETES_SERVICE_HOST", "LODGE_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-
-
-def read(*arguments: str, model: type[S] = ServeSettings) -> S:  # type: ignore[assignment]  # a default of a type variable
-    parser = argparse.ArgumentParser()
-    options = SettingsOptions(model, parser)
-    return options.read(parser.parse_args(arguments))
+pytestmark = pytest.mark.usefixtures("no_settings_outside")
 
 
 def file(content: str) -> str:

@@ -1,7 +1,7 @@
 """Records from a cache that may be wrong; see the guarantees of :mod:`reaper.cached_records`."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -9,10 +9,10 @@ import pytest
 import structlog
 
 from reaper.cached_records import SETTLING_SECONDS, CachedRecords
+from tests.fixture_types import WaitUntil
 from workspace.record_store import RecordsEvent, RecordsListed, RecordsUnavailableError, RecordsUnreachable
 
 RESYNC_SECONDS = 100.0
-WaitUntil = Callable[..., None]
 
 
 class FaultyWatch:

@@ -13,6 +13,7 @@ import structlog
 import reaper.operator
 from reaper.operator import Operator, Pace
 from reaper.reaper import ReaperDependencies
+from tests.fixture_types import WaitUntil
 from workspace.identifiers import SessionUuid
 from workspace.records import Phase
 from workspace.root_identities import HomeMovedError, RootUnavailableError
@@ -21,8 +22,6 @@ ORPHAN = SessionUuid("00000000-0000-4000-8000-000000000001")
 OTHER = SessionUuid("00000000-0000-4000-8000-000000000002")
 DEADLINE_SECONDS = 30
 LONG_SECONDS = 1000.0
-
-WaitUntil = Callable[..., None]
 
 
 def an_operator(world: Any, *, period_seconds: float = 0.05, removals: int = 1, **parts: Any) -> Operator:

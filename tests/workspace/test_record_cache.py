@@ -2,11 +2,11 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from unittest import mock
 
 import structlog
 
+from tests.fixture_types import Outage, WaitUntil
 from tests.records import a_record
 from workspace.identifiers import ClientSessionId, ReplicaId
 from workspace.record_cache import RecordCache, RecordsView
@@ -14,11 +14,9 @@ from workspace.record_changes import add_holder
 from workspace.record_store import RecordsEvent, RecordsListed, SessionRecords
 
 Opener = Callable[[], SessionRecords]
-Outage = Callable[[], AbstractContextManager[None]]
-Wait = Callable[..., None]
 
 
-def test_view_follows_the_records(records: SessionRecords, wait_until: Wait) -> None:
+def test_view_follows_the_records(records: SessionRecords, wait_until: WaitUntil) -> None:
     first = records.create(a_record(client_session_id=ClientSessionId("1")))
     with RecordCache(records, lambda: None) as cache:
         wait_until(lambda: cache.view().is_current, "the cache is current")
@@ -32,7 +30,9 @@ def test_view_follows_the_records(records: SessionRecords, wait_until: Wait) -> 
         wait_until(lambda: cache.view().records == {second.record.name: second}, "the deletion")
 
 
-def test_guarantee_1_view_says_when_it_may_be_stale(open_records: Opener, outage: Outage, wait_until: Wait) -> None:
+def test_guarantee_1_view_says_when_it_may_be_stale(
+    open_records: Opener, outage: Outage, wait_until: WaitUntil
+) -> None:
     records = open_records()
     stored = records.create(a_record())
     cache = RecordCache(open_records(), lambda: None)
@@ -63,7 +63,7 @@ def test_guarantee_2_on_change_runs_after_each_visible_change(records: SessionRe
     assert seen[:2] == [0, 1]
 
 
-def test_guarantee_3_watch_restarts_after_an_unexpected_error(records: SessionRecords, wait_until: Wait) -> None:
+def test_guarantee_3_watch_restarts_after_an_unexpected_error(records: SessionRecords, wait_until: WaitUntil) -> None:
     watch, views = records.watch, list[RecordsView]()
 
     def fails(stop: threading.Event) -> Iterator[RecordsEvent]:
@@ -85,7 +85,7 @@ def test_guarantee_3_watch_restarts_after_an_unexpected_error(records: SessionRe
     assert [log["event"] for log in logs] == ["record_cache_failed"]
 
 
-def test_view_does_not_change(records: SessionRecords, wait_until: Wait) -> None:
+def test_view_does_not_change(records: SessionRecords, wait_until: WaitUntil) -> None:
     with RecordCache(records, lambda: None) as cache:
         wait_until(lambda: cache.view().is_current, "the cache is current")
         before = cache.view()

@@ -1,7 +1,7 @@
 """The changes and the end of a session (guarantees: workspace.record_changes, workspace.session_end)."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 import structlog
 
+from tests.fixture_types import InProcesses, InterruptedAt, KilledAt, NewRoot
 from tests.records import a_record
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
@@ -206,9 +207,7 @@ def test_session_ends_even_if_its_files_cannot_be_purged(
     assert not records.list()
 
 
-def test_guarantee_3_next_call_completes_a_killed_end(
-    new_root: Callable[[], Path], killed_at: Callable[[int, Callable[[], Any]], bool]
-) -> None:
+def test_guarantee_3_next_call_completes_a_killed_end(new_root: NewRoot, killed_at: KilledAt) -> None:
     for step in itertools.count(1):
         root = new_root()
         records, locations = FileSessionRecords(root), FileSessionLocations(root)
@@ -230,9 +229,7 @@ def test_guarantee_3_next_call_completes_a_killed_end(
     assert step > 20
 
 
-def test_guarantee_3_at_most_one_of_many_processes_ends_a_session(
-    root: Path, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]]
-) -> None:
+def test_guarantee_3_at_most_one_of_many_processes_ends_a_session(root: Path, in_processes: InProcesses) -> None:
     records, locations = FileSessionRecords(root), FileSessionLocations(root)
     for _ in range(5):
         records.create(a_record())
@@ -268,7 +265,7 @@ def ended_by_name(
 
 
 def test_guarantee_3_paused_end_and_concurrent_end_succeed_once(
-    new_root: Callable[[], Path], interrupted_at: Callable[..., tuple[bool, Any]]
+    new_root: NewRoot, interrupted_at: InterruptedAt
 ) -> None:
     for step in itertools.count(1):
         root = new_root()

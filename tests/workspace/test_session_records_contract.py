@@ -4,13 +4,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pytest
 
+from tests.fixture_types import InProcesses, Outage
 from tests.records import a_record
 from workspace import record_store
 from workspace.identifiers import ClientSessionId, Principal, RecordName, ReplicaId, SessionUuid, TableUuid, record_name
@@ -18,8 +18,6 @@ from workspace.record_changes import add_holder, mark_ending, remove_holders, up
 from workspace.records import Phase, SessionRecord, TableState, TemporaryTable
 
 Opener = Callable[[], record_store.SessionRecords]
-Outage = Callable[[], AbstractContextManager[None]]
-InProcesses = Callable[[Sequence[Callable[[], Any]]], list[Any]]
 
 DEADLINE_SECONDS = 30
 ABSENT = record_name(Principal("nobody"), ClientSessionId("none"))

@@ -8,9 +8,8 @@ from typing import Any
 from unittest import mock
 
 from reaper.kubernetes.leader_election import LeaderElection
+from tests.fixture_types import WaitUntil
 from workspace.identifiers import SessionUuid
-
-WaitUntil = Callable[..., None]
 
 
 def two_reapers(world: Any, wait_until: WaitUntil) -> tuple[Any, Any]:

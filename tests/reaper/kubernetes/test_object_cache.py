@@ -1,19 +1,20 @@
 """The object cache after a failure of its watch; see the guarantees of :mod:`reaper.kubernetes.object_cache`."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
 import structlog
 
 from reaper.kubernetes.object_cache import ObjectCache
+from tests.fixture_types import WaitUntil
 from workspace.kubernetes.object_watch import ObjectChanged, ObjectsEvent, ObjectsListed
 
 MODULE = "reaper.kubernetes.object_cache"
 
 
-def test_guarantee_4_watch_restarts_after_unexpected_error(wait_until: Callable[..., None]) -> None:
+def test_guarantee_4_watch_restarts_after_unexpected_error(wait_until: WaitUntil) -> None:
     first, damaged, second = an_object("a", size=1), an_object("a"), an_object("b", size=2)
     watches = iter([[ObjectsListed((first,)), ObjectChanged(damaged)], [ObjectsListed((second,))]])
 

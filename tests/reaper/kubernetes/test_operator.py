@@ -7,10 +7,9 @@ from typing import Any
 
 from kubernetes.client import CoreV1Api, DiscoveryV1Api
 
+from tests.fixture_types import WaitUntil
 from workspace.identifiers import SessionUuid
 from workspace.kubernetes.leases import PodIdentity
-
-WaitUntil = Callable[..., None]
 
 
 def test_session_of_dead_gateway_ends_with_status_event_log_and_metric(

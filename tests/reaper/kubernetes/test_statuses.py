@@ -20,14 +20,13 @@ from reaper.metrics import Metrics
 from reaper.operator import Operator, Pace
 from reaper.reaper import Reaper, ReaperDependencies
 from reaper.reports import ReportHandler
+from tests.fixture_types import WaitUntil
 from workspace.files.session_locations import FileSessionLocations
 from workspace.identifiers import SessionUuid
 from workspace.record_changes import mark_ending, update_record
 from workspace.records import Phase
 from workspace.storage_paths import StoragePath
 from workspace.trash_entries import TrashEntry
-
-WaitUntil = Callable[..., None]
 
 
 class LocationsThatRefuseToMove(FileSessionLocations):

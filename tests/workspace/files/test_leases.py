@@ -3,12 +3,11 @@
 The guarantees are those of workspace.files.leases; ``leases_guarantee`` means those of workspace.leases.
 """
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.fixture_types import InProcesses, KilledAt
 from workspace.files.leases import FileLeases
 from workspace.identifiers import ReplicaId
 from workspace.leases import LeaseObserver, OwnLease, RenewalMark
@@ -18,7 +17,7 @@ A = ReplicaId("a")
 
 
 def test_guarantee_1_readers_see_complete_marks_during_renewals_and_deletions(
-    root: Path, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]]
+    root: Path, in_processes: InProcesses
 ) -> None:
     def renew() -> None:
         for _ in range(100):
@@ -34,9 +33,7 @@ def test_guarantee_1_readers_see_complete_marks_during_renewals_and_deletions(
     assert all(seen <= {32} for seen in looks)
 
 
-def test_guarantee_3_renewal_killed_at_any_step_leaves_a_complete_lease(
-    root: Path, killed_at: Callable[[int, Callable[[], Any]], bool]
-) -> None:
+def test_guarantee_3_renewal_killed_at_any_step_leaves_a_complete_lease(root: Path, killed_at: KilledAt) -> None:
     FileLeases(root).renew(A)
     outcomes = set()
     for step in range(1, 50):

@@ -14,6 +14,7 @@ from unittest import mock
 
 import pytest
 
+from tests.fixture_types import InProcesses, InterruptedAt, KilledAt, NewRoot
 from tests.forks import create_fork
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.table_files import MAX_DEPTH
@@ -109,9 +110,7 @@ def test_create_refuses_link_or_file_with_the_name_of_a_location(
 
 
 @as_root
-def test_location_is_visible_only_with_its_owner_and_mode(
-    new_root: Callable[[], Path], interrupted_at: Callable[..., tuple[bool, Any]]
-) -> None:
+def test_location_is_visible_only_with_its_owner_and_mode(new_root: NewRoot, interrupted_at: InterruptedAt) -> None:
     for step in itertools.count(1):
         locations = FileSessionLocations(new_root())
         path, seen = locations.path(SESSION), list[tuple[int, int]]()
@@ -129,9 +128,7 @@ def test_location_is_visible_only_with_its_owner_and_mode(
 
 
 @as_root
-def test_creation_killed_at_any_step_leaves_only_trash(
-    new_root: Callable[[], Path], killed_at: Callable[[int, Callable[[], Any]], bool]
-) -> None:
+def test_creation_killed_at_any_step_leaves_only_trash(new_root: NewRoot, killed_at: KilledAt) -> None:
     for step in itertools.count(1):
         locations = FileSessionLocations(new_root())
         was_killed = killed_at(step, partial(locations.create, SESSION, OTHER))
@@ -144,9 +141,7 @@ def test_creation_killed_at_any_step_leaves_only_trash(
 
 
 @as_root
-def test_location_purged_during_its_creation_is_created_again(
-    new_root: Callable[[], Path], interrupted_at: Callable[..., tuple[bool, Any]]
-) -> None:
+def test_location_purged_during_its_creation_is_created_again(new_root: NewRoot, interrupted_at: InterruptedAt) -> None:
     for step in itertools.count(1):
         locations = FileSessionLocations(new_root())
 
@@ -163,7 +158,7 @@ def test_location_purged_during_its_creation_is_created_again(
 
 @as_root
 def test_many_processes_create_one_location_concurrently(
-    locations: FileSessionLocations, in_processes: Callable[..., list[Any]]
+    locations: FileSessionLocations, in_processes: InProcesses
 ) -> None:
     path = locations.path(SESSION)
     assert in_processes([partial(locations.create, SESSION, OTHER)] * 4) == [path] * 4
@@ -197,12 +192,7 @@ def exchange(descriptors: list[int], outside: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["link", "fifo"])
 @pytest.mark.parametrize("task", ["remove", "set aside", "size"])
 def test_link_that_an_owner_places_at_any_step_is_not_followed(
-    new_root: Callable[[], Path],
-    outside: Path,
-    interrupted_at: Callable[..., tuple[bool, Any]],
-    *,
-    task: str,
-    kind: str,
+    new_root: NewRoot, outside: Path, interrupted_at: InterruptedAt, *, task: str, kind: str
 ) -> None:
     def set_aside_and_purge(locations: FileSessionLocations) -> None:
         anyway(lambda: locations.move_to_trash(SESSION))

@@ -7,14 +7,13 @@ The guarantees are those of workspace.files.record_versions ("directory") and wo
 import itertools
 import random
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.fixture_types import KilledAt, NewRoot
 from tests.forks import create_fork
 from tests.records import a_record
 from workspace.files.record_directories import LEFTOVER_SECONDS
@@ -25,8 +24,6 @@ from workspace.record_changes import add_holder, update_record
 from workspace.record_store import RecordExistsError, RecordNotFoundError, StoredRecord
 from workspace.records import SessionRecord
 
-KilledAt = Callable[[int, Callable[[], Any]], bool]
-NewRoot = Callable[[], Path]
 A, B = ReplicaId("a"), ReplicaId("b")
 
 

@@ -14,6 +14,7 @@ from unittest import mock
 
 import pytest
 
+from tests.fixture_types import InterruptedAt, NewRoot
 from tests.records import a_record
 from workspace.files.record_directories import LEFTOVER_SECONDS
 from workspace.files.session_records import FileSessionRecords
@@ -28,8 +29,6 @@ from workspace.record_store import (
 )
 from workspace.records import SessionRecord
 
-InterruptedAt = Callable[[int, Callable[[], Any], Callable[[], Any]], tuple[bool, Any]]
-NewRoot = Callable[[], Path]
 MINE = ReplicaId("mine")
 LEFTOVERS = ["tombstone", "no anchor", "late name", "empty directory"]
 

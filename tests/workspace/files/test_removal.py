@@ -6,7 +6,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from weakref import WeakSet
 
 import pytest
 
+from tests.fixture_types import InProcesses, WaitUntil
 from tests.forks import create_fork
 from workspace.files.removal import FILES_BETWEEN_CHECKS, MAX_DEPTH, THREADS
 from workspace.files.session_locations import FileSessionLocations
@@ -27,7 +28,6 @@ NOBODY = 65534
 _CLONE_NEWNS = 0x20000
 
 as_root = pytest.mark.needs_root
-InProcesses = Callable[[Sequence[Callable[[], Any]]], list[Any]]
 
 
 class BrokenDiskError(OSError):
@@ -264,7 +264,7 @@ def test_guarantee_5_purge_stops_soon_and_another_purge_completes_it(
     purge_all(locations)
 
 
-def test_next_purge_completes_a_killed_purge(locations: FileSessionLocations, wait_until: Callable[..., None]) -> None:
+def test_next_purge_completes_a_killed_purge(locations: FileSessionLocations, wait_until: WaitUntil) -> None:
     files = 20_000
     rounds = 0
 

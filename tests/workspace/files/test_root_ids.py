@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.fixture_types import InProcesses, KilledAt
 from tests.records import a_record
 from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from workspace.files.roots import home_of
@@ -78,9 +79,7 @@ def refused(task: Callable[[], Any]) -> str:
     return str(failed.value)
 
 
-def test_root_keeps_one_private_id(
-    root: Path, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]]
-) -> None:
+def test_root_keeps_one_private_id(root: Path, in_processes: InProcesses) -> None:
     in_processes([lambda: opened(root).home] * 4)
     first = marker(root).read_text()
     assert len(first) == 32
@@ -179,9 +178,7 @@ def test_operations_fail_while_the_recorded_id_cannot_be_read(root: Path, root_i
     assert "API server" in refused(late.list)
 
 
-def test_start_killed_at_any_step_can_be_repeated(
-    tmp_path: Path, killed_at: Callable[[int, Callable[[], Any]], bool]
-) -> None:
+def test_start_killed_at_any_step_can_be_repeated(tmp_path: Path, killed_at: KilledAt) -> None:
     for step in itertools.count(1):
         root, root_ids = tmp_path / f"{step}", InMemoryRootIds()
         was_killed = killed_at(step, partial(opened, root, root_ids))
@@ -204,7 +201,7 @@ def in_own_mounts(task: Callable[[], Any]) -> Any:
 @as_root
 @pytest.mark.parametrize("kind", ["empty", "another root", "unmounted"])
 def test_guarantee_3_file_system_mounted_over_the_root_is_an_error(
-    root: Path, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]], *, kind: str
+    root: Path, in_processes: InProcesses, *, kind: str
 ) -> None:
     root.mkdir()
     records = FileSessionRecords(opened(root.with_name("elsewhere")).home)

@@ -1,13 +1,12 @@
 """A root names the session records that name its contents (workspace.files.roots, guarantee 6)."""
 
 import itertools
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.fixture_types import KilledAt
 from tests.records import a_record
 from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from workspace.files.leases import FileLeases
@@ -128,7 +127,7 @@ def test_workspace_cannot_move_to_a_root_of_other_records(
 
 @pytest.mark.parametrize("is_other", [False, True])
 def test_root_is_free_for_any_lodge_after_a_killed_start(
-    tmp_path: Path, killed_at: Callable[[int, Callable[[], Any]], bool], *, is_other: bool
+    tmp_path: Path, killed_at: KilledAt, *, is_other: bool
 ) -> None:
     for step in itertools.count(1):
         root, root_ids, others = tmp_path / f"{step}", InMemoryRootIds(), InMemoryRootIds()

@@ -3,14 +3,13 @@
 import itertools
 import shutil
 import uuid
-from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
 
+from tests.fixture_types import InProcesses, KilledAt
 from tests.records import a_record
 from workspace.files.leases import FileLeases
 from workspace.files.roots import Roots, home_of
@@ -125,9 +124,7 @@ def test_end_of_a_session_deletes_and_logs_its_locations_in_both_roots(
     assert not FileSessionRecords(home).list()
 
 
-def test_killed_end_is_completed_in_both_roots_by_a_process_that_knows_one(
-    tmp_path: Path, killed_at: Callable[[int, Callable[[], Any]], bool]
-) -> None:
+def test_killed_end_is_completed_in_both_roots_by_a_process_that_knows_one(tmp_path: Path, killed_at: KilledAt) -> None:
     for step in itertools.count(1):
         home, moved = tmp_path / f"{step}-first", tmp_path / f"{step}-second"
         locations = FileSessionLocations(home)
@@ -176,9 +173,7 @@ def test_workspace_on_files_cannot_move_to_an_object_store(home: Path, locations
     assert locations.known_roots() == [home]
 
 
-def test_guarantee_1_move_killed_at_any_step_can_be_repeated(
-    tmp_path: Path, killed_at: Callable[[int, Callable[[], Any]], bool]
-) -> None:
+def test_guarantee_1_move_killed_at_any_step_can_be_repeated(tmp_path: Path, killed_at: KilledAt) -> None:
     for step in itertools.count(1):
         home, moved = tmp_path / f"{step}-first", tmp_path / f"{step}-second"
         locations = FileSessionLocations(home)
@@ -197,7 +192,7 @@ def test_guarantee_1_move_killed_at_any_step_can_be_repeated(
 
 
 def test_many_processes_move_concurrently(
-    home: Path, moved: Path, locations: FileSessionLocations, in_processes: Callable[[Sequence[Callable[[], Any]]], Any]
+    home: Path, moved: Path, locations: FileSessionLocations, in_processes: InProcesses
 ) -> None:
     assert in_processes([partial(locations.set_current_root, moved)] * 4) == [None] * 4
     assert Roots(home).all() == [home, moved]

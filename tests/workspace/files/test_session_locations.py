@@ -4,14 +4,14 @@ import itertools
 import os
 import tracemalloc
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.fixture_types import InProcesses, InterruptedAt, KilledAt, NewRoot
 from workspace.files.layout import Layout
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.trash import Trash
@@ -62,9 +62,7 @@ def purged_anyway(locations: FileSessionLocations, entry: TrashEntry) -> None:
         locations.purge(entry)
 
 
-def test_initialise_can_be_repeated_and_run_concurrently(
-    tmp_path: Path, in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]]
-) -> None:
+def test_initialise_can_be_repeated_and_run_concurrently(tmp_path: Path, in_processes: InProcesses) -> None:
     root = tmp_path / "deep" / "root"
     assert in_processes([FileSessionLocations(root).initialise] * 4) == [None] * 4
     (root / ".lodge").chmod(0o755)
@@ -257,9 +255,7 @@ def test_guarantee_2_link_placed_during_a_purge_is_not_followed(
     assert step > 5
 
 
-def test_location_completed_during_its_purge_keeps_its_files(
-    root: Path, interrupted_at: Callable[..., tuple[bool, Any]]
-) -> None:
+def test_location_completed_during_its_purge_keeps_its_files(root: Path, interrupted_at: InterruptedAt) -> None:
     locations, trash = FileSessionLocations(root), Trash(Layout(root))
     for step in itertools.count(1):
         session_uuid = SessionUuid(str(uuid.uuid4()))
@@ -318,9 +314,7 @@ def test_purge_removes_a_tree_deeper_than_any_path_or_stack(
 
 
 def test_guarantee_5_many_processes_purge_the_same_entry_concurrently(
-    locations: FileSessionLocations,
-    session_uuid: SessionUuid,
-    in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]],
+    locations: FileSessionLocations, session_uuid: SessionUuid, in_processes: InProcesses
 ) -> None:
     location = locations.create(session_uuid)
     for n in range(20):
@@ -334,9 +328,7 @@ def test_guarantee_5_many_processes_purge_the_same_entry_concurrently(
 
 
 def test_guarantee_5_one_of_many_processes_moves_a_location_to_the_trash(
-    locations: FileSessionLocations,
-    session_uuid: SessionUuid,
-    in_processes: Callable[[Sequence[Callable[[], Any]]], list[Any]],
+    locations: FileSessionLocations, session_uuid: SessionUuid, in_processes: InProcesses
 ) -> None:
     locations.create(session_uuid)
     results = in_processes([lambda: locations.move_to_trash(session_uuid)] * 4)
@@ -344,7 +336,7 @@ def test_guarantee_5_one_of_many_processes_moves_a_location_to_the_trash(
 
 
 def test_next_purge_completes_one_killed_at_any_step(
-    new_root: Callable[[], Path], session_uuid: SessionUuid, killed_at: Callable[[int, Callable[[], Any]], bool]
+    new_root: NewRoot, session_uuid: SessionUuid, killed_at: KilledAt
 ) -> None:
     for step in itertools.count(1):
         locations = FileSessionLocations(new_root())

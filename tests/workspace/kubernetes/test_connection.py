@@ -1,7 +1,6 @@
 """Configurations of the API server, and credentials that change (guarantees: workspace.kubernetes.connection)."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,6 +11,7 @@ from kubernetes.config import incluster_config, kube_config
 
 from tests.cluster.accounts import REVOKED_SECONDS, ServiceAccount
 from tests.cluster.cluster import Cluster
+from tests.fixture_types import WaitUntil
 from tests.records import a_record
 from tests.workspace.kubernetes.conftest import RULES
 from workspace.kubernetes import connection as connections
@@ -125,7 +125,7 @@ def test_guarantee_1_replaced_token_is_reloaded_without_a_failure(
 
 
 def test_guarantee_1_expired_token_makes_records_unavailable_until_replaced(
-    session_cluster: Cluster, own_account: ServiceAccount, instance: str, wait_until: Callable[..., None]
+    session_cluster: Cluster, own_account: ServiceAccount, instance: str, wait_until: WaitUntil
 ) -> None:
     connection = connect(own_account.kubeconfig, None, instance)
     records = KubernetesSessionRecords(connection, IMPATIENT)

@@ -1,11 +1,11 @@
 """Objects that name this Lodge but are no records, on a real API server."""
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from kubernetes.client import CustomObjectsApi
 
+from tests.fixture_types import WaitUntil
 from tests.records import a_record
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, new_object
 from workspace.kubernetes.connection import Connection
@@ -16,7 +16,7 @@ KEPT = "example.com/kept"
 
 
 def test_deletion_of_a_foreign_object_does_not_end_the_watch(
-    administrator: Connection, records: SessionRecords, wait_until: Callable[..., None]
+    administrator: Connection, records: SessionRecords, wait_until: WaitUntil
 ) -> None:
     api, place = CustomObjectsApi(administrator.api_client), (GROUP, API_VERSION, administrator.namespace, PLURAL)
     name = f"{administrator.instance}-foreign"

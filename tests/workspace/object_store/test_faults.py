@@ -15,6 +15,7 @@ import pytest
 import urllib3
 
 from reaper.table_directories import TableDirectories
+from tests.fixture_types import WaitUntil
 from tests.records import a_record
 from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from tests.workspace.object_store.raw_s3 import RawS3
@@ -290,7 +291,7 @@ def test_first_start_interrupted_at_any_request_can_be_repeated(storage: Objects
 
 @pytest.mark.parametrize("fault", ["killed", "paused"])
 def test_server_failure_during_a_purge_only_delays_it(
-    server: Server, tmp_path: Path, wait_until: Callable[..., None], *, fault: str
+    server: Server, tmp_path: Path, wait_until: WaitUntil, *, fault: str
 ) -> None:
     locations, storage = opened(server.raw), Objects(server.raw, BUCKET)
     locations.create(OTHER)

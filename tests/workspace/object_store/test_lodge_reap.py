@@ -1,7 +1,7 @@
 """``lodge reap`` with records on a real Kubernetes API and session locations in a real S3 server."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.cluster.cluster import Cluster
+from tests.fixture_types import WaitUntil
 from tests.reaper.kubernetes.conftest import CRD, TABLE, KubernetesWorld
 from tests.workspace.object_store.servers import BUCKET, Server
 from tests.workspace.object_store.storages import Objects
@@ -44,7 +45,7 @@ def world(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> I
 
 
 def test_reaper_removes_dead_sessions_keeps_live_ones_and_reports(
-    world: WorldInAnObjectStore, wait_until: Callable[..., None]
+    world: WorldInAnObjectStore, wait_until: WaitUntil
 ) -> None:
     alive, dead = world.start_gateway("alive"), world.start_gateway("dead")
     kept, stored = world.start_session("alive"), world.start_session("dead")
@@ -65,7 +66,7 @@ def test_reaper_removes_dead_sessions_keeps_live_ones_and_reports(
 
 
 def test_reaper_deletes_nothing_while_the_store_is_away_or_emptied(
-    world: WorldInAnObjectStore, server: Server, wait_until: Callable[..., None]
+    world: WorldInAnObjectStore, server: Server, wait_until: WaitUntil
 ) -> None:
     gateway = world.start_gateway("gone")
     stored = world.start_session("gone")

@@ -1,8 +1,8 @@
-"""The directories below the root of the default temporary workspace.
+"""The directories below a root of the default temporary workspace.
 
 ::
 
-    <root>/<session uuid>/<table uuid>/   session locations: the only names beside .lodge
+    <root>/<session uuid>/<table uuid>/   session locations; the root contains nothing else except .lodge
     <root>/.lodge/sessions/               session records
     <root>/.lodge/leases/                 leases of gateway replicas
     <root>/.lodge/staging/                records and leases that are being written
@@ -10,9 +10,9 @@
     <root>/.lodge/roots/                  the other roots of this home (:mod:`workspace.files.roots`)
     <root>/.lodge/home                    the home of this root, unless the root is its own home
     <root>/.lodge/root                    the id of this root
-    <root>/.lodge/records                 the id of the session records that name the contents of this root
+    <root>/.lodge/records                 the id of the session records that refer to the contents of this root
 
-Everything below one root must be on one file system, so that a rename is atomic.
+Everything below a root must be on the same file system, so that renames are atomic.
 """
 
 from pathlib import Path
@@ -22,10 +22,10 @@ from workspace.storage_paths import OWN_DIRECTORY
 
 
 class Layout:
-    """The paths below one root, which the module docstring describes.
+    """The paths below one root. See the module docstring for their meaning.
 
     Args:
-        root: The default temporary workspace; may be a relative path.
+        root: The root directory. The path may be relative.
     """
 
     def __init__(self, root: Path) -> None:
@@ -41,12 +41,13 @@ class Layout:
         self.records = self.own / "records"
 
     def initialise(self) -> None:
-        """Create the missing directories; safe to repeat and to run concurrently.
+        """Create the directories that are missing.
 
-        A missing root gets mode 0700. An existing root keeps its mode, which is the operator's decision.
+        The method can be repeated and can run concurrently. If the root is missing, it is created with mode 0700. An
+        existing root keeps its mode, which is the operator's decision.
 
         Raises:
-            OSError: If a directory cannot be created, or a link or a file has its name.
+            OSError: If a directory cannot be created, or if a link or a file has the same name.
         """
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for directory in (self.own, self.sessions, self.leases, self.staging, self.trash, self.roots):

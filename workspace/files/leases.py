@@ -1,12 +1,12 @@
-"""Leases as files in the workspace; the default without Kubernetes.
+"""Leases as files in the workspace. This is the default without Kubernetes.
 
-Each replica has one file, ``.lodge/leases/<replica id>``. It contains the renewal mark, which is random, so no clock or
-counter needs to survive a restart.
+Each replica has one file, ``.lodge/leases/<replica id>``, which contains the renewal mark. The mark is random, so no
+clock or counter needs to be preserved after a restart.
 
 Guarantees:
 
-1. A reader sees a complete mark. A renewal replaces the file by one rename.
-2. Only replica ids become paths; anything else raises ValueError. Other files are not listed.
+1. A reader always gets a complete renewal mark, because a renewal replaces the file with a single rename.
+2. Only valid replica ids are used in paths. Other ids raise ValueError, and files with other names are not listed.
 3. After a failed renewal, the lease is either unchanged or renewed.
 """
 
@@ -23,17 +23,18 @@ from workspace.record_store import RecordsUnavailableError
 
 
 class FileLeases:
-    """The implementation of :class:`workspace.leases.Leases` for a file system.
+    """An implementation of :class:`workspace.leases.Leases` on a file system.
 
     Args:
-        root: The home of the workspace, after :meth:`workspace.locations.SessionLocations.initialise`.
+        root: The home of the workspace. It must already be initialised with
+            :meth:`workspace.locations.SessionLocations.initialise`.
     """
 
     def __init__(self, root: Path) -> None:
         self._layout = Layout(root)
 
     def renew(self, replica: ReplicaId) -> None:
-        """Create the lease of a replica, or change its renewal mark."""
+        """Create the lease of a replica or, if it exists, change its renewal mark."""
         lease = self._layout.leases / check_replica_id(replica)
         mark = secrets.token_hex(16)
         staged = self._layout.staging / mark
@@ -47,7 +48,7 @@ class FileLeases:
                 raise
 
     def list(self) -> Mapping[ReplicaId, RenewalMark]:
-        """Return the renewal marks of all leases."""
+        """Return the renewal mark of each lease, by replica."""
         marks: dict[ReplicaId, RenewalMark] = {}
         with self._convert_errors(), open_directory(self._layout.leases) as leases:
             for path in self._layout.leases.iterdir():
@@ -58,7 +59,7 @@ class FileLeases:
         return marks
 
     def delete(self, replica: ReplicaId) -> None:
-        """Remove the lease of a replica. A missing lease is no error."""
+        """Delete the lease of a replica, if it exists."""
         lease = self._layout.leases / check_replica_id(replica)
         with self._convert_errors():
             lease.unlink(missing_ok=True)
@@ -70,5 +71,5 @@ class FileLeases:
             yield
         except OSError as error:
             raise RecordsUnavailableError(
-                None, f"The leases in {self._layout.leases} cannot be used now: {error}. Check the storage."
+                None, f"The leases in [{self._layout.leases}] cannot be used now: {error}. Check the storage."
             ) from error

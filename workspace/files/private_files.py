@@ -1,10 +1,10 @@
-"""Private files and directories that no link can redirect.
+"""Creation and reading of private files and directories, without following links.
 
-On shared storage, the modes of Lodge's files are its access control, and a link in the place of a directory is an
-attack. So this module creates and opens everything below a root that must be private.
+On shared storage, access to Lodge's files is controlled only by their modes, and a link in place of a directory may be
+an attack. Therefore, this module creates and opens all files and directories in a root that must be private.
 
-Not guaranteed: safety against someone who may write to the parent directory of what is opened. Only the owner may write
-to the root and to ``.lodge``.
+Not guaranteed: The functions are not safe if an attacker can write to the parent directory. Only the owner may have
+write permission for the root and for ``.lodge``.
 """
 
 import os
@@ -18,22 +18,22 @@ _FILE_MODE = 0o600
 
 
 def open_directory_descriptor(path: str | Path, parent: int | None = None) -> int:
-    """Open a directory that is no link, and return its descriptor.
+    """Open a directory that is not a link, and return its file descriptor.
 
     Args:
-        path: The directory, relative to ``parent`` if that is given.
-        parent: The descriptor of an open directory.
+        path: The path of the directory, relative to ``parent`` if a parent is given.
+        parent: The file descriptor of an open directory.
 
     Raises:
-        FileNotFoundError: If it does not exist.
-        NotADirectoryError: If a link or a file has its name.
+        FileNotFoundError: If the directory does not exist.
+        NotADirectoryError: If the path refers to a link or a file.
     """
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
 
 
 @contextmanager
 def open_directory(path: str | Path, parent: int | None = None) -> Iterator[int]:
-    """Open a directory that is no link, and close it at the end of the block."""
+    """Open a directory that is not a link for the duration of the block."""
     descriptor = open_directory_descriptor(path, parent)
     try:
         yield descriptor
@@ -42,10 +42,10 @@ def open_directory(path: str | Path, parent: int | None = None) -> Iterator[int]
 
 
 def make_private_directory(path: Path) -> None:
-    """Create a directory of mode 0700, or give an existing directory that mode.
+    """Create a directory with mode 0700, or set the mode of an existing directory.
 
     Raises:
-        NotADirectoryError: If a link or a file has its name.
+        NotADirectoryError: If the path refers to a link or a file.
     """
     with suppress(FileExistsError):
         path.mkdir(mode=_DIRECTORY_MODE)
@@ -55,10 +55,10 @@ def make_private_directory(path: Path) -> None:
 
 
 def write_private_file(name: str, content: bytes, directory: int) -> None:
-    """Write a new file of mode 0600 in an open directory, and sync it to the disk.
+    """Write a new file with mode 0600 in an open directory and sync it to disk.
 
     Raises:
-        FileExistsError: If a file or a link of that name exists.
+        FileExistsError: If a file or link with the same name exists.
     """
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE, dir_fd=directory)
     with os.fdopen(descriptor, "wb") as file:
@@ -69,10 +69,10 @@ def write_private_file(name: str, content: bytes, directory: int) -> None:
 
 
 def read_private_file(name: str, directory: int) -> bytes:
-    """Read a file in an open directory.
+    """Return the content of a file in an open directory.
 
     Raises:
-        OSError: If the file cannot be read; ``ELOOP`` if a link has its name.
+        OSError: If the file cannot be read. The error number is ``ELOOP`` if the file is a link.
     """
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=directory)
     with os.fdopen(descriptor, "rb") as file:
@@ -80,7 +80,10 @@ def read_private_file(name: str, directory: int) -> bytes:
 
 
 def file_exists(name: str, directory: int) -> bool:
-    """Return whether an open directory contains a name, without following a link."""
+    """Return whether a name exists in an open directory.
+
+    Links are not followed, so a broken link counts as existing.
+    """
     try:
         os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -89,22 +92,25 @@ def file_exists(name: str, directory: int) -> bool:
 
 
 def remove_file(name: str, directory: int) -> None:
-    """Remove a file from an open directory. A missing file is no error."""
+    """Remove a file from an open directory, if it exists."""
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)
 
 
 def scan_directory(directory: int) -> Sequence[os.DirEntry[str]]:
-    """Return the entries of an open directory; none if it was removed."""
+    """Return the entries of an open directory.
+
+    If the directory has been removed, the result is empty.
+    """
     with os.scandir(directory) as entries:
         return list(entries)
 
 
 def sync_directory(path: Path) -> None:
-    """Sync the names in a directory to the disk.
+    """Sync the entries of a directory to disk.
 
     Raises:
-        OSError: If the directory is missing, or the disk fails.
+        OSError: If the directory does not exist or the disk fails.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:

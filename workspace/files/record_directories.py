@@ -1,25 +1,29 @@
-"""The directories of session records, created and deleted without locks.
+"""The directories of session records, which are created and deleted without locks.
 
-:mod:`workspace.files.record_versions` says how one directory of versions changes without locks. This module creates and
-deletes such directories at ``.lodge/sessions/<name>/``, also without locks:
+Each record is a directory of versions. :mod:`workspace.files.record_versions` describes how the versions in one
+directory change. This module creates and deletes these directories at ``.lodge/sessions/<name>/``:
 
-- *Create*: stage a directory with its first version, then rename it. The rename fails if a non-empty directory exists.
-- *Delete*: bury and clear the directory, then remove it with ``rmdir``, which fails if it is not empty.
+- *Create*: The directory and its first version are created in the staging directory and then renamed. The rename fails
+  if a non-empty directory with the same name exists.
+- *Delete*: The directory is marked as dead (buried), its files are removed, and the directory is removed with
+  ``rmdir``. This fails if the directory is not empty.
 
 Guarantees:
 
-1. A slow process never touches a later creation of the same name. It works with the descriptor of the directory that it
-   opened, and each creation has its own directory. The two operations by path, ``rmdir`` and the rename of a creation,
-   never affect a live directory, because it is never empty.
-2. If a process dies at any instruction, or the machine loses power, the state is the one before or after the operation.
-   Left-overs have no meaning. The next creation removes a dead directory, and so does a list that has seen it for a
-   while. Such a list also moves a staged directory to the trash; if its creator is still alive, the creation fails.
-3. After RecordsUnavailableError, a change may or may not have taken effect. After any other error it has not, with one
-   exception: if another process clears the directory during a change, the change may report that the record does not
-   exist, which is true by then. This is rare, because a list leaves recently dead directories alone.
+1. A slow process never affects a record that was created later with the same name. The process uses the file
+   descriptor of the directory that it opened, and each creation makes a new directory. Only two operations use a path:
+   ``rmdir`` and the rename of a new directory. They never affect a live directory, because it is never empty.
+2. If a process dies at any instruction, or the machine loses power, the record is in the state before or after the
+   operation. Leftover files have no effect. A dead directory is removed by the next creation, or by a list that has
+   observed it for some time. Such a list also moves staged directories to the trash. If the process that created a
+   staged directory is still running, its creation fails.
+3. After RecordsUnavailableError, a change may or may not have taken effect. After any other error, the change has not
+   taken effect, with one exception. If another process clears the directory during a change, the change may report
+   that the record does not exist, which is true at that time. This is rare, because lists do not remove directories
+   that died recently.
 
-Requirements on the storage: those of :mod:`workspace.files.record_versions`, and an atomic rename. A rename that
-succeeds although its answer says that the source is missing, as after a lost reply on NFS, is recognised.
+The requirements on the storage are those of :mod:`workspace.files.record_versions`, and an atomic rename. If the reply
+to a rename is lost on NFS, a successful rename may report that the source is missing. This case is detected.
 """
 
 import errno
@@ -40,7 +44,7 @@ from workspace.record_store import RecordExistsError, RecordNotFoundError, Recor
 from workspace.retries import retry_on
 
 LEFTOVER_SECONDS = 600.0
-"""How long lists must have seen something unfinished before they consider its process dead."""
+"""The time after which an observed leftover is removed, because its process is considered dead."""
 
 _NOT_EMPTY = {errno.ENOTEMPTY, errno.EEXIST}
 
@@ -49,7 +53,10 @@ _NOT_EMPTY = {errno.ENOTEMPTY, errno.EEXIST}
 class Content:
     """The content of a live directory.
 
-    It comes with the version that a change must name, and the file for messages.
+    Attributes:
+        content: The content of the current version.
+        version: The current version, which is needed for the next change.
+        file: The path of the current version, for error messages.
     """
 
     content: bytes
@@ -58,13 +65,13 @@ class Content:
 
 
 class RecordDirectories:
-    """The directories of all session records of one root.
+    """The directories of all session records in one root.
 
-    Every method raises RecordsUnavailableError when the storage cannot answer.
+    All methods raise RecordsUnavailableError if the storage cannot answer.
 
     Args:
-        layout: The paths of the root.
-        monotonic: A clock, in seconds.
+        layout: The paths below the root.
+        monotonic: A function that returns the current time of a monotonic clock, in seconds.
     """
 
     def __init__(self, layout: Layout, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -76,7 +83,7 @@ class RecordDirectories:
         """Create a directory with its first version, and return that version.
 
         Raises:
-            RecordExistsError: If there is a live directory of that name.
+            RecordExistsError: If a live directory with the same name exists.
         """
         incarnation = secrets.token_hex(8)
         version = first_version(incarnation)
@@ -97,15 +104,16 @@ class RecordDirectories:
         """Return the current content of a directory.
 
         Raises:
-            RecordNotFoundError: If there is no live directory of that name.
+            RecordNotFoundError: If there is no live directory with the given name.
         """
         with self._convert_errors(name):
             return _retry_transient(self._read)(name)
 
     def list(self) -> Sequence[tuple[RecordName, Content]]:
-        """Return all contents, and remove left-overs.
+        """Return the contents of all live directories, and remove leftovers.
 
-        The result contains everything that exists during the whole call, and perhaps more.
+        The result contains every record that exists during the whole call. It may also contain records that exist only
+        during a part of the call.
         """
         with self._convert_errors(None):
             staged = {path.name for path in self._layout.staging.iterdir()}
@@ -121,21 +129,21 @@ class RecordDirectories:
         return found
 
     def replace(self, name: RecordName, content: bytes, version: Version) -> Version:
-        """Replace the content at a version, and return the new version.
+        """Replace the content of a directory, and return the new version.
 
         Raises:
-            RecordConflictError: If the content has changed since.
-            RecordNotFoundError: If there is no live directory of that name.
+            RecordConflictError: If the content has changed since the given version.
+            RecordNotFoundError: If there is no live directory with the given name.
         """
         with self._convert_errors(name), self._open(name) as directory:
             return directory.replace(version, content)
 
     def delete(self, name: RecordName, version: Version) -> None:
-        """Delete the content at a version.
+        """Delete a directory whose content still has the given version.
 
         Raises:
-            RecordConflictError: If the content has changed since.
-            RecordNotFoundError: If there is no live directory of that name.
+            RecordConflictError: If the content has changed since the given version.
+            RecordNotFoundError: If there is no live directory with the given name.
         """
         with self._convert_errors(name), self._open(name) as directory:
             directory.bury(version)
@@ -151,7 +159,7 @@ class RecordDirectories:
         except OSError as error:
             where = self._layout.sessions if name is None else self._path(name)
             raise RecordsUnavailableError(
-                name, f"The session records in {where} cannot be used now: {error}. Check the storage."
+                name, f"The session records in [{where}] cannot be used now: {error}. Check the storage."
             ) from error
 
     @contextmanager
@@ -160,8 +168,8 @@ class RecordDirectories:
             try:
                 descriptor = stack.enter_context(open_directory(self._path(name)))
             except FileNotFoundError:
-                self._layout.sessions.lstat()  # raises if the storage is missing, not the record
-                raise RecordNotFoundError(name, f"There is no session record {name}.") from None
+                self._layout.sessions.lstat()  # raises if the storage is missing, and not only the record
+                raise RecordNotFoundError(name, f"The session record [{name}] does not exist.") from None
             yield VersionDirectory(name, descriptor)
 
     def _read(self, name: RecordName) -> Content:
@@ -189,7 +197,7 @@ class RecordDirectories:
     def _remove_if_dead(self, name: RecordName) -> None:
         with self._open(name) as directory:
             if directory.head() is not None:
-                raise RecordExistsError(name, f"The session record {name} exists already.")
+                raise RecordExistsError(name, f"The session record [{name}] already exists.")
             self._remove(name, directory)
 
     def _remove(self, name: RecordName, directory: VersionDirectory) -> None:
@@ -207,7 +215,7 @@ class RecordDirectories:
         since = {entry: self._unfinished_since.get(entry, now) for entry in staged | dead}
         self._unfinished_since = since
         for entry in (entry for entry in since if now - since[entry] >= LEFTOVER_SECONDS):
-            # A left-over has no meaning, so an error must not stop the list.
+            # Leftovers have no effect, so an error must not stop the list.
             with suppress(OSError, RecordExistsError, RecordNotFoundError):
                 if entry in dead:
                     self._remove_if_dead(RecordName(entry))

@@ -1,43 +1,49 @@
 """The versions of one session record, changed by compare-and-swap without locks.
 
-Several gateway replicas and reapers change the same record on shared storage. With a lock, a paused process would block
-all others. Here nobody waits for anyone: a late process gets a conflict.
+Several gateway replicas and reapers change the same record on shared storage. If they used a lock, a paused process
+would block all others. Without locks, no process waits for another process, and a process that is too late gets a
+conflict.
 
-The directory contains one file per version, ``<number>.<incarnation>.json``. Numbers start at 1. The file with number 1
-is the *anchor*. The incarnation is random, and each creation of a record has a new one.
+The directory contains one file for each version, ``<number>.<incarnation>.json``. The numbers start at 1. The file
+with number 1 is the *anchor*. The incarnation is a random string. Each creation of a record generates a new
+incarnation.
 
 =================  ===============================================================================================
-operation          steps
+Operation          Steps
 =================  ===============================================================================================
-replace version n  Link a temporary file as n+1, which fails if that name exists. Then *spend* file n: truncate it,
-                   but keep its name.
-bury version n     Link a tombstone as n+1.
-clear              After burying: remove the anchor first, then all other files.
+Replace version n  Create a hard link from a temporary file to the name of version n+1. The link fails if the name
+                   exists. Then *spend* the file of version n: truncate the file, but keep its name.
+Bury version n     Create a hard link from a tombstone to the name of version n+1.
+Clear              After burying, remove the anchor first and then all other files.
 =================  ===============================================================================================
 
-The directory is *live* if it has its anchor and its highest version is no tombstone. Its content is that of the highest
-version. Otherwise it is *dead*, and its record does not exist.
+The directory is *live* if the anchor exists and the highest version is not a tombstone. The content of a live
+directory is the content of its highest version. Otherwise, the directory is *dead*, and its record does not exist.
 
 Guarantees:
 
-1. Versions are never reused. No name is ever removed from a live directory, so only one process can link n+1, however
-   long the others were paused. That link is the moment of the change.
-2. A dead directory stays dead. A slow replace may still link a name in a directory that is being cleared. It then finds
-   the anchor gone, and reports that the record does not exist. Without the anchor, the name has no meaning, even if the
-   process dies before it looks.
-3. A reader sees a complete content. It reads the highest version, and accepts it only if afterwards no later version
-   exists and the anchor still does. Then nobody has begun to spend or clear what it read.
-4. If a process dies at any instruction, or the machine loses power, the state is the one before or after the operation.
-   A left-over temporary file, or a version that is not yet spent, disappears with the directory.
+1. Versions are never reused. Names are never removed from a live directory, so only one process can create the name of
+   version n+1, even if the other processes were paused for a long time. The record changes at the moment when this
+   name is created.
+2. A dead directory stays dead. A slow replace may still create a name in a directory that is being cleared. The
+   replace then finds that the anchor is missing, and reports that the record does not exist. Without the anchor, the
+   new name has no effect, even if the process dies before it checks the anchor.
+3. A reader always gets a complete content. It reads the highest version. It uses the content only if, after reading,
+   there is no later version and the anchor still exists. In this case, no process had started to spend or clear the
+   file.
+4. If a process dies at any instruction, or the machine loses power, the record is in the state before or after the
+   operation. A leftover temporary file, or a version that has not been spent, is removed together with the directory.
 
-Not guaranteed: a limit on the number of names. Each change adds one file, which ends up empty, until the record is
-deleted.
+Not guaranteed: The number of names is not limited. Each change adds a file until the record is deleted. The file is
+empty after the next change.
 
 Requirements on the storage:
 
-- A link is atomic and fails if the name exists. ``fsync`` of files and directories takes effect.
-- Opening a directory shows what others changed before (NFS: not mounted with ``nocto``).
-- A link that succeeds although its answer says that the name exists, as after a lost reply on NFS, is recognised.
+- Creating a hard link is atomic and fails if the name exists. ``fsync`` takes effect for files and directories.
+- After opening a directory, a process sees all earlier changes by other processes (on NFS: not mounted with
+  ``nocto``).
+
+If the reply to a link is lost on NFS, a successful link may report that the name exists. This case is detected.
 """
 
 import errno
@@ -63,20 +69,23 @@ _SUFFIX = ".json"
 
 
 class ConcurrentChangeError(OSError):
-    """Another process changed the directory while this one read it; read it again."""
+    """Raised if another process changed the directory while it was being read.
+
+    The directory can be read again.
+    """
 
     def __init__(self) -> None:
-        super().__init__(errno.EAGAIN, "others keep changing it")
+        super().__init__(errno.EAGAIN, "Other processes keep changing the session record")
 
 
 class VersionDirectory:
-    """The versions of one record in an open directory.
+    """The versions of one session record in an open directory.
 
-    All methods raise OSError when the storage fails.
+    All methods raise OSError if the storage fails.
 
     Args:
         name: The name of the record, for error messages.
-        descriptor: The open directory; the caller closes it.
+        descriptor: The file descriptor of the open directory. The caller must close it.
     """
 
     def __init__(self, name: RecordName, descriptor: int) -> None:
@@ -84,7 +93,7 @@ class VersionDirectory:
         self._descriptor = descriptor
 
     def head(self) -> tuple[Version, bytes] | None:
-        """Return the highest version and its content; None if the directory is dead.
+        """Return the highest version and its content, or None if the directory is dead.
 
         Raises:
             ConcurrentChangeError: If another process changed the directory at the same time.
@@ -95,7 +104,7 @@ class VersionDirectory:
         head = versions[-1]
         try:
             content = read_private_file(file_name(head), self._descriptor)
-        except FileNotFoundError:  # only dead directories lose names
+        except FileNotFoundError:  # names are removed only from dead directories
             return None
         if self._has(_next_version(head)):
             raise ConcurrentChangeError
@@ -107,7 +116,7 @@ class VersionDirectory:
         """Replace a version with new content, and return the new version.
 
         Raises:
-            RecordConflictError: If it is not the highest version.
+            RecordConflictError: If the given version is not the highest version.
             RecordNotFoundError: If the directory is dead.
         """
         next_version = self._append(version, content)
@@ -116,18 +125,18 @@ class VersionDirectory:
         return next_version
 
     def bury(self, version: Version) -> None:
-        """Make the directory dead, so that it can be cleared.
+        """Mark the directory as dead so that it can be cleared.
 
         Raises:
-            RecordConflictError: If it is not the highest version.
-            RecordNotFoundError: If the directory is dead already.
+            RecordConflictError: If the given version is not the highest version.
+            RecordNotFoundError: If the directory is already dead.
         """
         self._append(version, _TOMBSTONE)
 
     def clear(self) -> None:
         """Remove all files of a dead directory.
 
-        The anchor goes first, synced to the disk, then the rest in any order.
+        The anchor is removed first, and its removal is synced to disk. The other files are then removed in any order.
         """
         os.fsync(self._descriptor)
         for version in self._versions()[:1]:
@@ -138,7 +147,7 @@ class VersionDirectory:
 
     def not_found(self) -> RecordNotFoundError:
         """Return the error for a dead directory."""
-        return RecordNotFoundError(self._name, f"There is no session record {self._name}.")
+        return RecordNotFoundError(self._name, f"The session record [{self._name}] does not exist.")
 
     def _append(self, version: Version, content: bytes) -> Version:
         if not _VERSION.fullmatch(version) or not self._has(version):
@@ -169,9 +178,9 @@ class VersionDirectory:
                 raise
 
     def _spend(self, version: Version) -> None:
-        """Truncate a version.
+        """Truncate the file of a version.
 
-        Never creates its name, because the directory may have been cleared.
+        The file is never created, because the directory may have been cleared.
         """
         flags = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW
         with suppress(FileNotFoundError):
@@ -185,29 +194,29 @@ class VersionDirectory:
         if is_dead:
             return self.not_found()
         return RecordConflictError(
-            self._name, f"The session record {self._name} was changed since it was read; read it again."
+            self._name, f"The session record [{self._name}] has changed since it was read. Read it again."
         )
 
     def _has(self, version: Version) -> bool:
         return file_exists(file_name(version), self._descriptor)
 
     def _versions(self) -> Sequence[Version]:
-        """Return all versions in ascending order, including spent ones."""
+        """Return all versions in ascending order, including spent versions."""
         names = (entry.name for entry in scan_directory(self._descriptor))
         stems = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
         return sorted(Version(stem) for stem in stems if _VERSION.fullmatch(stem))
 
 
 def first_version(incarnation: str) -> Version:
-    """Return the version that a creation writes.
+    """Return the first version of a new directory.
 
-    The incarnation has 16 random hexadecimal digits.
+    The incarnation must consist of 16 random hexadecimal digits.
     """
     return _numbered(1, incarnation)
 
 
 def file_name(version: Version) -> str:
-    """Return the name of the file of a version."""
+    """Return the name of the file that contains a version."""
     return version + _SUFFIX
 
 

@@ -1,18 +1,20 @@
-"""Removal of a directory tree, even against the will of its owner.
+"""Removal of a directory tree, even if the owner of the tree tries to prevent it.
 
-Tables have very many files, so a removal must cost about as much as ``rm -rf``. The owner of the directories may
-replace them with links, make them unreadable, or keep writing to them.
+Tables can have very many files, so a removal must be about as fast as ``rm -rf``. During the removal, the owner of the
+directories may replace them with links, make them unreadable, or keep writing files.
 
 Guarantees:
 
-1. No link is followed and no other file system is entered. Each directory is opened from its open parent, and only if
-   it is a directory. Each removed entry is a name in an open directory.
-2. A directory whose mode forbids listing or changing it is removed too, if this process may change modes.
-3. An error does not prevent the removal of the rest.
-4. Each of ``THREADS`` threads keeps at most ``MAX_DEPTH`` levels of a directory open. Anything deeper first moves up.
-5. A removal stops within ``FILES_BETWEEN_CHECKS`` files, and may be restarted at any time.
+1. Links are never followed, and directories on other file systems are never entered. Each directory is opened relative
+   to its open parent, and only if it is a directory. Each entry is removed relative to an open directory.
+2. If the mode of a directory does not permit listing or changing it, the mode is changed, provided that this process
+   has permission to do so. The directory is then removed.
+3. After an error, the removal continues with all other files.
+4. Each of ``THREADS`` threads keeps at most ``MAX_DEPTH`` directory levels open. More deeply nested directories are
+   first moved up.
+5. A removal that is stopped ends after at most ``FILES_BETWEEN_CHECKS`` files. It can be started again at any time.
 
-Not guaranteed: that a directory is removed while someone keeps creating files in it.
+Not guaranteed: A directory may not be removed while another process keeps creating files in it.
 """
 
 import errno
@@ -35,16 +37,16 @@ _PRIVATE = 0o700
 
 
 class _StoppedError(Exception):
-    """The removal was stopped."""
+    """Raised if the removal was stopped."""
 
 
 class Removal:
-    """One removal.
+    """The removal of one directory tree.
 
     Args:
-        move_up: Moves a directory, given by its name and its open parent, to where the removal started; returns its new
-            name.
-        should_stop: Called from several threads.
+        move_up: A function that moves a directory to the directory where the removal started. Its arguments are the
+            name of the directory and the file descriptor of its parent. It returns the new name.
+        should_stop: A function that returns whether to stop the removal. It is called from several threads.
     """
 
     def __init__(self, move_up: Callable[[str, int], str], should_stop: Callable[[], bool]) -> None:
@@ -54,13 +56,14 @@ class Removal:
         self._failure: OSError | None = None
 
     def remove(self, name: str, parent: int) -> bool:
-        """Remove an entry of an open directory with everything below it.
+        """Remove an entry of an open directory and everything below it.
 
         Returns:
-            Whether it is gone; False if the removal was stopped.
+            True if the entry was removed completely. False if the removal was stopped.
 
         Raises:
-            OSError: If something could not be removed. The first such error, raised after trying all the rest.
+            OSError: If some files could not be removed. All other files are removed first, and the first error is
+                raised.
         """
         self._device = os.fstat(parent).st_dev
         self._moved.append(name)
@@ -74,9 +77,9 @@ class Removal:
         return True
 
     def _note(self, error: OSError) -> None:
-        """Keep the first failure only, without its traceback.
+        """Store the first error, without its traceback.
 
-        There may be as many failures as files.
+        Later errors are dropped, because there may be as many errors as files.
         """
         if self._failure is None:
             self._failure = OSError(error.errno, error.strerror, error.filename)
@@ -87,7 +90,7 @@ class Removal:
             directory = _open_removable(name, parent)
             try:
                 if os.fstat(directory).st_dev != self._device:
-                    raise OSError(errno.EXDEV, "Another file system is mounted here; unmount it", name)
+                    raise OSError(errno.EXDEV, "Another file system is mounted on this directory. Unmount it", name)
                 self._empty(name, parent, directory, depth)
             finally:
                 os.close(directory)
@@ -99,7 +102,7 @@ class Removal:
             self._note(error)
 
     def _empty(self, name: str, parent: int, directory: int, depth: int) -> None:
-        """Remove a directory with its entries; retry if others create new ones."""
+        """Remove a directory and its entries, with retries if new entries appear."""
         for _ in range(_ROUNDS):
             self._remove_children(directory, depth)
             try:
@@ -108,14 +111,14 @@ class Removal:
             except OSError as error:
                 if error.errno != errno.ENOTEMPTY:
                     raise
-                if self._failure is not None:  # the reason why it is not empty
+                if self._failure is not None:  # this error is the reason why the directory is not empty
                     return
-        raise OSError(errno.ENOTEMPTY, "Someone keeps creating files here", name)
+        raise OSError(errno.ENOTEMPTY, "Another process keeps creating files in this directory", name)
 
     def _remove_children(self, directory: int, depth: int) -> None:
         directories: list[str] = []
         with os.scandir(directory) as entries:
-            while batch := sorted(islice(entries, _BATCH), key=os.DirEntry.inode):  # in the order on the disk
+            while batch := sorted(islice(entries, _BATCH), key=os.DirEntry.inode):  # sorted by the order on the disk
                 for number, entry in enumerate(batch):
                     if number % FILES_BETWEEN_CHECKS == 0:
                         self._check_stop()
@@ -170,7 +173,7 @@ class Removal:
 
 
 def _open_removable(name: str, parent: int) -> int:
-    """Open a directory to list it, and change modes if they forbid that."""
+    """Open a directory for listing, and change modes that do not permit this."""
     try:
         return open_directory_descriptor(name, parent)
     except PermissionError:
@@ -180,19 +183,27 @@ def _open_removable(name: str, parent: int) -> int:
 
 
 def make_removable(name: str | Path, parent: int | None) -> None:
-    """Let the owner of a directory list and change it, unless it is a link."""
+    """Give the owner of a directory permission to list and change the directory.
+
+    Links are not followed.
+    """
     if os.chmod in os.supports_follow_symlinks:
         os.chmod(name, _PRIVATE, dir_fd=parent, follow_symlinks=False)
         return
     descriptor = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     try:
-        Path(f"/proc/self/fd/{descriptor}").chmod(_PRIVATE)  # the only way on Linux if it cannot be opened
+        Path(f"/proc/self/fd/{descriptor}").chmod(
+            _PRIVATE
+        )  # on Linux, the only way for a directory that cannot be opened
     finally:
         os.close(descriptor)
 
 
 def _retry_permitted(remove: Callable[..., None], name: str, parent: int) -> None:
-    """Remove an entry, and retry after changing a mode that forbids it."""
+    """Remove an entry, and retry after changing the mode of its directory.
+
+    The mode is changed only if it does not permit the removal.
+    """
     try:
         remove(name, dir_fd=parent)
     except PermissionError:
@@ -201,9 +212,9 @@ def _retry_permitted(remove: Callable[..., None], name: str, parent: int) -> Non
 
 
 def _make_writable(directory: int) -> None:
-    """Let the owner of an open directory change it.
+    """Give the owner of an open directory permission to change the directory.
 
-    The next step reports a failure.
+    Errors are ignored here, because the next step fails if the mode could not be changed.
     """
     with suppress(OSError):
         os.fchmod(directory, _PRIVATE)

@@ -1,6 +1,6 @@
 """Session locations in one root.
 
-See :mod:`workspace.files.session_locations` for the guarantees.
+For the guarantees, see :mod:`workspace.files.session_locations`.
 """
 
 import errno
@@ -25,7 +25,7 @@ _MAX_DIRECTORIES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """A value that differs after any change of the names in a directory.
+    """A value that changes when names in a directory change.
 
     The owner of the directory cannot restore an earlier value.
     """
@@ -42,14 +42,14 @@ class RootLocations:
         self.trash = Trash(layout)
 
     def path(self, session_uuid: SessionUuid) -> Path:
-        """Return the path of a location."""
+        """Return the path of a session location."""
         return self._layout.root / check_uuid(session_uuid)
 
     def create(self, session_uuid: SessionUuid, owner: Owner | None) -> Path:
-        """Create a location, or return the existing one.
+        """Create a session location, or return the existing one.
 
         Raises:
-            NotADirectoryError: If a link or a file has its name.
+            NotADirectoryError: If a link or a file has the name of the location.
             OwnerError: If the location belongs to another OS user.
         """
         path = self.path(session_uuid)
@@ -62,7 +62,7 @@ class RootLocations:
         for _ in range(_ATTEMPTS):
             try:
                 self._create_for(path, owner)
-            except FileNotFoundError:  # the reaper purged it from the trash
+            except FileNotFoundError:  # the reaper purged the new location from the trash
                 continue
             except OSError as error:
                 if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:
@@ -72,9 +72,10 @@ class RootLocations:
         raise FileNotFoundError(errno.ENOENT, "Other processes keep removing the session location", str(path))
 
     def _create_for(self, path: Path, owner: Owner) -> None:
-        """Create a location in the trash, then rename it.
+        """Create a session location in the trash and then rename it.
 
-        Nobody else can see it in the trash, and a crash leaves nothing to clean up.
+        No other user can see the location while it is in the trash. If the process crashes, the reaper removes the
+        location with the other entries of the trash.
         """
         new = Path(self.trash.new_location(path.name))
         make_private_directory(new)
@@ -84,7 +85,7 @@ class RootLocations:
         new.rename(path)
 
     def list(self) -> Set[SessionUuid]:
-        """Return the sessions that have a location; links do not count."""
+        """Return the sessions that have a session location. Links are ignored."""
         with os.scandir(self._layout.root) as entries:
             return {
                 SessionUuid(entry.name)
@@ -93,7 +94,7 @@ class RootLocations:
             }
 
     def stamp(self, session_uuid: SessionUuid) -> Stamp | None:
-        """Return the stamp of a location; None if there is no such location."""
+        """Return the stamp of a session location, or None if it does not exist."""
         try:
             status = self.path(session_uuid).lstat()
         except FileNotFoundError:
@@ -101,23 +102,23 @@ class RootLocations:
         return Stamp(status.st_ino, status.st_ctime_ns) if stat.S_ISDIR(status.st_mode) else None
 
     def contents(self, session_uuid: SessionUuid) -> LocationContents:
-        """Return the directories in a location, at most the first 10,000.
+        """Return the first 10,000 directories in a session location.
 
-        A missing location has none.
+        If the location does not exist, the result is empty.
         """
         names = list(islice(self._directories(session_uuid), _MAX_DIRECTORIES))
         tables = {TableUuid(name) for name in names if is_uuid(name)}
         return LocationContents(tables, len(names) - len(tables))
 
     def move_to_trash(self, session_uuid: SessionUuid) -> bool:
-        """Move a location to the trash, and return whether there was one."""
+        """Move a session location to the trash, and return whether it existed."""
         moved = self.trash.take(self.path(session_uuid), None, session_uuid)
         if moved:
             sync_directory(self._layout.root)
         return moved
 
     def remove_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
-        """Move the directory of a table to the trash, and return whether there was one."""
+        """Move the directory of a table to the trash, and return whether it existed."""
         table = Path(check_uuid(table_uuid))
         try:
             with open_directory(self.path(session_uuid)) as location:
@@ -127,18 +128,18 @@ class RootLocations:
             return False
 
     def table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> Path:
-        """Return the path of the directory of a table."""
+        """Return the path of a table's directory."""
         return self.path(session_uuid) / check_uuid(table_uuid)
 
     def has_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
-        """Return whether a table has a directory; a link does not count."""
+        """Return whether a table has a directory. A link does not count."""
         try:
             return stat.S_ISDIR(self.table(session_uuid, table_uuid).lstat().st_mode)
         except (FileNotFoundError, NotADirectoryError):
             return False
 
     def size_bytes(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> int:
-        """Return the total size of the regular files of a table."""
+        """Return the total size of a table's regular files."""
         with (
             open_directory(self.path(session_uuid)) as location,
             open_directory(check_uuid(table_uuid), location) as table,
@@ -156,12 +157,12 @@ class RootLocations:
 
 
 def _check_owner(path: Path, owner: Owner) -> None:
-    """Check the owner of a location, and give the location mode 0700.
+    """Check the owner of a session location and set its mode to 0700.
 
     Raises:
-        FileNotFoundError: If there is no location.
-        NotADirectoryError: If a link or a file has its name.
-        OwnerError: If it belongs to another OS user.
+        FileNotFoundError: If the location does not exist.
+        NotADirectoryError: If a link or a file has the name of the location.
+        OwnerError: If the location belongs to another OS user.
     """
     with open_directory(path) as descriptor:
         found = os.fstat(descriptor).st_uid

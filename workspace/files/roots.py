@@ -1,35 +1,36 @@
 """The roots of one home.
 
-The default temporary workspace may move while sessions live [temporary-tables §5.1.5].
+The default temporary workspace can move to another directory while sessions are open [temporary-tables §5.1.5].
 
-Session records and leases stay in the first root, the *home*, so that gateways and reapers agree on them through any
-move. Session locations are created in the current root, and exist in all roots so far. So each root has a private
-pointer to its home, and the home has a register of its other roots. A root without a pointer is its own home.
+Session records and leases stay in the first root, the *home*. Therefore, all gateways and reapers use the same records
+and leases, even after the workspace moved. New session locations are created in the current root, but all former roots
+may also contain session locations. Each root has a private pointer to its home, and the home has a register of its
+other roots. A root without a pointer is its own home.
 
-Each root also has a random id, and says whose session records name its contents. Both are written when the root is
-first used (:mod:`workspace.root_identities`).
+Each root also contains a random id and the id of the session records that refer to its contents. Both are written when
+the root is first used (:mod:`workspace.root_identities`).
 
 Guarantees:
 
-1. A root has its pointer and is registered before any session location is created in it.
-2. A root with session records, leases or other roots of its own never becomes a part of another home, which would lose
-   them.
-3. A root that is missing or was replaced is an error, never an empty root; otherwise its contents would look removed.
-   Its id must be the one that this process saw first, and the recorded one.
-4. A process that uses a root as its own home learns from :meth:`Roots.all` that the root has become part of another
-   home.
-5. If a root's id is recorded, nothing is ever created in its place that could be mistaken for the root.
-6. A root that belongs to other records is refused, at the start and at each snapshot. Early versions of Lodge wrote no
-   such mark. A root without it belongs to the first process that knows it by its id, its session records or its home;
-   an empty root belongs to anyone.
+1. The pointer of a root is written, and the root is registered, before any session location is created in the root.
+2. A root that has its own session records, leases or other roots never becomes part of another home, because they
+   would be lost.
+3. If a root is missing or was replaced, an error is raised. It is never treated as an empty root, because its contents
+   would look removed. The id of a root must be the recorded id and the id that this process found first.
+4. If a root becomes part of another home, a process that uses the root as its own home gets an error from
+   :meth:`Roots.all`.
+5. If the id of a root is recorded, nothing that could be mistaken for the root is ever created at its path.
+6. A root that belongs to other session records is refused, both at the start and for each snapshot. Early versions of
+   Lodge did not write the id of the session records to the root. Such a root belongs to the first process that can
+   identify the root by its id, its session records or its home. Any process can use an empty root.
 
 Not guaranteed:
 
-- That a process notices a file system that took the place of a root before the process started, unless the id of the
-  root is recorded elsewhere.
-- That two processes with records in files tell their records apart. Such records are in the root itself.
+- If another file system was mounted in place of a root before the process started, the process may not notice this,
+  unless the id of the root is recorded elsewhere.
+- Two processes with records in files cannot distinguish their records, because such records are in the root itself.
 
-All methods block, and raise OSError when the storage fails.
+All methods block, and raise OSError if the storage fails.
 """
 
 import hashlib
@@ -46,7 +47,10 @@ from workspace.root_identities import HomeMovedError, RootIdentities, RootIds, R
 
 
 def home_of(root: Path) -> Path:
-    """Return the home of a root: the target of its pointer, or the root itself."""
+    """Return the home of a root.
+
+    The home is the target of the root's pointer or, without a pointer, the root itself.
+    """
     layout = Layout(root)
     return _pointer_target(layout) or layout.root
 
@@ -55,8 +59,8 @@ class Roots:
     """The roots of one home.
 
     Args:
-        home: The home, as :func:`home_of` returns it.
-        root_ids: The registry of root ids; None if the ids are stored only in the roots.
+        home: The home, as returned by :func:`home_of`.
+        root_ids: The registry of root ids. None if ids are stored only in the roots.
     """
 
     def __init__(self, home: Path, root_ids: RootIds | None = None) -> None:
@@ -64,10 +68,12 @@ class Roots:
         self._identities = RootIdentities(root_ids)
 
     def add(self, root: Path) -> None:
-        """Make a root part of this home; safe to repeat and to run concurrently.
+        """Make a root part of this home.
+
+        The method can be repeated and can run concurrently.
 
         Raises:
-            RootError: If the root was replaced, or belongs to another home.
+            RootError: If the root was replaced or belongs to another home.
         """
         layout = Layout(root)
         if layout.root == self._home.root:
@@ -84,10 +90,10 @@ class Roots:
         self._write_new(self._entry(layout.root), os.fsencode(layout.root), self._home)
 
     def all(self) -> Sequence[Path]:
-        """Return the home and the registered roots, all checked.
+        """Return the home and all registered roots after checking them.
 
         Raises:
-            RootError: If one of them is missing or was replaced.
+            RootError: If one of the roots is missing or was replaced.
         """
         self.check(self._home.root)
         roots = self.registered()
@@ -96,7 +102,7 @@ class Roots:
         return roots
 
     def registered(self) -> Sequence[Path]:
-        """Return the home and the registered roots, unchecked."""
+        """Return the home and all registered roots without checking them."""
         roots = [self._home.root]
         try:
             with open_directory(self._home.roots) as register:
@@ -109,10 +115,10 @@ class Roots:
         return roots
 
     def check(self, root: Path) -> None:
-        """Check that a root is what it was, and part of this home.
+        """Check that a root was not replaced and is part of this home.
 
         Raises:
-            RootError: If it is not.
+            RootError: If the root was replaced or is not part of this home.
         """
         layout = Layout(root)
         self._check_pointer(layout)
@@ -124,7 +130,7 @@ class Roots:
         self._identities.check_records(str(layout.root), records_id)
 
     def _initialise(self, layout: Layout) -> None:
-        """Create what is missing in a root, and give it an id if it never had one."""
+        """Create the missing files of a root, and generate an id if it never had one."""
         root = str(layout.root)
         if self._identities.expected(root) is not None:
             self._identities.check(root, _root_id(layout))
@@ -134,7 +140,9 @@ class Roots:
             self._require_unused(layout)
             self._write_new(layout.records, self._identities.records_id().encode(), layout)
             self._identities.check_records(root, _records_id(layout))
-        expected = self._identities.expected(root)  # read this first, because others record the existing id
+        expected = self._identities.expected(
+            root
+        )  # must be read before the root id, because other processes record the existing id
         root_id = _root_id(layout)
         if root_id is None and expected is None:
             self._write_new(layout.marker, secrets.token_hex(16).encode(), layout)
@@ -142,7 +150,11 @@ class Roots:
         self._identities.establish(root, root_id)
 
     def _require_unused(self, layout: Layout) -> None:
-        """Raise RootTakenError if a root contains sessions of unknown records."""
+        """Check that a root without a records id does not contain unknown sessions.
+
+        Raises:
+            RootTakenError: If the root contains sessions of unknown session records.
+        """
         root = str(layout.root)
         has_records = any(any(directory.iterdir()) for directory in (layout.sessions, layout.leases))
         if _root_id(layout) is None or _pointer_target(layout) == self._home.root:
@@ -154,9 +166,9 @@ class Roots:
             raise self._identities.taken_error(root, "unknown session records")
 
     def _identify_others(self) -> None:
-        """Give ids to roots that were registered before roots had ids.
+        """Generate ids for roots that were registered by versions without root ids.
 
-        A missing root fails later, when it is read.
+        Errors of missing roots are ignored here, because reading these roots raises an error later.
         """
         for root in self.registered()[1:]:
             with suppress(OSError):
@@ -174,10 +186,13 @@ class Roots:
             raise self._unavailable(layout.root, f"[{layout.home}] is missing")
         if is_home and home is not None:
             raise HomeMovedError(
-                f"[{layout.root}] has become a part of the Lodge at [{home}]. Restart this process to follow it."
+                f"The root [{layout.root}] has become part of the Lodge installation at [{home}]. Restart this process "
+                "so that it uses that installation."
             )
         if home is not None and home != self._home.root:
-            raise RootTakenError(f"[{layout.root}] belongs to the Lodge at [{home}]. Use another directory.")
+            raise RootTakenError(
+                f"The root [{layout.root}] belongs to the Lodge installation at [{home}]. Use another directory."
+            )
 
     def _claim(self, layout: Layout) -> None:
         is_new = self._write_new(layout.home, os.fsencode(self._home.root), layout)
@@ -187,23 +202,23 @@ class Roots:
             if is_new:
                 layout.home.unlink(missing_ok=True)
             raise RootTakenError(
-                f"[{layout.root}] has session records or leases of another Lodge. Use another directory, or let "
-                "`lodge reap` clear it after that Lodge was stopped."
+                f"The root [{layout.root}] contains session records or leases of another Lodge installation. Use "
+                "another directory, or stop that installation and remove its sessions with `lodge reap`."
             )
 
     def _entry(self, root: Path) -> Path:
         return self._home.roots / hashlib.sha256(os.fsencode(root)).hexdigest()[:40]
 
     def _unavailable(self, root: Path, reason: str) -> RootUnavailableError:
-        remedy = f"; or, if it is gone for good, remove [{self._entry(root)}]" if root != self._home.root else ""
+        remedy = f" If the storage no longer exists, remove [{self._entry(root)}]." if root != self._home.root else ""
         return RootUnavailableError(
-            f"The root [{root}], which may contain session locations, cannot be used: {reason}. Bring its storage back"
-            f"{remedy}."
+            f"The root [{root}], which may contain session locations, cannot be used: {reason}. Restore its storage."
+            f"{remedy}"
         )
 
     @staticmethod
     def _write_new(path: Path, content: bytes, layout: Layout) -> bool:
-        """Write a complete file unless the name exists, and return whether it was written."""
+        """Write a complete file if it does not exist, and return whether it was written."""
         staged = layout.staging / secrets.token_hex(16)
         with open_directory(layout.staging) as staging:
             write_private_file(staged.name, content, staging)

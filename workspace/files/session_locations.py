@@ -1,19 +1,22 @@
-"""Session locations as directories of a file system.
+"""Session locations as directories on a file system.
 
-See :mod:`workspace.locations` for the interface.
+For the interface, see :mod:`workspace.locations`.
 
-A removal first moves its target to the trash by one atomic rename, and purges it later. The default temporary workspace
-may move while sessions live [temporary-tables §5.1.5], so a session can have a location in each of several roots. New
-locations are created in the current root, and found in all roots.
+A location or table is removed in two steps. An atomic rename moves it to the trash, and a purge removes it from the
+trash later. The default temporary workspace can move while sessions are open [temporary-tables §5.1.5], so a session
+can have locations in several roots. New locations are created in the current root. Existing locations are found in all
+roots.
 
-Guarantees in addition to those of all session locations:
+Guarantees in addition to the guarantees of :mod:`workspace.locations`:
 
-1. No operation follows a link at or below a session location, even if another owner replaces directories with links at
-   that moment. If the target of a removal is a link, the link is removed and its target stays.
-2. Moving to the trash is atomic in each root: a reader sees the complete location or none. Nothing leaves the trash.
+1. No operation follows a link that is a session location or is inside a session location, even if another owner
+   replaces directories with links at the same time. If a link is to be removed, the link itself is removed and its
+   target is not changed.
+2. In each root, moving to the trash is atomic. A reader sees the complete location or no location. Nothing is ever
+   moved out of the trash.
 3. A session location has mode 0700, independent of the umask.
 
-Not guaranteed: what :mod:`workspace.files.trash` does not guarantee.
+Not guaranteed: See :mod:`workspace.files.trash`.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -34,10 +37,10 @@ class FileSessionLocations:
     """The session locations in all roots of the default temporary workspace.
 
     Args:
-        root: The current root; the same for all replicas and reapers.
-        home: The root with the session records and leases (:func:`workspace.files.roots.home_of`); None if that is
+        root: The current root. It must be the same for all replicas and reapers.
+        home: The root with the session records and leases (:func:`workspace.files.roots.home_of`). None means
             ``root``.
-        root_ids: The registry of root ids; None if the ids are stored only in the roots.
+        root_ids: The registry of root ids. None if ids are stored only in the roots.
 
     Attributes:
         home: The root with the session records and leases.
@@ -49,17 +52,17 @@ class FileSessionLocations:
         self._roots = Roots(self.home, root_ids)
 
     def initialise(self) -> None:
-        """Create the root and Lodge's own directories where they are missing.
+        """Create the root and Lodge's own directories if they are missing.
 
-        Each process calls this when it starts.
+        Each process calls this method when it starts.
         """
         self._roots.add(self._root)
 
     def set_current_root(self, root: StoragePath) -> None:
-        """Create new locations in another root from now on.
+        """Set the root in which new session locations are created.
 
         Raises:
-            RootError: If the root cannot be used; the current root then stays.
+            RootError: If the root cannot be used. In this case, the current root does not change.
         """
         if not isinstance(root, Path):
             raise RootError(
@@ -70,7 +73,7 @@ class FileSessionLocations:
         self._root = Layout(root).root
 
     def roots(self) -> Sequence[RootLocations]:
-        """Return the locations of all roots, the current one first.
+        """Return the session locations of all roots. The current root is first.
 
         Raises:
             RootError: If a root cannot be read.
@@ -80,7 +83,7 @@ class FileSessionLocations:
         return [RootLocations(Layout(root)) for root in (current, *others)]
 
     def known_roots(self) -> Sequence[Path]:
-        """Return all roots, readable or not; the current one first.
+        """Return all roots, including unreadable ones. The current root is first.
 
         Raises:
             RootError: If the current root was replaced.
@@ -90,19 +93,20 @@ class FileSessionLocations:
         return [current, *(root for root in self._roots.registered() if root != current)]
 
     def path(self, session_uuid: SessionUuid) -> Path:
-        """Return the path of a location in the current root."""
+        """Return the path of a session location in the current root."""
         return RootLocations(Layout(self._root)).path(session_uuid)
 
     def create(self, session_uuid: SessionUuid, owner: Owner | None = None) -> Path:
-        """Create the session location in the current root, or return the existing one.
+        """Create a session location in the current root, or return the existing one.
 
         Args:
-            session_uuid: The session.
-            owner: The OS user that owns the location from the moment it is visible; None for the user of this process.
+            session_uuid: The session that uses the location.
+            owner: The OS user that owns the location from the moment at which it becomes visible. None means the user
+                of this process.
 
         Raises:
-            NotADirectoryError: If a link or a file has its name.
-            OwnerError: If the location belongs to another OS user.
+            NotADirectoryError: If a link or a file has the name of the location.
+            OwnerError: If the location exists and belongs to another OS user.
             RootError: If the current root was replaced.
         """
         root = self._root
@@ -110,22 +114,22 @@ class FileSessionLocations:
         return RootLocations(Layout(root)).create(session_uuid, owner)
 
     def list(self) -> Set[SessionUuid]:
-        """Return the sessions that have a location; links do not count."""
+        """Return the sessions that have a session location. Links are ignored."""
         return {session_uuid for root in self.roots() for session_uuid in root.list()}
 
     def paths(self, session_uuid: SessionUuid) -> Sequence[Path]:
-        """Return the existing locations of a session."""
+        """Return the paths of all existing locations of a session."""
         return [root.path(session_uuid) for root in self.roots() if root.stamp(session_uuid) is not None]
 
     def move_to_trash(self, session_uuid: SessionUuid) -> Sequence[Path]:
-        """Move the locations of a session to the trash; return their former paths."""
+        """Move all locations of a session to the trash, and return their former paths."""
         return [root.path(session_uuid) for root in self.roots() if root.move_to_trash(session_uuid)]
 
     def remove_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
         """Move the directory of a table to the trash.
 
         Returns:
-            False if there was no such directory.
+            False if the table had no directory.
 
         Raises:
             NotADirectoryError: If a link or a file has the name of the session location.
@@ -134,60 +138,63 @@ class FileSessionLocations:
         return any(removed)
 
     def table_paths(self, session_uuid: SessionUuid, tables: Sequence[TableUuid]) -> Sequence[Path]:
-        """Return the directory of each table.
+        """Return the path of each table's directory.
 
-        A missing directory counts as one of the current root.
+        If the directory of a table does not exist, its path in the current root is returned.
         """
         roots = self.roots()
         return [_root_of(roots, session_uuid, each).table(session_uuid, each) for each in tables]
 
     def size_bytes(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> int:
-        """Return the total size of the regular files of a table.
+        """Return the total size of a table's regular files.
 
         Raises:
             FileNotFoundError: If the table has no directory.
-            OSError: If the directory is deeper than a table can be.
+            OSError: If the directory is nested more deeply than the directory of a table can be.
         """
         return _root_of(self.roots(), session_uuid, table_uuid).size_bytes(session_uuid, table_uuid)
 
     def copy_table(self, source: tuple[SessionUuid, TableUuid], target: tuple[SessionUuid, TableUuid]) -> None:
-        """Copy a table to another session that has a location.
+        """Copy a table into the existing location of another session.
 
-        Uses hard links where the file system has them.
+        If the file system supports hard links, the data itself is not copied.
 
         Raises:
-            FileNotFoundError: If the table is gone, or was removed during the copy.
+            FileNotFoundError: If the table does not exist or was removed during the copy.
             OSError: If the table cannot be copied.
         """
         session_uuid, table_uuid = target
         copy_table(_root_of(self.roots(), *source).table(*source), self.path(session_uuid) / check_uuid(table_uuid))
 
     def trash(self) -> Sequence[TrashEntry]:
-        """Return everything in the trash of all roots."""
+        """Return all entries of the trash in all roots."""
         return [entry for root in self.roots() for entry in root.trash.entries()]
 
     def trash_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
-        """Return what the trash contains of one session."""
+        """Return the entries of the trash that belonged to a session."""
         check_uuid(session_uuid)
         return [entry for root in self.roots() for entry in root.trash.entries_of(session_uuid)]
 
     def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] = lambda: False) -> bool:
-        """Remove an entry of the trash for good, however deep it is; may take long.
+        """Permanently remove an entry of the trash, however deeply it is nested.
+
+        This may take a long time.
 
         Args:
             entry: An entry that :meth:`trash` returned.
-            should_stop: Called repeatedly, from several threads. When it returns True, the purge stops soon, and the
-                rest stays in the trash.
+            should_stop: A function that is called repeatedly, from several threads. When it returns True, the purge
+                stops soon and the remaining files stay in the trash.
 
         Returns:
-            Whether the entry is gone.
+            Whether the entry was removed completely.
 
         Raises:
-            OSError: If something could not be removed. The first such error, raised after trying all the rest.
+            OSError: If some files could not be removed. All other files are removed first, and the first error is
+                raised.
         """
         trash = next((root.trash for root in self.roots() if root.trash.has(entry)), None)
         if trash is None:
-            raise ValueError(f"Not an entry of the trash: {entry!r}")
+            raise ValueError(f"The path {entry!r} is not an entry of the trash.")
         return trash.purge(entry, should_stop)
 
 

@@ -1,13 +1,14 @@
-"""Session records as files in the workspace; the default without Kubernetes.
+"""Session records as files in the workspace, which is the default.
 
-Lodge must run, and be tested, with nothing but a shared directory. :mod:`workspace.files.record_directories` says how
-the files change by compare-and-swap, and what holds after a crash.
+Lodge must run, and must be testable, with only a shared directory. :mod:`workspace.files.record_directories` describes
+how the files change by compare-and-swap and what is guaranteed after a crash.
 
 Guarantees in addition to those of :mod:`workspace.record_store`:
 
-1. A record that is damaged or has an unknown format makes every reading operation fail with RecordsUnavailableError,
-   also ``list``. The message names the file. So nobody can conclude that the session does not exist.
-2. A record is valid only at the path that its own identity names.
+1. If a record is damaged or has an unknown format, every operation that reads it fails with RecordsUnavailableError,
+   including ``list``. The message contains the path of the file. As a result, no process can conclude that the session
+   does not exist.
+2. A record is valid only if its path is derived from the identity of its session.
 """
 
 import threading
@@ -27,14 +28,15 @@ _PAUSE_FACTOR = 9
 
 
 class FileSessionRecords:
-    """The implementation of ``SessionRecords`` for a file system.
+    """An implementation of ``SessionRecords`` on a file system.
 
-    Safe to share between threads.
+    It is safe for use by several threads.
 
     Args:
-        root: The home of the workspace, after :meth:`workspace.locations.SessionLocations.initialise`.
-        monotonic: A clock, in seconds.
-        poll_seconds: How long ``watch`` waits between two lists; it waits longer if a list takes long.
+        root: The home of the workspace. It must already be initialised with
+            :meth:`workspace.locations.SessionLocations.initialise`.
+        monotonic: A function that returns the current time of a monotonic clock, in seconds.
+        poll_seconds: The time that ``watch`` waits between two lists. If listing takes long, it waits longer.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class FileSessionRecords:
         return [_stored(name, content) for name, content in self._files.list()]
 
     def find(self, session_uuid: SessionUuid) -> record_store.StoredRecord | None:
-        """Return the record that names a session location; None if there is none."""
+        """Return the record of a session, or None if it does not exist."""
         return next((stored for stored in self.list() if stored.record.session_uuid == session_uuid), None)
 
     def watch(self, stop: threading.Event) -> Iterator[record_store.RecordsEvent]:
@@ -76,11 +78,11 @@ class FileSessionRecords:
             stop.wait(max(self._poll_seconds, took_seconds * _PAUSE_FACTOR))
 
     def replace(self, record: SessionRecord, version: record_store.Version) -> record_store.StoredRecord:
-        """Replace a record that is still at a version."""
+        """Replace a record that still has the given version."""
         return record_store.StoredRecord(record, self._files.replace(record.name, encode_record(record), version))
 
     def delete(self, name: RecordName, version: record_store.Version) -> None:
-        """Delete a record that is still at a version."""
+        """Delete a record that still has the given version."""
         self._files.delete(name, version)
 
 
@@ -104,6 +106,7 @@ def _stored(name: RecordName, content: Content) -> record_store.StoredRecord:
             raise ValueError("it is the record of another session")
     except ValueError as error:
         raise record_store.RecordsUnavailableError(
-            name, f"The session record {content.file} is damaged: {error}. Restore it, or remove its directory."
+            name,
+            f"The session record [{content.file}] is damaged: {error}. Restore the record, or remove its directory.",
         ) from error
     return record_store.StoredRecord(record, content.version)

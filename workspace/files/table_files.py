@@ -1,12 +1,13 @@
-"""The files of a table: their size, their copies, and the modes of public ones.
+"""The files of a table: their size, copies, and modes in public tables.
 
 Guarantees:
 
-1. No link is followed, even if the owner of the directories replaces them with links or FIFOs at that moment. Each
-   directory is opened from its open parent, and only if it is a directory.
-2. A tree that is deeper than a table can be is an error, so no owner can make this process run out of descriptors.
-3. A copy is independent: removing either table leaves the other. A copy contains no links, and its directories have the
-   modes and owners of the originals.
+1. Links are never followed, even if the owner of the directories replaces them with links or FIFOs at the same time.
+   Each directory is opened relative to its open parent, and only if it is a directory.
+2. If a directory tree is nested more deeply than a table can be, an error is raised. As a result, no owner can cause
+   this process to use up all file descriptors.
+3. A copy is independent of the original. Removing one of them does not affect the other. A copy contains no links, and
+   its directories have the same modes and owners as the original directories.
 """
 
 import errno
@@ -25,12 +26,12 @@ _PUBLIC_FILE_MODE = 0o644
 
 
 def size_bytes(directory: int) -> int:
-    """Return the total size of the regular files below an open directory.
+    """Return the total size of all regular files below an open directory.
 
-    Files that vanish do not count.
+    Files that are removed during the call do not count.
 
     Raises:
-        OSError: If the tree cannot be read, or is deeper than ``MAX_DEPTH`` levels.
+        OSError: If the directory tree cannot be read or has more than ``MAX_DEPTH`` levels.
     """
     total = 0
     for entry, _ in _walk(directory, skip_vanished=True):
@@ -41,12 +42,12 @@ def size_bytes(directory: int) -> int:
 
 
 def has_links(path: Path) -> bool:
-    """Return whether a tree contains anything but directories and files.
+    """Return whether a directory tree contains anything except directories and files.
 
-    A tree that is too deep to tell counts as one that does.
+    The result is also True if the tree is nested too deeply to be searched.
 
     Raises:
-        OSError: If the tree cannot be read.
+        OSError: If the directory tree cannot be read.
     """
     with open_directory(path) as directory:
         try:
@@ -61,10 +62,12 @@ def has_links(path: Path) -> bool:
 
 
 def make_public(path: Path) -> None:
-    """Give directories mode 0775 and files mode 0644 [temporary-tables §5.2].
+    """Set the mode of all directories to 0775 and of all files to 0644.
+
+    These are the modes of public tables [temporary-tables §5.2].
 
     Raises:
-        OSError: If the tree contains a link, or something that another user owns.
+        OSError: If the directory tree contains a link, or a file that belongs to another user.
     """
     with open_directory(path) as directory:
         os.fchmod(directory, _PUBLIC_DIRECTORY_MODE)
@@ -81,10 +84,10 @@ def make_public(path: Path) -> None:
 
 
 def write_public_file(name: str, content: bytes, directory: Path) -> None:
-    """Write a new file of mode 0644.
+    """Write a new file with mode 0644.
 
     Raises:
-        FileExistsError: If a file or a link of that name exists.
+        FileExistsError: If a file or link with the same name exists.
     """
     with open_directory(directory) as parent:
         descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PUBLIC_FILE_MODE, dir_fd=parent)
@@ -94,10 +97,12 @@ def write_public_file(name: str, content: bytes, directory: Path) -> None:
 
 
 def copy_table(source: Path, target: Path) -> None:
-    """Copy a directory tree, by hard links where the file system has them.
+    """Copy a directory tree.
+
+    If the file system supports hard links, the files are linked and not copied.
 
     Raises:
-        FileNotFoundError: If the source is gone.
+        FileNotFoundError: If the source does not exist.
         FileExistsError: If the target exists.
         OSError: If the source cannot be copied.
     """
@@ -106,10 +111,10 @@ def copy_table(source: Path, target: Path) -> None:
 
 
 def _walk(directory: int, *, skip_vanished: bool = False, depth: int = 0) -> Iterator[tuple[os.DirEntry[str], int]]:
-    """Yield each entry below an open directory, with the open parent.
+    """Yield each entry below an open directory, with the descriptor of its parent.
 
-    A directory comes before its entries. ``skip_vanished`` skips a directory that was removed or replaced after it was
-    listed; otherwise that is an error.
+    A directory is yielded before its entries. If a directory was removed or replaced after it was listed, it is
+    skipped if ``skip_vanished`` is True. Otherwise, an error is raised.
     """
     _check_depth(depth)
     for entry in scan_directory(directory):
@@ -127,7 +132,7 @@ def _walk(directory: int, *, skip_vanished: bool = False, depth: int = 0) -> Ite
 
 def _check_depth(depth: int) -> None:
     if depth > MAX_DEPTH:
-        raise OSError(errno.ELOOP, f"The directory of a table is deeper than {MAX_DEPTH} levels")
+        raise OSError(errno.ELOOP, f"The directory of the table is nested deeper than {MAX_DEPTH} levels")
 
 
 def _copy(source: int, name: str, parent: int, depth: int) -> None:
@@ -151,7 +156,7 @@ def _copy_file(name: str, source: int, target: int) -> None:
         os.link(name, name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
     except FileNotFoundError:
         raise
-    except OSError:  # the file system has no hard links, or not between these directories
+    except OSError:  # hard links are not supported, or not between these directories
         original = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=source)
         with os.fdopen(original, "rb") as reader:
             copy = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=target)

@@ -1,21 +1,22 @@
-"""The trash of one root, and its removal for good.
+"""The trash of one root, and the permanent removal of its entries.
 
-Nothing is removed in place. One atomic rename moves a location or a table to the trash, which only Lodge may enter.
-:mod:`workspace.files.removal` removes it there. So neither a deep tree, nor links, nor an owner who still writes to it
-can lead the removal anywhere else.
+Nothing is removed in its original place. An atomic rename moves a location or table to the trash, which only Lodge can
+access. :mod:`workspace.files.removal` then removes it there. As a result, the removal never affects files elsewhere,
+even if the directory tree is deeply nested, contains links, or is still being changed by its owner.
 
 Guarantees:
 
-1. Only entries of this trash are purged; anything else raises ValueError.
-2. No link is followed, even if the owner of the purged directories replaces them with links at that moment.
-3. Everything may be repeated, and run by several processes concurrently. A missing target is no error.
-4. A new location in the trash is purged only while it is empty, by its name, in one step. Once it has its final name,
-   no purge can reach its contents.
+1. Only entries of this trash are purged. Other paths raise ValueError.
+2. Links are never followed, even if the owner of a purged directory replaces it with a link at the same time.
+3. All operations can be repeated, and can run in several processes concurrently. A target that does not exist is not
+   an error.
+4. A new location in the trash is purged by its name in a single step, and only while it is empty. After it has been
+   renamed to its final name, no purge can affect its contents.
 
-Not guaranteed: that a directory can be purged while a late writer keeps creating files in it. The purge raises OSError,
-and may be tried again.
+Not guaranteed: A directory may not be purged while a late writer keeps creating files in it. In this case, the purge
+raises OSError and can be tried again.
 
-All functions and methods block, and raise OSError when the storage fails.
+All functions and methods block, and raise OSError if the storage fails.
 """
 
 import os
@@ -40,33 +41,33 @@ class Trash:
         self._path = layout.trash
 
     def entries(self) -> Sequence[TrashEntry]:
-        """Return all entries."""
+        """Return all entries of the trash."""
         return [TrashEntry(str(path)) for path in sorted(self._path.iterdir())]
 
     def entries_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
-        """Return the entries of one session.
+        """Return the entries of the trash that belonged to a session.
 
-        Only the names of other entries are read.
+        Of other entries, only the names are read.
         """
         with os.scandir(self._path) as entries:
             names = sorted(entry.name for entry in entries if entry.name.startswith(f"{session_uuid}."))
         return [TrashEntry(str(self._path / name)) for name in names]
 
     def new_entry(self, name: str) -> TrashEntry:
-        """Return a unique path for an entry whose name starts with a given name."""
+        """Return a unique path for an entry whose name begins with the given name."""
         return TrashEntry(str(self._path / f"{name}.{secrets.token_hex(8)}"))
 
     def new_location(self, session_uuid: str) -> TrashEntry:
-        """Return a unique path for a location until it is complete."""
+        """Return a unique path for a new session location that is not complete yet."""
         return self.new_entry(f"{session_uuid}{_NEW}")
 
     def take(self, path: Path, directory: int | None, name: str) -> bool:
-        """Move something to the trash; remove a link at once.
+        """Move a file or directory to the trash. A link is removed immediately.
 
         Args:
             path: The path to move.
-            directory: The open directory that a relative path starts from.
-            name: The start of the name of the entry.
+            directory: The file descriptor of the open directory to which a relative path refers.
+            name: The beginning of the entry's name in the trash.
 
         Returns:
             False if the path does not exist.
@@ -82,28 +83,34 @@ class Trash:
         return True
 
     def require(self) -> None:
-        """Raise FileNotFoundError if the trash is missing.
+        """Check that the trash directory exists.
 
-        Otherwise that would look like a location that is gone.
+        Without this check, a missing trash directory would look like a deleted location.
+
+        Raises:
+            FileNotFoundError: If the trash directory is missing.
         """
         self._path.lstat()
 
     def has(self, entry: TrashEntry) -> bool:
-        """Return whether an entry is one of this trash."""
+        """Return whether a path is an entry of this trash."""
         path = Path(entry)
         return entry == str(path) and path.parent == self._path and path.name not in {"", ".", ".."}
 
     def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] = lambda: False) -> bool:
-        """Remove an entry for good, however deep it is; may take long.
+        """Permanently remove an entry of the trash, however deeply it is nested.
+
+        This may take a long time.
 
         Returns:
-            Whether the entry is gone; False if the purge was stopped.
+            True if the entry was removed completely. False if the purge was stopped.
 
         Raises:
-            OSError: If something could not be removed. The first such error, raised after trying all the rest.
+            OSError: If some files could not be removed. All other files are removed first, and the first error is
+                raised.
         """
         if not self.has(entry):
-            raise ValueError(f"Not an entry of the trash: {entry!r}")
+            raise ValueError(f"The path {entry!r} is not an entry of the trash.")
         with open_directory(self._path) as trash:
             if _NEW in Path(entry).suffixes:
                 with suppress(FileNotFoundError):
@@ -123,5 +130,5 @@ def _rename(path: Path, target: Path, directory: int | None) -> None:
         os.rename(path, target, src_dir_fd=directory)
     except PermissionError:
         with suppress(NotADirectoryError):
-            make_removable(path, directory)  # moving a directory changes its parent entry, so it must be writable
+            make_removable(path, directory)  # moving a directory changes its ``..`` entry, so it must be writable
         os.rename(path, target, src_dir_fd=directory)

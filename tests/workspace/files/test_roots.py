@@ -210,7 +210,7 @@ def test_guarantee_2_root_of_another_lodge_is_refused_and_unchanged(
         FileLeases(moved).renew(ReplicaId("other"))
     else:
         other.set_current_root(tmp_path / "third")
-    with pytest.raises(RootTakenError, match="another Lodge"):
+    with pytest.raises(RootTakenError, match="another Lodge installation"):
         locations.set_current_root(moved)
     assert home_of(moved) == moved
     assert locations.create(SESSION) == home / SESSION

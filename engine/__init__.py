@@ -1,4 +1,4 @@
-"""The loader engine: it scans files with changing schemas and returns Arrow record batches.
+"""The loader engine, which scans files with different schemas and returns Arrow record batches.
 
-``README.md`` shows which module to open first.
+``README.md`` explains which module to open first.
 """

@@ -1,7 +1,7 @@
-"""Arrow types: tests that pyarrow lacks, and walks through nested types.
+"""Predicates for Arrow types that pyarrow does not have, and functions for nested types.
 
-A *map* is an Arrow struct, a *dict* an Arrow map, and an *array* any of Arrow's lists. A type is LATE if it is Arrow's
-null type.
+A *map* is an Arrow struct, a *dict* is an Arrow map, and an *array* is any of Arrow's list types. A type is LATE if it
+is Arrow's null type.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,17 +13,17 @@ from engine.schema import TupleSchema, is_late
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Return whether the type is text with 32-bit or 64-bit offsets."""
+    """Return whether the type is a string with 32-bit or 64-bit offsets."""
     return bool(pt.is_string(type_) or pt.is_large_string(type_))
 
 
 def is_bytes(type_: pa.DataType) -> bool:
-    """Return whether the type is bytes, of any length or of a fixed one."""
+    """Return whether the type is binary, of variable or fixed size."""
     return bool(pt.is_binary(type_) or pt.is_large_binary(type_) or pt.is_fixed_size_binary(type_))
 
 
 def is_any_list(type_: pa.DataType) -> bool:
-    """Return whether the type is any kind of list: large, of fixed size, or a view."""
+    """Return whether the type is any kind of list: plain, large, fixed-size or a view."""
     return bool(
         pt.is_list(type_)
         or pt.is_large_list(type_)
@@ -34,9 +34,10 @@ def is_any_list(type_: pa.DataType) -> bool:
 
 
 def inner_fields(type_: pa.DataType) -> Sequence[pa.Field]:
-    """Return the fields inside a type.
+    """Return the fields that are nested directly in a type.
 
-    Members of a map, the element of an array, or key and value of a dict. Other types have none.
+    These are the members of a map, the element of an array, or the key and the value of a dict. All other types have
+    none.
     """
     if pt.is_struct(type_):
         return [type_.field(index) for index in range(type_.num_fields)]
@@ -46,7 +47,7 @@ def inner_fields(type_: pa.DataType) -> Sequence[pa.Field]:
 
 
 def with_inner_fields(type_: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
-    """Return the type with other fields inside. See :func:`inner_fields`."""
+    """Return the type with its nested fields replaced. See :func:`inner_fields`."""
     if pt.is_struct(type_):
         return pa.struct(fields)
     if pt.is_map(type_):
@@ -68,7 +69,7 @@ def with_element(type_: pa.DataType, element: pa.Field) -> pa.DataType:
 def innermost(type_: pa.DataType) -> pa.DataType:
     """Return the element type of an array, or of an array of arrays.
 
-    Another type is returned as it is.
+    All other types are returned unchanged.
     """
     while is_any_list(type_):
         type_ = type_.value_type
@@ -76,13 +77,13 @@ def innermost(type_: pa.DataType) -> pa.DataType:
 
 
 def members_of(type_: pa.DataType) -> TupleSchema | None:
-    """Return the members of a map or of an array of maps. None for other types."""
+    """Return the members of a map or of an array of maps. Return None for other types."""
     struct = innermost(type_)
     return TupleSchema.of(struct) if pt.is_struct(struct) else None
 
 
 def with_members(type_: pa.DataType, members: Sequence[pa.Field]) -> pa.DataType:
-    """Return the map, or the array of maps, with other members."""
+    """Return the map, or the array of maps, with its members replaced."""
     if is_any_list(type_):
         element = type_.value_field
         return with_element(type_, element.with_type(with_members(element.type, members)))
@@ -95,7 +96,7 @@ def has_late(field: pa.Field) -> bool:
 
 
 def resolve_late(field: pa.Field, choose_type: Callable[[pa.Field], pa.DataType]) -> pa.Field:
-    """Return the column with every LATE type replaced by the chosen one, at any depth."""
+    """Replace every LATE type in a column with the chosen type, at any depth."""
     if is_late(field):
         return field.with_type(choose_type(field))
     inner = inner_fields(field.type)
@@ -105,9 +106,9 @@ def resolve_late(field: pa.Field, choose_type: Callable[[pa.Field], pa.DataType]
 
 
 def fill_late(type_: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the type with LATE types replaced by those of another type.
+    """Replace the LATE types in a type with the corresponding types of another type.
 
-    Both types have the same structure.
+    Both types must have the same structure.
     """
     if pt.is_null(type_):
         return other

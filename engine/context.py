@@ -1,7 +1,7 @@
-"""The place where an error happened.
+"""The location at which an error occurred.
 
-A column writer knows its column, a reader its position, the scan its file. Each adds what it knows, so that the
-message names all of it.
+A column writer adds the column to an error, a reader adds the position, and the scan adds the file. The error message
+then contains the complete location.
 """
 
 from dataclasses import dataclass, replace
@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class ErrorContext:
-    """What is known of the place of an error.
+    """The known parts of the location at which an error occurred.
 
     Attributes:
-        workspace: The name of the workspace. Empty if the scan has none.
-        path: The path of the file in the workspace. Empty before a file is opened.
-        position: The position in the file, such as ``line 7`` or ``row group 2``. Empty if unknown.
+        workspace: The name of the workspace. Empty if the scan does not have a workspace.
+        path: The path of the file in the workspace. Empty if no file has been opened yet.
+        position: The position in the file, such as ``line 7`` or ``row group 2``. Empty if it is unknown.
     """
 
     workspace: str = ""
@@ -22,11 +22,11 @@ class ErrorContext:
     position: str = ""
 
     def at(self, position: str) -> "ErrorContext":
-        """Return the context of another position in the same file."""
+        """Return the context for another position in the same file."""
         return replace(self, position=position)
 
     def __str__(self) -> str:
-        """Return the start of a message. Empty if nothing is known.
+        """Return the beginning of an error message, or an empty string if nothing is known.
 
         An example is ``'a/b.csv' in workspace 'dfs', line 7: ``.
         """

@@ -1,19 +1,20 @@
-"""The form in which the error of a scan passes through Spark.
+"""The format in which Spark transports the error of a scan to a client.
 
-Spark hands a client the text of what a data source raises, wrapped in Python and JVM stack traces and cut off at 2,048
-characters. A :class:`ScanError` therefore starts with one short line that a gateway finds again::
+If a data source raises an error, Spark sends only the text of the error to the client. It adds Python and JVM stack
+traces, and truncates the text to 2,048 characters. Therefore a :class:`ScanError` starts with one short line that a
+gateway can find in the text::
 
     engine.error_report.ScanError: [LODGE_INVALID_VALUE] 'a.csv' in workspace 'dfs', line 3: … SQLSTATE: 22018 {…}
 
-The traceback of the cause follows that line. Without a gateway, the line is what a user reads.
+The traceback of the cause follows this line. Without a gateway, users read the line itself.
 
 Guarantees:
 
-1. The line has at most 1,600 characters, whatever the file contains.
-2. :func:`find_report` never fails. It accepts a line that was cut off, and returns what is left.
+1. The line has at most 1,600 characters, regardless of the contents of the file.
+2. :func:`find_report` never fails. If the line was truncated, the function returns the remaining parts.
 
-Not guaranteed: that a reported error comes from a scan. A client can put the same line into the text of another error,
-and then reads its own text.
+Not guaranteed: a reported error does not necessarily come from a scan. A client can include such a line in the text of
+another error. It then receives its own text.
 """
 
 import json
@@ -35,13 +36,13 @@ _UNFORESEEN = EngineError("The scan failed for a reason that Lodge did not fores
 
 @dataclass(frozen=True, slots=True)
 class ErrorReport:
-    """What a scan reports about its failure.
+    """Condition, message and parameters of a failed scan.
 
     Attributes:
         condition: The condition of the error.
-        sql_state: Its SQLSTATE.
-        text: The message, on one line.
-        parameters: What the error is about.
+        sql_state: The SQLSTATE of the condition.
+        text: The error message, as a single line.
+        parameters: The parameters of the error.
     """
 
     condition: str
@@ -51,7 +52,7 @@ class ErrorReport:
 
     @classmethod
     def of(cls, error: BaseException) -> "ErrorReport":
-        """Return the report of what a scan raised."""
+        """Create the report for an exception that a scan raised."""
         known = error if isinstance(error, EngineError) else _UNFORESEEN
         parameters = {name: _cut(value, _MAX_VALUE_CHARACTERS) for name, value in known.parameters.items()}
         while len(json.dumps(parameters)) > _MAX_JSON_CHARACTERS:
@@ -64,10 +65,10 @@ class ErrorReport:
 
 
 class ScanError(Exception):
-    """The failure of a scan, as Spark gets it.
+    """The failure of a scan, in the form that Spark transports.
 
     Attributes:
-        report: What the error says.
+        report: The contents of the error.
     """
 
     def __init__(self, cause: BaseException) -> None:
@@ -86,27 +87,27 @@ _END = re.compile(r" SQLSTATE: (?P<sql_state>[0-9A-Z]{5})(?![0-9A-Z])")
 
 @contextmanager
 def reported_errors() -> Iterator[None]:
-    """Raise what a scan raises as a :class:`ScanError`.
+    """Convert the errors of a scan to :class:`ScanError`.
 
     Raises:
-        ScanError: The scan failed.
+        ScanError: If the scan fails.
     """
     try:
         yield
     except ScanError:
         raise
-    except Exception as error:  # noqa: BLE001 - Spark's entry into the engine: readers may be anyone's code
+    except Exception as error:  # noqa: BLE001 - Spark calls the engine here, and readers may be third-party code
         raise ScanError(error) from None
 
 
 def find_report(text: str) -> ErrorReport | None:
-    """Return the first report in the text of an error; None if there is none."""
+    """Return the first report in the text of an error. Return None if there is none."""
     line = _LINE.search(text)
     if line is None:
         return None
     rest = line["rest"]
     ends = list(_END.finditer(rest))
-    for end in ends:  # a text may contain an end of its own, but only the last one is followed by nothing but JSON
+    for end in ends:  # the message may contain such an end too, but only JSON follows the real end
         parameters = _parameters(rest[end.end() :])
         if parameters is not None:
             return ErrorReport(line["condition"], end["sql_state"], rest[: end.start()].strip(), parameters)
@@ -116,7 +117,7 @@ def find_report(text: str) -> ErrorReport | None:
 
 
 def _parameters(encoded: str) -> Mapping[str, str] | None:
-    """Return the parameters at the end of a line; None if there is something else."""
+    """Return the parameters at the end of a line. Return None if the end is not a JSON object."""
     try:
         decoded = json.loads(encoded)
     except (ValueError, RecursionError):
@@ -127,7 +128,7 @@ def _parameters(encoded: str) -> Mapping[str, str] | None:
 
 
 def _encodable(text: str) -> str:
-    """Return the text without surrogates, which JSON can express and UTF-8 cannot."""
+    """Replace surrogates in the text, because UTF-8 cannot encode surrogates."""
     return text.encode(errors="replace").decode()
 
 

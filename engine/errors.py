@@ -1,4 +1,4 @@
-"""The errors of a scan, their conditions and their messages.
+"""Errors of a scan, with their conditions and messages.
 
     EngineError                  LODGE_SCAN_FAILED
     ├── ScanOptionError          LODGE_SCAN_OPTIONS
@@ -18,13 +18,13 @@
         └── UnreadableFileError  LODGE_UNREADABLE_FILE
 
 :mod:`engine.readers.errors` adds the errors of the formats. ``docs/reference/errors.md`` explains each condition to
-users. :mod:`engine.error_report` carries an error through Spark to a client.
+users. :mod:`engine.error_report` passes an error through Spark to a client.
 
 Guarantees:
 
-1. A message is one line. It says what happened, to which object, and what to do next.
-2. A message names a file by its workspace and its path in the workspace. It shows no other path of the machine, and
-   never the target of a link. Paths are written as Python literals, so a strange file name cannot break the line.
+1. A message is a single line. It describes what happened, to which object, and what to do next.
+2. A message identifies a file by its workspace and its path in the workspace. It does not contain any other path of the
+   machine, or the target of a link. Paths are written as Python literals, so that a file name cannot break the line.
 """
 
 from collections.abc import Mapping
@@ -36,12 +36,13 @@ NOWHERE = ErrorContext()
 
 
 class EngineError(Exception):
-    """An error that the engine raises on purpose.
+    """An error that the engine detects and raises itself.
 
     Attributes:
         condition: The stable name of the error.
         sql_state: The SQLSTATE of the condition.
-        parameters: What the error is about, by name: ``file``, ``workspace``, ``position``, ``column`` and others.
+        parameters: The objects that the error refers to, by name: ``file``, ``workspace``, ``position``, ``column`` and
+            others.
     """
 
     condition: ClassVar[str] = "LODGE_SCAN_FAILED"
@@ -53,15 +54,15 @@ class EngineError(Exception):
 
 
 def place(context: ErrorContext) -> dict[str, object]:
-    """Return the parameters that say where an error happened."""
+    """Return the parameters for the location of an error."""
     return {"file": context.path, "workspace": context.workspace, "position": context.position}
 
 
 class ScanOptionError(EngineError):
-    """A missing or invalid option of the data source.
+    """Raised if an option of the data source is missing or invalid.
 
     Attributes:
-        option: The option's name.
+        option: The name of the option.
     """
 
     condition = "LODGE_SCAN_OPTIONS"
@@ -73,24 +74,26 @@ class ScanOptionError(EngineError):
 
 
 class LoaderStateError(EngineError):
-    """A call to a result set loader that its state does not allow: a defect of the reader."""
+    """Raised if a result set loader is used in the wrong state. The cause is a defect of the reader."""
 
     condition = "LODGE_READER_FAILED"
 
 
 class ProjectionError(EngineError):
-    """A project list, or a schema given with it, that contradicts itself."""
+    """Raised if a project list is malformed, or does not match the data or a given schema."""
 
     condition = "LODGE_PROJECTION"
     sql_state = "42000"
 
 
 class ColumnError(EngineError):
-    """An error about one column. The class itself stands for a defect of the reader.
+    """Base class of errors that concern a single column.
+
+    This class is raised directly only if the cause is a defect of the reader.
 
     Attributes:
-        column: The column's name, with the names of the maps around it: ``a.b``.
-        context: Where it happened.
+        column: The name of the column, including the names of the enclosing maps, such as ``a.b``.
+        context: The location of the error.
     """
 
     condition = "LODGE_READER_FAILED"
@@ -106,10 +109,10 @@ class ColumnError(EngineError):
 
 
 class DuplicateColumnError(ColumnError):
-    """Two names of one tuple that differ at most by letter case.
+    """Raised if two names in the same row or map are equal when case is ignored.
 
     Attributes:
-        first: The name that came first.
+        first: The name that occurred first.
         second: The other name.
     """
 
@@ -128,11 +131,11 @@ class DuplicateColumnError(ColumnError):
 
 
 class SchemaConflictError(ColumnError):
-    """A column whose type cannot be converted to the type of the scan.
+    """Raised if the type of a column cannot be converted to its type in the scan.
 
     Attributes:
         offered: The type that the reader found.
-        promised: The type in the scan's schema.
+        promised: The type in the schema of the scan.
     """
 
     condition = "LODGE_TYPE_CONFLICT"
@@ -150,13 +153,13 @@ class SchemaConflictError(ColumnError):
         self.promised = promised
 
     def at(self, position: str) -> "SchemaConflictError":
-        """Return the same conflict at another position in the file."""
+        """Return the same error for another position in the file."""
         context = self.context.at(position)
         return SchemaConflictError(self.column, offered=self.offered, promised=self.promised, context=context)
 
 
 class ValueConversionError(ColumnError):
-    """A value that cannot be converted to the column's type.
+    """Raised if a value cannot be converted to the type of its column.
 
     Attributes:
         value: The beginning of the value.
@@ -178,7 +181,7 @@ class ValueConversionError(ColumnError):
 
 
 class ValueTooLargeError(ColumnError):
-    """A single value that is larger than a vector may be."""
+    """Raised if a single value exceeds the maximum size of a vector."""
 
     condition = "LODGE_VALUE_TOO_LARGE"
     sql_state = "54000"
@@ -193,7 +196,7 @@ class ValueTooLargeError(ColumnError):
 
 
 class ReaderError(EngineError):
-    """An unforeseen failure of a reader. The cause is chained."""
+    """Raised if a reader fails unexpectedly. The original exception is chained as the cause."""
 
     condition = "LODGE_READER_FAILED"
 
@@ -203,10 +206,10 @@ class ReaderError(EngineError):
 
 
 class FileError(EngineError):
-    """An error about one file or directory of a workspace.
+    """Base class of errors that concern a file or directory of a workspace.
 
     Attributes:
-        workspace: The workspace's name.
+        workspace: The name of the workspace.
         path: The path in the workspace.
     """
 
@@ -223,7 +226,7 @@ class FileError(EngineError):
 
 
 class PathNotFoundError(FileError):
-    """A path without a file or directory."""
+    """Raised if a path does not exist."""
 
     condition = "LODGE_FILE_NOT_FOUND"
     sql_state = "42P01"
@@ -235,7 +238,7 @@ class PathNotFoundError(FileError):
 
 
 class NoFilesError(FileError):
-    """A scan without a declared schema that finds no file to take a schema from."""
+    """Raised if a scan has no files and no declared schema, so that its schema is unknown."""
 
     condition = "LODGE_NO_FILES"
     sql_state = "42KD9"
@@ -245,7 +248,10 @@ class NoFilesError(FileError):
 
 
 class PathRefusedError(FileError):
-    """A path that is, or leads through a link to, a place that no scan may read."""
+    """Raised if a scan is not allowed to read a path.
+
+    The path itself, or a link that it contains, leads to a location that no scan may read.
+    """
 
     condition = "LODGE_PATH_REFUSED"
     sql_state = "42501"
@@ -255,10 +261,10 @@ class PathRefusedError(FileError):
 
 
 class NoReaderError(FileError):
-    """A file whose suffix has no reader.
+    """Raised if there is no reader for the suffix of a file.
 
     Attributes:
-        supported: The suffixes that have a reader.
+        supported: The suffixes for which a reader exists.
     """
 
     condition = "LODGE_NO_READER"
@@ -268,10 +274,10 @@ class NoReaderError(FileError):
         """Create the error.
 
         Args:
-            workspace: The workspace's name.
+            workspace: The name of the workspace.
             path: The first file without a reader.
-            others: How many more files of the scan have no reader.
-            supported: The suffixes that have a reader.
+            others: The number of further files of the scan without a reader.
+            supported: The suffixes for which a reader exists.
         """
         like = f", like {others} more of the same scan," if others else ""
         super().__init__(
@@ -284,7 +290,7 @@ class NoReaderError(FileError):
 
 
 class UnreadableFileError(FileError):
-    """An existing file or directory that the file system does not let a scan read."""
+    """Raised if a file or directory exists, but a scan cannot read it."""
 
     def __init__(self, workspace: str, path: str, reason: str) -> None:
         super().__init__(

@@ -1,15 +1,17 @@
-"""A scan of the files of a workspace: its files, their readers, its schema and its partitions.
+"""A scan of files in a workspace: its files, readers, schema and partitions.
 
-Spark runs a scan in many tasks on several machines. This module decides what the tasks must agree on before the first
-one starts: the files, the partitions, and the schema. This decision is the commit point of the scan.
+Spark runs a scan as many tasks on several machines. Before the first task starts, this module decides the properties
+that all tasks have in common: the files, the partitions and the schema. This decision is the commit point of the scan.
 
 Guarantees:
 
-1. With discovery ``all``, the schema has all columns of all files. If that is impossible, an error names the file that
-   conflicts. No column is lost silently.
-2. The partitions together contain all files, each byte exactly once.
-3. A task reads by the schema alone. Further columns of a file are left out, with one warning for each name and task.
-4. If no schema is declared, a column of the files takes precedence over the implicit column of its name, in all files.
+1. With discovery ``all``, the schema contains all columns of all files. If such a schema does not exist, an error is
+   raised that contains the conflicting file. No column is lost silently.
+2. The partitions together contain all files. Each byte is in exactly one partition.
+3. A task uses only this schema. If a file has additional columns, they are ignored, and the task logs one warning for
+   each name.
+4. If no schema is declared and a column of the files has the same name as an implicit column, the column of the files
+   takes precedence in all files.
 
 Sources: [scan-schema-tracker "Subsequent Readers and Schema Changes"], [architecture "Engine"].
 """
@@ -48,13 +50,13 @@ _TYPE_OF_NULLS = pa.string()
 
 @dataclass(frozen=True, slots=True)
 class FileScan:
-    """A scan as its options describe it. It can be pickled.
+    """A scan, as described by its options. Instances can be pickled.
 
     Attributes:
         source: The files to read.
         options: The options that do not depend on the format.
         reader_options: The options of the format.
-        mentioned: The names that the statement mentions, case folded. No other column is needed. None for all columns.
+        mentioned: The case-folded names that the statement contains. No other columns are needed. None for all columns.
     """
 
     source: ScanSource
@@ -64,21 +66,23 @@ class FileScan:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
-        """Read the scan from the options of Spark's data source.
+        """Create a scan from the options of Spark's data source.
 
         Raises:
-            ScanOptionError: An option is missing or not valid.
+            ScanOptionError: If an option is missing or invalid.
         """
         own, readers = split_options(options)
         return cls(ScanSource.from_options(options), own, readers, ScanSource.mentioned_in(options))
 
     def discover(self) -> TupleSchema:
-        """Return the columns that the statement may need, each with a type for the values of all files.
+        """Return the columns that the statement may need.
+
+        The type of each column can represent the values of all files.
 
         Raises:
-            NoFilesError: The path has no files.
-            SchemaConflictError: A column has types without a common type.
-            EngineError: A file cannot be listed or read.
+            NoFilesError: If the path contains no files.
+            SchemaConflictError: If the types of a column have no common type.
+            EngineError: If a file cannot be listed or read.
         """
         files = self._files()
         if not files:
@@ -100,7 +104,7 @@ class FileScan:
         """Return the files and splits that each task reads.
 
         Raises:
-            EngineError: A file cannot be listed or read.
+            EngineError: If a file cannot be listed or read.
         """
         files = self._files()
         target_bytes = int(self.options.partition_bytes or task_bytes(sum(file.size_bytes for file in files)))
@@ -120,15 +124,15 @@ class FileScan:
         """Read one partition.
 
         Args:
-            files: The files and splits, one of :meth:`partitions`.
+            files: The files and splits of a partition, as returned by :meth:`partitions`.
             schema: The columns to return, in order.
-            is_declared: Whether a user has declared the schema. Text is then converted to its types, and values of any
-                type are converted to text.
-            row_filters: Filters of the query. A row for which one is not true may be left out.
+            is_declared: Whether a user has declared the schema. In this case, text is converted to the declared types,
+                and values of any type are converted to text.
+            row_filters: The filters of the query. A row may be skipped if at least one filter is not true for the row.
 
         Raises:
-            ScanOptionError: The declared schema has no column that the files can have.
-            EngineError: A file cannot be read. The iterator raises it.
+            ScanOptionError: If the files cannot contain any column of the declared schema.
+            EngineError: If a file cannot be read. This error is raised by the iterator.
         """
         if is_declared:
             self._check_declared(files, schema)
@@ -147,9 +151,9 @@ class FileScan:
         """Add the position in the file to a conflict.
 
         Args:
-            conflict: The conflict between a file and the files before it.
+            conflict: The conflict between a file and the preceding files.
             file: The file.
-            others: The merged schema of the files before it.
+            others: The merged schema of the preceding files.
         """
         format_, options = self._format(file)
         if not isinstance(format_, LateTypeFormat):
@@ -158,10 +162,11 @@ class FileScan:
         return conflict if place is None else conflict.at(place.position)
 
     def _check_declared(self, files: Sequence[SourceFile], schema: TupleSchema) -> None:
-        """Reject a schema for which every value would be null, because the option ``header`` is missing.
+        """Reject a schema that would make every value null because the option ``header`` is missing.
 
         Raises:
-            ScanOptionError: A file is text without a header, and the schema lacks its only column.
+            ScanOptionError: If a file is text without a header, and the schema does not contain the only column of such
+                files.
         """
         if schema.find(COLUMNS.name) is not None or all(implicit_field(one.name) is not None for one in schema):
             return
@@ -181,7 +186,10 @@ class FileScan:
         return [(one, file.size_bytes // len(splits)) for one in splits]
 
     def _projection(self, schema: TupleSchema, *, is_declared: bool) -> ProjectionList:
-        """Return the columns to project: everything if the statement may mean a column that the schema lacks."""
+        """Return the columns to project.
+
+        These are all columns if the statement may refer to a column that is not in the schema.
+        """
         if self.mentioned is None and not is_declared and len(schema):
             return EVERYTHING
         return ProjectionList.parse(quote_name(one.name) for one in schema)
@@ -202,7 +210,7 @@ class FileScan:
         return [files[int(number * step)] for number in range(wanted)]
 
     def _select_columns(self, schema: TupleSchema, locations: Sequence[FileLocation]) -> TupleSchema:
-        """Return the columns that the statement mentions, with implicit columns marked as such."""
+        """Return the columns that the statement contains. Implicit columns are marked as implicit."""
         if self.mentioned is None:
             needed, implicit = list(schema), list(partition_fields(locations))
         else:
@@ -225,7 +233,7 @@ class FileScan:
 
 
 def _marked_field(schema: TupleSchema, name: str) -> pa.Field | None:
-    """Return the implicit column of a name if the schema marks the column as implicit."""
+    """Return the implicit column with a name if the schema marks the column as implicit."""
     field = schema.find(name)
     return implicit_field(name) if field is not None and is_implicit(field) else None
 
@@ -235,7 +243,7 @@ def _merge(files: Sequence[SourceFile], schemas: Sequence[TupleSchema]) -> Tuple
 
 
 def _conflicts(one: TupleSchema, other: TupleSchema, column: str) -> bool:
-    """Return whether two schemas conflict in a column."""
+    """Return whether two schemas conflict in the given column."""
     try:
         merge_schemas((schema, NOWHERE) for schema in (one, other))
     except SchemaConflictError as conflict:

@@ -1,32 +1,33 @@
 """Listing and opening of the files of a scan, inside one workspace.
 
-Users write into workspaces and may create links there, and a scan runs with Spark's permissions. To check a path before
-opening it proves nothing, because the path can lead elsewhere a moment later. Files and directories are therefore
-opened first, and then the kernel tells where the open descriptor is.
+Users can write to workspaces and create links there, while a scan runs with the permissions of Spark. It is not
+sufficient to check a path before opening it, because the path can be changed between the check and the opening.
+Therefore files and directories are opened first. The kernel then reports the actual location of the open descriptor.
 
 Guarantees:
 
-1. A scan reads no file and lists no directory whose open descriptor is outside the workspace's real directory, or
-   inside an excluded directory. This holds even if links and directories are replaced at the same time. Links that stay
-   inside the workspace are followed. If the workspace is itself inside an excluded directory, each directory in it is
-   separate: a path may name one of them, but no link leads from one to another.
-2. Only regular files are read. To open a file never blocks: a FIFO without a writer is an error.
-3. A directory gives the same files in the same order each time. Names that start with ``.`` or ``_`` are left out, as
-   in Spark, and so are excluded directories. Nothing else is left out: a file without a reader is an error.
-4. No file is scanned twice. Two paths of one scan that lead to the same place are an error, and so is a link that leads
-   to a directory above it.
-5. Links and special files are checked when they are listed. Most errors therefore appear while Spark plans the query,
-   and not in its tasks. :func:`open_file` checks again.
+1. A scan does not read a file or list a directory if its open descriptor is outside the workspace's real directory, or
+   inside an excluded directory. This is true even if links and directories are replaced at the same time. Links that
+   stay inside the workspace are followed. If the workspace is itself inside an excluded directory, its subdirectories
+   are separated from each other: a path may name one of them, but no link may lead from one to another.
+2. Only regular files are read. Opening a file never blocks. For example, a FIFO without a writer raises an error.
+3. A directory always results in the same files in the same order. Names that start with ``.`` or ``_`` are ignored, as
+   in Spark. Excluded directories are also ignored. All other files are included: a file without a reader raises an
+   error.
+4. No file is scanned twice. If two paths of a scan lead to the same location, an error is raised. The same is true for
+   a link that leads to one of its parent directories.
+5. Links and special files are checked when they are listed. Therefore most errors occur while Spark plans the query,
+   and not in its tasks. :func:`open_file` checks the file again.
 
-If a path does not exist, it may be a pattern (:mod:`engine.path_patterns`). The pattern then selects files below its
-fixed directory.
+If a path does not exist, it is interpreted as a pattern if possible (:mod:`engine.path_patterns`). The pattern then
+selects files below its fixed directory.
 
 Not guaranteed:
 
-- Protection against hard links, which look like the file itself.
-- That a listing shows the directory at one point in time.
-- That a link cannot reveal whether a path outside the workspace exists.
-- Systems other than Linux. Without ``/proc``, no file can be opened.
+- There is no protection against hard links, because they cannot be distinguished from the file itself.
+- A listing does not necessarily show the directory at a single point in time.
+- A link may reveal whether a path outside the workspace exists.
+- Only Linux is supported. Files cannot be opened without ``/proc``.
 """
 
 import os
@@ -50,13 +51,13 @@ def list_files(source: ScanSource, *, any_suffix: bool = False) -> list[str]:
 
     Args:
         source: The file, directory or pattern to scan.
-        any_suffix: Whether to accept files whose suffix has no reader, because an option names the reader.
+        any_suffix: Whether to accept files with unsupported suffixes, because an option specifies the reader.
 
     Raises:
-        PathNotFoundError: The path does not exist and, as a pattern, matches no file.
-        PathRefusedError: The path, or a link below it, leads to a place that the scan may not read.
-        UnreadableFileError: A file or directory cannot be read.
-        NoReaderError: A file has a suffix without a reader.
+        PathNotFoundError: If the path does not exist and, interpreted as a pattern, does not match any file.
+        PathRefusedError: If the path, or a link below it, leads to a location that the scan may not read.
+        UnreadableFileError: If a file or directory cannot be read.
+        NoReaderError: If there is no reader for the suffix of a file.
     """
     files = _selected_files(source)
     unknown = [file for file in files if not has_reader(file)]
@@ -68,16 +69,16 @@ def list_files(source: ScanSource, *, any_suffix: bool = False) -> list[str]:
 
 
 def open_file(source: ScanSource, path: str) -> BinaryIO:
-    """Open a file of the scan for reading. The caller closes it.
+    """Open a file of the scan for reading. The caller must close the file.
 
     Args:
         source: The scan.
         path: A path that :func:`list_files` returned.
 
     Raises:
-        PathNotFoundError: The file does not exist.
-        PathRefusedError: The path leads to a place that the scan may not read.
-        UnreadableFileError: The file cannot be read.
+        PathNotFoundError: If the file does not exist.
+        PathRefusedError: If the path leads to a location that the scan may not read.
+        UnreadableFileError: If the file cannot be read.
     """
     with _open_checked(source, PurePosixPath(path)) as opened:
         if opened.is_directory:
@@ -89,7 +90,7 @@ def file_size(source: ScanSource, path: str) -> int:
     """Return the current size of a file of the scan in bytes.
 
     Raises:
-        FileError: The file cannot be opened, as in :func:`open_file`.
+        FileError: If the file cannot be opened. See :func:`open_file`.
     """
     with open_file(source, path) as file:
         return os.fstat(file.fileno()).st_size
@@ -115,7 +116,7 @@ def _selected_files(source: ScanSource) -> list[str]:
 
 
 class _Walk:
-    """A walk through a directory that remembers the path to each location."""
+    """A walk through a directory that records the path to each location."""
 
     def __init__(self, source: ScanSource) -> None:
         self._source = source
@@ -141,7 +142,10 @@ class _Walk:
                         self._add(entry, directory / entry.name, opened.location / entry.name)
 
     def _add(self, entry: os.DirEntry[str], path: PurePosixPath, location: Path) -> None:
-        """Add an entry to the files or the directories. ``location`` is its real path unless it is a link."""
+        """Add a directory entry to the files or the directories.
+
+        Unless the entry is a link, ``location`` is its real path.
+        """
         is_directory = entry.is_dir(follow_symlinks=False)
         if not is_directory and not entry.is_file(follow_symlinks=False):
             with _open_checked(self._source, path) as opened:
@@ -153,10 +157,10 @@ class _Walk:
             self._files.append(str(path))
 
     def _reach(self, location: Path, path: PurePosixPath) -> None:
-        """Remember the path to a location.
+        """Record the path to a location.
 
         Raises:
-            PathRefusedError: Another path of the scan leads to the same location.
+            PathRefusedError: If another path of the scan leads to the same location.
         """
         first = self._reached.setdefault(location, path)
         if first != path:
@@ -170,12 +174,12 @@ class _Walk:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """An open file or directory that a scan may read.
+    """An open file or directory that the scan may read.
 
     Attributes:
         descriptor: The open file descriptor.
         location: The real path of the descriptor.
-        is_directory: Whether it is a directory.
+        is_directory: Whether the descriptor refers to a directory.
     """
 
     descriptor: int
@@ -185,7 +189,10 @@ class _Opened:
 
 @contextmanager
 def _open_checked(source: ScanSource, path: PurePosixPath) -> Iterator[_Opened]:
-    """Open a path, check its location, and close it at the end. An ``OSError`` in the block names the path."""
+    """Open a path, check its location, and close it at the end of the block.
+
+    If the block raises an ``OSError``, it is converted to an error that contains the path.
+    """
     if path.is_absolute() or ".." in path.parts or "\0" in str(path):
         raise PathRefusedError(
             source.workspace, str(path), "a path must be relative to the workspace, without '..' and without NUL"
@@ -226,8 +233,10 @@ def _check(source: ScanSource, path: PurePosixPath, descriptor: int) -> _Opened:
 def _may_read(source: ScanSource, path: PurePosixPath, location: Path) -> bool:
     """Return whether a location is outside the excluded directories.
 
-    A location inside one is allowed only if the workspace is inside it too, and if the path names the directory of the
-    workspace that contains the location.
+    A location inside an excluded directory is allowed only if both conditions are true:
+
+    - The workspace is inside the same excluded directory.
+    - The path names the subdirectory of the workspace that contains the location.
     """
     root = Path(source.root).resolve()
     named = root / path

@@ -8,13 +8,13 @@ MAX_VECTOR_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The limits of a batch [result-set-loader "Handling Batch Limits"].
+    """Limits of a batch [result-set-loader "Handling Batch Limits"].
 
     Attributes:
-        rows: The rows in a batch, from 1 to ``MAX_ROWS``. Other numbers are moved into this range.
-        vector_bytes: The size of the largest vector, in Arrow's buffers, including offsets and nested values.
-        batch_bytes: The size of all vectors together. None for no limit.
-        scan_rows: The rows in all batches together, such as SQL's LIMIT. None for no limit.
+        rows: The maximum number of rows in a batch, from 1 to ``MAX_ROWS``. Other values are adjusted to this range.
+        vector_bytes: The maximum size of a vector, measured in Arrow buffers, including offsets and nested values.
+        batch_bytes: The maximum size of all vectors together. None for no limit.
+        scan_rows: The maximum number of rows in all batches together, such as SQL's LIMIT. None for no limit.
     """
 
     rows: int = MAX_ROWS

@@ -6,8 +6,8 @@
 | ``[a-z]`` | one character of a range |
 | ``**`` | any number of directories |
 
-Alternatives such as ``{a,b}`` are not supported, and there is no escape character: if a path exists literally, it is
-that path and not a pattern.
+Alternatives such as ``{a,b}`` are not supported. There is no escape character, because a path that exists is not
+interpreted as a pattern.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _WILDCARDS = frozenset("*?[")
 
 
 def is_pattern(path: str) -> bool:
-    """Return whether a path has a wildcard."""
+    """Return whether a path contains a wildcard."""
     return not _WILDCARDS.isdisjoint(path)
 
 
@@ -30,14 +30,17 @@ def fixed_directory(pattern: str) -> PurePosixPath:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Return whether a pattern matches the path of a file, or a directory above it."""
+    """Return whether a pattern matches the path of a file, or a parent directory of the file."""
     names = PurePosixPath(path).parts
     wanted = PurePosixPath(pattern).parts
     return any(_matches_parts(wanted, names[:length]) for length in range(1, len(names) + 1))
 
 
 def _matches_parts(wanted: Sequence[str], names: Sequence[str]) -> bool:
-    """Match all names by following every possible state at once, so that many ``**`` stay cheap."""
+    """Match all names.
+
+    The function follows all possible states simultaneously, so that a pattern with many ``**`` remains fast.
+    """
     states = _skip_empty(wanted, {0})
     for name in names:
         reached = set()
@@ -51,7 +54,7 @@ def _matches_parts(wanted: Sequence[str], names: Sequence[str]) -> bool:
 
 
 def _skip_empty(wanted: Sequence[str], states: set[int]) -> set[int]:
-    """Add the states after each ``**``, which also matches no directory at all."""
+    """Add the states after each ``**``, because ``**`` also matches zero directories."""
     found = set(states)
     for state in sorted(states):
         following = state

@@ -16,7 +16,7 @@ _OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?P<hours>\d\d?)(?::?(?P<min
 
 
 class ScanOptions(BaseModel):
-    """The options of every scan."""
+    """Options of every scan, independent of the format."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,7 +43,10 @@ class ScanOptions(BaseModel):
     @field_validator("time_zone")
     @classmethod
     def _to_arrow_zone(cls, value: str) -> str:
-        """Return the time zone as Arrow writes it. Spark accepts all forms of Java, such as ``GMT+2`` and ``Z``."""
+        """Convert a time zone to the form that Arrow uses.
+
+        Spark accepts all forms that Java supports, such as ``GMT+2`` and ``Z``.
+        """
         offset = _OFFSET.fullmatch(value)
         if offset is not None:
             value = f"{offset['sign']}{int(offset['hours']):02}:{offset['minutes'] or '00'}"
@@ -56,10 +59,10 @@ class ScanOptions(BaseModel):
 
 
 def split_options(options: Mapping[str, str]) -> tuple[ScanOptions, dict[str, str]]:
-    """Split the options of the data source into the options of the scan and those of the reader.
+    """Split the options of the data source into options of the scan and options of the reader.
 
     Raises:
-        ScanOptionError: An option of the scan is not valid.
+        ScanOptionError: If an option of the scan is invalid.
     """
     given = {key.lower(): value for key, value in options.items() if key.lower() not in SOURCE_OPTIONS}
     own = {key: value for key, value in given.items() if key in ScanOptions.model_fields}
@@ -67,11 +70,11 @@ def split_options(options: Mapping[str, str]) -> tuple[ScanOptions, dict[str, st
 
 
 def validate_options(model: type[BaseModel], options: Mapping[str, str]) -> Any:
-    """Return the options as an instance of their typed class.
+    """Validate the options, and return them as an instance of the given class.
 
     Raises:
-        ScanOptionError: An option is unknown, missing or not valid. The message names it. For an unknown option, the
-            message also lists the known ones.
+        ScanOptionError: If an option is unknown, missing or invalid. The message contains the option. For an unknown
+            option, the message also lists all supported options.
     """
     try:
         return model.model_validate(dict(options))

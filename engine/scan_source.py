@@ -1,13 +1,13 @@
 """The source of a scan: the data that the gateway passes to the executors.
 
-A :class:`ScanSource` travels as options of Spark's data source ``FORMAT``. The gateway imports this module, so it
-depends on neither Spark nor Arrow.
+A :class:`ScanSource` is passed as options of Spark's data source ``FORMAT``. This module does not import Spark or
+Arrow, because the gateway imports it.
 
 Guarantees:
 
-1. ``ScanSource.from_options(source.to_options()) == source``, even if Spark changes the letter case of the keys.
-2. ``has_reader`` and the scan use one table of suffixes. The scan never rejects the suffix of a path that the gateway
-   accepted.
+1. ``ScanSource.from_options(source.to_options()) == source``, even if Spark changes the case of the keys.
+2. ``has_reader`` and the scan use the same table of suffixes. If the gateway has accepted the suffix of a path, the
+   scan does not reject it.
 """
 
 import json
@@ -29,46 +29,50 @@ FORMAT = "lodge"
 """The name of the data source in Spark."""
 
 SOURCE_OPTIONS = frozenset({"workspace", "root", "path", "excluded", "mentioned"})
-"""The options that identify the files of a scan. All other options configure the reading."""
+"""The options that identify the files of a scan. All other options configure how the files are read."""
 
 TEXT_SCHEMA = "columns array<string>"
 """The schema of text files without a header, as Spark DDL [scan-framework "Selection List Processing"]."""
 
 IMPLICIT_NAME = re.compile(r"fqn|filepath|filename|suffix|dir(?P<directory>0|[1-9]\d*)", re.IGNORECASE)
-"""The names of implicit columns, see :mod:`engine.scan.implicit_columns`."""
+"""The names of implicit columns. See :mod:`engine.scan.implicit_columns`."""
 
 READER_GROUP = "lodge.readers"
-"""The group of entry points with which other packages add formats. A name that begins with a dot is a suffix; any other
-name is a value of the option ``format``."""
+"""The entry point group with which other packages add formats.
+
+An entry point name that begins with a dot is a suffix. Any other name is a value of the option ``format``.
+"""
 
 
 @cache
 def supported_suffixes() -> Sequence[str]:
-    """Return the suffixes that have a reader, built in or from another package.
+    """Return the suffixes for which a built-in reader or a reader of another package exists.
 
-    Installed packages are searched once for each process, because the search takes milliseconds.
+    Installed packages are searched only once in each process, because the search takes milliseconds.
     """
     added = (name.lower() for name in entry_points(group=READER_GROUP).names if name.startswith("."))
     return sorted({*chain.from_iterable(SUFFIXES.values()), *added})
 
 
 def has_reader(path: str) -> bool:
-    """Return whether a file of this name can be scanned. Directories need no suffix."""
+    """Return whether a file with this name can be scanned. Directories do not need a suffix."""
     return suffix_of(path) in supported_suffixes()
 
 
 def selected_directory(path: str) -> str:
-    """Return the fixed directory of a pattern, or the path itself if it is not a pattern."""
+    """Return the fixed directory of a pattern. Return any other path unchanged."""
     return str(fixed_directory(path)) if is_pattern(path) else path
 
 
 def known_schema(path: str, options: Mapping[str, str], mentioned: frozenset[str] | None) -> str | None:
-    """Return the schema of a file as Spark DDL if it is known without opening the file; else None.
+    """Return the schema of a file as Spark DDL if it is known without opening the file.
+
+    Otherwise return None.
 
     Args:
-        path: The path of one file.
+        path: The path of the file.
         options: The options of the scan.
-        mentioned: The names that the statement mentions, case folded; None for all names.
+        mentioned: The case-folded names that the statement contains. None for all names.
     """
     if suffix_of(path) not in TEXT_DELIMITERS or is_pattern(path) or "format" in options:
         return None
@@ -85,15 +89,16 @@ class ScanSource:
     """A file, directory or pattern of a workspace to scan.
 
     Attributes:
-        workspace: The name of the workspace, such as ``dfs``, for messages.
-        root: The absolute directory of the workspace, which is the same on the driver and on all executors.
+        workspace: The name of the workspace for error messages, such as ``dfs``.
+        root: The absolute directory of the workspace. It is the same on the driver and on all executors.
         path: The file, directory or pattern, relative to ``root``. ``.`` is the root itself.
-        excluded: Absolute directories that the scan may not read, through any path. A walk leaves them out, and to name
-            one is an error. If the root itself is excluded, the scan may read the directory that its path names in it,
-            but no link leads from there to another directory in it.
+        excluded: Absolute directories that the scan may not read through any path. They are skipped when a directory is
+            listed, and raise an error if a path names them. If the root itself is inside an excluded directory, the
+            scan may read the subdirectory of the root that its path names. No link may lead from this subdirectory to
+            another.
 
     Raises:
-        ScanOptionError: ``root`` or an excluded directory is not absolute.
+        ScanOptionError: If ``root`` or an excluded directory is not absolute.
     """
 
     workspace: str
@@ -113,10 +118,11 @@ class ScanSource:
 
         Args:
             reader: The options of the scan and of its reader, as the user wrote them.
-            mentioned: The names that the statement mentions, case folded. No other column is needed. None for all.
+            mentioned: The case-folded names that the statement contains. No other columns are needed. None for all
+                columns.
 
         Raises:
-            ScanOptionError: The user set an option that only the gateway may set.
+            ScanOptionError: If the user set an option that is reserved for the gateway.
         """
         options = {"workspace": self.workspace, "root": self.root, "path": self.path}
         if self.excluded:
@@ -133,17 +139,19 @@ class ScanSource:
         """Return the ``mentioned`` names that :meth:`to_options` wrote.
 
         Raises:
-            ScanOptionError: The option is not a JSON array.
+            ScanOptionError: If the option is not a JSON array.
         """
         given = {key.lower(): value for key, value in options.items()}
         return frozenset(_parse_array(given, "mentioned")) if "mentioned" in given else None
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
-        """Read the source from options of the data source, with keys in any letter case. Other options are ignored.
+        """Create the source from options of the data source.
+
+        Case is ignored in the keys. Options that do not belong to the source are ignored.
 
         Raises:
-            ScanOptionError: A required option is missing, or an option is not valid.
+            ScanOptionError: If a required option is missing, or an option is invalid.
         """
         given = {key.lower(): value for key, value in options.items()}
         for option in ("workspace", "root", "path"):

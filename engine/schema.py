@@ -1,20 +1,22 @@
-"""Immutable schemas of rows and maps. Names match in any letter case.
+"""Immutable schemas of rows and maps. Case is ignored when names are compared.
 
-A column is an Arrow field. Arrow's type and nullability say what [result-set-loader] calls its mode:
+A column is an Arrow field. The mode of a column [result-set-loader] follows from the type and nullability of this
+field:
 
-| mode | Arrow field | value for a missing one |
+| mode | Arrow field | value if missing |
 | --- | --- | --- |
 | required | not nullable | the default, see :mod:`engine.result_set.conversion.defaults` |
 | nullable | nullable | null |
 | repeated | a list that is not nullable | an empty list |
 
 A *map* is an Arrow struct (a nested tuple), a *dict* is an Arrow map, and a *list* is a nullable Arrow list. A column
-of Arrow's null type is LATE: a reader decides its type later. [scan-schema-tracker] calls it dynamic.
+with Arrow's null type is LATE, which means that a reader determines its type later. [scan-schema-tracker] calls such a
+column dynamic.
 
 Guarantees:
 
-1. Two columns of one tuple never differ by letter case alone. Names keep their letter case.
-2. A schema never changes. Each change returns a new schema.
+1. The names of two columns of one tuple are never equal when case is ignored. Names keep their case.
+2. A schema is immutable. Each change returns a new schema.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,25 +27,29 @@ import pyarrow as pa
 from engine.errors import DuplicateColumnError
 
 LATE: pa.DataType = pa.null()
-"""The type of a column whose type is decided later, by a reader or by the default for missing columns."""
+"""The type of a column whose type is not known yet.
+
+A reader, or the default type for missing columns, determines the type later.
+"""
 
 MAX_DECIMAL_DIGITS = 38
-"""The largest precision of Arrow's 128-bit decimals, and of Spark's."""
+"""The maximum precision of Arrow's 128-bit decimals, and of Spark's decimals."""
 
 DEFAULT_VALUE_KEY = b"lodge.default"
-"""The metadata key of a required column's default, as UTF-8 text."""
+"""The metadata key for the default value of a required column, as UTF-8 text."""
 
 IMPLICIT_MARK = {b"SPARK::metadata::json": b'{"lodge.implicit": true}'}
-"""The metadata of a column that the scan adds itself, to tell it from a column of that name in the files.
+"""The metadata of a column that the scan adds itself.
 
-Spark returns no other metadata key than this one.
+The metadata distinguishes this column from a column of the files with the same name. Spark does not preserve any other
+metadata key.
 """
 
 
 def is_late(field: pa.Field) -> bool:
     """Return whether the type of the column itself is LATE.
 
-    Types inside the column do not count.
+    Types that are nested in the column are not considered.
     """
     return bool(field.type.equals(LATE))
 
@@ -54,18 +60,18 @@ def is_implicit(field: pa.Field) -> bool:
 
 
 def fold_case(name: str) -> str:
-    """Return a column name in the form in which names are compared."""
+    """Return the normalized form of a column name. Names with the same form are equal."""
     return name.casefold()
 
 
 class TupleSchema:
-    """The columns of a row or of a map, in order.
+    """Columns of a row or of a map, in order.
 
     Args:
-        fields: The columns, each with a name of its own.
+        fields: The columns, each with a unique name.
 
     Raises:
-        DuplicateColumnError: If two names differ by letter case alone.
+        DuplicateColumnError: If two names are equal when case is ignored.
     """
 
     __slots__ = ("_fields", "_indexes")
@@ -92,21 +98,22 @@ class TupleSchema:
         return [field.name for field in self._fields]
 
     def index_of(self, name: str) -> int | None:
-        """Return the index of a column, by name in any letter case.
+        """Return the index of the column with a name. Case is ignored.
 
-        None if it does not exist.
+        Return None if the column does not exist.
         """
         return self._indexes.get(fold_case(name))
 
     def find(self, name: str) -> pa.Field | None:
-        """Return a column, by name in any letter case. None if it does not exist."""
+        """Return the column with a name, ignoring case. Return None if it does not exist."""
         index = self.index_of(name)
         return None if index is None else self._fields[index]
 
     def with_field(self, field: pa.Field) -> "TupleSchema":
-        """Return the schema with another column.
+        """Return the schema with a column added or replaced.
 
-        It replaces the column of its name, or is added at the end.
+        If the schema already has a column with the same name, that column is replaced. Otherwise the column is added at
+        the end.
         """
         index = self.index_of(field.name)
         if index is None:
@@ -114,7 +121,7 @@ class TupleSchema:
         return TupleSchema([*self._fields[:index], field, *self._fields[index + 1 :]])
 
     def without(self, names: Iterable[str]) -> "TupleSchema":
-        """Return the schema without the columns of these names, in any letter case."""
+        """Return the schema without the columns with the given names. Case is ignored."""
         removed = {fold_case(name) for name in names}
         return TupleSchema(field for field in self._fields if fold_case(field.name) not in removed)
 

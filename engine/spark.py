@@ -1,13 +1,15 @@
-"""The data source ``format("lodge")`` of Spark: tasks that read files and return Arrow record batches.
+"""Spark's data source ``format("lodge")``, whose tasks read files and return Arrow record batches.
 
-Spark calls :class:`LodgeDataSource` and ``partitions`` in a process next to the driver while it plans, and ``read`` in
-Python workers on the executors. Everything between them is pickled: options, paths and types only.
+While Spark plans a query, it calls :class:`LodgeDataSource` and ``partitions`` in a process next to the driver. It
+calls ``read`` in Python workers on the executors. Only options, paths and types are pickled and passed between these
+processes.
 
-The options are those of :class:`engine.scan_source.ScanSource`, of :class:`engine.scan_options.ScanOptions` and of the
-format's reader. No other module of the engine depends on Spark.
+The data source accepts the options of :class:`engine.scan_source.ScanSource`, of
+:class:`engine.scan_options.ScanOptions` and of the reader for the format. No other module of the engine depends on
+Spark.
 
-Not guaranteed: that a DataFrame or a view that is used again sees files that were added since. Spark lists the files of
-a scan once for each relation. A statement that names the path lists them again.
+Not guaranteed: a DataFrame or a view does not necessarily include files that were added after it was created. Spark
+lists the files of a scan only once for each relation. A new statement that contains the path lists the files again.
 """
 
 import gc
@@ -35,8 +37,10 @@ _SPARK_TIME_ZONE = "UTC"
 """The time zone of all timestamps that Spark accepts."""
 
 _PUSHES_FILTERS = "pyspark.sql.worker.data_source_pushdown_filters"
-"""The module that plans a read if ``spark.sql.python.filterPushdown.enabled`` is set. If it is not, Spark rejects a
-reader that accepts filters."""
+"""The module that plans a read if ``spark.sql.python.filterPushdown.enabled`` is set.
+
+If it is not set, Spark rejects a reader that accepts filters.
+"""
 
 _OPERATORS: Mapping[type[datasource.Filter], str] = MappingProxyType(
     {
@@ -51,7 +55,7 @@ _OPERATORS: Mapping[type[datasource.Filter], str] = MappingProxyType(
 
 
 class LodgeDataSource(datasource.DataSource):
-    """The data source that Spark asks for schemas and readers. Every method raises only ScanError."""
+    """The data source that provides schemas and readers to Spark. All methods raise only ScanError."""
 
     _is_declared = True
 
@@ -61,7 +65,7 @@ class LodgeDataSource(datasource.DataSource):
 
     @reported_errors()
     def schema(self) -> StructType:
-        """Return the schema of the files. Spark calls this only if the user declares none."""
+        """Return the schema of the files. Spark calls this method only if no schema is declared."""
         schema = FileScan.from_options(self.options).discover()
         self._is_declared = False
         for field in schema:
@@ -77,7 +81,7 @@ class LodgeDataSource(datasource.DataSource):
 
 
 class NoSparkTypeError(ColumnError):
-    """A column whose type Spark does not have."""
+    """Raised if Spark does not support the type of a column."""
 
     condition = "LODGE_TYPE_NOT_SUPPORTED"
     sql_state = "0A000"
@@ -91,7 +95,7 @@ class NoSparkTypeError(ColumnError):
 
 
 def has_spark_type(type_: pa.DataType) -> bool:
-    """Return whether Spark has a type for these values and for all nested values."""
+    """Return whether Spark supports a type, including all nested types."""
     if pt.is_union(type_) or pt.is_interval(type_):
         return False
     if pt.is_decimal(type_) and type_.precision > MAX_DECIMAL_DIGITS:
@@ -100,7 +104,7 @@ def has_spark_type(type_: pa.DataType) -> bool:
 
 
 def make_nullable(type_: Any) -> Any:
-    """Return a Spark type with everything nullable, as in Spark's own file sources."""
+    """Return a Spark type in which all fields are nullable, as in Spark's own file sources."""
     match type_:
         case StructType():
             return StructType(
@@ -114,7 +118,7 @@ def make_nullable(type_: Any) -> Any:
 
 
 class ScanReader(datasource.DataSourceReader):
-    """Reads the files of one scan."""
+    """Reads the files of a scan."""
 
     def __init__(self, scan: FileScan, schema: StructType, *, is_declared: bool) -> None:
         self._scan = scan
@@ -128,7 +132,7 @@ class ScanReader(datasource.DataSourceReader):
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         freeze_loaded_modules()
-        if partition.value is None:  # Spark runs one task without a partition if there are none: the directory is empty
+        if partition.value is None:  # the directory is empty: without partitions, Spark runs one task with None
             return
         with reported_errors():
             schema = to_arrow_schema(self._schema, timezone=self._scan.options.time_zone)
@@ -136,7 +140,7 @@ class ScanReader(datasource.DataSourceReader):
                 partition.value, TupleSchema.of(schema), is_declared=self._is_declared, row_filters=self._row_filters
             )
             wanted = to_arrow_schema(self._schema, timezone=_SPARK_TIME_ZONE)
-            if schema.equals(wanted):  # a cast of a batch without columns would lose the number of rows
+            if schema.equals(wanted):  # casting a batch without columns would lose the number of rows
                 yield from batches
             else:
                 yield from (batch.cast(wanted) for batch in batches)
@@ -146,25 +150,31 @@ class ScanReader(datasource.DataSourceReader):
 def freeze_loaded_modules() -> None:
     """Exclude the loaded modules from this worker's garbage collection.
 
-    A worker of Spark collects garbage after each task (``pyspark.daemon``). To visit every object of the loaded modules
-    takes longer than many tasks.
+    A Spark worker runs the garbage collector after each task (``pyspark.daemon``). Visiting every object of the loaded
+    modules takes longer than many tasks.
     """
     gc.collect()
     gc.freeze()
 
 
 class FilteringScanReader(ScanReader):
-    """Reads the files of one scan with the filters of the query, for formats that skip rows by their statistics."""
+    """Reads the files of a scan with the filters of the query.
+
+    Formats with statistics use these filters to skip rows.
+    """
 
     def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:  # noqa: N802 - Spark's name
-        """Accept the filters, and return all of them, because Spark must apply them again to the rows."""
+        """Accept the filters, and return all of them, because Spark must evaluate them again."""
         found = (to_row_filter(one) for one in filters)
         self._row_filters = [one for one in found if one is not None]
         return filters
 
 
 def to_row_filter(spark_filter: datasource.Filter) -> RowFilter | None:
-    """Convert a filter of Spark to a filter of the scan; return None if the scan has no such filter."""
+    """Convert a Spark filter to a filter of the scan.
+
+    Return None if the scan does not support such a filter.
+    """
     operator = _OPERATORS.get(type(spark_filter))
     if operator is None or len(spark_filter.attribute) != 1:  # type: ignore[attr-defined]
         return None

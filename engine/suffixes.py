@@ -1,6 +1,6 @@
 """The meaning of file name suffixes, for the gateway, the scan and the formats.
 
-The gateway imports this module, so it depends on neither Spark nor Arrow.
+This module does not import Spark or Arrow, because the gateway imports it.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 TEXT_DELIMITERS: Mapping[str, str] = MappingProxyType({".csv": ",", ".tsv": "\t", ".psv": "|", ".tbl": "|"})
-"""The delimiters of text files by suffix. ``.txt`` is absent because it implies no delimiter."""
+"""The delimiters of text files by suffix. ``.txt`` is absent because it does not imply a delimiter."""
 
 SUFFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -22,15 +22,24 @@ SUFFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """The suffixes of the built-in formats, by the name of the format."""
 
 COMPRESSIONS: Mapping[str, str] = MappingProxyType({".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"})
-"""The suffixes of compressed files, each with pyarrow's name of the codec. They follow the suffix of the format."""
+"""The suffixes of compressed files, each with pyarrow's name for the codec.
+
+A compression suffix follows the suffix of the format.
+"""
 
 
 def suffix_of(path: str) -> str:
-    """Return the suffix that chooses the format, in lower case: the last one that names no compression."""
+    """Return the suffix that determines the format, in lower case.
+
+    This is the last suffix that is not a compression suffix.
+    """
     name = PurePosixPath(path.lower())
     return PurePosixPath(name.stem).suffix if name.suffix in COMPRESSIONS else name.suffix
 
 
 def compression_of(path: str) -> str | None:
-    """Return the codec that the last suffix names, in any letter case; None if the file is not compressed."""
+    """Return the codec for the last suffix of a path, ignoring case.
+
+    Return None if the file is not compressed.
+    """
     return COMPRESSIONS.get(PurePosixPath(path).suffix.lower())

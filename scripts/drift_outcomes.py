@@ -1,19 +1,19 @@
-"""Comparison of the rows that a system read with the right rows of a case.
+"""Comparison of the rows that a system has read with the expected rows of a case.
 
-Doubtful results count as right.
+A doubtful result counts as correct.
 
 Guarantees:
 
-1. A value is right in any type that keeps it:
+1. A value is correct in any type that preserves the value:
 
-   - a number as another number or as its text, and true as 1
-   - text as its meaning or as bytes
-   - a date as its midnight, and a timestamp in any time zone (UTC if it has none)
+   - a number as another number or as text, and true as 1
+   - text as the value that it represents, or as bytes
+   - a date as midnight of this day, and a timestamp in any time zone (UTC if it has none)
    - a map as a struct
    - an empty field of CSV as null
-2. A result is wrong if a value is missing or different, if a value is in a column of another name (in any letter case),
-   or if columns are missing or added. Text with leading zeros is not equal to the number without them. Names of one
-   file that differ by letter case only may stay separate columns.
+2. A result is wrong if a value is missing or different, if a value is in a column with another name (ignoring case), or
+   if columns are missing or added. Text with leading zeros is not equal to the number without leading zeros. If two
+   names of one file are equal when case is ignored, they may remain separate columns.
 """
 
 import json
@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
 def is_right(table: pa.Table, case: Case) -> bool:
-    """Return whether a table has the right rows of a case, in any order."""
+    """Return whether a table contains the expected rows of a case, in any order."""
     expected, found = case.rows, table.to_pylist()
     if expected is None or len(found) != len(expected):
         return False
@@ -47,20 +47,20 @@ def is_right(table: pa.Table, case: Case) -> bool:
 
 
 def _has_letter_cases(case: Case) -> bool:
-    """Return whether one file has names that differ by letter case only."""
+    """Return whether a file contains names that are equal when case is ignored."""
     by_file = ({name for row in file.rows or () for name in row} for file in case.files)
     return any(len({name.casefold() for name in names}) < len(names) for names in by_file)
 
 
 def _with_exact_names(row: Row) -> Row:
-    """Encode names so that letter case counts in a comparison."""
+    """Encode names so that a comparison is case-sensitive."""
     return {name.encode().hex(): value for name, value in row.items()}
 
 
 def _fields(row: Row) -> list[Any]:
-    """Return the fields of a row without names, except missing ones at its end.
+    """Return the fields of a row without names, and without missing fields at the end.
 
-    Some systems return an array.
+    Some systems return these fields as an array.
     """
     values = list(row.values())
     if len(values) == 1 and isinstance(values[0], list):
@@ -107,7 +107,7 @@ def _is_same_struct(expected: Row, found: Any) -> bool:
 
 
 def _empty_as_null(value: Any) -> Any:
-    """Return null in place of a struct of nulls."""
+    """Replace a struct of nulls with null."""
     is_empty = isinstance(value, Mapping) and all(_empty_as_null(one) is None for one in value.values())
     return None if is_empty else value
 
@@ -127,7 +127,7 @@ def _parse_json(value: Any) -> Any:
 
 
 def _means(text: str, value: Any) -> bool:
-    """Return whether a value is the meaning of a text."""
+    """Return whether a string represents a value."""
     match value:
         case str():
             return text == value

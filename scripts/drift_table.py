@@ -1,12 +1,12 @@
 """Writes the table of docs/explanation/schema-drift.md.
 
-The table compares how systems read files whose schemas drift.
+The table compares how different systems read files whose schemas drift.
 
     python -m scripts.drift_table [--show-wrong]
 
-The cases are those of ``tests/drift/cases.py`` that need no option. Each system is read with its best options. If
-several sets of options are useful, the best outcome of each case counts. Of the two orders of the files, the worse
-outcome counts.
+The cases are the cases of ``tests/drift/cases.py`` that do not need an option. Each system is run with its best
+options. If several sets of options are useful, the best outcome of each case is used. Each case is run with both orders
+of the files, and the worse outcome is used.
 """
 
 import argparse
@@ -42,7 +42,7 @@ WORST_TO_BEST = (WRONG, ERROR, RIGHT, NONE)
 FORMATS = {"csv": "CSV", "jsonl": "JSON", "json": "JSON", "parquet": "Parquet", "orc": "ORC", "arrow": "Arrow"}
 
 Read = Callable[[Case, Sequence[str]], pa.Table | None]
-"""Reads files with a system; returns None if the system has no reader for them."""
+"""Reads files with a system. Returns None if the system does not have a reader for the files."""
 
 
 def read_with_lodge(case: Case, files: Sequence[str]) -> pa.Table:
@@ -122,13 +122,13 @@ def read_with_pyarrow(case: Case, files: Sequence[str], *, has_line_ends: bool) 
 
 
 def best(reads: Sequence[Read], case: Case, directory: Path, *, is_shown: bool) -> str:
-    """Return the best outcome of several sets of options."""
+    """Return the best outcome among several sets of options."""
     found = [outcome(read, case, directory, is_shown=is_shown) for read in reads]
     return max(found, key=WORST_TO_BEST.index)
 
 
 def outcome(read: Read, case: Case, directory: Path, *, is_shown: bool) -> str:
-    """Return the worse outcome of both orders of the files."""
+    """Return the worse outcome of the two orders of the files."""
     found = []
     for is_reversed in (False, True):
         folder = directory / f"{is_reversed}"
@@ -148,7 +148,9 @@ def _outcome(read: Read, case: Case, files: Sequence[str], *, is_shown: bool) ->
         rows = table.to_pylist()
     except EngineError:
         return ERROR
-    except BaseException as error:  # Polars raises one when it panics; any exception of a system is its outcome
+    except (
+        BaseException
+    ) as error:  # Polars raises a BaseException when it panics, and every exception of a system is an outcome
         if isinstance(error, KeyboardInterrupt) or read is read_with_lodge:
             raise
         if is_shown:
@@ -173,7 +175,7 @@ def outcomes(systems: Mapping[str, Sequence[Read]], *, is_shown: bool) -> Iterat
 
 
 def table_of(found: Sequence[tuple[Case, Mapping[str, str]]], systems: Sequence[str]) -> str:
-    """Return the table in Markdown. Formats with the same outcomes share a row."""
+    """Return the table in Markdown. Formats with the same outcomes are combined in one row."""
     lines: dict[tuple[str, bool, tuple[str, ...]], list[str]] = {}
     for case, by_system in found:
         key = case.drift, case.rows is None, tuple(by_system[name] for name in systems)

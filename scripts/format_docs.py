@@ -2,8 +2,8 @@
 
     python -m scripts.format_docs
 
-Only the blocks between two comments are generated. The options come from the typed classes that validate them, so the
-page always agrees with the code.
+Only the blocks between two comments are generated. The options come from the classes that validate the options.
+Therefore the page always matches the code.
 """
 
 import sys
@@ -29,14 +29,14 @@ _BOUNDS = {"ge": "at least {}", "gt": "more than {}", "le": "at most {}", "lt": 
 
 
 class PageError(Exception):
-    """A block of the page is missing or repeated."""
+    """Raised if a block of the page is missing or repeated."""
 
 
 def with_blocks(page: str) -> str:
-    """Return the page with all blocks up to date.
+    """Return the page with all blocks updated.
 
     Raises:
-        PageError: A block is missing or repeated.
+        PageError: If a block is missing or repeated.
     """
     for name, text in blocks().items():
         begin, end = _BEGIN.format(name), _END.format(name)
@@ -49,7 +49,7 @@ def with_blocks(page: str) -> str:
 
 
 def blocks() -> Mapping[str, str]:
-    """Return the text of each block by its name."""
+    """Return the text of each block by the name of the block."""
     return {
         "compressions": f"{_code_words(COMPRESSIONS)}\n",
         "scan": options_table(ScanOptions),
@@ -69,7 +69,7 @@ def values_of(field: FieldInfo) -> str:
     """Describe the values that an option accepts.
 
     Raises:
-        TypeError: This script has no description for the type of the option.
+        TypeError: If this script has no description for the type of the option.
     """
     type_ = _without_none(field.annotation)
     bounds = " and ".join(_bounds(field.metadata))

@@ -1,11 +1,13 @@
-"""Fixed-width text for Lodge: each column has the same position in every line.
+"""Reader of fixed-width text for Lodge. Each column has the same position in every line.
 
     select name, amount from dfs.`stock.fwf` with (columns = 'id int 4, name string 10, amount int 6')
 
 Guarantees:
 
-1. Each line that is not blank is a row. Spaces around a value are removed. A value of spaces only is null.
-2. A value that is not an integer in an integer column, and text after the last column, are errors that name the line.
+1. Each line that is not blank is a row. Spaces around a value are removed. A value that consists only of spaces is
+   null.
+2. If a value in an integer column is not an integer, or text follows after the last column, an error with the line
+   number is raised.
 """
 
 import re
@@ -33,7 +35,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 class FixedWidthOptions(BaseModel):
-    """The options of fixed-width text."""
+    """Options of fixed-width text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,7 +53,7 @@ class FixedWidthOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, and its position in each line: from character ``start`` to ``end``, exclusive."""
+    """A column and its position in each line: from character ``start`` up to, but not including, ``end``."""
 
     field: pa.Field
     start: int
@@ -62,7 +64,7 @@ def columns_of(text: str) -> list[Column]:
     """Parse the option ``columns``.
 
     Raises:
-        ValueError: The text is not valid. Lodge reports it as an error of the option.
+        ValueError: If the text is invalid. Lodge reports this error as an error of the option.
     """
     columns: list[Column] = []
     start = 0
@@ -77,7 +79,7 @@ def columns_of(text: str) -> list[Column]:
 
 
 class FixedWidthFormat:
-    """The format that the entry points name. Implements ``engine.scan.reader.ReaderFormat``."""
+    """Format to which the entry points refer. Implements ``engine.scan.reader.ReaderFormat``."""
 
     name: ClassVar[str] = "fixed_width"
     suffixes: ClassVar[tuple[str, ...]] = (".fwf",)
@@ -94,7 +96,7 @@ class FixedWidthFormat:
 
 
 class FixedWidthReader:
-    """The reader of one file. Implements ``engine.scan.reader.RowBatchReader``."""
+    """Reads a single file. Implements ``engine.scan.reader.RowBatchReader``."""
 
     def __init__(self, file: SourceFile, options: FixedWidthOptions) -> None:
         self._file = file
@@ -139,7 +141,7 @@ def _write(writer: ColumnWriter, field: pa.Field, text: str, position: ErrorCont
 
 
 def _numbered_lines(blocks: LineBlocks) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not blank, each with its number and without trailing spaces."""
+    """Yield the lines that are not blank, with their numbers and without trailing spaces."""
     while (block := blocks.next()) is not None:
         for number, line in enumerate(block.text(blocks.positions).split("\n"), block.line):
             text = line.rstrip(" \r")

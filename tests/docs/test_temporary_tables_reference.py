@@ -1,4 +1,4 @@
-"""The table "What holds each rule" in the reference of temporary tables names every test exactly once."""
+"""The table "Tests for each rule" in the reference of temporary tables names every test exactly once."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ TEST = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 
 
 def lines() -> Sequence[Sequence[str]]:
-    text = REFERENCE.read_text().split("## What holds each rule")[1]
+    text = REFERENCE.read_text().split("## Tests for each rule")[1]
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if line[:1] == "|"]
     return rows[2:]
 

@@ -44,7 +44,7 @@ class Observer:
         self._checker.on_removal(session_uuid, table)
 
     def on_location_change(self, action: str, session_uuid: SessionUuid) -> None:
-        self.trace(f"{self._schedule.process}: {action} {session_uuid}")
+        self.trace(f"{self._schedule.process}: starts to {action} the location {session_uuid}")
         self._check_fencing(f"{action} the location {session_uuid}")
         self._checker.on_location_change(action, session_uuid)
 

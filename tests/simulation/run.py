@@ -152,7 +152,7 @@ def _replay(seed: int, root: Path, lines: int) -> int:
         warnings.simplefilter("ignore", RuntimeWarning)
         history = run_seed(seed, root, trace)
     print("\n".join(trace[-lines:]))
-    print(f"seed {seed}, {history.steps} steps: {history.violation or 'all invariants sessions'}")
+    print(f"seed {seed}, {history.steps} steps: {history.violation or 'all invariants held'}")
     return 1 if history.violation is not None else 0
 
 

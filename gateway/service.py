@@ -35,6 +35,7 @@ from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.tables.own_statements import OwnStatements
 from workspace.identifiers import ClientSessionId
+from workspace.record_store import RecordError
 
 _USER_CONTEXT = 2
 _OPERATION_ID = {"ExecutePlan": 6, "ReattachExecute": 3, "ReleaseExecute": 3}
@@ -163,7 +164,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         if call.key is not None and says_session_gone(error):
             try:
                 await self._forget(call.key)
-            except GatewayError as failure:  # the reaper ends the session later
+            except (GatewayError, RecordError) as failure:  # the reaper ends the session later
                 log.warning("session_not_ended", reason=str(failure))
         await context.abort(*await self._status(error, context, call))
 

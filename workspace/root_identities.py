@@ -160,7 +160,7 @@ class RootIdentities:
             RootUnavailableError: If the root does not have the expected id.
         """
         expected = self.expected(root)
-        if found is None or found != (expected or found):
+        if found is None or (expected is not None and found != expected):
             reason = (
                 "it has no id, so it may be an empty file system that is mounted in its place"
                 if found is None

@@ -74,17 +74,9 @@ class RecordUpdates:
         Raises:
             SessionEndingError: If the session is ending.
             RecordConflictError: If other processes changed the record during every attempt.
+            RecordNotFoundError: If other processes created and deleted the record during every attempt.
         """
-        record = SessionRecord(
-            session_uuid=SessionUuid(str(uuid.uuid4())),
-            principal=key.principal,
-            client_session_id=key.client_session_id,
-            backend=backend.address,
-            phase=Phase.ACTIVE,
-            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            holders=frozenset({self._replica}),
-        )
-        return await self._storage.run(self._join_or_create, record)
+        return await self._storage.run(self._join_or_create, key, backend)
 
     async def join(self, stored: StoredRecord) -> bool:
         """Join a session if its record has not changed since the record was read.
@@ -171,8 +163,17 @@ class RecordUpdates:
         return ended is not None
 
     @retry_on(RecordNotFoundError)
-    def _join_or_create(self, record: SessionRecord) -> tuple[SessionRecord, bool]:
+    def _join_or_create(self, key: SessionKey, backend: Backend) -> tuple[SessionRecord, bool]:
         records = self._storage.records
+        record = SessionRecord(
+            session_uuid=SessionUuid(str(uuid.uuid4())),
+            principal=key.principal,
+            client_session_id=key.client_session_id,
+            backend=backend.address,
+            phase=Phase.ACTIVE,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            holders=frozenset({self._replica}),
+        )
         try:
             return records.create(record).record, True
         except RecordExistsError:

@@ -371,7 +371,7 @@ class Sessions:
             try:
                 with self._pending.keep_on_failure(PendingUpdate(name)):
                     record, is_new = await self._records.join_or_create(key, backend)
-            except (SessionEndingError, RecordConflictError) as error:
+            except (SessionEndingError, RecordConflictError, RecordNotFoundError) as error:
                 raise session_closed(key.client_session_id) from error
             backend = self._backends.find(record) or backend
             session = self._serve(Session(key, record.session_uuid, backend, lease_epoch))

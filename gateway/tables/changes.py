@@ -56,6 +56,19 @@ def begin_drop(record: SessionRecord, table: TemporaryTable, drop: PendingDrop) 
     return put_table(record, replace(current, state=TableState.DROPPING, drop=drop))
 
 
+def begin_copy(table: TemporaryTable, writes: Sequence[PendingWrite]) -> TemporaryTable:
+    """Return the copy of a table for a cloned session, while its parts are being copied.
+
+    The copy does not inherit pending changes of the original, such as a drop.
+
+    Args:
+        table: The table of the parent session.
+        writes: One write for each part of the copy. The first part's directory is the UUID of the copy.
+    """
+    uuid = writes[0].directory
+    return replace(table, uuid=uuid, state=TableState.CREATING, parts=(), writes=tuple(writes), drop=None)
+
+
 def publish(
     record: SessionRecord, table: TemporaryTable, write: PendingWrite, *, rows: int, size_bytes: int
 ) -> SessionRecord:

@@ -13,6 +13,7 @@ from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.storage import Storage
 from gateway.stored_tables.table_plans import build_session_table, encode_schema
+from gateway.tables.changes import begin_copy
 from gateway.tables.execution import StatementExecutor, new_directory
 from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
@@ -75,11 +76,11 @@ class TableCopies:
         schema = await execution.backend.analyze_schema(build_session_table(table.name))
         for _ in range(_COPY_ATTEMPTS):
             parts = [(part, new_directory()) for part in table.parts]
-            writes = tuple(
+            writes = [
                 PendingWrite(new, execution.operation.id, self._replica, encode_schema(schema), WriteKind.CREATION)
                 for _, new in parts
-            )
-            copy = replace(table, uuid=parts[0][1], state=TableState.CREATING, parts=(), writes=writes)
+            ]
+            copy = begin_copy(table, writes)
             await self._records.change(clone, partial(put_table, table=copy))
             try:
                 await self._storage.run_slow(self._copy_parts, parent, clone, parts)

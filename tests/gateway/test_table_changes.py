@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import GatewayError
-from gateway.tables.changes import begin_drop, begin_write, complete, pending_change, publish, take_over, undo
+from gateway.tables.changes import (
+    begin_copy,
+    begin_drop,
+    begin_write,
+    complete,
+    pending_change,
+    publish,
+    take_over,
+    undo,
+)
 from tests.records import a_record
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import remove_writes
@@ -132,3 +141,11 @@ def test_undo_of_later_overwrite_does_not_restore_undone_write():
     assert directory(0) in record.directories
     (table,) = undo(record, TABLE, second).tables
     assert (table.parts, table.rows, table.size_bytes) == ((directory(0),), 1, 10)
+
+
+def test_copy_for_a_clone_inherits_no_pending_change():
+    drop = PendingDrop("operation 9", A)
+    (parent,) = begin_drop(a_record(tables=(TABLE,)), TABLE, drop).tables
+    copy = begin_copy(parent, [write(5, WriteKind.CREATION)])
+    assert (copy.state, copy.uuid, copy.parts, copy.drop) == (TableState.CREATING, directory(5), (), None)
+    assert pending_change(copy, drop) is None

@@ -301,7 +301,7 @@ def _refuse_user_defined(data_type: types_pb2.DataType) -> None:
     columns = [field.name for field in data_type.struct.fields if _has_user_defined(field.data_type)]
     raise SparkError(
         "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE",
-        "Tables cannot hold columns of user-defined types. Convert them to the types that they are made of.",
+        "Tables cannot contain columns of user-defined types. Convert the columns to their underlying types.",
         format="table",
         columnName=", ".join(map(quote_name, columns)),
         columnType='"UDT"',

@@ -178,8 +178,8 @@ def final(error: GatewayError) -> GatewayError:
         return GatewayError(
             "LODGE_BACKEND_LOST",
             "08006",
-            f"Backend {error.backend} was lost while the statement ran. Lodge undid what the statement had begun. Run "
-            "the statement again when the backend is back, in a new session if this one is gone.",
+            f"Backend {error.backend} was lost while the statement was running. Lodge undid the statement. Run the "
+            "statement again when the backend is available. If this session has ended, start a new session first.",
             {"backend": error.backend},
         )
     return error
@@ -190,8 +190,8 @@ def backend_failed(address: str, words: str) -> GatewayError:
     return GatewayError(
         "LODGE_BACKEND_FAILED",
         "58000",
-        f"Backend {address} failed: {words or 'it gave no reason'}. Run the statement again. If it fails again, look "
-        "for the reason in the log of the Spark driver.",
+        f"Backend {address} failed: {words or 'it returned no reason'}. Run the statement again. If it fails again, "
+        "see the log of the Spark driver for the reason.",
         {"backend": address, "reason": words},
     )
 
@@ -211,7 +211,7 @@ def user_id_too_long(size_bytes: int) -> GatewayError:
     return GatewayError(
         "LODGE_USER_ID_TOO_LONG",
         "54000",
-        f"The user id has {size_bytes:,} bytes. A user id has at most {MAX_USER_ID_BYTES:,}. Use a shorter one.",
+        f"The user id has {size_bytes:,} bytes. The maximum is {MAX_USER_ID_BYTES:,} bytes. Use a shorter user id.",
         {"userIdBytes": str(size_bytes), "limitBytes": str(MAX_USER_ID_BYTES)},
     )
 
@@ -237,7 +237,7 @@ def session_closed(session_id: str) -> GatewayError:
 
 def internal_error(error: Exception) -> GatewayError:
     """Return the error for a bug in the gateway."""
-    text = f"The gateway failed on this request ({type(error).__name__}). The gateway's log has the reason."
+    text = f"The gateway failed to process this request ({type(error).__name__}). See the gateway log for the reason."
     return SparkError("INTERNAL_ERROR", text, message=text)
 
 
@@ -292,7 +292,8 @@ def fenced() -> GatewayError:
     return GatewayError(
         "LODGE_LEASE_LOST",
         "58000",
-        "This gateway replica lost its lease. It changes no temporary table until it has renewed the lease. Try again.",
+        "This gateway replica lost its lease. It does not change temporary tables until it has renewed the lease. Try "
+        "again.",
     )
 
 

@@ -174,7 +174,9 @@ class Operation:
                 return
             log.exception("statement_broke", operation=self.id)
             self._error = GatewayError(
-                "LODGE_STATEMENT_FAILED", "58000", "The statement failed in the gateway, whose log has the reason."
+                "LODGE_STATEMENT_FAILED",
+                "58000",
+                "The statement failed in the gateway. See the gateway log for the reason.",
             )
 
     def _finish(self, _: "asyncio.Task[None]") -> None:

@@ -163,7 +163,7 @@ def _decode(data: bytes) -> base_pb2.Plan:
 def _decompress(data: bytes) -> bytes:
     try:
         if zstandard.frame_content_size(data) > _MAX_PLAN_BYTES:
-            raise zstandard.ZstdError("it says that it is larger")
+            raise zstandard.ZstdError("the declared size is larger")
         return zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_PLAN_BYTES, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise SparkError(

@@ -121,7 +121,7 @@ def message_field(data: bytes, wanted: int) -> memoryview | None:
     """
     found = [value for number, value in fields(memoryview(data)) if number == wanted]
     if len(found) > 1:
-        raise invalid_request(f"field {wanted} is there {len(found)} times")
+        raise invalid_request(f"field {wanted} occurs {len(found)} times")
     return found[0] if found else None
 
 
@@ -169,9 +169,9 @@ def field_spans(data: memoryview, start: int, end: int) -> Iterator[FieldSpan]:
         elif kind in (_FIXED64, _FIXED32):
             position += 8 if kind == _FIXED64 else 4
         else:
-            raise invalid_request(f"field {number} has the unknown kind {kind}")
+            raise invalid_request(f"field {number} has the unknown wire type {kind}")
     if position > end:
-        raise invalid_request("it is cut off")
+        raise invalid_request("the request is truncated")
 
 
 def varint(number: int) -> bytes:
@@ -187,7 +187,7 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
     result = 0
     for shift in range(0, 7 * _MAX_VARINT_BYTES, 7):
         if position >= len(data):
-            raise invalid_request("it is cut off")
+            raise invalid_request("the request is truncated")
         byte = data[position]
         position += 1
         result |= (byte & 0x7F) << shift
@@ -200,4 +200,4 @@ def _text(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise invalid_request("a text is not UTF-8") from None
+        raise invalid_request("a string is not valid UTF-8") from None

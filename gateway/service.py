@@ -133,7 +133,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             try:
                 first = await anext(aiter(requests), None)
                 if first is None:
-                    raise invalid_request("the stream of requests is empty")
+                    raise invalid_request("the request stream is empty")
                 failed.request = first
                 key = failed.key = head(first).key
                 _bind_log(key)

@@ -86,7 +86,7 @@ def _resolve_table(lookup: NameLookup, relation: relations_pb2.Relation, kind: s
     raise GatewayError(
         "LODGE_CATALOG_OF_FILE",
         "0A000",
-        f"[{name}] is a file, and spark.catalog knows tables only. Use the DataFrame: spark.table({name!r}).",
+        f"[{name}] is a file, but spark.catalog supports only tables. Use the DataFrame: spark.table({name!r}).",
     )
 
 

@@ -59,7 +59,7 @@ class TextPlace(enum.Enum):
 
 
 _REFUSALS = {
-    TextPlace.PLAN: ("LODGE_STATEMENT_IN_PLAN", "as a part of a plan"),
+    TextPlace.PLAN: ("LODGE_STATEMENT_IN_PLAN", "as part of a plan"),
     TextPlace.IMMEDIATE: ("LODGE_EXECUTE_IMMEDIATE", "in EXECUTE IMMEDIATE"),
     TextPlace.SCRIPT: ("LODGE_STATEMENT_IN_SCRIPT", "in a script"),
 }
@@ -126,9 +126,10 @@ class EmbeddedStatements:
             raise GatewayError(
                 "LODGE_EXECUTE_IMMEDIATE",
                 "0A000",
-                f"The gateway cannot know the text of EXECUTE IMMEDIATE [{text[immediate.start : immediate.end]}]: it "
-                "is neither a string literal nor a parameter. This session has temporary tables, or the statement "
-                "names a workspace. Give the text as a literal, or run it with spark.sql(text).",
+                f"Lodge cannot evaluate the text of EXECUTE IMMEDIATE [{text[immediate.start : immediate.end]}], "
+                "because it is neither a string literal nor a parameter. Lodge must check this text, because the "
+                "session has temporary tables or the statement refers to a workspace. Specify the text as a string "
+                "literal, or run it with spark.sql(text).",
             )
 
     def _check_substitution(self, text: str, first: str, clauses: Sequence[ChangeClause], *, is_script: bool) -> None:
@@ -142,9 +143,9 @@ class EmbeddedStatements:
             raise GatewayError(
                 "LODGE_VARIABLE_SUBSTITUTION",
                 "0A000",
-                f"The gateway does not know the text that replaces [{text[where : where + 40]}], and it could change "
-                "a temporary table of this session. Write the text out. In Python, put it into the string for "
-                "spark.sql.",
+                f"Lodge cannot determine the text that replaces [{text[where : where + 40]}], and this text could "
+                "change a temporary table of the session. Write the statement without variables. In Python, insert "
+                "the text into the string for spark.sql.",
             )
 
     def _concerns_lodge(self, clause: ChangeClause, text: str, parameters: Parameters) -> bool:
@@ -177,5 +178,5 @@ def _refused(clause: ChangeClause, place: TextPlace) -> GatewayError:
         condition,
         "0A000",
         f"[{statement}] cannot run {where}, because it concerns a temporary table or a workspace. Run it as a "
-        "statement of its own, in one spark.sql(...) call.",
+        "separate statement, with its own spark.sql(...) call.",
     )

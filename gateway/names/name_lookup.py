@@ -108,7 +108,7 @@ class NameLookup:
         wanted = name.lstrip("/")
         table = next((table for table in self.tables if is_same_name(table.name, wanted, self.settings)), None)
         if table is not None and table.state is not TableState.READY:
-            raise table_not_found(f"{workspace.name}.{name}", "It is still being created.")
+            raise table_not_found(f"{workspace.name}.{name}", "The table is still being created.")
         return table
 
     def build_scan(

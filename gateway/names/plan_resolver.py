@@ -200,7 +200,7 @@ class _PlanResolution:
         raise GatewayError(
             "LODGE_NO_CHANGES",
             "0A000",
-            f"[{changes.unparsed_identifier}] is in a workspace, where no changes are kept. Read it with "
+            f"[{changes.unparsed_identifier}] is in a workspace, which does not record changes. Read it with "
             "spark.table(...).",
         )
 
@@ -242,8 +242,8 @@ class _PlanResolution:
             raise GatewayError(
                 "LODGE_FILE_IN_EXPRESSION",
                 "0A000",
-                f"The expression [{expression.expression}] reads a file, which an expression of a DataFrame cannot do. "
-                "Join with spark.table(...), or create a view first: spark.table(...).createOrReplaceTempView(...).",
+                f"The expression [{expression.expression}] reads a file. DataFrame expressions cannot read files. Join "
+                " with spark.table(...), or create a view first: spark.table(...).createOrReplaceTempView(...).",
             )
         changed = resolved.text != expression.expression
         expression.expression = resolved.text

@@ -141,7 +141,7 @@ class RequestResolver:
     async def _refuse_unreadable(self, error: UnreadablePlanError, get_resolver: GetResolver) -> None:
         """Raise a GatewayError if a plan that cannot be decoded must be rejected."""
         if await self._workspace_search().matches(error.data):
-            raise _too_deep("names a workspace")
+            raise _too_deep("refers to a workspace")
         if await _CHANGING.matches(error.data) and (await get_resolver()).tables:
             raise _too_deep("may change a temporary table of this session")
 
@@ -220,6 +220,6 @@ def _too_deep(reason: str) -> GatewayError:
     return GatewayError(
         "LODGE_PLAN_TOO_DEEP",
         "54001",
-        f"The plan is nested too deep for the gateway to read, and it {reason}. Split it: name a part of it with "
-        "df.createOrReplaceTempView(...), and continue with spark.table(...).",
+        f"The plan is nested too deeply for the gateway to read, and it {reason}. Split the plan: create a temporary "
+        "view of a part with df.createOrReplaceTempView(...), and continue with spark.table(...).",
     )

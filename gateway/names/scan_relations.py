@@ -121,8 +121,8 @@ def build_scan_relation(
         raise GatewayError(
             "LODGE_NO_READER",
             "0A000",
-            f"File [{path}] of workspace [{workspace.name}] has no reader for its suffix. Supported are: "
-            f"{', '.join(supported_suffixes())}. For another suffix, use the option [format].",
+            f"No reader supports the suffix of file [{path}] in workspace [{workspace.name}]. The supported suffixes "
+            f"are {', '.join(supported_suffixes())}. For files with another suffix, set the option [format].",
         )
     excluded = tuple(str(root) for root in workspaces.temporary_roots if isinstance(root, Path))
     source = ScanSource(workspace.name, str(workspace.root), path, excluded=excluded)

@@ -124,8 +124,8 @@ class SqlTextResolver:
             inner = self.resolve(immediate.text, TextPlace.IMMEDIATE, immediate.parameters)
             if inner.unused_positions:
                 raise _immediate_refused(
-                    "In the text of EXECUTE IMMEDIATE, a workspace's name cannot come from the parameter [?]. Name the "
-                    "parameter: IDENTIFIER(:name) … USING 'dfs.tmp.t' AS name."
+                    "In the text of EXECUTE IMMEDIATE, the name of a workspace cannot be a positional parameter [?]. "
+                    "Use a named parameter: IDENTIFIER(:name) … USING 'dfs.tmp.t' AS name."
                 )
             if inner.text == immediate.text:
                 continue
@@ -145,9 +145,9 @@ class SqlTextResolver:
                 raise GatewayError(
                     "LODGE_IDENTIFIER",
                     "42601",
-                    f"[{text[name.start : name.end]}] names a workspace in an expression that only Spark can evaluate "
-                    f"(pos {name.start}). Give the name as one string, IDENTIFIER('dfs.tmp.t'), as one parameter, "
-                    "IDENTIFIER(:name), or without IDENTIFIER.",
+                    f"[{text[name.start : name.end]}] refers to a workspace in an expression that only Spark can "
+                    f"evaluate (pos {name.start}). Specify the name as one string, IDENTIFIER('dfs.tmp.t'), as one "
+                    "parameter, IDENTIFIER(:name), or without IDENTIFIER.",
                 )
 
     def _begins_with_workspace(self, text: str) -> bool:

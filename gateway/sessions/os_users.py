@@ -16,5 +16,5 @@ def find_owner(principal: Principal) -> Owner:
     try:
         user = pwd.getpwnam(principal)
     except (KeyError, ValueError) as error:  # pwd raises ValueError for invalid names
-        raise not_impersonated(principal, "there is no OS user of that name") from error
+        raise not_impersonated(principal, "there is no OS user with this name") from error
     return Owner(user.pw_uid, user.pw_gid)

@@ -123,7 +123,7 @@ class RecordWatch:
     async def _end_if_over(self, session: Session) -> None:
         if self._sessions.find(session.key) is session and await self._sessions.is_over(session):
             await self._end_operations(session)
-            await self._sessions.release_and_end(session, reason="asked for by its record")
+            await self._sessions.release_and_end(session, reason="requested by its session record")
 
 
 def _has_no_holders(stored: record_store.StoredRecord) -> bool:

@@ -164,7 +164,7 @@ class Sessions:
                     return
             session = self._serve(Session(key, record.session_uuid, backend, lease_epoch))
         with session.log_context():
-            log.info("session_adopted", backend=backend.address, reason="its replica left it")
+            log.info("session_adopted", backend=backend.address, reason="its previous replica left the session")
 
     def route(self, key: SessionKey) -> Backend:
         """Return the backend for a request of a session that may not have a record.
@@ -198,7 +198,7 @@ class Sessions:
         except OwnerError as error:
             log.error("location_of_another_owner", location=session.uuid, reason=str(error))
             raise not_impersonated(
-                session.key.principal, "the session location belongs to another OS user; start a new session"
+                session.key.principal, "the session location belongs to another OS user. Start a new session"
             ) from error
 
     async def is_over(self, session: Session) -> bool:
@@ -235,7 +235,7 @@ class Sessions:
             async with self._lock(session.record_name):
                 with self._stop_serving(session, ends=True):
                     if await self._records.read(session) is None:
-                        log.warning("session_lost", reason="it was ended elsewhere")
+                        log.warning("session_lost", reason="another process ended the session")
                         return
                     await release_session(session)
                     await self._records.end(session, reason)
@@ -323,7 +323,7 @@ class Sessions:
         if served is not None and (session is None or session.uuid == served.uuid):
             return
         if session is not None and update.ends:
-            await self._end_or_leave(session, "ended before")
+            await self._end_or_leave(session, "retry of an earlier end")
         else:
             await self._records.leave(update.record, session)
 
@@ -391,7 +391,9 @@ class Sessions:
         if backend is not None:
             return backend
         if self._impersonation:
-            raise not_impersonated(key.principal, "no backend runs as that user; ask for one (--principal-backend)")
+            raise not_impersonated(
+                key.principal, "no backend runs as this user. Ask the operator for one (--principal-backend)"
+            )
         raise no_backend()
 
     async def _find_owner(self, principal: Principal) -> Owner | None:

@@ -25,15 +25,15 @@ from gateway.sql.table_options import TableOptionsError, parse_property_list
 DEFINABLE_FORMATS = frozenset({"parquet", "json", "csv", "orc"})
 _PATH_OPTIONS = frozenset({"path", "location"})
 _ALTERNATIVES = {
-    "COMMENT": "Leave it out",
-    "TBLPROPERTIES": "Leave it out. Options of the format go into OPTIONS",
-    "LOCATION": "Leave it out. Lodge chooses where a temporary table is stored",
+    "COMMENT": "Remove it",
+    "TBLPROPERTIES": "Remove it. Set the options of the format in OPTIONS",
+    "LOCATION": "Remove it. Lodge chooses where a temporary table is stored",
     "CLUSTER": "Use PARTITION BY",
     "CLUSTERED": "Use PARTITION BY",
     "SKEWED": "Use PARTITION BY",
     "ROW": "Use USING with a format, and OPTIONS",
     "STORED": "Use USING with a format",
-    "DEFAULT": "Leave it out",
+    "DEFAULT": "Remove it",
 }
 _SECOND_WORDS = {
     "CLUSTER": "BY",
@@ -159,7 +159,7 @@ def _parse_body(cursor: Cursor, body: _Body) -> None:
     if body.definition_span is not None:
         if cursor.take("AS"):
             raise cursor.error(
-                f"In {cursor.statement}, columns have no types before AS. The query gives them.", opening
+                f"In {cursor.statement}, columns before AS cannot have types. The query determines the types.", opening
             )
         _expect_end(cursor)
     elif cursor.current is None and body.columns is not None:
@@ -250,7 +250,7 @@ def _parse_query(cursor: Cursor, body: _Body) -> None:
     change = find_data_change(cursor)
     if change is not None:
         raise cursor.error(
-            f"{cursor.statement} needs a query, not a change of data. Run {change.keyword} as a statement of its own.",
+            f"{cursor.statement} requires a query, not a data change. Run {change.keyword} as a separate statement.",
             change,
         )
     body.query_span = (start, cursor.end)

@@ -21,7 +21,7 @@ class TableOptionsError(Exception):
 
     def __init__(self, expected: str, token: Token | None, end: int) -> None:
         found = "the end of the text" if token is None else repr(token.value)
-        super().__init__(f"Expected {expected} but found {found} in the options of a table.")
+        super().__init__(f"Expected {expected} but found {found} in the table options.")
         self.start = end if token is None else token.start
 
 
@@ -112,7 +112,7 @@ class _Reader:
         if token is not None and not sign and token.keyword in ("TRUE", "FALSE"):
             self._position += 1
             return token.value.lower()
-        raise self._error("a value: text between quotes, a number, true or false")
+        raise self._error("a value: a quoted string, a number, true or false")
 
     def _take_key_part(self) -> str:
         token = self._current()
@@ -132,7 +132,7 @@ class _Reader:
     def _read(self, token: Token, dialect: Dialect) -> str:
         text = read_string(token.value, dialect)
         if text is None:
-            raise self._error("an escape that stands for a character")
+            raise self._error("a valid escape sequence")
         return text
 
     def _current(self) -> Token | None:

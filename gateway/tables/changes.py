@@ -23,8 +23,8 @@ from workspace.records import (
 )
 
 _MAX_PARTS = 1000
-_DROPPED = "Another statement dropped it."
-_DROPPED_WHILE_WRITING = "Another statement dropped it while this statement wrote to it."
+_DROPPED = "Another statement dropped the table."
+_DROPPED_WHILE_WRITING = "Another statement dropped the table while this statement was writing to it."
 
 
 def begin_write(record: SessionRecord, table: TemporaryTable, write: PendingWrite) -> SessionRecord:
@@ -82,7 +82,8 @@ def publish(
         raise table_not_found(table.name, _DROPPED_WHILE_WRITING)
     if write not in current.writes:
         raise table_not_found(
-            table.name, "Its gateway seemed lost, so another process undid the statement. Run the statement again."
+            table.name,
+            "Another process considered this gateway lost and undid the statement. Run the statement again.",
         )
     overwrites = write.kind is WriteKind.OVERWRITING
     published = replace(
@@ -121,9 +122,7 @@ def take_over(record: SessionRecord, table: TemporaryTable, change: PendingChang
     """
     current = _require_same(record, table, _DROPPED)
     if change not in current.pending_changes:
-        raise table_not_found(
-            table.name, "Another gateway completed the statement or undid it. Run the statement again."
-        )
+        raise table_not_found(table.name, "Another gateway completed or undid the statement. Run the statement again.")
     mine = replace(change, replica=replica)
     if isinstance(mine, PendingDrop):
         return put_table(record, replace(current, drop=mine))

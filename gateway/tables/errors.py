@@ -114,8 +114,8 @@ def no_tables_in_object_store(table: str, workspace: str) -> GatewayError:
     return GatewayError(
         "LODGE_WORKSPACE_TABLE",
         "0A000",
-        f"Table [{table}] cannot be created: workspace [{workspace}] is in an object store, where Lodge creates "
-        "temporary tables only. Use CREATE TEMPORARY TABLE, or write the table with Spark.",
+        f"Table [{table}] cannot be created, because workspace [{workspace}] is in an object store. Object stores "
+        "support only temporary tables. Use CREATE TEMPORARY TABLE, or write the table with Spark.",
     )
 
 
@@ -124,7 +124,7 @@ def no_change_in_workspace(name: str, operation: str) -> GatewayError:
     return GatewayError(
         "LODGE_WORKSPACE_TABLE",
         "0A000",
-        f"{operation} cannot change [{name}]: only temporary tables and Spark's own tables can be changed. Create a "
+        f"{operation} cannot change [{name}], because only temporary tables and Spark tables can be changed. Create a "
         "new table with the changed rows.",
     )
 
@@ -153,7 +153,7 @@ def statement_failed(table: str) -> GatewayError:
     return GatewayError(
         "LODGE_STATEMENT_FAILED",
         "58000",
-        f"The statement on temporary table [{table}] failed. The log of the gateway has the reason.",
+        f"The statement on temporary table [{table}] failed. See the gateway log for the reason.",
     )
 
 

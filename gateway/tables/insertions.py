@@ -77,7 +77,7 @@ def fit_columns(
     if len(set(found)) < len(found):
         raise SparkError(
             "COLUMN_ALREADY_EXISTS",
-            f"The insertion into table [{insertion.table}] names a column twice: {_join(names)}. Name each once.",
+            f"The insertion into table [{insertion.table}] lists a column twice: {_join(names)}. List each once.",
             columnName=quote_name(next(name for name in found if found.count(name) > 1)),
         )
     return _convert(rename_columns(insertion.query, found), table)

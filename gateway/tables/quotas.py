@@ -38,7 +38,7 @@ class Quotas:
         """
         limit = self._limits.session_tables
         if limit is not None and len(record.tables) >= limit:
-            raise _limit_reached(f"A session may have {limit:,} temporary tables")
+            raise _limit_reached(f"A session can have at most {limit:,} temporary tables")
 
     async def check_principal_tables(self, session: Session, new_tables: int = 1) -> None:
         """Check that the principal of a session can have more tables.
@@ -55,7 +55,7 @@ class Quotas:
             return
         records = await self._records.of_principal(session.key.principal)
         if sum(len(record.tables) for record in records) + new_tables > limit:
-            raise _limit_reached(f"A principal may have {limit:,} temporary tables in all sessions together")
+            raise _limit_reached(f"A principal can have at most {limit:,} temporary tables in all sessions together")
 
     async def check_size(self, session: Session, written_bytes: int, replaced_bytes: int = 0) -> None:
         """Check that the rows written by a statement do not exceed a quota.
@@ -73,16 +73,16 @@ class Quotas:
             used = _size_bytes([await self._records.read(session)]) - replaced_bytes
             if used + written_bytes > limit:
                 raise _limit_reached(
-                    f"The temporary tables of a session may have {limit:,} bytes; it has {used:,} and the statement "
-                    f"wrote {written_bytes:,}"
+                    f"The temporary tables of a session can have at most {limit:,} bytes. They already have {used:,} "
+                    f"bytes, and the statement wrote {written_bytes:,} bytes"
                 )
         limit = self._limits.principal_bytes
         if limit is not None:
             used = _size_bytes(await self._records.of_principal(session.key.principal)) - replaced_bytes
             if used + written_bytes > limit:
                 raise _limit_reached(
-                    f"The temporary tables of a principal may have {limit:,} bytes in all sessions together; they have "
-                    f"{used:,} and the statement wrote {written_bytes:,}"
+                    f"The temporary tables of a principal can have at most {limit:,} bytes in all sessions together. "
+                    f"They already have {used:,} bytes, and the statement wrote {written_bytes:,} bytes"
                 )
 
 

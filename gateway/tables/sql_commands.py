@@ -130,7 +130,7 @@ class SqlCommands:
         for other in statement.other_names:
             table = sql.context.table(sql.target(other, operation))
             if table is not None:
-                raise errors.not_supported(table.name, "several INSERT clauses", "Use one statement for each.")
+                raise errors.not_supported(table.name, "several INSERT clauses", "Use one statement for each clause.")
         target = sql.target(statement.name, operation)
         table = sql.context.table(target)
         if table is None:
@@ -142,7 +142,7 @@ class SqlCommands:
             raise errors.not_supported(
                 table.name,
                 f"{statement.unsupported} in {operation}",
-                "Give all columns by position, by name (BY NAME) or in a list.",
+                "Specify all columns by position, by name (BY NAME) or in a list.",
             )
         insertion = Insertion(
             table=table.name,

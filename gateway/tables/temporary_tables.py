@@ -321,7 +321,7 @@ def _require_ready(record: SessionRecord, name: str) -> TemporaryTable:
     """Return a table, with its name in the spelling that Spark uses."""
     table = find_table(record, name)
     if table is None or table.state is not TableState.READY:
-        raise table_not_found(name, "" if table is None else "Another statement is creating or dropping it.")
+        raise table_not_found(name, "" if table is None else "Another statement is creating or dropping the table.")
     return replace(table, name=name)
 
 

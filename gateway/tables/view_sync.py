@@ -81,7 +81,8 @@ class ViewSync:
             raise GatewayError(
                 "LODGE_BACKEND_SILENT",
                 "58000",
-                f"The backend did not answer within {_VIEW_SECONDS:.0f} s when the view of [{table.name}] was changed.",
+                f"The backend did not respond within {_VIEW_SECONDS:.0f} s while Lodge changed the view of "
+                f"[{table.name}].",
             ) from None
 
     async def restore(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:

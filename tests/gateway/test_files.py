@@ -82,7 +82,7 @@ def test_error_names_a_missing_file_and_an_unknown_format(spark, folder):
         spark.sql("select * from dfs.`nope.csv`")
     assert raised.value.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
     (folder / "a.xyz").write_text("1\n")
-    with pytest.raises(AnalysisException, match=r"Supported are: \.arrow, "):
+    with pytest.raises(AnalysisException, match=r"The supported suffixes are \.arrow, "):
         spark.sql(f"select * from dfs.`{folder.name}/a.xyz`")
     with pytest.raises(AnalysisException, match="in backquotes"):
         spark.sql("select * from dfs.amount.csv")
@@ -107,7 +107,7 @@ def test_with_clause_sets_options_and_schema(spark, folder):
     ]
     typed = f"{name} with (header = true, delimiter = ';', schema = 'id int, when date')"
     assert rows(spark.sql(f"select sum(t.id), max(when) from {typed} as t")) == [(3, datetime.date(2026, 11, 21))]
-    with pytest.raises(AnalysisException, match="a value: text between quotes"):
+    with pytest.raises(AnalysisException, match="a value: a quoted string"):
         spark.sql(f"select * from {name} with (header = )")
     with pytest.raises(AnalysisException, match="root"):
         spark.sql(f"select * from {name} with (root = '/')")

@@ -40,7 +40,7 @@ def test_last_of_a_repeated_field_counts(users):
 def test_two_plans_in_one_request_are_refused():
     request = base_pb2.ExecutePlanRequest(session_id=SESSION)
     request.plan.root.sql.query = "select 1"
-    with pytest.raises(GatewayError, match="field 3 is there 2 times"):
+    with pytest.raises(GatewayError, match="field 3 occurs 2 times"):
         message_field(request.SerializeToString() * 2, 3)
 
 

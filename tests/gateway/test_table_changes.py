@@ -96,7 +96,7 @@ def test_first_replica_does_not_undo_write_after_take_over():
     table = claimed.tables[0]
     record, mine = take_over(claimed, table, own, B), replace(own, replica=B)
     assert undo(record, table, own) == record
-    with pytest.raises(GatewayError, match="seemed lost"):
+    with pytest.raises(GatewayError, match="considered this gateway lost"):
         publish(record, table, own, rows=1, size_bytes=1)
     with pytest.raises(GatewayError, match="Another gateway completed"):
         take_over(record, table, own, A)
@@ -107,9 +107,9 @@ def test_first_replica_does_not_undo_write_after_take_over():
 def test_dropping_table_takes_no_rows_and_undo_makes_it_ready():
     rows, drop = write(1, WriteKind.INSERTION), PendingDrop("operation 0", A, "{}")
     record = begin_drop(begin_write(a_record(tables=(TABLE,)), TABLE, rows), TABLE, drop)
-    with pytest.raises(GatewayError, match="dropped it while this statement wrote"):
+    with pytest.raises(GatewayError, match="dropped the table while this statement was writing"):
         publish(record, TABLE, rows, rows=1, size_bytes=1)
-    with pytest.raises(GatewayError, match="Another statement dropped it"):
+    with pytest.raises(GatewayError, match="Another statement dropped the table"):
         begin_write(record, TABLE, write(2, WriteKind.INSERTION))
     assert undo(record, TABLE, drop).tables[0].state is TableState.READY
     assert complete(record, TABLE, drop).tables == ()

@@ -169,14 +169,14 @@ def test_unsupported_use_of_a_view_is_an_error_of_spark(spark, text, error):
         ("select * from identifier(concat('dfs.', 'tmp.t'))", "LODGE_IDENTIFIER", "as one string"),
         ("select * from dfs.tmp.nope", "TABLE_OR_VIEW_NOT_FOUND", "no temporary table of that name"),
         ("select * from dfs.nope.t", "SCHEMA_NOT_FOUND", r"Schema \[dfs.nope\] is not valid"),
-        ("execute immediate upper('select 1')", "LODGE_EXECUTE_IMMEDIATE", "as a literal"),
-        ("execute immediate 'select * from identifier(?)' using 'dfs.tmp.t'", "LODGE_EXECUTE_IMMEDIATE", "Name the"),
+        ("execute immediate upper('select 1')", "LODGE_EXECUTE_IMMEDIATE", "as a string literal"),
+        ("execute immediate 'select * from identifier(?)' using 'dfs.tmp.t'", "LODGE_EXECUTE_IMMEDIATE", "Use a named"),
         ("execute immediate 'drop table t'", "LODGE_EXECUTE_IMMEDIATE", "DROP TABLE t"),
         ("execute immediate 'create temporary table z as select 1'", "LODGE_EXECUTE_IMMEDIATE", "CREATE TEMPORARY"),
         ("execute immediate 'execute immediate \"drop view t\"'", "LODGE_EXECUTE_IMMEDIATE", "DROP VIEW t"),
         ("explain execute immediate 'drop view t'", "LODGE_EXECUTE_IMMEDIATE", "DROP VIEW t"),
         ("begin create temporary table u as select 1; end", "LODGE_STATEMENT_IN_SCRIPT", "CREATE TEMPORARY TABLE u"),
-        ("begin drop table t; end", "LODGE_STATEMENT_IN_SCRIPT", "statement of its own"),
+        ("begin drop table t; end", "LODGE_STATEMENT_IN_SCRIPT", "separate statement"),
         ("begin drop view system.session.T; end", "LODGE_STATEMENT_IN_SCRIPT", "DROP VIEW"),
         ("begin drop view identifier('t'); end", "LODGE_STATEMENT_IN_SCRIPT", "DROP VIEW"),
         ("begin declare x string default 't'; drop view identifier(x); end", "LODGE_STATEMENT_IN_SCRIPT", "DROP VIEW"),
@@ -190,8 +190,8 @@ def test_unsupported_use_of_a_view_is_an_error_of_spark(spark, text, error):
         ("begin declare x string default 'drop view t'; execute immediate x; end", "LODGE_EXECUTE_IMMEDIATE", "[x]"),
         ("begin create view v as select * from dfs.`amount.csv`; end", "LODGE_VIEW_OVER_FILE", "temporary table"),
         ("with t as (select 9 a) select dfs.tmp.t.a from t", "LODGE_AMBIGUOUS_COLUMN", "an alias"),
-        ("drop view ${name}", "LODGE_VARIABLE_SUBSTITUTION", "Write the text out"),
-        ("${statement}", "LODGE_VARIABLE_SUBSTITUTION", "Write the text out"),
+        ("drop view ${name}", "LODGE_VARIABLE_SUBSTITUTION", "without variables"),
+        ("${statement}", "LODGE_VARIABLE_SUBSTITUTION", "without variables"),
     ],
 )
 def test_refused_text_names_an_alternative(spark, text, error, says):
@@ -330,7 +330,7 @@ def test_stream_joins_with_the_table_but_cannot_read_or_write_it(spark, tmp_path
         writer = stream.writeStream.option("checkpointLocation", str(tmp_path))
         with pytest.raises(AnalysisException, match="stream"):
             writer.toTable(name)
-    with pytest.raises(AnalysisException, match="no changes are kept"):
+    with pytest.raises(AnalysisException, match="does not record changes"):
         spark.read.changes(T).collect()
 
 

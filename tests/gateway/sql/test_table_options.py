@@ -37,7 +37,7 @@ def test_another_clause_has_no_options(text):
         ("with (a = b)", "'b'"),
         ("with (a = 1", "the end"),
         ("with (a=1 b=2)", "'b'"),
-        (r"with (a='\UFFFFFFFF')", "an escape that stands for a character"),
+        (r"with (a='\UFFFFFFFF')", "a valid escape sequence"),
     ],
 )
 def test_malformed_clause_is_reported(text, found):

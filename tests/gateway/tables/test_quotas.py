@@ -38,7 +38,7 @@ def large(rows):
 def test_session_tables_are_limited(clients):
     one = clients[0]
     fill(one, "a", "b", "c")
-    text = "A session may have 3 temporary tables"
+    text = "A session can have at most 3 temporary tables"
     one.refuses("create temporary table d as select raise_error('ran') a", *REACHED, text, WAY_OUT)
     one.refuses("create temporary table d (a int)", *REACHED, text)
     assert one.rows("create temporary table if not exists A as select 1 a")[0][0] is False
@@ -51,7 +51,7 @@ def test_principal_tables_are_limited(clients):
     one, two, other = clients
     fill(one, "a", "b")
     fill(two, "a", "b")
-    text = "A principal may have 4 temporary tables in all sessions together"
+    text = "A principal can have at most 4 temporary tables in all sessions together"
     two.refuses("create temporary table c as select raise_error('ran') a", *REACHED, text, WAY_OUT)
     assert two.rows("create temporary table if not exists A as select 1 a")[0][0] is False
     fill(other, "a", "b", "c")
@@ -62,7 +62,7 @@ def test_principal_tables_are_limited(clients):
 def test_session_bytes_are_limited(clients):
     one = clients[0]
     fill(one, "a")
-    text = "The temporary tables of a session may have 30,000 bytes; it has "
+    text = "The temporary tables of a session can have at most 30,000 bytes. They already have "
     one.refuses(f"create temporary table b as {large(2000)}", *REACHED, text, WAY_OUT)
     one.refuses("insert into a select id from range(50000)", *REACHED, text)
     one.refuses("insert overwrite a select id from range(50000)", *REACHED, text)
@@ -86,7 +86,9 @@ def test_principal_bytes_are_limited(clients):
     one, two, other = clients
     one.run(f"create temporary table a as {large(400)}")
     one.run("create temporary table b as select id from range(2000)")
-    text = "The temporary tables of a principal may have 50,000 bytes in all sessions together; they have "
+    text = (
+        "The temporary tables of a principal can have at most 50,000 bytes in all sessions together. They already have "
+    )
     two.refuses(f"create temporary table a as {large(600)}", *REACHED, text, WAY_OUT)
     two.run("create temporary table a (id bigint, u string)")
     two.refuses(f"insert into a {large(600)}", *REACHED, text)

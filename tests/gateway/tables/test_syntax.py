@@ -143,7 +143,7 @@ def test_like_creates_empty_table_with_same_columns(client):
         ("as selec 1", "expected a query"),
         ("", "CREATE TEMPORARY TABLE without a provider"),
         ("(a, b)", "columns need types, or AS and a query after them"),
-        ("(a int) as select 1", "columns have no types before AS"),
+        ("(a int) as select 1", "columns before AS cannot have types"),
         ("partition by () as select 1 a", "expected a name"),
         ("partition by a as select 1 a", "line 1, pos 38"),
         ("comment 'c' as select 1 a", "COMMENT is not supported"),

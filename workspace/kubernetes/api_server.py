@@ -1,16 +1,17 @@
-"""Requests to the Kubernetes API server, with retries and classified failures.
+"""Requests to the Kubernetes API server, with retries and classified errors.
 
-At any request, the server may be away, throttle, deny access, or lose an answer. This module decides once, for session
-records, leases and root ids, what is retried and what each failure means.
+During any request, the server may be unreachable, throttle requests, deny access, or lose a response. For session
+records, leases and root ids, this module determines which requests are retried and what each error means.
 
 Guarantees:
 
-1. The result is the answer of the server, an :class:`ApiStatusError` that the server made for the requested object, or
-   RecordsUnavailableError. So "not found" always concerns the object itself: never a definition that is not installed,
-   and never the answer of a proxy.
-2. A request with any other outcome is retried with back-off for a bounded time, and not before the time that a
-   throttling server names. This includes missing rights, which a server that has just started does not know yet. So a
-   request must be safe to repeat. An ApiStatusError says whether an earlier answer was lost.
+1. The result of a request is one of three: the response of the server, an :class:`ApiStatusError` that the server
+   returned for the requested object, or RecordsUnavailableError. Therefore, "not found" always refers to the object
+   itself. It never means that the resource definition is not installed, and is never the response of a proxy.
+2. A request with any other outcome is retried with increasing pauses for a limited time. If the server throttles
+   requests, the next attempt is not made before the time that the server requested. Requests with missing permissions
+   are also retried, because a server that has just started may not know the permissions yet. Therefore, a request must
+   be safe to repeat. An ApiStatusError contains the information whether the response to an earlier attempt was lost.
 
 Source: [kubernetes-api "Error codes"], API Priority and Fairness.
 """
@@ -34,17 +35,17 @@ JsonObject = Mapping[str, Any]
 
 _REFUSALS = frozenset({404, 409, 410, 413, 422})
 CHECK_API_SERVER = "Check the API server."
-"""What to do when the API server does not work."""
+"""The instruction for the operator if the API server does not work."""
 
 _RETRY = "Try again, or check the API server."
-_NO_API_SERVER = "this address is not an API server"
-_CORRECT_ADDRESS = "Correct its address."
+_NO_API_SERVER = "the server at this address is not an API server"
+_CORRECT_ADDRESS = "Correct the address of the API server."
 _REMEDIES = {
-    0: "Check its address and certificate authority.",
-    400: "Check that the definition connectsessions.sparklodge.io is the one of this release.",
-    401: "Renew the pod's token, or the credentials of the kubeconfig.",
-    403: "Give the service account the rights that the chart's Role lists.",
-    404: "Check that the namespace exists, and that the definition connectsessions.sparklodge.io is installed.",
+    0: "Check the address and the certificate authority of the API server.",
+    400: "Check that the installed definition of connectsessions.sparklodge.io belongs to this release.",
+    401: "Renew the pod's token or the credentials in the kubeconfig.",
+    403: "Give the service account the rights that are listed in the chart's Role.",
+    404: "Check that the namespace exists and that the definition connectsessions.sparklodge.io is installed.",
 }
 _TOO_LARGE = ("request is too large", "message larger than max")
 _LONGEST_WAIT_SECONDS = 5.0
@@ -56,11 +57,12 @@ _LIST_ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The time limits of requests.
+    """The time limits for requests.
 
     Attributes:
-        timeout_seconds: The timeouts of one attempt: for the connection, and for each wait for data.
-        repeat_seconds: How long after the first attempt another one may begin.
+        timeout_seconds: The timeouts for each attempt: the first for the connection, the second for each wait for
+            data.
+        repeat_seconds: The time after the first attempt during which further attempts may begin.
     """
 
     timeout_seconds: tuple[float, float] = REQUEST_TIMEOUT_SECONDS
@@ -68,12 +70,13 @@ class RetryPolicy:
 
 
 class ApiStatusError(Exception):
-    """The server refused the request for the object.
+    """Raised if the server refused a request for an object.
 
     Attributes:
         status: The HTTP status: 404, 409, 410, 413 or 422.
-        message: The reason, from the server.
-        was_lost: Whether the answer to an earlier attempt was lost, so that the attempt may have taken effect.
+        message: The reason that the server returned.
+        was_lost: Whether the response to an earlier attempt was lost. In this case, the earlier attempt may have taken
+            effect.
     """
 
     def __init__(self, status: int, message: str, *, was_lost: bool = False) -> None:
@@ -84,13 +87,13 @@ class ApiStatusError(Exception):
 
 
 class ApiServer:
-    """The API server of a connection.
+    """A client for one kind of requests to the API server.
 
     Args:
-        connection: The connection.
-        description: What the requests concern, for messages, such as "session records".
+        connection: The connection to the API server.
+        description: A description of the requested objects for error messages, such as "session records".
         resource: The name of the resource in the API, such as ``connectsessions``.
-        retry_policy: The time limits of requests.
+        retry_policy: The time limits for requests.
     """
 
     def __init__(
@@ -102,10 +105,10 @@ class ApiServer:
         self._retry_policy = retry_policy or RetryPolicy()
 
     def request(self, request: Callable[..., Any]) -> JsonObject:
-        """Send a request, and retry failures without an answer.
+        """Send a request, and retry it if the server does not respond.
 
         Args:
-            request: A function of the Kubernetes client, with its arguments.
+            request: A function of the Kubernetes client, with all its arguments bound.
 
         Raises:
             ApiStatusError: If the server refuses the request for the object.
@@ -137,13 +140,13 @@ class ApiServer:
     def list_all(self, request: Callable[..., Any]) -> tuple[list[JsonObject], str]:
         """Return all objects of a list.
 
-        They show one point in time after the call began.
+        The result is the state at a single point in time after the call began.
 
         Args:
-            request: A list function of the Kubernetes client, with its arguments except the page.
+            request: A list function of the Kubernetes client, with all its arguments bound except the page.
 
         Returns:
-            The objects, and the resource version of the list.
+            The objects and the resource version of the list.
 
         Raises:
             RecordsUnavailableError: If the server cannot answer now.
@@ -154,12 +157,12 @@ class ApiServer:
             except ApiStatusError as error:
                 if error.status != http.HTTPStatus.GONE:
                     raise self.unavailable(error.message, CHECK_API_SERVER) from error
-        raise self.unavailable("the list expired while it was read", "Try again.")
+        raise self.unavailable("the list expired while it was being read", "Try again.")
 
     def unavailable(self, reason: str, remedy: str) -> RecordsUnavailableError:
         """Return the error for a server that cannot answer.
 
-        Its message says why and what to do.
+        The message contains the reason and an instruction for the operator.
         """
         server = self._connection.server
         return RecordsUnavailableError(
@@ -180,11 +183,11 @@ class ApiServer:
             more = {"_continue": page["metadata"]["continue"]}
 
     def _request_once(self, request: Callable[..., Any]) -> JsonObject:
-        """Send one request.
+        """Send a request once.
 
         Raises:
             ApiStatusError: If the server refuses the request for the object.
-            _UnansweredError: If there is no such answer; the request may be retried.
+            _UnansweredError: If there is no response about the object. The request may be retried.
         """
         try:
             response = request(_preload_content=False, _request_timeout=self._retry_policy.timeout_seconds)
@@ -196,7 +199,7 @@ class ApiServer:
         except urllib3.exceptions.HTTPError as error:
             raise _UnansweredError(f"{type(error).__name__}: {error}") from error
         except (ConfigException, OSError) as error:
-            raise _UnansweredError(str(error), "Check the token of the pod, or the kubeconfig.") from error
+            raise _UnansweredError(str(error), "Check the pod's token or the kubeconfig.") from error
         except ValueError as error:
             raise _UnansweredError(f"{_NO_API_SERVER} ({error})", _CORRECT_ADDRESS) from error
         if not _is_answer(answer):
@@ -219,15 +222,15 @@ class ApiServer:
 
 
 def is_object(content: object) -> TypeGuard[JsonObject]:
-    """Return whether a JSON value can be an object of the Kubernetes API."""
+    """Return whether a JSON value has the form of a Kubernetes object."""
     metadata = content.get("metadata") if isinstance(content, dict) else None
     return isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
 
 
 def _is_answer(content: object) -> TypeGuard[JsonObject]:
-    """Return whether a JSON value can be an answer of the API server.
+    """Return whether a JSON value has the form of a response of the API server.
 
-    An answer is an object, a list, or a status.
+    A response is an object, a list, or a status.
     """
     return (
         isinstance(content, dict) and isinstance(content.get("kind"), str) and isinstance(content.get("metadata"), dict)
@@ -235,7 +238,7 @@ def _is_answer(content: object) -> TypeGuard[JsonObject]:
 
 
 class _UnansweredError(Exception):
-    """A request without an answer about the object; a transient error."""
+    """Raised if there is no response about the requested object; a transient error."""
 
     def __init__(
         self, reason: str, remedy: str = _RETRY, *, may_have_acted: bool = True, wait_seconds: float = 0.0
@@ -249,7 +252,7 @@ class _UnansweredError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """The contents of an answer that is an error."""
+    """The content of an error response."""
 
     text: str
     resource: str | None

@@ -1,6 +1,7 @@
-"""The requests for the ConnectSession objects of one Lodge.
+"""Requests for the ConnectSession objects of one Lodge installation.
 
-Immutable fields decide which objects belong to this Lodge, never labels, which anybody may edit.
+Immutable fields determine which objects belong to the installation. Labels are not used for this, because any user
+with write permission can edit them.
 """
 
 import threading
@@ -22,13 +23,13 @@ _DESCRIPTION = "session records"
 
 
 class ConnectSessionApi:
-    """The ConnectSession objects of one Lodge.
+    """A client for the ConnectSession objects of one Lodge installation.
 
-    Every method raises what :meth:`workspace.kubernetes.api_server.ApiServer.request` raises.
+    All methods raise the exceptions of :meth:`workspace.kubernetes.api_server.ApiServer.request`.
 
     Args:
         connection: The connection to the API server.
-        retry_policy: The time limits of requests.
+        retry_policy: The time limits for requests.
     """
 
     def __init__(self, connection: Connection, retry_policy: RetryPolicy | None) -> None:
@@ -44,28 +45,28 @@ class ConnectSessionApi:
         }
 
     def create(self, body: JsonObject) -> JsonObject:
-        """Create an object."""
+        """Create a ConnectSession object."""
         return self._request(self._api.create_namespaced_custom_object, body=body, field_validation="Strict")
 
     def read(self, name: RecordName) -> JsonObject:
-        """Return the object of a record."""
+        """Return the ConnectSession object of a session record."""
         return self._request(self._api.get_namespaced_custom_object, name=object_name(self._instance, name))
 
     def patch(self, name: RecordName, patch: Patch) -> JsonObject:
-        """Apply a patch to the object of a record."""
+        """Apply a patch to the ConnectSession object of a session record."""
         return self._patch(self._api.patch_namespaced_custom_object, name, patch)
 
     def patch_status(self, name: RecordName, patch: Patch) -> JsonObject:
-        """Apply a patch to the status of the object of a record.
+        """Apply a patch to the status of the ConnectSession object of a session record.
 
-        The API server ignores the other parts of the patch.
+        The API server ignores all other parts of the patch.
         """
         return self._patch(self._api.patch_namespaced_custom_object_status, name, patch)
 
     def delete(self, name: RecordName, found: JsonObject) -> JsonObject:
-        """Delete an object in the state in which it was read.
+        """Delete a ConnectSession object if it has not changed since it was read.
 
-        Returns the object if finalizers keep it.
+        If finalizers delay the deletion, the result is the object. Otherwise, it is a status.
         """
         state = {key: found["metadata"][key] for key in ("uid", "resourceVersion")}
         return self._request(
@@ -75,21 +76,21 @@ class ConnectSessionApi:
         )
 
     def list(self, *fields: str) -> Sequence[JsonObject]:
-        """Return the objects that match all field selectors.
+        """Return the ConnectSession objects that match all field selectors.
 
-        A selector has the form ``spec.phase=Active``.
+        An example of a field selector is ``spec.phase=Active``.
         """
         found, _ = self._server.list_all(self._listing(*fields))
         return found
 
     def watch(self, stop: threading.Event) -> Iterator[ObjectsEvent]:
-        """Yield the changes of the objects until ``stop`` is set."""
+        """Yield an event for each change of a ConnectSession object until ``stop`` is set."""
         return watch_objects(self._watch_server, self._listing(), stop)
 
     def unavailable(self, reason: str, remedy: str) -> RecordsUnavailableError:
         """Return the error for session records that cannot be used.
 
-        Its message says why and what to do.
+        The message contains the reason and an instruction for the operator.
         """
         return self._server.unavailable(reason, remedy)
 

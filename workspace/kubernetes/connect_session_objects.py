@@ -1,16 +1,18 @@
 """Conversion between session records and ConnectSession objects.
 
-What ``kubectl get connectsessions`` shows and what Lodge decides by must be the same. So the record is the ``spec`` of
-the object, with field names in the style of Kubernetes, and the values of the printer columns are stored with it.
+The output of ``kubectl get connectsessions`` must match the data on which Lodge bases its decisions. Therefore, the
+session record is stored as the ``spec`` of the object, with field names in Kubernetes style, and the values of the
+printer columns are stored together with it.
 
 Guarantees:
 
-1. :func:`stored_record` converts the result of :func:`spec_of` back to an equal record. A record that the API cannot
-   hold raises ValueError.
-2. A version names one state of the ``spec``. It stays the same when only the ``status`` or the metadata change.
-3. An object that is no record of this Lodge, or has another name than its own identity, raises ValueError.
+1. :func:`stored_record` converts the result of :func:`spec_of` back to an equal record. A record that cannot be
+   represented in the API raises ValueError.
+2. A version identifies one state of the ``spec``. It does not change if only the ``status`` or the metadata change.
+3. An object that is not a session record of this Lodge installation, or whose name does not match its session, raises
+   ValueError.
 
-The schema is in ``helm/lodge/crds/connectsessions.yaml``.
+The schema of the objects is in ``helm/lodge/crds/connectsessions.yaml``.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,28 +42,28 @@ _OWN_KEYS = frozenset({"format", "instance", "revision", "summary"})
 
 
 def object_name(instance: str, name: RecordName) -> str:
-    """Return the name of the object of a record.
+    """Return the name of the ConnectSession object of a session record.
 
     Raises:
-        ValueError: If it is not the name of a session record.
+        ValueError: If the record name is not valid.
     """
     return f"{instance}-{check_record_name(name)}"
 
 
 def record_name_of(found: JsonObject, instance: str) -> RecordName:
-    """Return the name of the record of an object.
+    """Return the name of the session record in a ConnectSession object.
 
     Raises:
-        ValueError: If the object does not belong to this Lodge.
+        ValueError: If the object does not belong to this Lodge installation.
     """
     return check_record_name(RecordName(str(found["metadata"]["name"]).removeprefix(f"{instance}-")))
 
 
 def new_object(record: SessionRecord, instance: str, revision: str) -> JsonObject:
-    """Return a new object for a record.
+    """Return a new ConnectSession object for a session record.
 
     Raises:
-        ValueError: If the API cannot hold the record.
+        ValueError: If the record cannot be represented in the API.
     """
     return {
         "apiVersion": f"{GROUP}/{API_VERSION}",
@@ -76,10 +78,10 @@ def new_object(record: SessionRecord, instance: str, revision: str) -> JsonObjec
 
 
 def spec_of(record: SessionRecord, instance: str, revision: str) -> JsonObject:
-    """Return the ``spec`` of a record.
+    """Return the ``spec`` of the ConnectSession object for a session record.
 
     Raises:
-        ValueError: If the API cannot hold the record.
+        ValueError: If the record cannot be represented in the API.
     """
     document = to_document(record)
     summary = {
@@ -97,10 +99,10 @@ def spec_of(record: SessionRecord, instance: str, revision: str) -> JsonObject:
 
 
 def stored_record(found: JsonObject, instance: str) -> StoredRecord:
-    """Return the record in an object.
+    """Return the session record in a ConnectSession object.
 
     Raises:
-        ValueError: If the object is not a valid record; the message says why.
+        ValueError: If the object is not a valid record. The message contains the reason.
     """
     try:
         metadata, spec = found["metadata"], found["spec"]
@@ -114,34 +116,34 @@ def stored_record(found: JsonObject, instance: str) -> StoredRecord:
 
 
 def version_of(found: JsonObject) -> Version:
-    """Return the version of the record in an object."""
+    """Return the version of the session record in a ConnectSession object."""
     return Version(f"{found['metadata']['uid']}.{found['metadata']['generation']}")
 
 
 def revision_of(found: JsonObject) -> object:
-    """Return the random revision that Lodge's last change wrote."""
+    """Return the random revision that was written with Lodge's last change."""
     return found["spec"].get("revision")
 
 
 def is_deletion_requested(found: JsonObject) -> bool:
-    """Return whether someone has asked the API server to delete an object."""
+    """Return whether the deletion of an object was requested from the API server."""
     return "deletionTimestamp" in found["metadata"]
 
 
 def is_gone(found: JsonObject) -> bool:
-    """Return whether only finalizers of others keep the object of a record.
+    """Return whether the session record of a ConnectSession object is deleted.
 
-    Lodge has deleted the record then.
+    This is the case if only finalizers of other programs still prevent the deletion of the object.
     """
     return is_deletion_requested(found) and FINALIZER not in found["metadata"].get("finalizers", ())
 
 
 def _rename_keys(value: Any, rename: Callable[[str], str]) -> Any:
-    """Return a JSON value with the keys of all objects renamed."""
+    """Return a JSON value in which the keys of all objects are renamed."""
     if isinstance(value, Mapping):
         return {rename(key): _rename_keys(part, rename) for key, part in value.items()}
     if isinstance(value, list):
         return [_rename_keys(part, rename) for part in value]
     if isinstance(value, int) and not -_LARGEST_INTEGER <= value < _LARGEST_INTEGER:
-        raise ValueError(f"The Kubernetes API cannot hold the number {value}")
+        raise ValueError(f"The Kubernetes API cannot represent the number {value}")
     return value

@@ -1,18 +1,19 @@
-"""The connection to a Kubernetes API server, for one Lodge in one namespace.
+"""The connection to a Kubernetes API server, for one Lodge installation.
 
-Gateway and reaper run for months, but credentials do not last: the kubelet replaces the token of a pod within the hour,
-and certificates are renewed. Also, a request that waits for ever would stop its caller. So every request of Lodge to
-the API server goes through the client of this module.
+The gateway and the reaper run for months, but credentials expire earlier. The kubelet replaces the token of a pod
+within an hour, and certificates are renewed. In addition, a request without a timeout could block its caller for ever.
+Therefore, all requests of Lodge to the API server use the client of this module.
 
 Guarantees:
 
 1. If the server rejects the credentials of a request, and the token of the pod or the contents of the kubeconfig have
-   changed since, the request is repeated once. This does not depend on the clock.
+   changed since they were read, the request is repeated once. This does not depend on the clock.
 2. Every request has a timeout for the connection and for each wait for data; see :data:`REQUEST_TIMEOUT_SECONDS`.
-3. No request is repeated silently, except as guarantee 1 says, when the server has not acted on it. A request whose
-   answer was lost may have taken effect, and only its caller can tell what that means.
+3. A request is never repeated silently, except as described in guarantee 1, where the server has not acted on the
+   request. If the response to a request was lost, the request may have taken effect. Only its caller can determine the
+   consequences.
 
-The client may be shared between threads, but not with a process that was forked after its first request.
+The client can be shared between threads. It cannot be used in a process that was forked after the first request.
 """
 
 import os
@@ -30,7 +31,7 @@ from kubernetes.client.rest import RESTClientObject, RESTResponse
 from kubernetes.config import ConfigException, incluster_config, kube_config
 
 REQUEST_TIMEOUT_SECONDS = (3.0, 10.0)
-"""The timeouts for the connection, and for each wait for data."""
+"""The timeouts for the connection and for each wait for data."""
 
 _CONNECTIONS_KEPT = 32
 _UNAUTHORIZED = 401
@@ -38,20 +39,20 @@ _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
 class KubernetesConfigError(Exception):
-    """There is no valid configuration of an API server.
+    """Raised if the configuration for the API server is missing or not valid.
 
-    The message says what to do.
+    The message contains instructions for the operator.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The API server, the namespace and the instance of one Lodge.
+    """The connection of one Lodge installation to the API server.
 
     Attributes:
         api_client: The client for the generated APIs of the Kubernetes library.
         namespace: The namespace of all objects.
-        instance: The name of this Lodge in the namespace.
+        instance: The name of the Lodge installation in the namespace.
     """
 
     api_client: ApiClient
@@ -60,21 +61,22 @@ class Connection:
 
     @property
     def server(self) -> str:
-        """The address of the API server, for messages."""
+        """The address of the API server, for error messages."""
         return str(self.api_client.configuration.host)
 
 
 def connect(kubeconfig: Path | None, namespace: str | None, instance: str) -> Connection:
-    """Read the configuration of the API server, without a request to it.
+    """Read the configuration for the API server, without sending a request.
 
     Args:
-        kubeconfig: A kubeconfig file. None uses the service account of the pod; outside Kubernetes, the files in
-            ``KUBECONFIG``, or ``~/.kube/config``.
-        namespace: The namespace. None uses that of the pod; with a kubeconfig, that of its context, or ``default``.
-        instance: The name of this Lodge in the namespace.
+        kubeconfig: The path of a kubeconfig file. None means the service account of the pod or, outside Kubernetes,
+            the files in ``KUBECONFIG`` or ``~/.kube/config``.
+        namespace: The namespace. None means the namespace of the pod or, with a kubeconfig, the namespace of its
+            context or ``default``.
+        instance: The name of the Lodge installation in the namespace.
 
     Raises:
-        KubernetesConfigError: If there is no valid configuration.
+        KubernetesConfigError: If the configuration is missing or not valid.
     """
     if kubeconfig is None and os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME):
         load, own_namespace = _load_from_pod, _namespace_of_pod
@@ -86,7 +88,10 @@ def connect(kubeconfig: Path | None, namespace: str | None, instance: str) -> Co
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A configuration with its credentials, which two configurations may share."""
+    """A configuration and its credentials.
+
+    Two configurations may have the same credentials.
+    """
 
     configuration: Configuration
     token: str | None
@@ -94,10 +99,10 @@ class _Loaded:
 
 
 class _Client(ApiClient):
-    """The client of the library, with the guarantees of this module.
+    """The client of the Kubernetes library, with the guarantees of this module.
 
-    The library reads the token of a pod again by the wall clock, that of a kubeconfig never, and neither when the
-    server rejects it.
+    The library itself reloads the token of a pod according to the wall clock, never reloads the credentials of a
+    kubeconfig, and does not react if the server rejects the credentials.
     """
 
     def __init__(self, load: Callable[[], Configuration]) -> None:
@@ -135,7 +140,7 @@ class _Client(ApiClient):
             if self._loaded is used:
                 try:
                     loaded = _load_credentials(self._load())
-                except KubernetesConfigError:  # perhaps someone is writing it now
+                except KubernetesConfigError:  # the configuration may be in the process of being written
                     return False
                 if (loaded.token, loaded.certificate) == (used.token, used.certificate):
                     return False
@@ -161,8 +166,8 @@ def _load_from_pod() -> Configuration:
         incluster_config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]  # the library's
     except (ConfigException, OSError) as error:
         raise KubernetesConfigError(
-            f"The pod's service account cannot be used: {error}. Let the pod mount its service account's token "
-            "(automountServiceAccountToken), or give a file with --kubeconfig."
+            f"The pod's service account cannot be used: {error}. Mount the service account's token in the pod "
+            "(automountServiceAccountToken), or set a kubeconfig file with --kubeconfig."
         ) from error
     return configuration
 
@@ -187,7 +192,9 @@ def _namespace_of_pod() -> str:
     try:
         return _NAMESPACE_FILE.read_text().strip()
     except OSError as error:
-        raise KubernetesConfigError(f"The pod's namespace is not known: {error}. Give it with --namespace.") from error
+        raise KubernetesConfigError(
+            f"The namespace of the pod cannot be read: {error}. Set the namespace with --namespace."
+        ) from error
 
 
 def _namespace_of_file(files: str) -> str:
@@ -203,5 +210,6 @@ def _convert_errors(files: str) -> Iterator[None]:
     except (ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise KubernetesConfigError(
-            f"The kubeconfig [{files}] cannot be used: {reason}. Correct it, or give another file with --kubeconfig."
+            f"The kubeconfig [{files}] cannot be used: {reason}. Correct the file, or set another file with "
+            "--kubeconfig."
         ) from error

@@ -1,17 +1,17 @@
-"""Leases as objects of the Kubernetes API, one for each gateway replica.
+"""Leases as Kubernetes objects, one for each gateway replica.
 
-``kubectl get leases`` shows an operator which gateways are alive. A lease names the pod and the node of its gateway, so
-the reaper can learn from the kubelet that they are gone before the lease expires.
+An operator can see with ``kubectl get leases`` which gateways are alive. A lease contains the names of the gateway's
+pod and node. With these, the reaper can learn from the kubelet that the gateway is gone before its lease expires.
 
 Guarantees in addition to those of :mod:`workspace.leases`:
 
-1. The renewal mark is random. So it differs after each renewal, independent of clocks, and no other change of the
-   object looks like a renewal.
-2. A renewal is one request. If its answer was lost, the request may be repeated.
-3. Only leases of this Lodge's gateways are listed: never the lease of the reapers' leader election, and no lease of
-   another Lodge.
+1. The renewal mark is random. Therefore, it changes with each renewal, independent of clocks, and no other change of
+   the object is mistaken for a renewal.
+2. A renewal is a single request. If the response was lost, the request can be repeated.
+3. Only the leases of gateways of this Lodge installation are listed. The lease of the reapers' leader election and the
+   leases of other installations are not listed.
 
-The times in the objects are for people.
+The times in the objects are only for people to read.
 
 Source: [kubernetes-leases].
 """
@@ -51,7 +51,7 @@ class PodIdentity:
 
     Attributes:
         name: The name of the pod.
-        uid: The UID of the pod; a successor of the same name has another one.
+        uid: The UID of the pod. If the pod is replaced by a pod with the same name, the UID is different.
         node: The name of the node.
     """
 
@@ -61,15 +61,16 @@ class PodIdentity:
 
 
 class KubernetesLeases:
-    """The implementation of ``Leases`` for Kubernetes.
+    """An implementation of ``Leases`` on Kubernetes.
 
-    Safe to share between threads.
+    It is safe for use by several threads.
 
     Args:
-        connection: The namespace and the instance.
-        pod: The pod of the replica that renews its lease; None outside Kubernetes, and for a caller that only reads.
-        lease_duration_seconds: The configured duration, which the objects show to people.
-        retry_policy: The time limits of requests.
+        connection: The connection to the API server.
+        pod: The pod of the replica that renews its lease. None if the replica runs outside Kubernetes, or if leases
+            are only read.
+        lease_duration_seconds: The configured lease duration. It is written to the objects for people to read.
+        retry_policy: The time limits for requests.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class KubernetesLeases:
         self._pods: Mapping[ReplicaId, PodIdentity] = {}
 
     def renew(self, replica: ReplicaId) -> None:
-        """Create the lease of a replica, or change its renewal mark."""
+        """Create the lease of a replica or, if it exists, change its renewal mark."""
         body = self._lease(replica)
         try:
             self._server.request(
@@ -107,7 +108,7 @@ class KubernetesLeases:
             raise self._server.unavailable(error.message, CHECK_API_SERVER) from error
 
     def list(self) -> Mapping[ReplicaId, RenewalMark]:
-        """Return the renewal marks of all leases."""
+        """Return the renewal mark of each lease, by replica."""
         found, _ = self._server.list_all(
             partial(
                 self._api.list_namespaced_lease, self._namespace, label_selector=selector_of(self._instance, COMPONENT)
@@ -118,21 +119,21 @@ class KubernetesLeases:
         return self.marks_of(found)
 
     def marks_of(self, found: Iterable[JsonObject]) -> Mapping[ReplicaId, RenewalMark]:
-        """Return the renewal marks in Lease objects that the caller read."""
+        """Return the renewal marks in Lease objects that the caller has read."""
         return {
             replica: RenewalMark(_annotations(lease).get(_MARK, ""))
             for replica, lease in self._by_replica(found).items()
         }
 
     def pods(self) -> Mapping[ReplicaId, PodIdentity]:
-        """Return the pods of the replicas of the last list.
+        """Return the pods of the replicas in the last list of leases.
 
-        A replica outside Kubernetes has none.
+        Replicas outside Kubernetes are not included.
         """
         return self._pods
 
     def delete(self, replica: ReplicaId) -> None:
-        """Remove the lease of a replica. A missing lease is no error."""
+        """Delete the lease of a replica, if it exists."""
         try:
             self._server.request(partial(self._api.delete_namespaced_lease, self._name(replica), self._namespace))
         except ApiStatusError as error:

@@ -1,17 +1,19 @@
-"""A watch of objects of the Kubernetes API that survives every failure.
+"""A watch of Kubernetes objects that continues after every kind of error.
 
-A watch ends often: the server ends it, restarts, forgets its position (``410 Gone``), or goes silent on a connection
-that looks alive. The shared informer of the Kubernetes client waits for ever on a silent connection, retries without a
-pause, takes a list of custom objects for an empty one, and does not say whether its state is current. Only its
-``Watch`` is used here, to read events.
+Watches end often: The server ends a watch, restarts, no longer knows the requested position (``410 Gone``), or stops
+sending data on a connection that looks alive. The shared informer of the Kubernetes client has several problems. It
+waits for ever on a silent connection, retries without a pause, mistakes a list of custom objects for an empty list,
+and does not tell whether its state is current. Therefore, this module uses only the client's ``Watch``, to read
+events.
 
 Guarantees:
 
-1. The first event is :class:`ObjectsListed`, or :class:`ObjectsUnreachable` and then that. Objects are listed again
-   whenever a change may have been missed. Only a watch that the server ended normally continues at its position.
-2. A silence of the server is noticed after :data:`SILENCE_SECONDS` at most.
-3. When the watch is stopped, it ends at once, except during a list.
-4. After failed attempts, and after watches that end immediately, there are pauses that grow up to
+1. The first event is :class:`ObjectsListed`, possibly after :class:`ObjectsUnreachable`. Objects are listed again
+   whenever a change may have been missed. A watch continues at its last position only if the server ended the previous
+   watch normally.
+2. If the server stops sending data, this is noticed after at most :data:`SILENCE_SECONDS`.
+3. If the watch is stopped, it ends immediately, except during a list.
+4. After failed attempts, and after watches that end immediately, there are pauses. They increase up to
    :data:`LONGEST_PAUSE_SECONDS`.
 
 Source: [kubernetes-api "Efficient detection of changes"].
@@ -35,7 +37,7 @@ from workspace.kubernetes.connection import REQUEST_TIMEOUT_SECONDS
 from workspace.record_store import RecordsUnavailableError
 
 WATCH_SECONDS = 20
-"""How long a watch lasts before the server ends it and the next one continues."""
+"""The duration of a watch, after which the server ends it and the next watch continues."""
 
 SILENCE_SECONDS = 25.0
 LONGEST_PAUSE_SECONDS = 5.0
@@ -49,30 +51,33 @@ _EVENT_TYPES = _CHANGES | {"DELETED"}
 
 @dataclass(frozen=True, slots=True)
 class ObjectsListed:
-    """The list of all objects. Replaces the previous state of the watcher."""
+    """Event with a list of all objects, which replaces the watcher's previous state."""
 
     objects: tuple[JsonObject, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectChanged:
-    """An object was created or changed."""
+    """Event for an object that was created or changed."""
 
     content: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectGone:
-    """An object was deleted; ``content`` is its last state."""
+    """Event for an object that was deleted.
+
+    ``content`` is the last state of the object.
+    """
 
     content: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectsUnreachable:
-    """The server does not answer.
+    """Event for a server that does not answer.
 
-    The state of a watcher may be stale until the next :class:`ObjectsListed`.
+    The watcher's state may be outdated until the next :class:`ObjectsListed`.
     """
 
     reason: str
@@ -82,12 +87,12 @@ ObjectsEvent = ObjectsListed | ObjectChanged | ObjectGone | ObjectsUnreachable
 
 
 def watch_objects(server: ApiServer, listing: Callable[..., Any], stop: threading.Event) -> Iterator[ObjectsEvent]:
-    """Yield the changes of objects until ``stop`` is set.
+    """Yield an event for each change of an object until ``stop`` is set.
 
     Args:
-        server: Lists the objects; it should not retry, because the watch does.
-        listing: A list function of the Kubernetes client, with its arguments.
-        stop: Ends the watch when it is set.
+        server: The client that lists the objects. It should not retry requests, because the watch does.
+        listing: A list function of the Kubernetes client, with all its arguments bound.
+        stop: The event that ends the watch when it is set.
     """
     failures = 0
     while not stop.is_set():
@@ -105,7 +110,7 @@ def watch_objects(server: ApiServer, listing: Callable[..., Any], stop: threadin
 
 
 def _changes(listing: Callable[..., Any], resource_version: str, stop: threading.Event) -> Iterator[ObjectsEvent]:
-    """Yield changes until the watch is stopped, or may have missed a change."""
+    """Yield changes until the watch is stopped or may have missed a change."""
     watch = Watch(return_type="object")  # type: ignore[no-untyped-call]  # the library's
     watch.resource_version = resource_version
     with _stop_with(stop, watch):
@@ -115,12 +120,15 @@ def _changes(listing: Callable[..., Any], resource_version: str, stop: threading
             try:
                 yield from _stream(watch, listing)
             except (urllib3.exceptions.HTTPError, ApiException, ConfigException, OSError, ValueError, LookupError):
-                return  # the list that follows reports a lasting problem
+                return  # if the problem persists, the next list reports it
             lasted_seconds = time.monotonic() - begun_seconds
 
 
 def _stream(watch: Watch, listing: Callable[..., Any]) -> Iterator[ObjectsEvent]:
-    """Yield the changes of one request; the watch remembers its position."""
+    """Yield the changes in the response to a single request.
+
+    The watch remembers its position for the next request.
+    """
     events = watch.stream(  # type: ignore[no-untyped-call]  # the library's
         listing,
         resource_version=watch.resource_version,
@@ -130,7 +138,7 @@ def _stream(watch: Watch, listing: Callable[..., Any]) -> Iterator[ObjectsEvent]
     )
     for event in events:
         if event is None:
-            raise ValueError("the answer of the server was cut off")
+            raise ValueError("the response of the server was cut off")
         if event["type"] in _EVENT_TYPES and not is_object(event["object"]):
             raise ValueError("the server sent an event without an object")
         if event["type"] in _CHANGES:
@@ -143,7 +151,7 @@ def _stream(watch: Watch, listing: Callable[..., Any]) -> Iterator[ObjectsEvent]
 def _stop_with(stop: threading.Event, watch: Watch) -> Iterator[None]:
     """Stop the watch when ``stop`` is set.
 
-    A watch that waits for data would not notice it.
+    Without this, a watch that is waiting for data would not be stopped.
     """
     has_ended = threading.Event()
 
@@ -161,6 +169,6 @@ def _stop_with(stop: threading.Event, watch: Watch) -> Iterator[None]:
 
 
 def _pause_seconds(failures: int) -> float:
-    state = tenacity.RetryCallState(None, None, (), {})  # type: ignore[arg-type]  # only its attempt counts
+    state = tenacity.RetryCallState(None, None, (), {})  # type: ignore[arg-type]  # only the attempt number is used
     state.attempt_number = failures + 1
     return _PAUSE(state)

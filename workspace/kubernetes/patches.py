@@ -1,7 +1,7 @@
-"""JSON patches of ConnectSession objects that test what they change.
+"""JSON patches of ConnectSession objects that check the expected state.
 
-A patch that names its expected state is compare-and-swap in one request. The API server applies the whole patch, or
-none of it if a test fails.
+A patch that includes the expected state of an object performs a compare-and-swap in a single request. The API server
+applies the complete patch, or nothing if a test in the patch fails.
 
 Source: RFC 6902.
 """
@@ -19,9 +19,9 @@ Patch = Sequence[Mapping[str, Any]]
 
 
 def replace_at_version(version: Version, path: str, value: Any) -> Patch | None:
-    """Return a patch that replaces a part of an object at a version.
+    """Return a patch that replaces a part of an object with the given version.
 
-    Returns None if no object can have that version.
+    Returns None if the version is not valid for any object.
     """
     uid, _, generation = version.rpartition(".")
     if not uid or not (generation.isascii() and generation.isdigit()):
@@ -30,9 +30,9 @@ def replace_at_version(version: Version, path: str, value: Any) -> Patch | None:
 
 
 def remove_finalizer(found: JsonObject) -> Patch:
-    """Return a patch that removes Lodge's finalizer.
+    """Return a patch that removes Lodge's finalizer from an object.
 
-    It fails if the spec has changed since the object was read.
+    The patch fails if the spec has changed since the object was read.
     """
     metadata = found["metadata"]
     path = f"/metadata/finalizers/{metadata['finalizers'].index(FINALIZER)}"

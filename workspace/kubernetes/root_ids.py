@@ -1,13 +1,15 @@
-"""Ids of roots and of session records, in a ConfigMap.
+"""The ids of roots and of the session records, stored in a ConfigMap.
 
-With session records on Kubernetes, an empty directory in the place of the storage looks like a workspace whose session
-locations are all gone. So the id that a root must have is stored beside the records. So is the id by which roots name
-these records: if two Lodges used one root, each would take the other's locations for orphans.
+If session records are stored on Kubernetes and an empty directory is mounted in place of the storage, it looks as if
+all session locations had been deleted. To detect this, the id of each root is stored together with the records. The id
+of the session records is stored there, too. If two Lodge installations used the same root, each would treat the
+session locations of the other as orphans.
 
 Guarantees:
 
-1. If several processes record an id for the same root, or for the records, one wins, and all get its id.
-2. A recorded id stays until someone removes it from the ConfigMap ``<instance>-roots`` by hand.
+1. If several processes record an id for the same root, or for the session records, one of the ids is stored, and all
+   processes get this id.
+2. A recorded id is kept until a person removes it from the ConfigMap ``<instance>-roots``.
 """
 
 import hashlib
@@ -29,17 +31,17 @@ _RECORDS = "records"
 
 
 class _ContendedError(RecordsUnavailableError):
-    """Others changed the ConfigMap at the same time; a transient error."""
+    """Raised if others changed the ConfigMap at the same time; a transient error."""
 
 
 class KubernetesRootIds:
-    """The implementation of ``RootIds`` for Kubernetes.
+    """An implementation of ``RootIds`` on Kubernetes.
 
-    Safe to share between threads.
+    It is safe for use by several threads.
 
     Args:
-        connection: The namespace and the instance of the ConfigMap.
-        retry_policy: The time limits of requests.
+        connection: The connection to the API server.
+        retry_policy: The time limits for requests.
     """
 
     def __init__(self, connection: Connection, retry_policy: RetryPolicy | None = None) -> None:
@@ -51,21 +53,21 @@ class KubernetesRootIds:
         self._api = CoreV1Api(connection.api_client)
 
     def records_id(self) -> str:
-        """Return the id of these session records, and record it at the first call."""
+        """Return the id of the session records. The first call generates the id."""
         return self._add(_RECORDS, f"kubernetes/{self._namespace}/{self._instance}/{secrets.token_hex(16)}")
 
     def expected(self, root: str) -> str | None:
-        """Return the recorded id of a root; None if there is none."""
+        """Return the recorded id of a root, or None if no id was recorded."""
         entry = _entry(self._read(), _key(root))
         return None if entry is None else self._id_in(entry, root)
 
     def record(self, root: str, root_id: str) -> str:
-        """Record the id of a root unless there is one, and return the recorded one."""
+        """Record the id of a root if no id has been recorded, and return the recorded id."""
         return self._id_in(self._add(_key(root), json.dumps({"root": root, "id": root_id})), root)
 
     @retry_on(_ContendedError, attempts=20, first_pause_seconds=0.01, longest_pause_seconds=0.5)
     def _add(self, key: str, entry: str) -> str:
-        """Add an entry unless it exists, and return the current one."""
+        """Add an entry if it does not exist, and return the current entry."""
         found = self._read()
         existing = _entry(found, key)
         if existing is not None:
@@ -82,7 +84,9 @@ class KubernetesRootIds:
         except ApiStatusError as error:
             if error.status not in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
                 raise self._server.unavailable(error.message, CHECK_API_SERVER) from error
-            raise _ContendedError(None, f"Others keep changing the ConfigMap {self._name}. Try again.") from error
+            raise _ContendedError(
+                None, f"Other processes keep changing the ConfigMap [{self._name}]. Try again."
+            ) from error
         return entry
 
     def _read(self) -> JsonObject | None:
@@ -99,7 +103,7 @@ class KubernetesRootIds:
         except (ValueError, TypeError, KeyError) as error:
             raise self._server.unavailable(
                 f"the entry {_key(root)} of the ConfigMap {self._name} is damaged",
-                f"Restore it, or remove it if [{root}] is the right storage.",
+                f"If [{root}] is the original storage, remove the entry. Otherwise, restore the entry.",
             ) from error
 
 

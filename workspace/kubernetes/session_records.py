@@ -1,18 +1,19 @@
 """Session records as ConnectSession objects of the Kubernetes API.
 
-On Kubernetes, the truth about sessions belongs where operators look for it. One request changes an object, and names
-the state that it expects, so no lock is needed.
+On Kubernetes, the state of sessions should be stored where operators look for it. Each change is a single request that
+includes the expected state of the object, so locks are not needed.
 
 Guarantees in addition to those of :mod:`workspace.record_store`:
 
-1. Writing a status, or any other change of metadata, does not change the version of a record. A request for deletion
-   does.
-2. ``list``, ``read`` and ``find`` see everything that was acknowledged before the call.
-3. Every change writes a random revision. If the answer to a change was lost, the revision shows whether the change took
-   effect. If that cannot be decided, RecordsUnavailableError is raised.
-4. An object that is damaged or has an unknown format makes every reading operation fail with RecordsUnavailableError,
-   also ``list``. The message names the object.
-5. Deleting a record removes its finalizer last. An object that other finalizers keep after that is no record any more.
+1. Writing a status, or any other change of the metadata, does not change the version of a record. Only a deletion
+   request does.
+2. ``list``, ``read`` and ``find`` return all changes that were acknowledged before the call.
+3. Every change writes a random revision. If the response to a change was lost, the revision shows whether the change
+   has taken effect. If this cannot be determined, RecordsUnavailableError is raised.
+4. If an object is damaged or has an unknown format, every operation that reads it fails with RecordsUnavailableError,
+   including ``list``. The message contains the name of the object.
+5. When a record is deleted, its finalizer is removed last. If other finalizers still prevent the deletion of the
+   object, the object no longer counts as a record.
 
 Source: [kubernetes-api "Resource versions"], [kubernetes-api "Finalizers"].
 """
@@ -34,27 +35,27 @@ from workspace.records import SessionRecord
 from workspace.retries import retry_on
 
 LARGEST_SPEC_BYTES = 1_400_000
-"""The limit of etcd for one request, 1.5 MiB, less room for metadata and for other spellings of the same JSON."""
+"""The maximum size of a ``spec``: etcd's request limit of 1.5 MiB, minus space for metadata and other encodings."""
 
-_CHECK_DEFINITION = "Check that the definition connectsessions.sparklodge.io is the one of this release."
+_CHECK_DEFINITION = "Check that the installed definition of connectsessions.sparklodge.io belongs to this release."
 _PAUSE_AFTER_DAMAGE_SECONDS = 5.0
 
 
 class _ContendedError(record_store.RecordsUnavailableError):
-    """Others changed the object but not the record; a transient error."""
+    """Raised if others changed the object but not the record; a transient error."""
 
 
 _retry_contended = retry_on(_ContendedError, attempts=20, first_pause_seconds=0.005, longest_pause_seconds=0.2)
 
 
 class KubernetesSessionRecords:
-    """The implementation of ``SessionRecords`` for Kubernetes.
+    """An implementation of ``SessionRecords`` on Kubernetes.
 
-    Safe to share between threads.
+    It is safe for use by several threads.
 
     Args:
-        connection: The namespace and the instance.
-        retry_policy: The time limits of requests.
+        connection: The connection to the API server.
+        retry_policy: The time limits for requests.
     """
 
     def __init__(self, connection: Connection, retry_policy: RetryPolicy | None = None) -> None:
@@ -82,15 +83,15 @@ class KubernetesSessionRecords:
         return self._records(self._api.list())
 
     def find(self, session_uuid: SessionUuid) -> record_store.StoredRecord | None:
-        """Return the record that names a session location; None if there is none."""
+        """Return the record of a session, or None if it does not exist."""
         if not is_uuid(session_uuid):
             return None
         return next(iter(self._records(self._api.list(f"spec.sessionUuid={session_uuid}"))), None)
 
     def watch(self, stop: threading.Event) -> Iterator[record_store.RecordsEvent]:
-        """Yield changes until ``stop`` is set.
+        """Yield an event for each change until ``stop`` is set.
 
-        A damaged object makes the records unreachable.
+        If an object is damaged, the records are reported as unreachable.
         """
         while not stop.is_set():
             for event in self._api.watch(stop):
@@ -104,7 +105,7 @@ class KubernetesSessionRecords:
             stop.wait(_PAUSE_AFTER_DAMAGE_SECONDS)
 
     def replace(self, record: SessionRecord, version: record_store.Version) -> record_store.StoredRecord:
-        """Replace a record that is still at a version."""
+        """Replace a record that still has the given version."""
         revision = secrets.token_hex(8)
         spec = connect_session_objects.spec_of(record, self._instance, revision)
         _check_size(record, spec)
@@ -114,7 +115,7 @@ class KubernetesSessionRecords:
             raise self._refused(record, error) from error
 
     def delete(self, name: RecordName, version: record_store.Version) -> None:
-        """Delete a record that is still at a version."""
+        """Delete a record that still has the given version."""
         revision = secrets.token_hex(8)
         try:
             mine = self._change(name, version, revision, "/spec/revision", revision)
@@ -142,16 +143,16 @@ class KubernetesSessionRecords:
             found = self._api.delete(name, found)
         if found["kind"] == connect_session_objects.KIND and not connect_session_objects.is_gone(
             found
-        ):  # otherwise someone else removed the finalizer
+        ):  # otherwise, another process has removed the finalizer
             self._api.patch(name, patches.remove_finalizer(found))
 
     def _still_mine(self, name: RecordName, revision: str, error: ApiStatusError) -> JsonObject:
-        """Return the current object if it still has the revision.
+        """Return the current object if it still has the given revision.
 
         Raises:
             RecordConflictError: If the record has changed.
-            RecordNotFoundError: If the record is gone.
-            RecordsUnavailableError: If that cannot be decided now.
+            RecordNotFoundError: If the record no longer exists.
+            RecordsUnavailableError: If this cannot be determined now.
         """
         if error.status == HTTPStatus.NOT_FOUND:
             raise (self._unclear(name) if error.was_lost else _not_found(name)) from error
@@ -163,13 +164,13 @@ class KubernetesSessionRecords:
     def _change(
         self, name: RecordName, version: record_store.Version, revision: str, path: str, value: object
     ) -> JsonObject:
-        """Change an object at a version, and return the changed object.
+        """Change an object that has the given version, and return the changed object.
 
-        The change includes the revision.
+        The change must include the given revision.
 
         Raises:
-            RecordError: If the record has changed or is gone, or that cannot be decided now.
-            ApiStatusError: If the object is at that version and the server refuses the change.
+            RecordError: If the record has changed or no longer exists, or if this cannot be determined now.
+            ApiStatusError: If the object has the given version and the server refuses the change.
         """
         patch = patches.replace_at_version(version, path, value)
         if patch is None:
@@ -195,20 +196,23 @@ class KubernetesSessionRecords:
         return attempt()
 
     def _find_created(self, name: RecordName, revision: str, error: ApiStatusError) -> record_store.StoredRecord:
-        """Return the record if an earlier attempt created it.
+        """Return the record if an earlier attempt has created it.
 
         Raises:
-            RecordExistsError: If another process created it.
-            RecordsUnavailableError: If that cannot be decided now.
+            RecordExistsError: If another process has created the record.
+            RecordsUnavailableError: If this cannot be determined now.
         """
-        exists = record_store.RecordExistsError(name, f"The session record {name} exists already.")
+        exists = record_store.RecordExistsError(name, f"The session record [{name}] already exists.")
         try:
             found = self._read(name)
         except record_store.RecordNotFoundError:
             raise (self._unclear(name) if error.was_lost else exists) from error
         if connect_session_objects.is_gone(found):
             others = ", ".join(found["metadata"].get("finalizers", ()))
-            raise self._api.unavailable(f"finalizers ({others}) keep the deleted session record {name}", "Remove them.")
+            raise self._api.unavailable(
+                f"finalizers ({others}) keep the object of the deleted session record [{name}]",
+                "Remove these finalizers.",
+            )
         if connect_session_objects.revision_of(found) != revision:
             raise exists from error
         return self._stored(found)
@@ -220,7 +224,8 @@ class KubernetesSessionRecords:
 
     def _unclear(self, name: RecordName) -> record_store.RecordsUnavailableError:
         return self._api.unavailable(
-            f"the answer to a change of session record {name} was lost", "It may have taken effect; read it again."
+            f"the response to a change of the session record [{name}] was lost",
+            "The change may have taken effect. Read the record again.",
         )
 
     def _read(self, name: RecordName) -> JsonObject:
@@ -246,11 +251,15 @@ class KubernetesSessionRecords:
         except ValueError as error:
             name = found.get("metadata", {}).get("name")
             raise self._api.unavailable(
-                f"the ConnectSession {name} is damaged: {error}", "Restore it, or delete it and remove its finalizer."
+                f"the ConnectSession [{name}] is damaged: {error}",
+                "Restore the object, or delete it and remove its finalizer.",
             ) from error
 
     def _convert(self, event: ObjectsEvent) -> record_store.RecordsEvent | None:
-        """Return the event for records; None if the object was never a record."""
+        """Return the record event for an object event.
+
+        Returns None if the object was never a record.
+        """
         match event:
             case ObjectsListed(objects):
                 return record_store.RecordsListed(tuple(self._records(objects)))
@@ -262,9 +271,9 @@ class KubernetesSessionRecords:
                 return record_store.RecordsUnreachable(reason)
 
     def _gone(self, content: JsonObject) -> record_store.RecordGone | None:
-        """Return the event for a record that is gone.
+        """Return the event for a deleted record.
 
-        Returns None if the name of the object is not that of a record.
+        Returns None if the name of the object is not the name of a record.
         """
         try:
             return record_store.RecordGone(connect_session_objects.record_name_of(content, self._instance))
@@ -273,28 +282,28 @@ class KubernetesSessionRecords:
 
 
 def _contended(name: RecordName) -> _ContendedError:
-    return _ContendedError(name, f"Others keep changing the object of session record {name}. Try again.")
+    return _ContendedError(name, f"Other processes keep changing the object of the session record [{name}]. Try again.")
 
 
 def _check_size(record: SessionRecord, spec: JsonObject) -> None:
     size_bytes = len(json.dumps(spec, ensure_ascii=False).encode())
     if size_bytes > LARGEST_SPEC_BYTES:
-        raise _too_large(record, f"{size_bytes} bytes, and Kubernetes accepts {LARGEST_SPEC_BYTES}")
+        raise _too_large(record, f"a size of {size_bytes} bytes, but Kubernetes accepts {LARGEST_SPEC_BYTES}")
 
 
 def _too_large(record: SessionRecord, what: str) -> record_store.RecordTooLargeError:
     return record_store.RecordTooLargeError(
         record.name,
-        f"The record of session {record.session_uuid} with {len(record.tables)} temporary tables would have {what}. "
-        "Drop temporary tables, or give those with many columns or insertions to sessions of their own.",
+        f"The record of session [{record.session_uuid}] with {len(record.tables)} temporary tables would have {what}. "
+        "Drop temporary tables, or create tables with many columns or insertions in separate sessions.",
     )
 
 
 def _not_found(name: RecordName) -> record_store.RecordNotFoundError:
-    return record_store.RecordNotFoundError(name, f"There is no session record {name}; the session has ended.")
+    return record_store.RecordNotFoundError(name, f"The session record [{name}] does not exist. The session has ended.")
 
 
 def _changed(name: RecordName) -> record_store.RecordConflictError:
     return record_store.RecordConflictError(
-        name, f"The session record {name} has changed since it was read; read it again."
+        name, f"The session record [{name}] has changed since it was read. Read it again."
     )

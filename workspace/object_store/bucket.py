@@ -1,18 +1,19 @@
 """A bucket, with the few operations that session locations need.
 
-Session locations contain any keys that their owners wrote, and must be removed with nothing else. File-like layers over
-S3 cannot promise that: they read ``..`` and empty names as parts of a path, and create keys of their own to look like
-directories. Here a key is a text and nothing more.
+Session locations can contain any keys that their owners wrote. A removal must delete all of these keys and no others.
+Libraries that make S3 look like a file system cannot guarantee this. They interpret ``..`` and empty names as parts of
+a path, and create additional keys to represent directories. In this module, a key is only a string.
 
 Guarantees:
 
-1. A key goes to the server exactly as it came from there. Only keys that were listed below a prefix are deleted.
+1. Keys are sent to the server exactly as they were received from it. Only keys that were listed below a prefix are
+   deleted.
 2. A request ends within ``ATTEMPTS`` times its timeouts; see :mod:`workspace.object_store.s3_client`.
 
-Not guaranteed: keys that are not UTF-8; S3 has none.
+Not guaranteed: Keys that are not valid UTF-8 are not supported. S3 does not have such keys.
 
-All methods block, and raise ObjectStoreError, which is an OSError. S3 is consistent: the next request sees what was
-written or deleted before.
+All methods block, and raise ObjectStoreError, which is a subclass of OSError. S3 is strongly consistent: each request
+sees all earlier writes and deletions.
 
 Source: [s3-api].
 """
@@ -38,29 +39,29 @@ _NO_SUCH_KEY = {HTTPStatus.NOT_FOUND: "NoSuchKey"}
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object as a listing shows it."""
+    """An object in a listing of the bucket."""
 
     key: str
     size_bytes: int
 
 
 class Bucket(S3Client):
-    """A bucket. Keys are complete: they begin with the prefix of the address."""
+    """A bucket. All keys are complete and begin with the prefix of the address."""
 
     def get(self, key: str) -> bytes | None:
-        """Return the content of an object; None if there is none."""
+        """Return the content of an object, or None if it does not exist."""
         answer = self.send("GET", key, accepted=_NO_SUCH_KEY)
         return answer.content if answer.status == HTTPStatus.OK else None
 
     def put(self, key: str, content: bytes) -> None:
-        """Write an object, and replace an existing one."""
+        """Write an object. An existing object is replaced."""
         self.send("PUT", key, content)
 
     def put_new(self, key: str, content: bytes) -> bool:
-        """Write an object unless it exists. The content must be unique.
+        """Write an object if it does not exist. The content must be unique.
 
         Returns:
-            Whether the object has this content.
+            Whether the object has the given content.
         """
         answer = self.send(
             "PUT",
@@ -73,21 +74,22 @@ class Bucket(S3Client):
             return True
         existing = self.get(key)
         if existing is None:
-            # Either it was deleted just now, or the server only believes that it exists: a server that was killed while
-            # it wrote an object may know the object without having it, and would refuse it for ever.
+            # Either the object was deleted a moment ago, or the server wrongly considers it existing. A server that
+            # was killed while it was writing an object may have an entry for the object without its content, and would
+            # refuse the request for ever.
             self.put(key, content)
             existing = self.get(key)
-        # An earlier attempt whose answer was lost may have written it.
+        # An earlier attempt whose response was lost may have written the object.
         return existing == content
 
     def is_empty(self, prefix: str) -> bool:
-        """Return whether no key begins with a prefix."""
+        """Return whether there are no keys with the given prefix."""
         return not self._page(prefix, None, 1)[0]
 
     def pages(self, prefix: str) -> Iterator[Sequence[StoredObject]]:
-        """Yield all objects below a prefix, a thousand at a time.
+        """Yield all objects whose keys have the given prefix, a thousand at a time.
 
-        Objects may be deleted between pages.
+        Objects may be deleted between two pages.
         """
         token: str | None = None
         while True:
@@ -98,7 +100,10 @@ class Bucket(S3Client):
                 return
 
     def names(self, prefix: str) -> Iterator[str]:
-        """Yield what follows a prefix in all keys, up to and including the next slash."""
+        """Yield the next part of all keys after a prefix.
+
+        The next part ends with the next slash, which is included, or with the end of the key.
+        """
         query = {"list-type": "2", "prefix": prefix, "delimiter": "/", "encoding-type": "url"}
         while True:
             page = self.parse_xml(self.send("GET", "", query=query))
@@ -111,10 +116,11 @@ class Bucket(S3Client):
             query["continuation-token"] = token
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete up to a thousand objects. A missing object is no error.
+        """Delete up to a thousand objects. Objects that do not exist are ignored.
 
         Raises:
-            ObjectStoreError: If an object could not be deleted. The first such error, raised after trying all the rest.
+            ObjectStoreError: If an object could not be deleted. All other objects are deleted first, and the first
+                error is raised.
         """
         failures: list[ObjectStoreError] = []
         together = [key for key in keys if not _NOT_IN_XML.search(key)]
@@ -133,17 +139,17 @@ class Bucket(S3Client):
         """Copy an object inside the bucket.
 
         Raises:
-            FileNotFoundError: If the source is gone.
+            FileNotFoundError: If the source does not exist.
         """
         headers = {"x-amz-copy-source": quote_text(f"/{self.bucket}/{source}")}
         answer = self.send("PUT", target, headers=headers, accepted=_NO_SUCH_KEY)
         if answer.status == HTTPStatus.NOT_FOUND:
-            raise FileNotFoundError(errno.ENOENT, "An object was deleted while it was copied", source)
+            raise FileNotFoundError(errno.ENOENT, "The object was deleted while it was being copied", source)
 
     def abort_uploads(self, prefix: str) -> None:
-        """Abort the multi-part uploads below a prefix.
+        """Abort the multipart uploads of keys with the given prefix.
 
-        A server without such uploads has nothing to abort.
+        If the server does not support multipart uploads, nothing is done.
         """
         no_uploads = {HTTPStatus.NOT_IMPLEMENTED: "NotImplemented", HTTPStatus.NOT_FOUND: "NoSuchUpload"}
         query = {"uploads": "", "prefix": prefix, "encoding-type": "url"}

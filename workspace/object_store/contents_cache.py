@@ -1,9 +1,10 @@
 """A cache of the contents of session locations in an object store.
 
-Each listing is a request that costs money, so the contents of a location are listed again only every few minutes.
+Each listing is a request that costs money. Therefore, the contents of a location are listed only once every few
+minutes.
 
-Not guaranteed: that the contents are recent. They may be as old as ``relist_seconds``. If there are more locations than
-can be listed in ``LISTING_SECONDS``, they may be older, or missing at first.
+Not guaranteed: The contents may be up to ``relist_seconds`` old. If there are more locations than can be listed in
+``LISTING_SECONDS``, the contents may be older, and may be missing at first.
 """
 
 import math
@@ -27,9 +28,11 @@ _MAX_DIRECTORIES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """The last listing of a location.
+    """The last listing of a session location.
 
-    The result is the contents, None if there was no location, or why the listing failed.
+    Attributes:
+        result: The contents of the location. None if the location did not exist, or the error if the listing failed.
+        at_seconds: The monotonic time of the listing.
     """
 
     result: LocationContents | OSError | None
@@ -37,13 +40,13 @@ class _Listing:
 
 
 class ContentsCache:
-    """The last known contents of session locations; safe to share between threads.
+    """The last known contents of session locations, in a thread-safe cache.
 
     Args:
-        bucket: The bucket.
+        bucket: The bucket of the workspace.
         keys: The keys of the workspace.
-        relist_seconds: The age at which a listing is repeated.
-        monotonic: A clock, in seconds.
+        relist_seconds: The age after which a listing is repeated.
+        monotonic: A function that returns the current time of a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -62,10 +65,11 @@ class ContentsCache:
         self._lock = threading.Lock()
 
     def refresh(self, sessions: Set[SessionUuid]) -> Mapping[SessionUuid, LocationContents | OSError | None]:
-        """List unknown, failed and old locations, and return what is known.
+        """List locations with unknown or outdated contents, and return all known contents.
 
-        Lists as many locations as ``LISTING_SECONDS`` allows. Locations that were never listed come first, then those
-        whose last attempt is oldest, whether it failed or not. So each location has its turn, however many fail.
+        As many locations are listed as ``LISTING_SECONDS`` allows. Locations that were never listed come first. They
+        are followed by the locations with the oldest attempts, whether or not these failed. Therefore, each location
+        is listed eventually, even if many listings fail.
         """
         begun_seconds = self._monotonic()
         with self._lock:
@@ -98,7 +102,7 @@ class ContentsCache:
             return {each: self._listings[each].result for each in sessions if each in self._listings}
 
     def forget(self, session_uuid: SessionUuid) -> None:
-        """Forget the listing of a location that has changed."""
+        """Remove the listing of a location that has changed."""
         with self._lock:
             self._listings.pop(session_uuid, None)
 
@@ -116,11 +120,12 @@ class ContentsCache:
 class ObjectRoot:
     """The contents of session locations at one moment.
 
-    What was in the trash at that moment is left out.
+    Tables that were in the trash at that moment are not included.
 
     Args:
         trash: The targets in the trash.
-        known: What is known of each location: its contents, None if it does not exist, or why it could not be listed.
+        known: The known contents of each location. None if the location does not exist, or the error if it could not
+            be listed.
     """
 
     def __init__(self, trash: Set[Target], known: Mapping[SessionUuid, LocationContents | OSError | None]) -> None:
@@ -128,15 +133,17 @@ class ObjectRoot:
         self._known = known
 
     def stamp(self, session_uuid: SessionUuid) -> Hashable:
-        """Return the contents of a location as its stamp.
+        """Return the contents of a location, which are also its stamp.
 
-        An object store has no other sign of a change.
+        An object store provides no other information about changes.
         """
         found = self._find(session_uuid)
         return str(found) if isinstance(found, OSError) else found
 
     def contents(self, session_uuid: SessionUuid) -> LocationContents:
-        """Return the directories in a location; none if there is no location.
+        """Return the directories in a location.
+
+        The result is empty if the location does not exist.
 
         Raises:
             OSError: If the location could not be listed.

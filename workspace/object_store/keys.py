@@ -2,12 +2,12 @@
 
 ::
 
-    <prefix>/<session uuid>/.location                          a session location, also while it is empty
-    <prefix>/<session uuid>/<table uuid>/...                   tables, as the backend writes them
+    <prefix>/<session uuid>/.location                          a session location, which may be empty
+    <prefix>/<session uuid>/<table uuid>/...                   tables, as written by the backend
     <prefix>/.lodge/trash/<session uuid>.location              tombstone of a session location
     <prefix>/.lodge/trash/<session uuid>.<table uuid>.table    tombstone of a table
     <prefix>/.lodge/root                                       the id of this root (:mod:`workspace.root_identities`)
-    <prefix>/.lodge/records                                    the id of the session records that name its contents
+    <prefix>/.lodge/records                                    the id of the session records of this root
 """
 
 import re
@@ -24,7 +24,7 @@ _TOMBSTONE = re.compile(rf"({_UUID})\.(?:location|({_UUID})\.table)")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a tombstone marks: a session location, or one table in it.
+    """The target of a tombstone, which is a session location or a table.
 
     Raises:
         ValueError: If a UUID is not canonical.
@@ -43,7 +43,7 @@ class Keys:
     """The keys and URIs of one workspace.
 
     Args:
-        address: The workspace.
+        address: The address of the workspace.
     """
 
     def __init__(self, address: ObjectAddress) -> None:
@@ -55,7 +55,7 @@ class Keys:
         self.trash = f"{own}/trash/"
 
     def prefix(self, target: Target) -> str:
-        """Return the prefix of all keys of a session location or a table."""
+        """Return the common prefix of all keys of a session location or table."""
         table = "" if target.table_uuid is None else f"{target.table_uuid}/"
         return f"{self.root}{target.session_uuid}/{table}"
 
@@ -64,7 +64,7 @@ class Keys:
         return f"{self._address.storage_path}/{check_uuid(session_uuid)}"
 
     def tombstone(self, target: Target) -> str:
-        """Return the key of a tombstone."""
+        """Return the key of the tombstone for a target."""
         kind = "location" if target.table_uuid is None else f"{target.table_uuid}.table"
         return f"{self.trash}{target.session_uuid}.{kind}"
 
@@ -76,18 +76,18 @@ class Keys:
         """Return the target of an entry of the trash.
 
         Raises:
-            ValueError: If it is not an entry of this trash.
+            ValueError: If the path is not an entry of this trash.
         """
         target = parse_tombstone(entry.rpartition("/")[2])
         if target is None or self.entry(target) != entry:
-            raise ValueError(f"Not an entry of the trash: {entry!r}")
+            raise ValueError(f"The path {entry!r} is not an entry of the trash.")
         return target
 
 
 def parse_tombstone(name: str) -> Target | None:
-    """Return the target of a tombstone; None for any other name.
+    """Return the target of a tombstone, or None if the name is not valid.
 
-    The name is the last part of the key.
+    The name of a tombstone is the last part of its key.
     """
     found = _TOMBSTONE.fullmatch(name)
     if found is None:

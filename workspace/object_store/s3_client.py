@@ -2,12 +2,12 @@
 
 Guarantees:
 
-1. A request ends, with an answer or an error, within ``ATTEMPTS`` times the timeouts.
-2. No message, error or log line contains a credential, a signature or a header.
+1. A request ends, with a response or an error, within ``ATTEMPTS`` times the timeouts.
+2. Messages, errors and log events never contain credentials, signatures or headers.
 
-Safe to share between threads, but not with a process that was forked. Signatures and credentials, where mistakes would
-be dangerous, are AWS's own code (``awscrt``). It takes credentials from environment variables, a profile, a web
-identity, the container or the instance.
+The client can be shared between threads, but not with a forked process. Signatures and credentials are handled by
+AWS's own library (``awscrt``), because mistakes in them would be dangerous. The library finds credentials in
+environment variables, a profile, a web identity, the container or the instance.
 
 Source: [s3-api].
 """
@@ -40,20 +40,21 @@ _TRANSIENT_STATUSES = {429, 500, 502, 503, 504}
 _TRANSIENT_CODES = {"RequestTimeout", "SlowDown", "ConditionalRequestConflict", "OperationAborted"}
 _CODE = re.compile(r"[A-Za-z]+|\d{3}")
 _REMEDIES = {
-    "AccessDenied": "Give Lodge's credentials the rights that docs/how-to/object-storage.md lists.",
+    "AccessDenied": "Give Lodge's credentials the permissions that are listed in docs/how-to/object-storage.md.",
     "InvalidAccessKeyId": "Correct the credentials.",
-    "SignatureDoesNotMatch": "Correct the credentials, or the region.",
-    "NoSuchBucket": "Create the bucket, or correct the workspace's URI.",
-    "PermanentRedirect": "Correct the region in the workspace's URI.",
-    "AuthorizationHeaderMalformed": "Correct the region in the workspace's URI.",
+    "SignatureDoesNotMatch": "Correct the credentials or the region.",
+    "NoSuchBucket": "Create the bucket, or correct the URI of the workspace.",
+    "PermanentRedirect": "Correct the region in the URI of the workspace.",
+    "AuthorizationHeaderMalformed": "Correct the region in the URI of the workspace.",
 }
 
 
 class ObjectStoreError(OSError):
-    """A request failed.
+    """Raised if a request to the object store failed.
 
     Attributes:
-        code: The error code of the server, such as ``AccessDenied``; empty if it did not answer.
+        message: The error message.
+        code: The error code of the server, such as ``AccessDenied``. Empty if the server did not respond.
     """
 
     def __init__(self, message: str, code: str = "") -> None:
@@ -66,17 +67,17 @@ class ObjectStoreError(OSError):
 
 
 class _TransientError(ObjectStoreError):
-    """A transient request failure."""
+    """Raised if a request failed for a transient reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of the server.
+    """The response of the server.
 
     Attributes:
         status: The HTTP status.
-        content: The body.
-        code: The error code in the body; empty if there is none.
+        content: The body of the response.
+        code: The error code in the body. Empty if there is no error code.
     """
 
     status: int
@@ -88,12 +89,12 @@ class S3Client:
     """A client for one bucket.
 
     Args:
-        address: The address with the bucket.
-        read_seconds: The timeout for an answer.
+        address: The address that contains the bucket.
+        read_seconds: The time to wait for a response.
 
     Attributes:
         bucket: The name of the bucket.
-        host: The server, for messages.
+        host: The address of the server, for error messages.
     """
 
     def __init__(self, address: ObjectAddress, *, read_seconds: float = READ_SECONDS) -> None:
@@ -122,18 +123,19 @@ class S3Client:
         headers: Mapping[str, str] | None = None,
         accepted: Mapping[HTTPStatus, str] | None = None,
     ) -> Answer:
-        """Send a request, and retry transient failures.
+        """Send a request, and retry it after transient errors.
 
         Args:
             method: The HTTP method.
-            key: The key of the object; empty for a request to the bucket.
-            content: The body.
-            query: The parameters of the query.
+            key: The key of the object. Empty for a request to the bucket.
+            content: The body of the request.
+            query: The query parameters.
             headers: Additional headers.
-            accepted: The error statuses that count as answers, each with the error code that it may have.
+            accepted: The HTTP error statuses that are returned and not raised, each with the error code that the
+                response may contain.
 
         Raises:
-            ObjectStoreError: If the server refuses the request, or cannot be reached.
+            ObjectStoreError: If the server refuses the request or cannot be reached.
         """
         target = f"/{self.bucket}/{quote_text(key)}" if key else f"/{self.bucket}"
         if query:
@@ -152,7 +154,7 @@ class S3Client:
             except urllib3.exceptions.HTTPError as error:
                 raise _TransientError(
                     f"The object store at [{self.host}] cannot be reached: {type(error).__name__}. "
-                    "Check its server and the network."
+                    "Check the server and the network."
                 ) from error
             if answer.status < HTTPStatus.MULTIPLE_CHOICES and answer.code in {"", "NoSuchKey"}:
                 return answer
@@ -165,17 +167,17 @@ class S3Client:
         return attempt()
 
     def parse_xml(self, answer: Answer) -> ET.Element:
-        """Parse the body of an answer.
+        """Parse the body of a response as XML.
 
         Raises:
-            ObjectStoreError: If it is not XML.
+            ObjectStoreError: If the body is not valid XML.
         """
         try:
-            return ET.fromstring(answer.content)  # noqa: S314 - from the server that is trusted with all the data
+            return ET.fromstring(answer.content)  # noqa: S314 - the server is trusted with all the data
         except ET.ParseError as error:
             raise ObjectStoreError(
-                f"The server at [{self.host}] did not answer with XML, so it is not an S3 server. Correct the "
-                "workspace's URI."
+                f"The response of the server at [{self.host}] is not XML, so the server is not an S3 server. Correct "
+                "the URI of the workspace."
             ) from error
 
     def refusal(
@@ -183,12 +185,12 @@ class S3Client:
     ) -> ObjectStoreError:
         """Return the error for a request that the server refused.
 
-        Its message says what to do.
+        The message contains an instruction for the operator.
         """
         shown = code if code and _CODE.fullmatch(code) else "an unknown reason"
         return error_type(
             f"The object store at [{self.host}] refused {action} objects in bucket [{self.bucket}]: {shown}. "
-            f"{_REMEDIES.get(shown, 'Read the log of its server.')}",
+            f"{_REMEDIES.get(shown, 'Check the log of the server.')}",
             shown,
         )
 
@@ -217,11 +219,11 @@ class S3Client:
             return dict(auth.aws_sign_request(request, config).result(_CREDENTIALS_SECONDS).headers)
         except Exception as error:  # awscrt raises its own type, whose base is Exception
             raise ObjectStoreError(
-                f"There are no credentials for the object store ({type(error).__name__}). Give them by the AWS "
+                f"There are no credentials for the object store ({type(error).__name__}). Set them with the AWS "
                 "environment variables (AWS_ACCESS_KEY_ID, ...), a profile, or a role."
             ) from error
 
 
 def quote_text(text: str, safe: str = "/") -> str:
-    """Quote a text for a URL, as Signature Version 4 requires."""
+    """Quote a string for a URL, as required by Signature Version 4."""
     return quote(text, safe=f"{safe}-_.~", errors="surrogatepass")

@@ -1,34 +1,35 @@
 """Session locations in an object store.
 
-See :mod:`workspace.locations` for the interface.
+For the interface, see :mod:`workspace.locations`.
 
-An object store has no directories and no renames. A *tombstone* replaces the rename of a file system: it is an object
-in ``.lodge/trash/`` that marks its target as deleted (:mod:`workspace.object_store.keys`). Moving to the trash writes
-the tombstone. A purge deletes the objects, and the tombstone last.
+An object store does not have directories or renames. Where a file system renames a directory, this module writes a
+*tombstone*, which is an object in ``.lodge/trash/`` that marks its target as deleted
+(:mod:`workspace.object_store.keys`). Moving a target to the trash means writing its tombstone. A purge deletes all
+objects of the target and then the tombstone.
 
-A reader lists tombstones first and objects second. So it never takes something for live that had a tombstone before it
-started, however far the purge is by then.
+A reader lists tombstones before objects. Therefore, a target that had a tombstone when the reader started never
+appears to be live, no matter how far its purge has progressed.
 
-Guarantees in addition to those of all session locations:
+Guarantees in addition to the guarantees of :mod:`workspace.locations`:
 
-1. Only keys below ``<prefix>/<session uuid>/`` are deleted with a location, and only while its tombstone exists. Keys
-   are texts, never paths, so no key leads anywhere else.
-2. A tombstone is removed only after a listing that found nothing. That listing starts after the tombstone was read and
-   after the last deletion.
-3. What a late writer creates after that is a location again. No record names it, so it is an orphan. Its unfinished
-   multi-part uploads are aborted with the location.
-4. A location in the trash cannot be created again before it is purged.
-5. A table is copied completely, as it was at one time, or not at all.
+1. A location is purged only while its tombstone exists, and only keys below ``<prefix>/<session uuid>/`` are deleted.
+   Keys are strings and not paths, so no key refers to an object elsewhere.
+2. A tombstone is removed only after a listing that found no objects. This listing starts after the tombstone was read
+   and after the last deletion.
+3. If a late writer creates objects after that, they form a new location. No session record refers to it, so it is an
+   orphan. Unfinished multipart uploads are aborted when a location is purged.
+4. A location that is in the trash cannot be created again until it has been purged.
+5. A copy of a table is complete and shows the table at a single point in time. Otherwise, the copy fails.
 
 Not guaranteed:
 
-- That a reader sees all or nothing while a location is purged.
-- That only one of several concurrent callers of :meth:`ObjectSessionLocations.move_to_trash` learns that it did it, on
-  a server without conditional writes.
-- That :meth:`ObjectRoot.contents` is recent; see :mod:`workspace.object_store.contents_cache`.
+- While a location is being purged, a reader may see some of its objects.
+- If several callers of :meth:`ObjectSessionLocations.move_to_trash` run concurrently on a server without conditional
+  writes, more than one of them may get the result that it moved the location.
+- :meth:`ObjectRoot.contents` may be outdated; see :mod:`workspace.object_store.contents_cache`.
 
-There is one root, for ever: a workspace in an object store does not move. There are no owners and no modes either; the
-policy of the bucket decides who may read.
+There is always exactly one root, because a workspace in an object store cannot move. There are also no owners or
+modes. The bucket policy determines who can read the objects.
 """
 
 import errno
@@ -57,11 +58,11 @@ class ObjectSessionLocations:
     """The session locations below a prefix of a bucket.
 
     Args:
-        address: The workspace; the same for all replicas and reapers.
-        root_ids: The registry of root ids; None if the ids are stored only in the roots.
-        bucket: The bucket; None to open it.
-        relist_seconds: The maximal age of the known contents of locations.
-        monotonic: A clock, in seconds.
+        address: The address of the workspace. It must be the same for all replicas and reapers.
+        root_ids: The registry of root ids. None if ids are stored only in the roots.
+        bucket: The bucket. None to open the bucket of the address.
+        relist_seconds: The maximum age of the known contents of locations.
+        monotonic: A function that returns the current time of a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -80,17 +81,21 @@ class ObjectSessionLocations:
         self._cache = ContentsCache(self._bucket, self._keys, relist_seconds=relist_seconds, monotonic=monotonic)
 
     def initialise(self) -> None:
-        """Give the root an id if it never had one. Each process calls this when it starts.
+        """Generate an id for the root if it never had one.
 
-        The id is recorded before it is written. So processes that start concurrently write the same id, even on a
-        server without conditional writes. A process that dies in between leaves a root without an id that names its
-        records.
+        Each process calls this method when it starts.
+
+        The id is recorded before it is written to the root. Therefore, processes that start concurrently write the
+        same id, even on a server without conditional writes. If a process dies between these steps, the root has the
+        id of its session records but no root id.
 
         Raises:
-            RootError: If the root was replaced, or belongs to another Lodge.
+            RootError: If the root was replaced or belongs to another Lodge installation.
         """
         root = self._root
-        expected = self._identities.expected(root)  # read this first, because others record before they write
+        expected = self._identities.expected(
+            root
+        )  # must be read before the root id, because other processes record first
         root_id, records_id = self._root_id(), self._records_id()
         is_begun = root_id is None and self._identities.are_recorded and records_id == self._identities.records_id()
         if expected is not None and not is_begun:
@@ -107,15 +112,15 @@ class ObjectSessionLocations:
         self._identities.establish(root, root_id)
 
     def set_current_root(self, root: StoragePath) -> None:
-        """Accept the current root only.
+        """Check that the given root is the current root. No other root is accepted.
 
         Raises:
-            RootError: If it is another root.
+            RootError: If the given root is another root.
         """
         if root != self._root:
             raise RootError(
-                f"The workspace is in the object store at [{self._root}]. It cannot move to [{root}] while it is in "
-                "use. Restart Lodge to change it."
+                f"The workspace in the object store at [{self._root}] cannot move to [{root}] while it is in use. "
+                "Restart Lodge to change the workspace."
             )
         self._check()
 
@@ -123,7 +128,7 @@ class ObjectSessionLocations:
         """Return the only root.
 
         Raises:
-            RootError: If it was replaced.
+            RootError: If the root was replaced.
         """
         self._check()
         return [self._root]
@@ -132,14 +137,14 @@ class ObjectSessionLocations:
         """Return the contents of the only root.
 
         Raises:
-            RootError: If it was replaced.
+            RootError: If the root was replaced.
         """
         self._check()
         trash = frozenset(self._tombstones())
         return [ObjectRoot(trash, self._cache.refresh(self._list(trash)))]
 
     def create(self, session_uuid: SessionUuid, owner: Owner | None = None) -> StoragePath:
-        """Create the session location, or return the existing one.
+        """Create a session location, or return the existing one.
 
         Raises:
             FileNotFoundError: If the location is in the trash.
@@ -148,7 +153,7 @@ class ObjectSessionLocations:
         """
         uri = self._keys.uri(session_uuid)
         if owner is not None:
-            raise OwnerError(errno.EPERM, "An object store has no OS users that could own a location", uri)
+            raise OwnerError(errno.EPERM, "An object store has no OS users that could own a session location", uri)
         self._check()
         target = Target(session_uuid)
         self._require_live(target)
@@ -156,7 +161,7 @@ class ObjectSessionLocations:
         return uri
 
     def list(self) -> Set[SessionUuid]:
-        """Return the sessions that have a location."""
+        """Return the sessions that have a session location."""
         self._check()
         self._identities.check_records(self._root, self._records_id())
         return self._list(frozenset(self._tombstones()))
@@ -168,16 +173,16 @@ class ObjectSessionLocations:
         return [uri] if self._exists(Target(session_uuid)) else []
 
     def move_to_trash(self, session_uuid: SessionUuid) -> Sequence[StoragePath]:
-        """Write the tombstone of a location, and return its URI.
+        """Write the tombstone of a session location, and return the location's URI.
 
-        Returns nothing if there is no live location.
+        The result is empty if there is no live location.
         """
         uri = self._keys.uri(session_uuid)
         self._check()
         return [uri] if self._bury(Target(session_uuid)) else []
 
     def remove_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> bool:
-        """Write the tombstone of a table, and return whether there was a live table."""
+        """Write the tombstone of a table, and return whether the table was live."""
         target = Target(session_uuid, table_uuid)
         self._check()
         is_removed = self._bury(target)
@@ -191,7 +196,7 @@ class ObjectSessionLocations:
         return uris
 
     def size_bytes(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> int:
-        """Return the total size of the objects of a table.
+        """Return the total size of a table's objects.
 
         Raises:
             FileNotFoundError: If there is no live table.
@@ -201,10 +206,12 @@ class ObjectSessionLocations:
         return sum(self._objects(target).values())
 
     def copy_table(self, source: tuple[SessionUuid, TableUuid], target: tuple[SessionUuid, TableUuid]) -> None:
-        """Copy a table to another session that has a location, inside the object store.
+        """Copy a table into the existing location of another session.
+
+        The data is copied inside the object store.
 
         Raises:
-            FileNotFoundError: If the table is gone, or changed during the copy.
+            FileNotFoundError: If the table does not exist or changed during the copy.
             OSError: If the table cannot be copied.
         """
         self._check()
@@ -215,31 +222,34 @@ class ObjectSessionLocations:
             for _ in executor.map(lambda key: self._bucket.copy(key, new + key.removeprefix(old)), objects):
                 pass
         if self._objects(original) != objects:
-            raise FileNotFoundError(errno.ENOENT, "A table changed while it was copied", self._keys.uri(source[0]))
+            raise FileNotFoundError(
+                errno.ENOENT, "The table changed while it was being copied", self._keys.uri(source[0])
+            )
 
     def trash(self) -> Sequence[TrashEntry]:
-        """Return everything in the trash."""
+        """Return all entries of the trash."""
         self._check()
         return sorted(map(self._keys.entry, self._tombstones()))
 
     def trash_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
-        """Return what the trash contains of one session."""
+        """Return the entries of the trash that belonged to a session."""
         check_uuid(session_uuid)
         self._check()
         return sorted(map(self._keys.entry, self._tombstones(f"{session_uuid}.")))
 
     def purge(self, entry: TrashEntry, should_stop: Callable[[], bool] = lambda: False) -> bool:
-        """Delete all objects of an entry of the trash; may take long.
+        """Delete all objects of an entry of the trash. This may take a long time.
 
         Args:
             entry: An entry that :meth:`trash` returned.
-            should_stop: Called after each thousand objects. When it returns True, the purge stops.
+            should_stop: A function that is called before each thousand objects. When it returns True, the purge stops.
 
         Returns:
-            Whether the entry is gone.
+            Whether the entry was removed completely.
 
         Raises:
-            OSError: If objects could not be deleted. The first such error, raised after trying all the rest.
+            OSError: If some objects could not be deleted. All other objects are deleted first, and the first error is
+                raised.
         """
         target = self._keys.target_of(entry)
         self._check()
@@ -254,10 +264,14 @@ class ObjectSessionLocations:
                 self._bucket.delete([tombstone])
                 self._cache.forget(target.session_uuid)
                 return True
-        raise OSError(errno.ENOTEMPTY, "Someone keeps writing here", self._keys.uri(target.session_uuid))
+        raise OSError(
+            errno.ENOTEMPTY,
+            "Another process keeps writing to this location",
+            self._keys.uri(target.session_uuid),
+        )
 
     def _delete_all(self, prefix: str, should_stop: Callable[[], bool]) -> bool:
-        """Delete all objects below a prefix, and return False if the deletion was stopped."""
+        """Delete all objects with a key prefix. Return False if the deletion was stopped."""
         failure: ObjectStoreError | None = None
         for page in self._bucket.pages(prefix):
             if should_stop():
@@ -271,7 +285,7 @@ class ObjectSessionLocations:
         return True
 
     def _bury(self, target: Target) -> bool:
-        """Write the tombstone of a live target, and return whether this call did it."""
+        """Write the tombstone of a live target, and return whether this call wrote it."""
         if not self._exists(target):
             return False
         return self._bucket.put_new(self._keys.tombstone(target), secrets.token_hex(16).encode())
@@ -284,13 +298,19 @@ class ObjectSessionLocations:
         return False
 
     def _require_live(self, target: Target) -> None:
-        """Raise FileNotFoundError if a target or its location has a tombstone."""
+        """Check that neither a target nor its session location has a tombstone.
+
+        Raises:
+            FileNotFoundError: If there is a tombstone.
+        """
         for each in {Target(target.session_uuid), target}:
             if self._bucket.get(self._keys.tombstone(each)) is not None:
-                raise FileNotFoundError(errno.ENOENT, "It is in the trash", self._keys.uri(target.session_uuid))
+                raise FileNotFoundError(
+                    errno.ENOENT, "The location or table is in the trash", self._keys.uri(target.session_uuid)
+                )
 
     def _objects(self, target: Target) -> Mapping[str, int]:
-        """Return the sizes of the objects of a table by their keys.
+        """Return the keys and sizes of a table's objects.
 
         Raises:
             FileNotFoundError: If there is no live table.
@@ -299,7 +319,7 @@ class ObjectSessionLocations:
         pages = self._bucket.pages(self._keys.prefix(target))
         found = {each.key: each.size_bytes for page in pages for each in page}
         if not found:
-            raise FileNotFoundError(errno.ENOENT, "There is no such table", self._keys.uri(target.session_uuid))
+            raise FileNotFoundError(errno.ENOENT, "The table does not exist", self._keys.uri(target.session_uuid))
         return found
 
     def _list(self, trash: Set[Target]) -> Set[SessionUuid]:
@@ -310,7 +330,7 @@ class ObjectSessionLocations:
         return {session_uuid for session_uuid in found if Target(session_uuid) not in trash}
 
     def _tombstones(self, start: str = "") -> Iterator[Target]:
-        """Yield the targets of all tombstones whose names begin with a text."""
+        """Yield the targets of all tombstones whose names begin with the given string."""
         for name in self._bucket.names(self._keys.trash + start):
             target = parse_tombstone(start + name)
             if target is not None:

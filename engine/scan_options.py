@@ -20,15 +20,18 @@ class ScanOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: str | None = Field(None, description="The format of all files. By default each file's suffix decides.")
+    format: str | None = Field(
+        None, description="The format of all files. By default, the suffix of each file determines its format."
+    )
     time_zone: str = Field(
         "UTC",
-        description="The time zone of text that a declared schema converts to a timestamp, if the text has no offset. "
-        "Lodge sets it to the session's time zone when the statement starts.",
+        description="The time zone for the conversion of text to timestamps, if the text has no offset. Lodge sets this "
+        "option to the session's time zone when the statement starts.",
     )
     discovery: Literal["all", "sample", "first"] = Field(
         "all",
-        description="The files whose schemas make up the schema of the scan: all files, a sample, or the first file.",
+        description="The files whose schemas Lodge merges into the schema of the scan: all files, a sample, or only "
+        "the first file.",
     )
     sample_files: PositiveInt = Field(
         10, description="The number of files in a sample, spread evenly over the list of files."
@@ -36,8 +39,8 @@ class ScanOptions(BaseModel):
     partition_bytes: ByteSize | None = Field(
         None,
         ge=_MIN_PARTITION_BYTES,
-        description="The number of bytes that one task reads. Small files are read together, large ones in splits. By "
-        "default a share of all files, between 16 and 64 MiB.",
+        description="The number of bytes that one task reads. A task reads several small files, or a split of a large "
+        "file. The default depends on the total size of all files, and is between 16 and 64 MiB.",
     )
 
     @field_validator("time_zone")

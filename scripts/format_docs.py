@@ -58,7 +58,7 @@ def blocks() -> Mapping[str, str]:
 
 
 def options_table(model: type[BaseModel]) -> str:
-    rows = ["| option | values | default | |", "| --- | --- | --- | --- |"]
+    rows = ["| option | values | default | description |", "| --- | --- | --- | --- |"]
     for name, field in model.model_fields.items():
         description = (field.description or "").replace("|", "\\|")
         rows.append(f"| `{name}` | {values_of(field)} | {default_of(field)} | {description} |")
@@ -77,7 +77,7 @@ def values_of(field: FieldInfo) -> str:
         return _code_list([one.value for one in type_])
     if get_origin(type_) is Literal:
         return _code_list(get_args(type_))
-    words = {bool: "`true`, `false`", str: "text", int: "integer", ByteSize: "bytes, also as `32MiB`"}
+    words = {bool: "`true`, `false`", str: "text", int: "integer", ByteSize: "bytes, for example `32MiB`"}
     if type_ not in words:
         raise TypeError(f"there are no words for an option of type {type_}")
     return f"{words[type_]}, {bounds}" if bounds else words[type_]
@@ -96,7 +96,11 @@ def default_of(field: FieldInfo) -> str:
 
 def _format_block(one: ReaderFormat) -> str:
     head = f"Suffixes {_code_words(one.suffixes)}; option `format = '{one.name}'`.\n"
-    return f"{head}\n{options_table(one.options)}" if one.options.model_fields else f"{head}\nIt has no options.\n"
+    return (
+        f"{head}\n{options_table(one.options)}"
+        if one.options.model_fields
+        else f"{head}\nThis format has no options.\n"
+    )
 
 
 def _without_none(type_: Any) -> Any:

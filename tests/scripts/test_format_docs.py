@@ -35,7 +35,7 @@ def test_option_row_has_name_values_default_and_description():
 
     assert options_table(Options).splitlines()[2:] == [
         "| `kind` | `a`, `b` | `a` | a \\| b |",
-        "| `size` | bytes, also as `32MiB`, at least 10 |  | The size. |",
+        "| `size` | bytes, for example `32MiB`, at least 10 |  | The size. |",
         "| `name` | text | none: it must be given | Needed. |",
     ]
 

@@ -37,42 +37,51 @@ class DelimitedOptions(BaseModel):
 
     delimiter: str | None = Field(
         None,
-        description="The ASCII character between fields, `\\t` for a tab. By default the suffix decides: a comma for "
-        "`.csv`, a tab for `.tsv`, a bar for `.psv` and `.tbl`.",
+        description="The ASCII character between fields, for example `\\t` for a tab. The default depends on the "
+        "suffix: a comma for `.csv`, a tab for `.tsv`, and a vertical bar for `.psv` and `.tbl`.",
     )
-    quote: str = Field('"', description="The ASCII character around quoted fields. Empty for no quotes.")
-    escape: str = Field("", description="The ASCII character that escapes the next one. Empty for no escapes.")
-    comment: str = Field("", description="The ASCII character that starts a comment line. Empty for no comments.")
-    encoding: str = Field(UTF_8, description="The encoding of the file, by its Python name.")
+    quote: str = Field('"', description="The ASCII character around quoted fields. If empty, no field is quoted.")
+    escape: str = Field(
+        "", description="The ASCII character that escapes the next character. If empty, there are no escapes."
+    )
+    comment: str = Field(
+        "", description="The ASCII character that starts a comment line. If empty, there are no comments."
+    )
+    encoding: str = Field(UTF_8, description="The Python name of the encoding of the file.")
     skip_lines: int = Field(0, ge=0, description="The number of lines to skip at the start of the file.")
     header: bool = Field(
         False,
-        description="Whether the first row has the names of the columns. Without a header, each row is the array "
-        "`columns`.",
+        description="Whether the first row contains the column names. Without a header, each row is a single array "
+        "with the name `columns`.",
     )
     ragged: RaggedPolicy = Field(
         RaggedPolicy.ERROR,
-        description="For a row with more or fewer fields than the header. `error` fails. `null` sets missing fields to "
-        "null, and fails for extra fields. `truncate` sets missing fields to null, and drops extra fields with a "
-        "warning.",
+        description="What happens if a row has more or fewer fields than the header. With `error`, the scan fails. "
+        "With `null`, missing fields are null, and the scan fails if a row has additional fields. With `truncate`, "
+        "missing fields are null, and Lodge drops additional fields and logs a warning.",
     )
     empty_value: EmptyValue = Field(
         EmptyValue.TEXT,
-        description="The value of an empty field in a text column, quoted or not: empty `text` or `null`. In other "
-        "columns it is null.",
+        description="The value of an empty field in a text column, quoted or unquoted. With `text`, the value is an "
+        "empty string. With `null`, the value is null. In other columns, an empty field is always null.",
     )
     malformed: MalformedPolicy = Field(
         MalformedPolicy.FAIL,
-        description="For a ragged row, or a value that is not of its column's type. `fail` fails. `skip` skips the "
-        "row. `null` sets the value to null. The last two log one warning for each file, with a count.",
+        description="What happens if a row is ragged, or if a value does not match the type of its column. With "
+        "`fail`, the scan fails. With `skip`, Lodge skips the row. With `null`, the value is null. With `skip` and "
+        "`null`, Lodge logs one warning for each file, with the number of occurrences.",
     )
     multiline: bool = Field(
         True,
-        description="Whether a quoted field may contain line ends. If not, a file can be split anywhere. If so, a file "
-        "with quotes is searched for the ends of rows first; above 1 GiB, one task reads it.",
+        description="Whether a quoted field may contain line ends. If `false`, Lodge can split a file anywhere. If "
+        "`true`, Lodge first searches a file with quotes for the ends of rows. If such a file is larger than 1 GiB, "
+        "one task reads the whole file.",
     )
     max_line_bytes: int = Field(
-        DEFAULT_MAX_LINE_BYTES, ge=1024, le=1 << 30, description="The longest row. A longer one is an error."
+        DEFAULT_MAX_LINE_BYTES,
+        ge=1024,
+        le=1 << 30,
+        description="The maximum length of a row in bytes. If a row is longer, the scan fails.",
     )
 
     @field_validator("delimiter", "quote", "escape", "comment")

@@ -32,30 +32,34 @@ class JsonOptions(BaseModel):
 
     layout: Layout = Field(
         Layout.AUTO,
-        description="`lines`: one object on each line. `concatenated`: objects one after another. `array`: an array of "
-        "objects. `auto`: an array if the file begins with `[`; concatenated if an object in its first 64 KiB spans "
-        "several lines; otherwise lines.",
+        description="How objects are arranged in a file. `lines` means one object on each line, `concatenated` means "
+        "objects one after another, and `array` means an array of objects. With `auto`, Lodge uses `array` if the file "
+        "begins with `[`, `concatenated` if an object in the first 64 KiB spans several lines, and otherwise `lines`.",
     )
     on_type_conflict: TypeConflictPolicy = Field(
         TypeConflictPolicy.WIDEN,
-        description="For values of several types in one column of one file. `error` fails. `widen` converts integers "
-        "to doubles if the column also has doubles, and fails for other types. `text` converts the values to text, "
-        "as they are written in the file.",
+        description="What happens if a column has values of several types in one file. With `error`, the scan fails. "
+        "With `widen`, Lodge converts integers to doubles if the column also contains doubles, and the scan fails for "
+        "other types. With `text`, Lodge converts the values to text, as they are written in the file.",
     )
     all_text: bool = Field(
-        False, description="Whether numbers and booleans become text, as they are written in the file."
+        False, description="Whether Lodge reads numbers and booleans as text, as they are written in the file."
     )
     malformed: MalformedPolicy = Field(
         MalformedPolicy.FAIL,
-        description="For a line that is not a JSON object, in the layout `lines`. `fail` fails. `skip` skips the line. "
-        "`null` makes it a row of nulls. The last two log one warning for each file, with a count.",
+        description="What happens if a line is not a JSON object, in the layout `lines`. With `fail`, the scan fails. "
+        "With `skip`, Lodge skips the line. With `null`, the line becomes a row of nulls. With `skip` and `null`, "
+        "Lodge logs one warning for each file, with the number of occurrences.",
     )
     max_line_bytes: int = Field(
-        DEFAULT_MAX_LINE_BYTES, ge=1024, le=1 << 30, description="The longest object. A longer one is an error."
+        DEFAULT_MAX_LINE_BYTES,
+        ge=1024,
+        le=1 << 30,
+        description="The maximum length of an object in bytes. If an object is longer, the scan fails.",
     )
     max_columns: int = Field(
         10_000,
         ge=1,
         le=100_000,
-        description="The largest number of names in a file, including the names of members of objects.",
+        description="The maximum number of names in a file, including the names of object members.",
     )

@@ -10,11 +10,14 @@ The traceback of the cause follows this line. Without a gateway, users read the 
 
 Guarantees:
 
-1. The line has at most 1,600 characters, regardless of the contents of the file.
-2. :func:`find_report` never fails. If the line was truncated, the function returns the remaining parts.
+1. The line has at most 1,600 bytes, whatever the file contains. Long texts and parameters lose their middle.
+2. :func:`find_report` never fails, and searches at most 16 KiB. It accepts a line that was cut off, and returns what is
+   left.
+3. A report has a condition of :data:`engine.errors.CONDITIONS`, with its SQLSTATE. Errors of other packages that have
+   another condition are reported as ``LODGE_READER_FAILED``.
 
-Not guaranteed: a reported error does not necessarily come from a scan. A client can include such a line in the text of
-another error. It then receives its own text.
+Not guaranteed: that a report comes from a scan. A Python function of a user can raise an error with the same line. The
+gateway therefore searches only the errors of Python workers.
 """
 
 import json
@@ -23,13 +26,21 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 
-from engine.errors import EngineError
+from engine.errors import CONDITIONS, EngineError
 
-_MAX_TEXT_CHARACTERS = 700
-_MAX_VALUE_CHARACTERS = 120
-_MAX_JSON_CHARACTERS = 800
-_MAX_TRACEBACK_CHARACTERS = 32_768
+_MAX_TEXT_BYTES = 700
+_MAX_VALUE_BYTES = 400
+_MAX_JSON_BYTES = 800
+_MIN_VALUE_BYTES = 16
+_MAX_PARAMETERS = 16
+_MAX_TRACEBACK_CHARACTERS = 16_384
+_MAX_SEARCHED_CHARACTERS = 16_384
+_UNKNOWN_CONDITION = "LODGE_READER_FAILED"
+
+_SPARK_PREFIX = "An exception was thrown from the Python worker: "
+"""Spark's text before the error of a worker if ``simplifiedTraceback`` leaves no traceback."""
 
 _UNFORESEEN = EngineError("The scan failed for a reason that Lodge did not foresee. The gateway's log has the details.")
 
@@ -54,11 +65,9 @@ class ErrorReport:
     def of(cls, error: BaseException) -> "ErrorReport":
         """Create the report for an exception that a scan raised."""
         known = error if isinstance(error, EngineError) else _UNFORESEEN
-        parameters = {name: _cut(value, _MAX_VALUE_CHARACTERS) for name, value in known.parameters.items()}
-        while len(json.dumps(parameters)) > _MAX_JSON_CHARACTERS:
-            parameters.popitem()
-        text = _cut(" ".join(str(known).splitlines()), _MAX_TEXT_CHARACTERS)
-        return cls(known.condition, known.sql_state, text, parameters)
+        condition = known.condition if known.condition in CONDITIONS else _UNKNOWN_CONDITION
+        text = _shorten(" ".join(str(known).splitlines()), _MAX_TEXT_BYTES)
+        return cls(condition, CONDITIONS[condition], text, _shorten_all(getattr(known, "parameters", {})))
 
     def __str__(self) -> str:
         return f"[{self.condition}] {self.text} SQLSTATE: {self.sql_state} {json.dumps(dict(self.parameters))}"
@@ -74,15 +83,15 @@ class ScanError(Exception):
     def __init__(self, cause: BaseException) -> None:
         self.report = ErrorReport.of(cause)
         lines = "".join(traceback.format_exception(cause))
-        super().__init__(f"{self.report}\n\nCause:\n{lines[-_MAX_TRACEBACK_CHARACTERS:]}")
+        super().__init__(_encodable(f"{self.report}\n\nCause:\n{lines[-_MAX_TRACEBACK_CHARACTERS:]}"))
 
 
+_MARKER = f"{__name__}.{ScanError.__name__}: ["
 _LINE = re.compile(
-    rf"(?:^|: ){re.escape(f'{__name__}.{ScanError.__name__}')}: "
-    r"\[(?P<condition>LODGE_[A-Z_]{1,60})\] (?P<rest>[^\n]{1,1600})",
+    rf"(?:^|{re.escape(_SPARK_PREFIX)}){re.escape(_MARKER)}"
+    rf"(?P<condition>{'|'.join(sorted(CONDITIONS))})\] (?P<rest>[^\n]{{1,1600}})",
     re.MULTILINE,
 )
-_END = re.compile(r" SQLSTATE: (?P<sql_state>[0-9A-Z]{5})(?![0-9A-Z])")
 
 
 @contextmanager
@@ -101,19 +110,19 @@ def reported_errors() -> Iterator[None]:
 
 
 def find_report(text: str) -> ErrorReport | None:
-    """Return the first report in the text of an error. Return None if there is none."""
-    line = _LINE.search(text)
+    """Return the first report in the text of an error; None if there is none."""
+    text = text[:_MAX_SEARCHED_CHARACTERS]
+    line = _LINE.search(text) if _MARKER in text else None
     if line is None:
         return None
-    rest = line["rest"]
-    ends = list(_END.finditer(rest))
-    for end in ends:  # the message may contain such an end too, but only JSON follows the real end
+    condition, rest = line["condition"], line["rest"]
+    sql_state = CONDITIONS[condition]
+    ends = list(re.finditer(f" SQLSTATE: {sql_state} ", rest))
+    for end in ends:  # a text may contain an end of its own, but only the last one is followed by nothing but JSON
         parameters = _parameters(rest[end.end() :])
         if parameters is not None:
-            return ErrorReport(line["condition"], end["sql_state"], rest[: end.start()].strip(), parameters)
-    if ends:
-        return ErrorReport(line["condition"], ends[-1]["sql_state"], rest[: ends[-1].start()].strip())
-    return ErrorReport(line["condition"], EngineError.sql_state, rest.strip())
+            return ErrorReport(condition, sql_state, rest[: end.start()].strip(), parameters)
+    return ErrorReport(condition, sql_state, (rest[: ends[-1].start()] if ends else rest).strip())
 
 
 def _parameters(encoded: str) -> Mapping[str, str] | None:
@@ -132,5 +141,24 @@ def _encodable(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _cut(text: str, characters: int) -> str:
-    return text if len(text) <= characters else f"{text[: characters - 3]}..."
+def _shorten_all(parameters: Mapping[str, object]) -> Mapping[str, str]:
+    """Return the parameters, so short that their JSON fits. The largest values are shortened first."""
+    short = {
+        name: _shorten(str(value), _MAX_VALUE_BYTES) for name, value in islice(parameters.items(), _MAX_PARAMETERS)
+    }
+    while len(json.dumps(short)) > _MAX_JSON_BYTES:
+        largest = max(short, key=lambda name: len(json.dumps(short[name])))
+        size_bytes = len(short[largest].encode())
+        if size_bytes < _MIN_VALUE_BYTES:  # only the names are long
+            return {}
+        short[largest] = _shorten(short[largest], size_bytes * 3 // 4)
+    return short
+
+
+def _shorten(text: str, max_bytes: int) -> str:
+    """Return the text without its middle if it is too long, so that its beginning and its end remain."""
+    encoded = text.encode(errors="replace")
+    if len(encoded) <= max_bytes:
+        return encoded.decode()
+    half = (max_bytes - 3) // 2
+    return f"{encoded[:half].decode(errors='ignore')}...{encoded[-half:].decode(errors='ignore')}"

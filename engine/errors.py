@@ -27,12 +27,38 @@ Guarantees:
    machine, or the target of a link. Paths are written as Python literals, so that a file name cannot break the line.
 """
 
+import os
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 from engine.context import ErrorContext
 
 NOWHERE = ErrorContext()
+
+CONDITIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "LODGE_DUPLICATE_COLUMN": "42711",
+        "LODGE_FILE_CHANGED": "58030",
+        "LODGE_FILE_NOT_FOUND": "42P01",
+        "LODGE_INVALID_VALUE": "22018",
+        "LODGE_MALFORMED_FILE": "22000",
+        "LODGE_NO_FILES": "42KD9",
+        "LODGE_NO_READER": "0A000",
+        "LODGE_PATH_REFUSED": "42501",
+        "LODGE_PROJECTION": "42000",
+        "LODGE_READER_FAILED": "58000",
+        "LODGE_READER_PLUGIN": "58000",
+        "LODGE_ROW_TOO_LONG": "54000",
+        "LODGE_SCAN_FAILED": "58000",
+        "LODGE_SCAN_OPTIONS": "22023",
+        "LODGE_TYPE_CONFLICT": "42804",
+        "LODGE_TYPE_NOT_SUPPORTED": "0A000",
+        "LODGE_UNREADABLE_FILE": "58030",
+        "LODGE_VALUE_TOO_LARGE": "54000",
+    }
+)
+"""The SQLSTATE of each condition that a scan can report. ``tests/errors`` compares this table with the classes."""
 
 
 class EngineError(Exception):
@@ -51,6 +77,11 @@ class EngineError(Exception):
     def __init__(self, message: str, parameters: Mapping[str, object] | None = None) -> None:
         super().__init__(message)
         self.parameters = {name: str(value) for name, value in (parameters or {}).items() if str(value)}
+
+
+def describe_cause(error: BaseException) -> str:
+    """Return what happened, without the text of the error, which may contain paths of the machine."""
+    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else type(error).__name__
 
 
 def place(context: ErrorContext) -> dict[str, object]:

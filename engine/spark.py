@@ -163,6 +163,7 @@ class FilteringScanReader(ScanReader):
     Formats with statistics use these filters to skip rows.
     """
 
+    @reported_errors()
     def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:  # noqa: N802 - Spark's name
         """Accept the filters, and return all of them, because Spark must evaluate them again."""
         found = (to_row_filter(one) for one in filters)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from engine.context import ErrorContext
-from engine.errors import DuplicateColumnError, FileError
+from engine.errors import DuplicateColumnError, FileError, describe_cause
 
 
 class FormatError(FileError):
@@ -81,6 +81,11 @@ def format_errors(context: ErrorContext, kind: str) -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the message of an error, shortened to one line of at most 200 characters."""
-    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    """Return the message of an error, shortened to one line of at most 200 characters.
+
+    The message of a system call may contain paths of the machine, so it is replaced by the text of its error number.
+    """
+    is_system_error = isinstance(error, OSError) and error.errno
+    text = describe_cause(error) if is_system_error else " ".join(str(error).split()).rstrip(".")
+    text = text or type(error).__name__
     return text if len(text) <= 200 else f"{text[:197]}..."

@@ -25,7 +25,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Self
 
-from engine.errors import EngineError, NoReaderError, ScanOptionError
+from engine.errors import EngineError, NoReaderError, ScanOptionError, describe_cause
 from engine.readers.columnar.ipc import IpcFormat
 from engine.readers.columnar.orc import OrcFormat
 from engine.readers.columnar.parquet import ParquetFormat
@@ -151,5 +151,5 @@ def _load(plugin: EntryPoint) -> ReaderFormat:
         one: ReaderFormat = plugin.load()()
         _ = (one.name.lower(), *one.suffixes, one.options, one.discover, one.reader, one.splits)
     except (ImportError, AttributeError, TypeError) as error:
-        raise ReaderPluginError(plugin.name, f"cannot be loaded: {error}") from error
+        raise ReaderPluginError(plugin.name, f"cannot be loaded: {describe_cause(error)}") from error
     return one

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from engine.errors import EngineError, ReaderError, SchemaConflictError
+from engine.errors import EngineError, ReaderError, SchemaConflictError, describe_cause
 from engine.result_set.loader import ResultSetLoader
 from engine.scan.negotiator import ScanNegotiator
 from engine.scan.reader import RowBatchReader
@@ -80,5 +80,4 @@ def _wrap_errors(source: ScanNegotiator | ResultSetLoader, action: str) -> Itera
     except (EngineError, GeneratorExit):
         raise
     except Exception as error:  # a reader may be third-party code
-        problem = f"could not {action}: {error.__class__.__name__}: {error}"
-        raise ReaderError(f"the reader {problem}", source.context) from error
+        raise ReaderError(f"the reader could not {action}: {describe_cause(error)}", source.context) from error

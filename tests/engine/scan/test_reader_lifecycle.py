@@ -29,9 +29,14 @@ def test_exception_of_reader_names_file_and_keeps_cause(scans, place):
     _, error = read_until_it_fails(scans.of(reader))
     assert isinstance(error, ReaderError)
     action = place.split()[-1]
-    assert str(error) == f"'0.x' in workspace 'dfs': the reader could not {action}: ValueError: no luck"
+    assert str(error) == f"'0.x' in workspace 'dfs': the reader could not {action}: ValueError"
     assert isinstance(error.__cause__, ValueError)
     assert reader.closed == (place != "start")
+
+
+def test_failure_of_reader_shows_no_path_of_the_server(scans):
+    _, error = read_until_it_fails(scans.of(failing_reader(scans, "open", FileNotFoundError(2, "gone", "/srv/a"))))
+    assert str(error) == "'0.x' in workspace 'dfs': the reader could not open: No such file or directory"
 
 
 @pytest.mark.parametrize("place", PLACES)

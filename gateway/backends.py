@@ -26,7 +26,7 @@ _CHANNEL_OPTIONS = [
 
 
 class BackendAddressError(ValueError):
-    """The address of a backend does not have the form ``sc://HOST:PORT``."""
+    """A backend address that does not have the form ``sc://HOST:PORT``."""
 
     def __init__(self, address: str) -> None:
         super().__init__(f"Backend [{address}] is not of the form sc://HOST:PORT.")

@@ -169,10 +169,10 @@ class BackendError(GatewayError):
 
 
 def final(error: GatewayError) -> GatewayError:
-    """Return the error for a finished statement.
+    """Return the error to report for a statement that has ended.
 
-    With some errors, clients would retry to read the result of the statement, although the statement has ended. Such an
-    error is replaced.
+    A backend error with the gRPC status UNAVAILABLE is replaced with ``LODGE_BACKEND_LOST``. Otherwise, clients would
+    retry reading the result, although the statement has ended.
     """
     if isinstance(error, BackendError) and error.error.code() is grpc.StatusCode.UNAVAILABLE:
         return GatewayError(

@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class ListenError(OSError):
-    """The gateway cannot listen on the configured address."""
+    """An error while the gateway starts to listen on the configured address."""
 
 
 class Gateway:

@@ -50,7 +50,10 @@ class SessionSettings:
 
     @classmethod
     def from_values(cls, values: Mapping[str, str]) -> "SessionSettings":
-        """Create the settings from a value for each key of ``SETTING_DEFAULTS``."""
+        """Create the settings from their values in the backend.
+
+        The mapping must contain a value for each key of ``SETTING_DEFAULTS``.
+        """
         return cls(
             is_case_sensitive=_is_true(values[_CASE_SENSITIVE]),
             dialect=Dialect(

@@ -142,7 +142,7 @@ class Sessions:
         return self._served.get(key) or await self._open(key, parent.backend)
 
     async def adopt(self, stored: StoredRecord) -> None:
-        """Adopt a session that the replica that served it has left.
+        """Adopt a session that no replica serves.
 
         Without a replica, the session would end before its idle timeout. If the record has changed since it was read,
         the session is not adopted.

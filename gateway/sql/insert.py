@@ -1,4 +1,4 @@
-"""Parses ``INSERT INTO`` and ``INSERT OVERWRITE``, including ``WITH`` and ``FROM``.
+"""Parses ``INSERT INTO`` and ``INSERT OVERWRITE`` in all their forms.
 
 Guarantees:
 
@@ -121,7 +121,7 @@ def _is_table_before_name(cursor: Cursor) -> bool:
 
 
 def _find_unsupported_clause(cursor: Cursor) -> str | None:
-    """Return the words of a clause that temporary tables do not support."""
+    """Return the unsupported clause at the cursor. None if there is no such clause."""
     if cursor.keyword() == "WITH" and cursor.is_symbol("(", 1):
         return "WITH (...)"
     if cursor.keyword() == "PARTITION":

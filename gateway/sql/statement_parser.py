@@ -55,8 +55,8 @@ def parse_statement(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Statement |
 def extract_query(sql: str, statement: HasQuery) -> str:
     """Return the query of a statement without changing its position in the text.
 
-    All text before the query is replaced with spaces, except for ``EXPLAIN``. Therefore the positions in Spark's error
-    messages remain correct.
+    The text before the query is replaced with spaces, so that the positions in Spark's error messages remain correct.
+    The query of an :class:`Explain` statement includes the words before ``CREATE``.
 
     Raises:
         ValueError: If the statement does not have a query.

@@ -57,7 +57,9 @@ def begin_drop(record: SessionRecord, table: TemporaryTable, drop: PendingDrop) 
 
 
 def begin_copy(table: TemporaryTable, writes: Sequence[PendingWrite]) -> TemporaryTable:
-    """Return the copy of a table for a cloned session, while its parts are being copied.
+    """Return the entry for a copy of a table in the record of a cloned session.
+
+    The entry describes the copy while the parts of the table are being copied.
 
     The copy does not inherit pending changes of the original, such as a drop.
 

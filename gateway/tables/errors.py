@@ -11,7 +11,7 @@ from workspace.workspaces import Workspaces
 
 
 class AlreadyExistsError(SparkError):
-    """A table or view with the name of the new table already exists."""
+    """The error for a new table whose name is already used by a table or view."""
 
     def __init__(self, name: str, schema: str) -> None:
         text = f"A table or view with given name [{name}] already exists in schema [{schema}]."
@@ -120,7 +120,7 @@ def no_tables_in_object_store(table: str, workspace: str) -> GatewayError:
 
 
 def no_change_in_workspace(name: str, operation: str) -> GatewayError:
-    """Return the error for changing something in a workspace that cannot be changed."""
+    """Return the error for changing an object that is not a temporary table."""
     return GatewayError(
         "LODGE_WORKSPACE_TABLE",
         "0A000",
@@ -139,7 +139,7 @@ def no_view_in_workspace(workspace: str) -> GatewayError:
 
 
 def view_not_checked() -> GatewayError:
-    """Return the error for a view whose plan Spark truncates."""
+    """Return the error for a view whose plan is truncated and cannot be checked."""
     return GatewayError(
         "LODGE_VIEW_NOT_CHECKED",
         "0A000",

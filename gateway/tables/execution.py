@@ -64,7 +64,7 @@ CheckSize = Callable[[int], Awaitable[None]]
 
 
 class TableChangedError(Exception):
-    """The table changed after its view was created."""
+    """A change of a table that happened after its view was created."""
 
 
 class StatementExecutor:

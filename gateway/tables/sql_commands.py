@@ -31,7 +31,7 @@ _UNSUPPORTED_INSERT_CLAUSES = ("FROM", "IF", "PARTITION", "REPLACE", "WITH")
 
 
 class SqlCommands:
-    """Creates the runner of an SQL statement.
+    """Creates the runner of a SQL statement.
 
     Args:
         tables: The temporary tables.

@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 class UndoPendingError(Exception):
-    """The undo failed. The session record still contains the change.
+    """A failed undo. The session record still contains the change.
 
     The change is undone or completed later.
     """

@@ -106,5 +106,5 @@ class ViewSync:
 
 
 def contents_of(table: TemporaryTable | None) -> object:
-    """Return a value that is different whenever the view of a table must be replaced."""
+    """Return a value that changes exactly when the view of a table must be replaced."""
     return None if table is None else (table.state, table.parts)

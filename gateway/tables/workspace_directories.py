@@ -68,7 +68,10 @@ class Publication:
 
 
 def is_name_used(workspace: Workspace, name: str) -> bool:
-    """Return whether the workspace contains an entry with a valid table name."""
+    """Return whether a workspace contains an entry with the given table name.
+
+    Return False if a table cannot have this name.
+    """
     return workspace.is_file_based and _is_table_name(name) and os.path.lexists(workspace.root / name)
 
 

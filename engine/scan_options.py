@@ -25,8 +25,8 @@ class ScanOptions(BaseModel):
     )
     time_zone: str = Field(
         "UTC",
-        description="The time zone for the conversion of text to timestamps, if the text has no offset. Lodge sets this "
-        "option to the session's time zone when the statement starts.",
+        description="The time zone for the conversion of text to timestamps, if the text has no offset. Lodge sets "
+        "this option to the session's time zone when the statement starts.",
     )
     discovery: Literal["all", "sample", "first"] = Field(
         "all",

@@ -1,15 +1,16 @@
-"""Session records from a cache, with checks that the cache is right.
+"""Session records from a cache, with checks that the cache is correct.
 
-Each pass needs all session records. With ten thousand records and a pass each second, reading them from the API server
-would cost it more than all gateways together. But a cache may be wrong without noticing.
+Each pass needs all session records. With ten thousand records and one pass each second, reading the records from the
+API server would be more expensive than the requests of all gateways together. However, a cache may be outdated without
+noticing it.
 
 Guarantees:
 
-1. A cache that reports that it is not current is not read. The reader gets a RecordsUnavailableError.
-2. Once in each resynchronisation period all records are read from their storage, and the pass uses these.
-3. The cache is replaced if it differs from the storage for more than ``SETTLING_SECONDS``, and the storage still shows
-   the difference when that record is read. Until the new cache has listed all records, the reader gets a
-   RecordsUnavailableError. A session that began and ended between the two reads is not a difference.
+1. A cache that reports that it is not current is not used. The reader gets a RecordsUnavailableError.
+2. Once in each resynchronization period, all records are read from their storage, and the pass uses these records.
+3. If the cache differs from the storage for more than ``SETTLING_SECONDS``, and the storage still shows the difference
+   when the record is read again, the cache is replaced. Until the new cache has listed all records, the reader gets a
+   RecordsUnavailableError. A session that began and ended between the two reads does not count as a difference.
 """
 
 import threading
@@ -28,11 +29,11 @@ SETTLING_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class _Doubt:
-    """Records that differ between cache and storage.
+    """Records that differ between the cache and the storage.
 
     Attributes:
-        shown: The records as the cache shows them; None for one that it does not have.
-        since_seconds: The clock when the difference was found.
+        shown: The records in the cache. The value is None for a record that the cache does not contain.
+        since_seconds: The monotonic time when the difference was found.
     """
 
     shown: Mapping[RecordName, StoredRecord | None]
@@ -40,12 +41,14 @@ class _Doubt:
 
 
 class CachedRecords:
-    """All session records; one thread may read them while ``watch`` is active.
+    """All session records, from a cache. Only one thread may read them at a time.
+
+    The records can be read while ``watch`` is active.
 
     Args:
         records: The storage of the records.
-        resync_seconds: The resynchronisation period.
-        monotonic: The clock, in seconds.
+        resync_seconds: The resynchronization period.
+        monotonic: A function that returns the current time of a monotonic clock, in seconds.
         log: The logger for differences.
     """
 
@@ -69,10 +72,10 @@ class CachedRecords:
 
     @contextmanager
     def watch(self, on_change: Callable[[], None]) -> Iterator[None]:
-        """Watch the records for the time of the block.
+        """Watch the records for the duration of the block.
 
         Args:
-            on_change: Called after each change; must be quick.
+            on_change: A function that is called after each change. It must return quickly.
         """
         self._on_change = on_change
         self._cache.__enter__()
@@ -82,14 +85,17 @@ class CachedRecords:
             self._cache.__exit__()
 
     def wait_for_first_list(self, wait_seconds: float) -> None:
-        """Wait until the cache has requested the records once, successfully or not, or the time is over."""
+        """Wait until the cache has requested the records once, or until a timeout.
+
+        The request may have failed.
+        """
         self._listed.wait(wait_seconds)
 
     def read(self) -> Sequence[StoredRecord]:
         """Return all session records.
 
         Raises:
-            RecordsUnavailableError: If the cache is not current, or the storage cannot be read.
+            RecordsUnavailableError: If the cache is not current or the storage cannot be read.
         """
         view = self._cache.view()
         if not view.is_current:
@@ -120,7 +126,7 @@ class CachedRecords:
         self._cache.__exit__()
         self._cache = RecordCache(self._records, self._notify).__enter__()
         raise RecordsUnavailableError(
-            missed, f"The watch of session records missed a change of {missed}. It starts again."
+            missed, f"The watch of session records missed a change of [{missed}], so it is restarted."
         )
 
     def _stored(self, name: RecordName) -> StoredRecord | None:

@@ -1,36 +1,38 @@
-"""The rules of what the reaper removes: no I/O, no clock, no randomness.
+"""The rules for what the reaper removes, without I/O, clock or randomness.
 
-A wrong deletion cannot be undone, so the rules are pure functions that can be read at once and tested with any history.
-:mod:`reaper.reaper` reads a snapshot, asks this module, and acts.
+A wrong deletion cannot be undone. Therefore, the rules are pure functions that are easy to review and can be tested
+with any history. :mod:`reaper.reaper` reads a snapshot, calls this module to decide, and then acts.
 
-A replica is *gone* when its lease has expired, or when the kubelet reports that its pod has ended. It is *doubted*
-while its pod is missing or its node does not answer. A doubted replica may still run. It is not gone, but the grace
-periods that depend on its end begin.
+A replica is *gone* when its lease has expired, or when the kubelet reports that its pod has ended. A replica is
+*doubted* while its pod is missing or its node does not answer. A doubted replica may still be running. It does not
+count as gone, but the grace periods that depend on its end begin.
 
 Guarantees:
 
 1. An ``ACTIVE`` session with a holder that is not gone is never ended, unless its deletion was requested.
-2. An ``ACTIVE`` session is ended when each snapshot during the grace period shows its record at the same version, with
-   no holder or only holders that are gone or doubted, and the last snapshot shows only holders that are gone. Any
-   change of the record restarts the period.
-3. An ``ENDING`` session is finished when each of its holders is gone, or when it was ``ENDING`` for the grace period.
-4. A session location is an orphan when each snapshot during the grace period shows it, and no record that names it.
-5. All times are those of the reaper's monotonic clock. A state counts from the end of the first snapshot that shows it
-   to the beginning of the last. A reaper that was paused during a snapshot decides nothing early.
-6. Pending writes of a replica that is gone are undone in an ``ACTIVE`` session that another replica serves, when each
-   snapshot during the grace period shows them. Writes of a doubted replica are undone if the last snapshot shows it
-   gone.
-7. A directory in the location of an ``ACTIVE`` session is an orphan when each snapshot during the grace period shows
-   it, and the session's record does not name it. A directory whose name is not a UUID is never an orphan: it is removed
-   with its location.
-8. All trash is purged except a location of a session that still has a record. Who ends that session needs it to see
-   that there was a location.
-9. An ``ACTIVE`` session whose deletion was requested is ended at once if each of its holders is gone. Otherwise its
-   holder ends it, or the reaper does after the grace period.
+2. An ``ACTIVE`` session is ended if each snapshot during the grace period shows its record at the same version, with
+   no holders or only holders that are gone or doubted, and the last snapshot shows only holders that are gone. Any
+   change of the record restarts the grace period.
+3. The end of an ``ENDING`` session is completed if all its holders are gone, or if the session was ``ENDING`` for the
+   grace period.
+4. A session location is an orphan if each snapshot during the grace period shows the location, but no record for it.
+5. All times are measured with the reaper's monotonic clock. The duration of a state is measured from the end of the
+   first snapshot that shows it to the beginning of the last. Therefore, a reaper that was paused during a snapshot
+   does not act too early.
+6. If an ``ACTIVE`` session has pending writes of a replica that is gone, and another replica serves the session, the
+   writes are undone if each snapshot during the grace period shows them. Writes of a doubted replica are undone if the
+   last snapshot shows that the replica is gone.
+7. A directory in the location of an ``ACTIVE`` session is an orphan if each snapshot during the grace period shows the
+   directory, but the session's record does not refer to it. A directory whose name is not a UUID is never an orphan.
+   It is removed together with its session location.
+8. All entries of the trash are purged, except for the location of a session that still has a record. The process that
+   ends this session uses the entry to determine that there was a location.
+9. If the deletion of an ``ACTIVE`` session was requested, the reaper ends the session immediately if all its holders
+   are gone. Otherwise, a holder ends the session, or the reaper ends it after the grace period.
 
-Guarantees 4 and 7 need snapshots that list locations and directories before records. A session or table that is created
-in between is then in the second list, or in neither. If the records of a snapshot may be outdated, pass the decisions
-to :func:`confirm_orphans` with records that were read later.
+Guarantees 4 and 7 require that each snapshot lists locations and directories before records. If a session or table is
+created between the two lists, it is only in the second list or in neither list. If the records of a snapshot may be
+outdated, the decisions must be passed to :func:`confirm_orphans` together with records that were read later.
 
 Source: [architecture "Session records, leases and the reaper"].
 """
@@ -56,18 +58,18 @@ class Snapshot:
     """The state that one pass of the reaper has read.
 
     Attributes:
-        locations: The session locations, listed before the records.
+        locations: The sessions with a session location. Locations are listed before records.
         records: All session records.
         leased: The replicas that have a lease.
         lost: The replicas whose lease has expired.
-        trash: The trash entries that are not purged yet.
-        begun_seconds: The reaper's monotonic clock before leases and records were read.
-        ended_seconds: The reaper's monotonic clock after they were read.
-        tables: The directories with a UUID as name in each location, listed before the records.
-        storage_begun_seconds: The clock before locations, tables and trash were listed; None if that is
+        trash: The entries of the trash that have not been purged.
+        begun_seconds: The monotonic time before leases and records were read.
+        ended_seconds: The monotonic time after leases and records were read.
+        tables: The directories in each location whose names are UUIDs. Directories are listed before records.
+        storage_begun_seconds: The monotonic time before locations, directories and trash were listed. None means
             ``begun_seconds``.
-        ended: The replicas whose pod has ended, as the kubelet reports.
-        doubted: The replicas whose pod is missing, or whose node does not answer.
+        ended: The replicas whose pod has ended, as reported by the kubelet.
+        doubted: The replicas whose pod is missing or whose node does not answer.
         gone: The replicas that are lost or ended.
     """
 
@@ -89,7 +91,7 @@ class Snapshot:
 
     @property
     def storage_seconds(self) -> float:
-        """Return the clock before locations, tables and trash were listed."""
+        """The monotonic time before locations, directories and trash were listed."""
         return self.begun_seconds if self.storage_begun_seconds is None else self.storage_begun_seconds
 
     def has_live_holder(self, stored: StoredRecord) -> bool:
@@ -101,11 +103,14 @@ class Snapshot:
         return not stored.record.holders <= (self.gone | self.doubted)
 
     def active(self) -> Iterable[StoredRecord]:
-        """Return the sessions that have not begun to end."""
+        """Return the records of all active sessions."""
         return (stored for stored in self.records if stored.record.phase is Phase.ACTIVE)
 
     def dead(self) -> Iterable[StoredRecord]:
-        """Return the active sessions without a live holder whose deletion was not requested."""
+        """Return the records of active sessions without a live holder.
+
+        Sessions whose deletion was requested are not included.
+        """
         return (s for s in self.active() if not s.is_deletion_requested and not self.has_live_holder(s))
 
     def named_sessions(self) -> Set[SessionUuid]:
@@ -113,7 +118,7 @@ class Snapshot:
         return {stored.record.session_uuid for stored in self.records}
 
     def writes_of_gone(self) -> Iterable[_WriteKey]:
-        """Return the writes of replicas that are gone or doubted, in active sessions with a live holder."""
+        """Return the writes of gone or doubted replicas in active sessions with a live holder."""
         suspect = self.gone | self.doubted
         for stored in self.active():
             if self.has_live_holder(stored):
@@ -122,7 +127,7 @@ class Snapshot:
                         yield stored.record.session_uuid, write
 
     def unnamed_tables(self) -> Iterable[_TableKey]:
-        """Return the directories in locations of active sessions that their records do not name."""
+        """Return the directories of active sessions to which the records do not refer."""
         for stored in self.active():
             session_uuid = stored.record.session_uuid
             found = self.tables.get(session_uuid)
@@ -132,15 +137,17 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What all snapshots up to now show, each with the end of the first of these snapshots.
+    """The states that all snapshots up to now show without a break.
+
+    Each state is stored with the time at which the first of these snapshots ended.
 
     Attributes:
         abandoned: ``ACTIVE`` records, each at one version, whose holders are all gone or doubted.
         requested: ``ACTIVE`` sessions whose deletion was requested.
-        ending: Sessions that are ``ENDING``.
-        unnamed: Locations that no record names.
-        unfinished: Writes of replicas that are gone or doubted.
-        unnamed_tables: Directories in locations that the session's record does not name.
+        ending: ``ENDING`` sessions.
+        unnamed: Sessions with a location but without a record.
+        unfinished: Pending writes of replicas that are gone or doubted.
+        unnamed_tables: Directories in session locations to which the session's record does not refer.
     """
 
     abandoned: Mapping[_RecordKey, float] = field(default_factory=dict)
@@ -153,18 +160,18 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """The work that is due; its parts are independent of each other.
+    """The work that is due. All parts are independent of each other.
 
     Attributes:
         end: Sessions to end because their holders are gone.
         requested: Sessions to end because their deletion was requested.
-        finish: Sessions whose end another process began and did not complete.
-        forget: Active sessions, with the replicas to remove from their holders.
-        undo: Active sessions, with the replicas whose writes to undo.
-        orphans: Session locations to remove.
+        finish: Sessions whose end was begun by another process but not completed.
+        forget: Active sessions, and the replicas to remove from their holders.
+        undo: Active sessions, and the replicas whose writes are to be undone.
+        orphans: Sessions whose locations are to be removed because they have no record.
         orphan_tables: Directories to remove from the locations of active sessions.
-        leases: Leases to delete, of replicas that are gone and that no record names.
-        purge: Trash entries to purge.
+        leases: Leases to delete, because their replicas are gone and no record refers to them.
+        purge: Entries of the trash to purge.
     """
 
     end: tuple[StoredRecord, ...]
@@ -179,7 +186,7 @@ class Decisions:
 
 
 def extend_history(previous: History, snapshot: Snapshot) -> History:
-    """Return the history after one more snapshot."""
+    """Return the history extended by a snapshot."""
     active = list(snapshot.active())
     ending = (stored for stored in snapshot.records if stored.record.phase is Phase.ENDING)
     seen = snapshot.ended_seconds
@@ -197,9 +204,9 @@ def decide(history: History, snapshot: Snapshot, grace_period_seconds: float) ->
     """Return the work that is due.
 
     Args:
-        history: The history up to and with the snapshot.
+        history: The history, including the last snapshot.
         snapshot: The last snapshot.
-        grace_period_seconds: How long a state must last before it is acted on.
+        grace_period_seconds: The time for which a state must be observed before the reaper acts on it.
     """
     since = snapshot.begun_seconds - grace_period_seconds
     storage_since = snapshot.storage_seconds - grace_period_seconds
@@ -240,11 +247,11 @@ def decide(history: History, snapshot: Snapshot, grace_period_seconds: float) ->
 
 
 def confirm_orphans(decisions: Decisions, records: Iterable[StoredRecord]) -> Decisions:
-    """Return the decisions without the orphans that a record names after all.
+    """Return the decisions without orphans that have a record after all.
 
     Args:
         decisions: The decisions for a snapshot whose records may be outdated.
-        records: Records that were read after the snapshot, at least all of the sessions in question.
+        records: Records that were read after the snapshot. They must include the records of all sessions with orphans.
     """
     current = {stored.record.session_uuid: stored.record for stored in records}
 
@@ -260,25 +267,28 @@ def confirm_orphans(decisions: Decisions, records: Iterable[StoredRecord]) -> De
 
 
 def due_seconds(history: History, now_seconds: float, grace_period_seconds: float) -> float:
-    """Return the monotonic time at which the next grace period of a record ends; infinite if none runs."""
+    """Return the monotonic time at which the next grace period of a record ends.
+
+    The result is infinite if there is no such grace period.
+    """
     running = (history.abandoned, history.requested, history.ending, history.unfinished)
     ends = (first_seen + grace_period_seconds for part in running for first_seen in part.values())
     return min((end for end in ends if end > now_seconds), default=float("inf"))
 
 
 def named_replicas(records: Iterable[StoredRecord]) -> frozenset[ReplicaId]:
-    """Return all replicas that records name, as holders or as writers."""
+    """Return all replicas that are holders or writers in the records."""
     return frozenset[ReplicaId]().union(*(stored.record.holders | stored.record.writers for stored in records))
 
 
 def writes_of(record: SessionRecord) -> Iterable[PendingWrite]:
-    """Return the pending writes that can be undone: those that are not published."""
+    """Return the pending writes that can be undone, which are not published."""
     writes = (*record.writes, *(write for table in record.tables for write in table.writes))
     return tuple(write for write in writes if not write.is_published)
 
 
 def _gone_writers(record: SessionRecord, unfinished: Set[_WriteKey]) -> frozenset[ReplicaId]:
-    """Return the replicas whose writes in the session have all been unfinished for the grace period."""
+    """Return the replicas whose writes have all been unfinished for the grace period."""
     due = {write for write in writes_of(record) if (record.session_uuid, write) in unfinished}
     others = {write.replica for write in writes_of(record) if write not in due}
     return frozenset(write.replica for write in due) - others

@@ -1,13 +1,16 @@
-"""``/healthz``, ``/readyz`` and ``/metrics`` over HTTP.
+"""The HTTP endpoints ``/healthz``, ``/readyz`` and ``/metrics``.
 
-============  ==========================================================================================================
-Path          Answer
-============  ==========================================================================================================
-``/healthz``  503 while a pass is stuck, else 200.
-``/readyz``   503 before the first complete pass and while the reaper cannot read records or storage, else 200. The text
-              lists all holds. A mass expiry waits for a person and does not make the reaper unready.
+============
+==========================================================================================================
+Path          Response
+============
+==========================================================================================================
+``/healthz``  503 while a pass is stuck, otherwise 200.
+``/readyz``   503 before the first complete pass, and while the reaper cannot read records or storage, otherwise 200.
+              The body lists all holds. A mass expiry does not make the reaper unready, because it waits for a person.
 ``/metrics``  The metrics for Prometheus.
-============  ==========================================================================================================
+============
+==========================================================================================================
 """
 
 import http
@@ -30,25 +33,25 @@ _Answer = tuple[http.HTTPStatus, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The answers to probes and scrapes.
+    """The responses to probes and metric requests.
 
     Attributes:
-        operator: Returns the operator that runs, or None.
-        registry: The registry of its metrics.
+        operator: A function that returns the current operator, or None.
+        registry: The registry of the reaper's metrics.
     """
 
     operator: Callable[[], Operator | None]
     registry: CollectorRegistry
 
     def alive(self) -> _Answer:
-        """Return the answer of ``/healthz``."""
+        """Return the response of ``/healthz``."""
         operator = self.operator()
         if operator is not None and operator.is_stuck():
-            return http.HTTPStatus.SERVICE_UNAVAILABLE, ["a pass does not end; check the storage"]
+            return http.HTTPStatus.SERVICE_UNAVAILABLE, ["A pass of the reaper is stuck. Check the storage."]
         return http.HTTPStatus.OK, ["ok"]
 
     def ready(self) -> _Answer:
-        """Return the answer of ``/readyz``."""
+        """Return the response of ``/readyz``."""
         operator = self.operator()
         if operator is None:
             return http.HTTPStatus.SERVICE_UNAVAILABLE, ["starting"]
@@ -71,22 +74,22 @@ class _Server6(_Server):
 
 class _QuietHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        """Ignore probes and scrapes."""
+        """Ignore requests, so that probes and metric requests are not logged."""
 
 
 @contextmanager
 def serve_health(address: str, health: Health) -> Iterator[str]:
-    """Serve probes and metrics for the time of the block.
+    """Serve probes and metrics for the duration of the block.
 
     Args:
-        address: ``HOST:PORT``; port 0 lets the system choose a port.
-        health: The answers.
+        address: The address in the form ``HOST:PORT``. With port 0, the system chooses a port.
+        health: The responses to probes and metric requests.
 
     Yields:
-        The address that the server listens at.
+        The address on which the server listens.
 
     Raises:
-        OSError: If it cannot listen there.
+        OSError: If the server cannot listen on the address.
     """
     host, _, port = address.rpartition(":")
     server_class = _Server6 if ":" in host else _Server

@@ -1,7 +1,7 @@
-"""The holds of a reaper: the reasons for which it removes nothing, or not everything.
+"""The holds of a reaper, which are reasons to remove nothing or not everything.
 
-A reaper that cannot read its storage may be on hold for hours. Each hold is logged and reported once when it begins and
-once when it ends, and can be read at any time.
+A reaper that cannot read its storage may be on hold for hours. Each hold is logged and reported once when it begins
+and once when it ends. The current holds can be read at any time.
 """
 
 from collections.abc import Mapping
@@ -18,17 +18,17 @@ STORAGE = "storage"
 ROOT = "root"
 """A root is missing, or another file system is mounted in its place."""
 MASS_EXPIRY = "mass_expiry"
-"""So many sessions look dead that a person must confirm their end."""
+"""So many sessions appear to be dead that a person must confirm their end."""
 
 KINDS = (RECORDS, STORAGE, ROOT, MASS_EXPIRY)
 
 
 class Holds:
-    """The current holds; one thread writes them, any thread may read them.
+    """The current holds. One thread may change them, and any thread may read them.
 
     Args:
         log: The logger for changes.
-        report: Gets a report of each change.
+        report: A function that is called with a report of each change.
     """
 
     def __init__(self, log: structlog.typing.FilteringBoundLogger, report: ReportHandler) -> None:
@@ -38,11 +38,11 @@ class Holds:
 
     @property
     def reasons(self) -> Mapping[str, str]:
-        """Return the reason of each hold, by kind."""
+        """The reason for each current hold, by kind."""
         return self._reasons
 
     def begin(self, kind: str, reason: str, **fields: object) -> None:
-        """Begin a hold, or update the reason of one that exists."""
+        """Begin a hold, or update the reason of an existing hold."""
         is_new = kind not in self._reasons
         self._reasons = MappingProxyType({**self._reasons, kind: reason})
         if is_new:
@@ -50,7 +50,7 @@ class Holds:
             self._report(HoldBegan(kind, reason))
 
     def end(self, *kinds: str) -> None:
-        """End the holds of these kinds that exist."""
+        """End the holds of the given kinds, if they exist."""
         for kind in self._reasons.keys() & set(kinds):
             self._reasons = MappingProxyType({k: reason for k, reason in self._reasons.items() if k != kind})
             self._log.info("reaper_resumed", kind=kind)

@@ -1,18 +1,20 @@
-"""Protection against ending very many sessions at once: no I/O, no clock.
+"""Protection against ending many sessions by mistake, without I/O or clock.
 
-A wrong clock, a namespace restored from a backup, or a network policy that keeps gateways from renewing their leases
-makes every session look dead. Each rule of :mod:`reaper.decisions` would then be right to end it. A person must decide
-first.
+A wrong clock, a namespace that was restored from a backup, or a network policy that prevents gateways from renewing
+their leases can make all sessions appear to be dead. According to the rules of :mod:`reaper.decisions`, all of them
+would be ended. In this situation, a person must decide first.
 
 Guarantees:
 
-1. No session is ended while, in one snapshot, more than the configured share of the active sessions and at least the
-   configured number look dead. Ends resume after a grace period in which each snapshot shows fewer, or when the
-   operator confirms them.
-2. A confirmation contains a token that stands for a set of sessions: those that looked dead when the reaper warned.
-   Sessions that look dead later need another token. A session that looks alive again loses its confirmation.
-3. Equal sets of sessions have equal tokens, so one reaper may ask for a confirmation and the next one may act on it.
-4. A session whose deletion was requested neither counts nor waits.
+1. No session is ended while a single snapshot shows both more dead sessions than the configured share of all active
+   sessions and at least the configured number of dead sessions. The reaper ends sessions again after a grace period in
+   which each snapshot shows fewer dead sessions, or after the operator confirms the mass expiry.
+2. A confirmation contains a token for a set of sessions, which are the sessions that appeared to be dead when the
+   reaper issued the warning. Sessions that appear to be dead later need another token. If a session appears to be
+   alive again, it is no longer confirmed.
+3. Equal sets of sessions have equal tokens. Therefore, one reaper may request a confirmation, and the next leader may
+   act on it.
+4. Sessions whose deletion was requested are not counted and are not held back.
 """
 
 import hashlib
@@ -27,12 +29,13 @@ _TOKEN_DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class MassExpiryRule:
-    """The condition for a hold.
+    """The condition for a hold because of a mass expiry.
 
     Attributes:
-        share: The share of the active sessions, between 0 and 1, that may look dead at once; 1 never holds.
-        minimum_sessions: The smallest number of dead sessions that holds.
-        grace_period_seconds: How long fewer sessions must look dead before ends resume.
+        share: The share of the active sessions, between 0 and 1, that may appear to be dead at the same time. With 1,
+            there is never a hold.
+        minimum_sessions: The minimum number of dead sessions for a hold.
+        grace_period_seconds: The time for which fewer sessions must appear to be dead before the hold ends.
     """
 
     share: float = 1.0
@@ -40,7 +43,7 @@ class MassExpiryRule:
     grace_period_seconds: float = 0.0
 
     def is_exceeded(self, dead: int, all_sessions: int) -> bool:
-        """Return whether so many dead sessions among all sessions are a mass expiry."""
+        """Return whether the number of dead sessions is a mass expiry."""
         return dead >= self.minimum_sessions and dead > self.share * all_sessions
 
 
@@ -49,14 +52,14 @@ NEVER = MassExpiryRule()
 
 @dataclass(frozen=True, slots=True)
 class MassExpiry:
-    """The sessions on hold, and the confirmed ones.
+    """The sessions that are held back, and the sessions whose end is confirmed.
 
     Attributes:
         held: The sessions that must not be ended.
         all_sessions: The number of active sessions when the hold began.
-        token: The token that confirms the end of the held sessions; empty if there are none.
-        exceeded_seconds: The end of the last snapshot in which too many sessions looked dead.
-        confirmed: The sessions that may be ended although they are too many.
+        token: The token that confirms the end of the held sessions. Empty if there are none.
+        exceeded_seconds: The monotonic time at the end of the last snapshot with too many dead sessions.
+        confirmed: The sessions that may be ended because the operator has confirmed their end.
     """
 
     held: frozenset[SessionUuid] = frozenset()
@@ -69,13 +72,13 @@ class MassExpiry:
 def evaluate_mass_expiry(
     previous: MassExpiry, snapshot: Snapshot, rule: MassExpiryRule, confirmation: str | None
 ) -> MassExpiry:
-    """Return the state after one more snapshot.
+    """Return the state after a snapshot.
 
     Args:
         previous: The state after the previous snapshot.
         snapshot: The last snapshot.
         rule: The condition for a hold.
-        confirmation: The token that the operator gave last.
+        confirmation: The token of the operator's last confirmation.
     """
     dead = frozenset(stored.record.session_uuid for stored in snapshot.dead())
     confirmed = previous.confirmed & dead
@@ -92,14 +95,18 @@ def evaluate_mass_expiry(
 
 
 def token_of(sessions: Iterable[SessionUuid]) -> str:
-    """Return the token that confirms the end of these sessions."""
+    """Return the token that confirms the end of the given sessions."""
     return hashlib.sha256("\n".join(sorted(sessions)).encode()).hexdigest()[:_TOKEN_DIGITS]
 
 
 def _hold(
     previous: MassExpiry, sessions: frozenset[SessionUuid], all_sessions: int, exceeded_seconds: float
 ) -> MassExpiry:
-    """Return the hold; a subset of the held sessions keeps their token, which the operator may be about to give."""
+    """Return the state with a hold for the given sessions.
+
+    If the sessions are a subset of the sessions that are already held, the token does not change, because the operator
+    may be about to use it.
+    """
     if sessions <= previous.held:
         return MassExpiry(previous.held, previous.all_sessions, previous.token, exceeded_seconds)
     return MassExpiry(sessions, all_sessions, token_of(sessions), exceeded_seconds)

@@ -1,7 +1,7 @@
-"""The metrics of the reaper, for Prometheus.
+"""The reaper's metrics for Prometheus.
 
-Counters and histograms count the work of this process. Gauges show its current state. ``docs/reference/metrics.md``
-lists all of them; their names are an interface.
+Counters and histograms measure the work of this process, and gauges show its current state. All metrics are listed in
+``docs/reference/metrics.md``. Their names are a public interface.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,10 +20,10 @@ _PURGE_BUCKETS_SECONDS = (0.01, 0.1, 1, 10, 60, 600, 3600)
 
 
 class Metrics:
-    """Counts reports; safe to share between threads.
+    """The counters and histograms, which are updated from reports. Thread-safe.
 
     Args:
-        registry: The registry for the metrics.
+        registry: The registry to which the metrics are added.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -57,7 +57,7 @@ class Metrics:
         )
         self._last_pass = Gauge(
             "lodge_reaper_last_look_timestamp_seconds",
-            "Wall clock at the end of the last complete pass.",
+            "Wall-clock time at the end of the last complete pass.",
             registry=registry,
         )
         self._held_back = Gauge(
@@ -67,7 +67,7 @@ class Metrics:
             self._held_back.labels(kind).set(0)
 
     def take(self, report: reports.Report) -> None:
-        """Count a report."""
+        """Update the metrics with a report."""
         match report:
             case reports.SessionReaped(_, reason, locations):
                 self._sessions_reaped.labels(reason).inc()
@@ -96,17 +96,17 @@ class Metrics:
 
 
 class Gauges(Collector):
-    """The current state of an operator.
+    """The gauges that show the current state of an operator.
 
     Args:
-        operator: Returns the operator that runs, or None.
+        operator: A function that returns the current operator, or None.
     """
 
     def __init__(self, operator: Callable[[], Operator | None]) -> None:
         self._operator = operator
 
     def collect(self) -> Iterator[Metric]:
-        """Return the gauges; called for each scrape."""
+        """Return the gauges. Prometheus calls this method for each scrape."""
         operator = self._operator()
         if operator is None:
             return

@@ -1,14 +1,14 @@
-"""The reaper as an operator: a loop of passes, and threads that do the work.
+"""The operator, which runs the reaper's passes in a loop and its work in threads.
 
 Guarantees:
 
-1. A pass begins on request, when :meth:`reaper.reaper.Reaper.due_seconds` says, and after the period at the latest. A
-   thousand requests at once cause few passes: passes use at most ``PASS_SHARE`` of the time for any number of sessions,
-   unless a pass is so slow that the next one would be late.
+1. A pass begins on request, at the time of :meth:`reaper.reaper.Reaper.due_seconds`, or when the period has passed,
+   whichever is first. Even a thousand simultaneous requests cause only a few passes. Passes take at most
+   ``PASS_SHARE`` of the time for any number of sessions, unless a pass is so slow that the next pass would be late.
 2. An unexpected error ends a pass or a piece of work, but not the operator.
-3. After a stop, nothing begins. Work that can be interrupted stops, and the operator waits at most
-   ``HAND_OVER_SECONDS`` for the rest. It returns whether the rest has ended: only then may another reaper start at
-   once.
+3. After the operator is stopped, no new work begins. Work that can be interrupted is interrupted, and the operator
+   waits at most ``HAND_OVER_SECONDS`` for the remaining work. It returns whether all work has ended. Only in this case
+   may another reaper start immediately.
 """
 
 import threading
@@ -25,7 +25,7 @@ from workspace.root_identities import HomeMovedError
 PASS_SHARE = 0.2
 HAND_OVER_SECONDS = 5.0
 STUCK_SECONDS = 60.0
-"""An operator whose pass takes longer is not fit to lead."""
+"""The duration of a pass after which a reaper is no longer fit to lead."""
 
 _SHORTEST_GAP_SECONDS = 0.1
 _LONGEST_GAP_SECONDS = 10.0  # a single pass may be slow for a transient reason
@@ -38,7 +38,7 @@ class Pace:
     """The pace of an operator.
 
     Attributes:
-        period_seconds: The longest time between two passes.
+        period_seconds: The maximum time between two passes.
         removals: The number of trash entries that are purged at the same time.
     """
 
@@ -47,12 +47,12 @@ class Pace:
 
 
 class Operator:
-    """Runs a reaper; see the guarantees of the module.
+    """Runs a reaper. For the guarantees, see the module docstring.
 
     Args:
         reaper: The reaper that makes the passes.
         pace: The pace of passes and work.
-        monotonic: The clock, in seconds.
+        monotonic: A function that returns the current time of a monotonic clock, in seconds.
         log: The logger for unexpected errors.
     """
 
@@ -70,11 +70,17 @@ class Operator:
         self._unfit_since_seconds: float | None = None
 
     def request_pass(self) -> None:
-        """Request a pass because something may have changed; any thread may call this at any time."""
+        """Request a pass because the state may have changed.
+
+        This method can be called from any thread at any time.
+        """
         self._wake.set()
 
     def stop(self) -> None:
-        """Begin nothing more; any thread may call this."""
+        """Stop the operator, so that no new work begins.
+
+        This method can be called from any thread.
+        """
         self.reaper.stop()
         self._stop.set()
         self._wake.set()
@@ -83,10 +89,11 @@ class Operator:
         """Run until the operator is stopped.
 
         Returns:
-            Whether all its work has ended.
+            Whether all work of the operator has ended.
 
         Raises:
-            HomeMovedError: If the workspace has another home now, so a new reaper is necessary.
+            HomeMovedError: If the home of the workspace has moved to another directory, so that a new reaper is
+                needed.
         """
         for queue, count in ((self.reaper.ends, _ENDS_PER_REMOVAL), (self.reaper.purges, 1)):
             for number in range(self._pace.removals * count):
@@ -104,7 +111,10 @@ class Operator:
         return begun_seconds is not None and self._monotonic() - begun_seconds > STUCK_SECONDS
 
     def is_fit(self) -> bool:
-        """Return whether this reaper can read its storage, or could until less than ``STUCK_SECONDS`` ago."""
+        """Return whether this reaper is able to read its storage.
+
+        A reaper that cannot read its storage still counts as fit for ``STUCK_SECONDS``.
+        """
         if self.is_stuck():
             return False
         if self.reaper.holds.reasons.keys().isdisjoint({STORAGE, ROOT}):
@@ -115,7 +125,7 @@ class Operator:
         return self._monotonic() - self._unfit_since_seconds < STUCK_SECONDS
 
     def has_completed_pass(self) -> bool:
-        """Return whether a pass has read everything since the start."""
+        """Return whether at least one pass has read the complete state."""
         return self._has_completed_pass
 
     def _pass(self) -> None:
@@ -128,7 +138,7 @@ class Operator:
                 due_seconds = self.reaper.due_seconds()
         except HomeMovedError:
             raise
-        except Exception:  # noqa: BLE001 - a top loop: an unexpected error must not end the clean-up
+        except Exception:  # noqa: BLE001 - a top loop, in which an unexpected error must not end the clean-up
             self._log.exception("reaper_pass_failed")
         ended_seconds = self._monotonic()
         self._begun_seconds = None

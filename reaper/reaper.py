@@ -1,22 +1,24 @@
-"""The reaper: passes that read everything and remove what is dead.
+"""The reaper, which regularly reads the complete state and removes what is dead.
 
-A gateway that dies leaves its sessions behind. Each pass reads the whole state again, so no lost message and no aborted
-pass has a lasting effect.
+A gateway that dies leaves its sessions behind. Each pass of the reaper reads the complete state again, so lost
+messages and aborted passes have no lasting effect.
 
-Guarantees, beside those of :mod:`reaper.removals` and :mod:`reaper.work_queue`:
+Guarantees in addition to those of :mod:`reaper.removals` and :mod:`reaper.work_queue`:
 
-1. A pass that cannot read all records, leases and locations changes nothing, and drops the waiting work.
-2. An orphan is removed only if the storage of records, read after the location was listed, has no record of it.
-3. A failing or slow session, location or trash entry does not delay the others.
-4. A mass expiry needs the confirmation of a person (:mod:`reaper.mass_expiry`).
-5. Several reapers may run at once. A reaper that may not act reads the state too, so it can act as soon as it may.
-6. Time in which the reaper could not read does not count: grace periods and the observation of leases start again after
-   a pass that was on hold.
-7. While the storage answers, and a pass is made whenever :meth:`Reaper.due_seconds` says:
+1. If a pass cannot read all records, leases and locations, it does not change anything, and the waiting work is
+   dropped.
+2. An orphan is removed only if the record storage, when read after the location was listed, has no record for it.
+3. A session, location or trash entry that is slow or causes errors does not delay the others.
+4. After a mass expiry, sessions are ended only when a person has confirmed this (:mod:`reaper.mass_expiry`).
+5. Several reapers may run at the same time. A reaper that may not act also reads the state. Therefore, it can act as
+   soon as it is permitted to.
+6. Time during which the reaper could not read the state does not count. After a pass that was on hold, all grace
+   periods and the observation of leases start again.
+7. If the storage answers, and a pass is made at each time that :meth:`Reaper.due_seconds` returns:
 
    - A session whose holders are gone is ended after at most the lease duration, the grace period and three passes.
    - The pending writes of a lost replica are removed from their records in the same time.
-   - An orphan is removed after the grace period and two passes.
+   - An orphan is removed after at most the grace period and two passes.
 """
 
 import threading
@@ -42,21 +44,22 @@ from workspace.session_end import EndingSession
 from workspace.trash_entries import TrashEntry
 
 _MOST_SINGLE_READS = 5
-"""The most records that are read one by one; for more sessions, one list reads all records."""
+"""The maximum number of records that are read individually. For more sessions, all records are listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReaperDependencies:
-    """The optional parts of a reaper.
+    """The optional dependencies of a reaper.
 
     Attributes:
-        read_records: Reads all session records, perhaps a little late; None to read their storage in each pass.
-        hosts: Returns what is known of the hosts of replicas.
-        release: Releases a session at its backend.
-        confirmation: Returns the token with which an operator has confirmed a mass expiry.
-        mass_expiry: The condition for a hold.
-        may_act: Returns whether this reaper may act; called often, from any thread.
-        report_handlers: Get each report.
+        read_records: A function that returns all session records, possibly with a small delay. None to read the record
+            storage in each pass.
+        hosts: A function that returns the known state of the replicas' hosts.
+        release: A function that releases a session at its backend.
+        confirmation: A function that returns the token with which an operator has confirmed a mass expiry.
+        mass_expiry: The condition for a hold because of a mass expiry.
+        may_act: A function that returns whether this reaper may act. It is called often, from any thread.
+        report_handlers: Functions that are called with each report.
     """
 
     read_records: Callable[[], Sequence[StoredRecord]] | None = None
@@ -72,24 +75,27 @@ NO_DEPENDENCIES = ReaperDependencies()
 
 
 class Reaper:
-    """Reads the state and removes what is dead; see the guarantees of the module.
+    """Reads the state and removes what is dead.
+
+    For the guarantees, see the module docstring.
 
     Args:
         records: The session records.
-        leases: The leases of gateway replicas.
+        leases: The leases of the gateway replicas.
         locations: The session locations of the default temporary workspace.
         lease_duration_seconds: The lease duration of all replicas of the workspace.
-        grace_period_seconds: How long a state must last before it is acted on.
-        storage_period_seconds: The age up to which a listing of the locations is used again; 0 lists in each pass.
-        monotonic: The clock, in seconds.
+        grace_period_seconds: The time for which a state must be observed before the reaper acts on it.
+        storage_period_seconds: The time for which a listing of the locations is reused. With 0, the locations are
+            listed in each pass.
+        monotonic: A function that returns the current time of a monotonic clock, in seconds.
         log: The logger for events.
-        dependencies: The optional parts.
+        dependencies: The optional dependencies.
 
     Attributes:
-        holds: The reasons for which nothing is removed.
-        ends: The work on sessions, orphans and leases.
-        purges: The work on trash.
-        last_pass: The result of the last pass; None if that could not read everything.
+        holds: The current holds.
+        ends: The queue of work on sessions, orphans and leases.
+        purges: The queue of work on the trash.
+        last_pass: The result of the last pass, or None if that pass could not read the complete state.
     """
 
     def __init__(
@@ -139,13 +145,16 @@ class Reaper:
         self._announced_token = ""
 
     def make_pass(self) -> bool:
-        """Read everything, and add the work that is due to ``ends`` and ``purges``; for one thread.
+        """Read the complete state and queue the work that is due.
+
+        Only one thread may call this method.
 
         Returns:
-            Whether everything could be read.
+            Whether the complete state could be read.
 
         Raises:
-            HomeMovedError: If the workspace has another home now, so a new reaper is necessary.
+            HomeMovedError: If the home of the workspace has moved to another directory, so that a new reaper is
+                needed.
         """
         begun_seconds = self._monotonic()
         try:
@@ -166,7 +175,10 @@ class Reaper:
         return True
 
     def due_seconds(self) -> float:
-        """Return the monotonic time of the next pass that may find work without a request."""
+        """Return the monotonic time at which the next pass may find new work.
+
+        Requests for a pass are not taken into account.
+        """
         due = due_seconds(self._history, self._monotonic(), self._grace_period_seconds)
         return min(due, self.snapshot_reader.due_seconds(), self.ends.retry_seconds(), self.purges.retry_seconds())
 
@@ -175,7 +187,7 @@ class Reaper:
         return not self._stopping.is_set() and self._dependencies.may_act()
 
     def stop(self) -> None:
-        """Begin nothing more, and interrupt the work that can be interrupted."""
+        """Stop the reaper. No new work begins, and work is interrupted where possible."""
         self._stopping.set()
 
     def _read_records(self) -> Sequence[StoredRecord]:
@@ -191,7 +203,10 @@ class Reaper:
         self.holds.begin(ROOT if isinstance(error, RootError) else kind, str(error))
 
     def _select_due(self, decisions: Decisions, snapshot: Snapshot) -> Decisions:
-        """Drop the work that was done since the storage was listed, and orphans that a current record names.
+        """Return the decisions without completed work and without disproved orphans.
+
+        Work is removed if it was completed after the storage was listed. Orphans are removed if the current records
+        refer to them.
 
         Raises:
             RecordsUnavailableError: If the current records cannot be read.
@@ -213,10 +228,10 @@ class Reaper:
         return confirm_orphans(decisions, self._records_of(sessions))
 
     def _records_of(self, sessions: Set[SessionUuid]) -> Iterable[StoredRecord]:
-        """Read at least the records of these sessions from their storage.
+        """Return records from the storage, which include those of the given sessions.
 
         Raises:
-            RecordsUnavailableError: If they cannot be read.
+            RecordsUnavailableError: If the records cannot be read.
         """
         if len(sessions) > _MOST_SINGLE_READS:
             return self._records.list()
@@ -238,8 +253,9 @@ class Reaper:
             self._announced_token = state.token
             self.holds.begin(
                 MASS_EXPIRY,
-                f"{len(state.held)} of {state.all_sessions} sessions look dead at once. None of them is ended. Find "
-                f"out why. If they are dead, confirm that with the token {state.token}.",
+                f"{len(state.held)} of {state.all_sessions} sessions appear to be dead at the same time. The reaper "
+                "does not end any of them. Find out the cause. If the sessions are really dead, confirm this with the "
+                f"token {state.token}.",
                 sessions=len(state.held),
                 of_sessions=state.all_sessions,
                 confirm_with=state.token,
@@ -256,7 +272,7 @@ class Reaper:
             self._offer_purge(entry)
 
     def _work(self, decisions: Decisions, snapshot: Snapshot) -> Iterator[tuple[WorkKey, Work]]:
-        """Return the work by key; if a key occurs twice, the first piece of work counts."""
+        """Yield the work and its keys. If a key occurs twice, the first work is used."""
         removals, held = self._removals, self._mass_expiry.held
         for stored in decisions.finish:
             yield _session_key(stored), partial(self._end, stored, "end_not_finished")
@@ -280,7 +296,10 @@ class Reaper:
             yield WorkKey(f"lease/{replica}"), partial(removals.delete_lease, replica)
 
     def _end(self, stored: StoredRecord, reason: str) -> bool | Rest:
-        """Move the locations of a session to the trash; the rest waits until this is done for all dead sessions."""
+        """Move the locations of a session to the trash.
+
+        The remaining steps are returned. They run after the locations of all dead sessions have been moved.
+        """
         succeeded, ending = self._removals.begin_end(stored)
         return succeeded if ending is None else partial(self._complete_end, stored, ending, reason)
 

@@ -1,15 +1,17 @@
-"""The single actions of the reaper; each method blocks, and may run in any thread.
+"""The individual actions of the reaper.
+
+All methods block and can be called from any thread.
 
 Guarantees:
 
-1. A location is removed only after its session has ended, by a compare-and-swap on the record, or as an orphan
-   (:mod:`reaper.decisions`).
-2. From the location of an active session, only directories are removed that its record does not name. Writes are undone
-   only by a compare-and-swap on the record.
-3. A failure is logged and reported, and raises nothing. Each method returns whether it succeeded. An action that
-   another process did first counts as a success.
-4. When the reaper must stop, a purge stops soon, and the end of a session stops after its current step. Another process
-   may complete both later.
+1. A session location is removed only if it is an orphan (:mod:`reaper.decisions`), or if its session has ended by a
+   compare-and-swap on the record.
+2. In the location of an active session, only directories to which the record does not refer are removed. Writes are
+   undone only by a compare-and-swap on the record.
+3. Errors are logged and reported, but not raised. Each method returns whether the action succeeded. If another process
+   performed the action first, the action counts as successful.
+4. When the reaper must stop, a purge stops soon, and the end of a session stops after the current step. Another
+   process can complete both later.
 """
 
 import time
@@ -31,11 +33,14 @@ from workspace.storage_paths import deletion_message, file_system_of
 from workspace.trash_entries import TrashEntry
 
 Release = Callable[[SessionRecord], None]
-"""Releases a session at its backend in bounded time, if possible; raises nothing."""
+"""A function that releases a session at its backend, if possible.
+
+It takes bounded time and does not raise exceptions.
+"""
 
 
 class _StoppedError(Exception):
-    """This reaper must not continue the action."""
+    """Raised if this reaper must not continue the current action."""
 
 
 @dataclass(slots=True)
@@ -44,16 +49,18 @@ class _Outcome:
 
 
 class Removals:
-    """The actions on sessions, orphans, leases and trash; see the guarantees of the module.
+    """The actions on sessions, orphans, leases and trash.
+
+    For the guarantees, see the module docstring.
 
     Args:
         records: The session records.
-        leases: The leases of gateway replicas.
+        leases: The leases of the gateway replicas.
         locations: The session locations of the default temporary workspace.
-        release: Releases a session at its backend.
-        should_stop: Returns whether this reaper must stop.
+        release: A function that releases a session at its backend.
+        should_stop: A function that returns whether this reaper must stop.
         log: The logger for events.
-        report: Gets a report of each action.
+        report: A function that is called with a report of each action.
     """
 
     def __init__(
@@ -76,10 +83,12 @@ class Removals:
         self._report = report
 
     def begin_end(self, stored: StoredRecord) -> tuple[bool, EndingSession | None]:
-        """Mark a session as ending, release it at its backend, and move its locations to the trash.
+        """Begin the end of a session.
+
+        The session is marked as ending and released at its backend, and its locations are moved to the trash.
 
         Returns:
-            Whether this succeeded, and the argument for :meth:`complete_end` if the session has not ended yet.
+            Whether the action succeeded, and the argument for :meth:`complete_end` if the session has not ended yet.
         """
         ending: EndingSession | None = None
         with self._logged_failures("end_session", stored, session=stored.record.session_uuid) as outcome:
@@ -109,7 +118,7 @@ class Removals:
         Args:
             stored: The record of the session.
             forget: The replicas to remove from the holders.
-            undo: The replicas whose pending writes to remove.
+            undo: The replicas whose pending writes are removed.
         """
         record = stored.record
         with self._logged_failures("change_record", stored, session=record.session_uuid) as outcome:
@@ -141,7 +150,7 @@ class Removals:
         return outcome.succeeded
 
     def remove_orphan_table(self, stored: StoredRecord, table_uuid: TableUuid) -> bool:
-        """Remove a directory that the record of its session does not name."""
+        """Remove a directory to which the record of its session does not refer."""
         session_uuid = stored.record.session_uuid
         with self._logged_failures(
             "remove_orphan_table", stored, session=session_uuid, table_uuid=table_uuid
@@ -160,7 +169,7 @@ class Removals:
         return outcome.succeeded
 
     def purge(self, entry: TrashEntry) -> bool:
-        """Remove the files of a trash entry."""
+        """Permanently remove an entry of the trash."""
         begun_seconds = time.monotonic()
         with self._logged_failures("purge_trash", None, entry=entry) as outcome:
             if self._locations.purge(entry, self._should_stop):
@@ -168,7 +177,10 @@ class Removals:
         return outcome.succeeded
 
     def trash_of(self, session_uuid: SessionUuid) -> Sequence[TrashEntry]:
-        """Return the trash entries of a session; none if they cannot be listed, since the next pass lists them."""
+        """Return the entries of the trash that belonged to a session.
+
+        The result is empty if the entries cannot be listed, because the next pass lists them again.
+        """
         with self._logged_failures("list_trash", None, session=session_uuid):
             return self._locations.trash_of(session_uuid)
         return ()
@@ -180,7 +192,10 @@ class Removals:
 
     @contextmanager
     def _logged_failures(self, action: str, stored: StoredRecord | None, **fields: str) -> Iterator[_Outcome]:
-        """Log and report a failure of the block instead of raising it; a later pass tries again."""
+        """Log and report errors of the block instead of raising them.
+
+        A later pass tries the action again.
+        """
         outcome = _Outcome()
         try:
             yield outcome

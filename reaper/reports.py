@@ -1,7 +1,7 @@
-"""Reports of the reaper's work, as values.
+"""Reports about the work of the reaper.
 
-Metrics, Kubernetes Events and status conditions all show the same work. Each is a handler that gets every report, in
-the thread that did the work. A handler must be quick.
+The metrics, the Kubernetes Events and the status conditions are all based on the same reports. Each of them has a
+handler, which is called with every report in the thread that did the work. A handler must return quickly.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from workspace.storage_paths import StoragePath
 
 @dataclass(frozen=True, slots=True)
 class SessionReaped:
-    """A session was ended.
+    """Report that a session was ended.
 
     Attributes:
-        stored: The record of the session at the time of the decision.
-        reason: Why the session was ended, in snake_case.
+        stored: The record of the session when the reaper decided to end it.
+        reason: The reason why the session was ended, in snake_case.
         locations: The session locations that were deleted.
     """
 
@@ -30,7 +30,7 @@ class SessionReaped:
 
 @dataclass(frozen=True, slots=True)
 class OrphanRemoved:
-    """A session location that no record names was deleted."""
+    """Report that a session location without a record was deleted."""
 
     session_uuid: SessionUuid
     location: StoragePath
@@ -38,7 +38,7 @@ class OrphanRemoved:
 
 @dataclass(frozen=True, slots=True)
 class OrphanTableRemoved:
-    """A directory that the record of its session does not name was deleted."""
+    """Report that a directory was deleted to which the record of its session did not refer."""
 
     stored: StoredRecord
     table_uuid: TableUuid
@@ -46,7 +46,7 @@ class OrphanTableRemoved:
 
 @dataclass(frozen=True, slots=True)
 class HoldersForgotten:
-    """Replicas that are gone were removed from the holders of an active session."""
+    """Report that replicas that are gone were removed from a session's holders."""
 
     stored: StoredRecord
     replicas: frozenset[ReplicaId]
@@ -54,12 +54,12 @@ class HoldersForgotten:
 
 @dataclass(frozen=True, slots=True)
 class WritesUndone:
-    """Pending writes of replicas that are gone were removed from the record of an active session.
+    """Report that pending writes of replicas that are gone were removed from a record.
 
     Attributes:
-        stored: The record before the change.
-        replicas: The replicas that were writing.
-        tables: The names of the temporary tables that they were writing.
+        stored: The session record before the change.
+        replicas: The replicas whose writes were removed.
+        tables: The names of the temporary tables to which the replicas were writing.
     """
 
     stored: StoredRecord
@@ -69,14 +69,14 @@ class WritesUndone:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRemoved:
-    """The lease of a replica that is gone was deleted."""
+    """Report that the lease of a replica that is gone was deleted."""
 
     replica: ReplicaId
 
 
 @dataclass(frozen=True, slots=True)
 class TrashPurged:
-    """The files of a trash entry were removed.
+    """Report that an entry of the trash was permanently removed.
 
     Attributes:
         seconds: The duration of the removal.
@@ -87,13 +87,13 @@ class TrashPurged:
 
 @dataclass(frozen=True, slots=True)
 class ActionFailed:
-    """An action failed; the reaper will try it again.
+    """Report that an action failed. The reaper will try it again.
 
     Attributes:
         action: The name of the action, in snake_case.
         reason: The error message.
-        stored: The record of the session that the action is for, if there is one.
-        about: The object of the action; equal for each attempt.
+        stored: The record of the session, or None if the action does not concern a session with a record.
+        about: The object of the action. It is the same for each attempt.
     """
 
     action: str
@@ -104,11 +104,11 @@ class ActionFailed:
 
 @dataclass(frozen=True, slots=True)
 class HoldBegan:
-    """The reaper removes nothing, or not everything, from now on.
+    """Report that the reaper has stopped removing some or all objects.
 
     Attributes:
-        kind: The kind of hold, one of :data:`reaper.holds.KINDS`.
-        reason: Why, and what to do about it.
+        kind: The kind of the hold, which is one of :data:`reaper.holds.KINDS`.
+        reason: The reason for the hold, with instructions for the operator.
     """
 
     kind: str
@@ -117,18 +117,18 @@ class HoldBegan:
 
 @dataclass(frozen=True, slots=True)
 class HoldEnded:
-    """A hold has ended."""
+    """Report that a hold has ended."""
 
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """A pass has read everything, and has decided.
+    """Report that a pass has read the complete state and made its decisions.
 
     Attributes:
-        snapshot: The state that it read.
-        held: The sessions whose end waits for a confirmation.
+        snapshot: The state that the pass has read.
+        held: The sessions whose end needs a confirmation.
         seconds: The duration of the pass.
     """
 

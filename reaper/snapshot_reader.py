@@ -2,11 +2,12 @@
 
 Guarantees:
 
-1. A snapshot is complete: if one part cannot be read, there is none.
-2. Locations, directories and trash are listed before leases, and leases before records.
-3. Locations may be those of an earlier snapshot, as :class:`reaper.decisions.Snapshot` says; leases never are.
-4. With a storage period, listing locations uses at most the share ``STORAGE_SHARE`` of the time, however slow the
-   storage is.
+1. A snapshot is complete. If one part cannot be read, there is no snapshot.
+2. Locations, directories and trash are listed before leases, and leases are listed before records.
+3. A snapshot may contain the locations of an earlier snapshot; see :class:`reaper.decisions.Snapshot`. Leases are
+   always listed again.
+4. If a storage period is set, listing locations takes at most ``STORAGE_SHARE`` of the time, even if the storage is
+   slow.
 """
 
 import threading
@@ -28,11 +29,11 @@ STORAGE_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """What is known of the hosts of replicas.
+    """The known state of the replicas' hosts.
 
     Attributes:
-        ended: The replicas whose pod has ended, as the kubelet reports.
-        doubted: The replicas whose pod is missing, or whose node does not answer.
+        ended: The replicas whose pod has ended, as reported by the kubelet.
+        doubted: The replicas whose pod is missing or whose node does not answer.
     """
 
     ended: frozenset[ReplicaId] = frozenset()
@@ -41,7 +42,7 @@ class Hosts:
 
 @dataclass(frozen=True, slots=True)
 class _Storage:
-    """One listing of the storage."""
+    """The result of listing the storage once."""
 
     locations: Set[SessionUuid]
     tables: Mapping[SessionUuid, Set[TableUuid]]
@@ -51,17 +52,18 @@ class _Storage:
 
 
 class SnapshotReader:
-    """Reads snapshots; only ``observe_leases`` is safe to call from several threads.
+    """Reads snapshots. Only ``observe_leases`` can be called from several threads.
 
     Args:
-        read_records: Reads all session records; they may be a little late.
-        leases: The leases of gateway replicas.
+        read_records: A function that returns all session records, possibly with a small delay.
+        leases: The leases of the gateway replicas.
         locations: The session locations.
-        hosts: Returns what is known of the hosts of replicas.
+        hosts: A function that returns the known state of the replicas' hosts.
         lease_duration_seconds: The lease duration of all replicas of the workspace.
-        storage_period_seconds: The age up to which a listing of the locations is used again; 0 lists in each snapshot.
-        monotonic: The clock, in seconds.
-        log: The logger for locations that cannot be judged.
+        storage_period_seconds: The time for which a listing of the locations is reused. With 0, the locations are
+            listed for each snapshot.
+        monotonic: A function that returns the current time of a monotonic clock, in seconds.
+        log: The logger for locations whose contents cannot be determined.
     """
 
     def __init__(
@@ -123,20 +125,23 @@ class SnapshotReader:
         )
 
     def observe_leases(self, leases: Mapping[ReplicaId, RenewalMark]) -> None:
-        """Observe leases that a watch has read, between two snapshots.
+        """Record the leases from a watch, between two snapshots.
 
-        They may be late. That only makes a lease seem younger, never older.
+        The leases may be outdated. This can only delay the moment at which a lease is considered lost.
         """
         with self._observing:
             self._observer.observe(leases, self._named, self._monotonic())
 
     def reset_lease_history(self) -> None:
-        """Forget since when leases have been unchanged, after a time without snapshots."""
+        """Restart the observation of leases after a time without snapshots."""
         with self._observing:
             self._observer = LeaseObserver(self._lease_duration_seconds)
 
     def due_seconds(self) -> float:
-        """Return the monotonic time of the next snapshot that may show a change without a request."""
+        """Return the monotonic time at which the next snapshot may show a change.
+
+        Requests for a pass are not taken into account.
+        """
         with self._observing:
             lease_seconds = self._observer.due_seconds(self._monotonic())
         return min(lease_seconds, self._storage_due_seconds())
@@ -166,7 +171,7 @@ class SnapshotReader:
         return self._storage
 
     def _log_anomalies(self, listings: Mapping[SessionUuid, LocationListing]) -> None:
-        """Log locations that the reaper cannot judge, once for as long as that lasts."""
+        """Log each location whose contents cannot be determined, once until this changes."""
         odd = {session_uuid: listing for session_uuid, listing in listings.items() if listing.foreign or listing.error}
         for session_uuid in sorted(odd.keys() - self._logged):
             listing = odd[session_uuid]

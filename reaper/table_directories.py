@@ -1,14 +1,15 @@
-"""The directories inside session locations, listed only where something has changed.
+"""The directories in session locations, which are listed only after changes.
 
-The reaper searches all locations for directories that no record names, in each pass. Listing all of them each time
-would cost as much as there are tables.
+In each pass, the reaper searches all session locations for directories to which no record refers. Listing all
+locations each time would be too expensive, because the cost depends on the number of tables.
 
 Guarantees:
 
-1. Each read costs one ``lstat`` per location. It also costs one listing per location that has changed since its last
-   listing, or within ``SETTLED_SECONDS`` before it: clocks of file systems are so coarse that two changes may look like
-   one. The change time shows a change, and the owner of a directory cannot set it.
-2. A location that cannot be listed has no directories for now. The other locations are listed.
+1. Each read costs one ``lstat`` per location. In addition, a location is listed if it has changed since its last
+   listing, or within ``SETTLED_SECONDS`` before that listing. File system clocks are so coarse that two changes may
+   have the same time. Changes are detected by the change time, which the owner of a directory cannot set.
+2. If a location cannot be listed, it is treated as if it had no directories for now. The other locations are still
+   listed.
 """
 
 from collections.abc import Hashable, Mapping, MutableMapping, Sequence, Set
@@ -24,15 +25,15 @@ _Stamps = tuple[Hashable, ...]
 
 @dataclass(frozen=True, slots=True)
 class LocationListing:
-    """The directories in the locations of a session, as of their last listing.
+    """The directories in the locations of a session when they were last listed.
 
     Attributes:
         stamps: The stamp of the location in each root.
-        since_seconds: The clock when these stamps were first read.
-        listed_seconds: The clock when the locations were listed.
-        tables: The directories whose name is a UUID.
+        since_seconds: The monotonic time when these stamps were first read.
+        listed_seconds: The monotonic time when the locations were listed.
+        tables: The directories whose names are UUIDs.
         foreign: The number of other directories.
-        error: Why the locations could not be listed; None if they were.
+        error: The error if the locations could not be listed, otherwise None.
     """
 
     stamps: _Stamps
@@ -43,19 +44,22 @@ class LocationListing:
     error: OSError | None = None
 
     def is_settled(self) -> bool:
-        """Return whether equal stamps prove that nothing has changed since."""
+        """Return whether equal stamps prove that nothing has changed since the listing."""
         return self.error is None and self.listed_seconds - self.since_seconds >= SETTLED_SECONDS
 
 
 class TableDirectories:
-    """A cache of listings; see the guarantees of the module."""
+    """A cache of the directories in session locations.
+
+    For the guarantees, see the module docstring.
+    """
 
     def __init__(self, locations: SessionLocations) -> None:
         self._locations = locations
         self._listings: Mapping[SessionUuid, LocationListing] = {}
 
     def read(self, sessions: Set[SessionUuid], now_seconds: float) -> Mapping[SessionUuid, LocationListing]:
-        """Return the directories in the locations of these sessions.
+        """Return the directories in the locations of the given sessions.
 
         Raises:
             OSError: If a root cannot be read.

@@ -1,19 +1,21 @@
-"""A queue of work under keys, with retries, for several worker threads.
+"""A queue of work for several worker threads, with keys and retries.
 
-A pass of the reaper decides quickly, but its work may be slow, and may fail for one session again and again. Slow or
-failing work must not delay other work.
+A pass of the reaper decides quickly. However, the work may be slow and may fail repeatedly for the same session. Work
+that is slow or fails must not delay other work.
 
 Guarantees:
 
-1. Only one piece of work per key runs at a time. The queue ignores work that is offered under a key that runs: the next
-   pass offers again what is still to do. Work may return a rest, which runs under the same key after all waiting work.
-2. Work that failed is not accepted again before a delay. The delay doubles with each failure in a row, up to a limit.
-3. An unexpected error fails only the work that raised it.
-4. When the queue may not run, no work begins, and the waiting work is dropped.
+1. At most one piece of work runs for each key at the same time. If work is offered while other work with the same key
+   is running, the offer is ignored. The next pass offers the remaining work again. Work can return another function as
+   its remaining part. This part runs with the same key after all waiting work.
+2. After work has failed, new work with the same key is accepted only after a delay. The delay doubles with each
+   successive failure, up to a limit.
+3. An unexpected error only affects the work that raised it.
+4. While the queue may not run, no work begins and the waiting work is dropped.
 
-Not guaranteed: that offered work is done. Offer it again for as long as it is needed.
+Not guaranteed: Offered work may not be done. Offer it again as long as it is needed.
 
-The queue is safe to share between threads.
+The queue can be used by several threads.
 """
 
 import threading
@@ -25,10 +27,10 @@ import structlog
 
 WorkKey = NewType("WorkKey", str)
 Rest = Callable[[], bool]
-"""Returns whether it succeeded; it logs its own failures."""
+"""The remaining part of some work. It returns whether it succeeded and logs its own errors."""
 
 Work = Callable[[], bool | Rest]
-"""Returns whether it succeeded, or the rest of the work; it logs its own failures."""
+"""A piece of work. It returns whether it succeeded, or its remaining part, and logs its own errors."""
 
 _FIRST_DELAY_SECONDS = 0.5
 _LARGEST_EXPONENT = 32
@@ -36,7 +38,7 @@ _LARGEST_EXPONENT = 32
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The failures in a row under one key.
+    """The successive failures of the work with one key.
 
     Attributes:
         attempts: The number of failures.
@@ -48,13 +50,13 @@ class Failure:
 
 
 class WorkQueue:
-    """Work that waits, runs, or has failed, by key.
+    """A queue of work that is waiting, is running, or has failed, by key.
 
     Args:
-        monotonic: The clock, in seconds.
+        monotonic: A function that returns the current time of a monotonic clock, in seconds.
         log: The logger for unexpected errors.
-        longest_delay_seconds: The limit of the delay between two attempts.
-        may_run: Returns whether work may begin now.
+        longest_delay_seconds: The maximum delay between two attempts.
+        may_run: A function that returns whether work may begin now.
     """
 
     def __init__(
@@ -77,30 +79,30 @@ class WorkQueue:
         self._done: dict[WorkKey, float] = {}
 
     def offer(self, key: WorkKey, work: Work) -> None:
-        """Add work, or replace the work that waits under the same key."""
+        """Add work to the queue. Waiting work with the same key is replaced."""
         with self._changed:
             if self._is_ready(key):
                 self._waiting[key] = work
                 self._changed.notify()
 
     def retain(self, keys: Set[WorkKey]) -> None:
-        """Drop the work that waits under other keys."""
+        """Drop all waiting work except for the given keys."""
         with self._changed:
             self._waiting = {key: work for key, work in self._waiting.items() if key in keys}
 
     def is_ready(self, key: WorkKey) -> bool:
-        """Return whether the queue accepts work under this key now."""
+        """Return whether the queue currently accepts work with the given key."""
         with self._changed:
             return self._is_ready(key)
 
     def run_next(self, wait_seconds: float) -> bool:
-        """Run one piece of work in this thread.
+        """Run one piece of work in the current thread.
 
         Args:
-            wait_seconds: How long to wait for work.
+            wait_seconds: The maximum time to wait for work.
 
         Returns:
-            False if there was no work, or it may not run.
+            False if there was no work, or if the queue may not run.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._rests, wait_seconds)
@@ -116,14 +118,18 @@ class WorkQueue:
         outcome: bool | Rest = False
         try:
             outcome = work()
-        except Exception:  # noqa: BLE001 - a top loop: the other work must continue
+        except Exception:  # noqa: BLE001 - a top loop, in which the other work must continue
             self._log.exception("reaper_work_failed", key=key)
         finally:
             self._finish(key, outcome)
         return True
 
     def wait_until_idle(self, wait_seconds: float) -> bool:
-        """Wait until no work runs, and return False if some still runs after the time."""
+        """Wait until no work is running.
+
+        Returns:
+            False if some work is still running after the given time.
+        """
         with self._changed:
             return self._changed.wait_for(lambda: not self._running, wait_seconds)
 
@@ -133,7 +139,7 @@ class WorkQueue:
             return dict(self._failures)
 
     def retry_seconds(self) -> float:
-        """Return the monotonic time of the next retry; infinite if there is none."""
+        """Return the monotonic time of the next retry, or infinity if there is none."""
         now = self._monotonic()
         with self._changed:
             return min(
@@ -141,13 +147,16 @@ class WorkQueue:
             )
 
     def done_since(self, seconds: float) -> Set[WorkKey]:
-        """Return the keys whose work succeeded after a monotonic time, and forget the earlier ones."""
+        """Return the keys of work that has succeeded since the given monotonic time.
+
+        Keys of work that succeeded earlier are removed from the queue's memory.
+        """
         with self._changed:
             self._done = {key: done for key, done in self._done.items() if done >= seconds}
             return frozenset(self._done)
 
     def counts(self) -> tuple[int, int]:
-        """Return the numbers of waiting and of running pieces of work."""
+        """Return the number of waiting and the number of running pieces of work."""
         with self._changed:
             return len(self._waiting) + len(self._rests), len(self._running)
 

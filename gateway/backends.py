@@ -81,8 +81,8 @@ class Backends:
 
     1. A new session is assigned to the dedicated backend of its principal. If the principal has no dedicated backend,
        the session is assigned to a shared backend.
-    2. If only dedicated backends are allowed, a session never runs on the backend of another principal, even if its
-       session record contains another backend.
+    2. If only dedicated backends are allowed, a session never runs on any backend except the dedicated backend of its
+       principal, even if its session record contains another backend.
 
     Args:
         shared: The addresses of the shared backends.

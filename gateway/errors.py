@@ -155,7 +155,7 @@ class CanceledError(SparkError):
 class BackendError(GatewayError):
     """An error that the backend returned for a call by Lodge.
 
-    The client receives the error of the backend unchanged.
+    The client receives the error of the backend.
 
     Attributes:
         error: The error that the backend returned.

@@ -7,7 +7,7 @@ statements, under the operation id that the client chose.
 
 Guarantees:
 
-1. An operation runs exactly once, regardless of the streams that follow it. A second ``ExecutePlan`` request with the
+1. An operation runs once, regardless of the streams that follow it. A second ``ExecutePlan`` request with the
    same operation id is rejected, as in Spark.
 2. A client that reattaches receives all responses after the last response that it received. The result is always the
    last response.

@@ -7,7 +7,8 @@ table without Lodge. Lodge rejects such a statement, and the error message tells
 
 Guarantees:
 
-1. A text is rejected if it could create, change or remove a temporary table, or reuse its name, without Lodge.
+1. A text is rejected if it could create, change or remove a temporary table, or the name of a temporary table, without
+   Lodge.
 2. In a session without temporary tables, all texts that Spark accepts are accepted, unless they mention a workspace.
 
 Not guaranteed: a rejected text might not have changed a table. If the session has temporary tables and the effect of a

@@ -13,7 +13,7 @@ Guarantees:
 2. An interrupted watch does not end any session. The next list of records compensates for missed events. A failed watch
    is restarted.
 3. A failure in one session does not affect other sessions. The failed step is retried.
-4. Exactly one replica adopts a session without holders. The sessions of a lost replica are left to the reaper.
+4. Only one replica adopts a session without holders. The sessions of a lost replica are left to the reaper.
 """
 
 import asyncio

@@ -8,8 +8,8 @@ Guarantees:
 
 1. A statement reserves the table name in the session record before it writes. If two statements create a table with the
    same name, only one of them succeeds.
-2. A creation that fails or is interrupted does not leave a name, a view or files behind. A failed insertion does not
-   leave rows behind.
+2. A creation that fails or is interrupted does not leave a name, a view or files behind. An insertion that
+   fails or is interrupted does not leave rows behind.
 3. A table becomes readable only after all its data is written. All rows of an insertion appear at the same time.
 4. If a client sends a statement again, to the same or another replica, the client gets the first answer.
 

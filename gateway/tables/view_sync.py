@@ -1,8 +1,8 @@
 """Keeps the views of temporary tables in step with the session record.
 
-Guarantee: if two replicas change the same table at the same time, the view finally matches the session record. Each
-replica creates the view from a record that it has read. Afterwards, it checks that the record still describes the same
-table.
+Guarantee: if two replicas change the same table at the same time, the view matches the session record in the end.
+Each replica creates the view from a record that it has read. Afterwards, the replica checks that the record still
+describes the same table.
 """
 
 import asyncio
@@ -92,7 +92,7 @@ class ViewSync:
         """
         shown: object = None
         async with execution.session.lock:
-            while True:  # other statements may change the table while its view is made
+            while True:  # other statements may change the table while its view is being created
                 record = await self._records.read(execution.session)
                 contents = (contents_of(same_table(record, table)),)
                 if contents == shown:

@@ -1,1 +1,4 @@
-"""Kubernetes parts of the reaper: leader election, watches, Events and status conditions."""
+"""The parts of the reaper that need Kubernetes.
+
+These parts are the leader election, the watches, the Kubernetes Events and the status conditions.
+"""

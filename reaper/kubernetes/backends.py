@@ -1,12 +1,13 @@
-"""The availability of backends, from the pods behind their addresses: no I/O.
+"""The availability of backends, determined from their pods, without I/O.
 
-A session whose Spark driver is gone has lost its views and cached data. The session's status shows that to operators.
-The reaper deletes nothing for it.
+If the Spark driver of a session is gone, the views and cached data of the session are lost. The status of the session
+shows this to operators. The reaper does not delete anything because of it.
 
 Guarantees:
 
-1. An address is judged only if the API shows which pods it leads to: the address of a pod in this namespace, the name
-   of a Service in this namespace, or the name of one pod of such a Service.
+1. The availability of an address is determined only if the API shows to which pods the address leads. The address must
+   be the address of a pod in this namespace, the name of a Service in this namespace, or the name of a pod of such a
+   Service.
 2. A backend is unavailable if none of its pods is ready on a node that answers.
 
 Sources: Kubernetes, "DNS for Services and Pods"; discovery.k8s.io/v1 EndpointSlice.
@@ -25,11 +26,11 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One pod behind a Service.
+    """A pod behind a Service.
 
     Attributes:
-        hostname: The name of the pod in the Service; empty if it has none.
-        node: The node of the pod; empty if unknown.
+        hostname: The host name of the pod in the Service. Empty if the pod has no host name.
+        node: The name of the pod's node. Empty if unknown.
         is_ready: Whether the pod accepts connections.
     """
 
@@ -40,11 +41,11 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The pods of an EndpointSlice.
+    """The pods in an EndpointSlice.
 
     Attributes:
         service: The name of the Service.
-        endpoints: Its pods.
+        endpoints: The pods behind the Service.
     """
 
     service: str
@@ -53,10 +54,10 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Whether a backend is available.
+    """The availability of a backend.
 
     Attributes:
-        is_available: Whether the API shows a pod that can serve.
+        is_available: Whether the API shows a pod that can serve requests.
         reason: The reason in one word.
         message: The reason in a sentence.
     """
@@ -68,13 +69,13 @@ class Availability:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """The state of a namespace; a part that cannot be read is None.
+    """The state of a namespace. A part is None if it cannot be read.
 
     Attributes:
         name: The name of the namespace.
-        pods: The pods by name.
+        pods: The pods, by name.
         nodes: Whether each node answers, by name.
-        slices: The EndpointSlices by name.
+        slices: The EndpointSlices, by name.
     """
 
     name: str
@@ -88,7 +89,7 @@ class Namespace:
 
 
 def parse_endpoints(found: JsonObject) -> Endpoints:
-    """Return the pods of an EndpointSlice."""
+    """Return the pods in an EndpointSlice object."""
     return Endpoints(
         service=str((found["metadata"].get("labels") or {}).get(SERVICE_LABEL, "")),
         endpoints=tuple(
@@ -103,10 +104,10 @@ def parse_endpoints(found: JsonObject) -> Endpoints:
 
 
 def availability(address: str, namespace: Namespace) -> Availability | None:
-    """Return whether a backend is available, or None if that is unknown.
+    """Return the availability of a backend, or None if it is unknown.
 
     Args:
-        address: The address ``sc://host:port`` of the backend.
+        address: The address of the backend, in the form ``sc://host:port``.
         namespace: The state of the namespace.
     """
     host = urlsplit(address).hostname or ""
@@ -122,11 +123,11 @@ def _of_pod(host: str, namespace: Namespace) -> Availability | None:
         return None
     for name, pod in found:
         if not pod.has_ended and not namespace.is_silent(pod.node):
-            return Availability(True, "PodFound", f"The backend runs in pod {name}.")
+            return Availability(True, "PodFound", f"The backend runs in the pod {name}.")
     name, pod = found[0]
     if pod.has_ended:
-        return Availability(False, "PodEnded", f"The backend's pod {name} has ended.")
-    return Availability(False, "NodeLost", f"Node {pod.node} of the backend's pod {name} does not answer.")
+        return Availability(False, "PodEnded", f"The pod {name} of the backend has ended.")
+    return Availability(False, "NodeLost", f"The node {pod.node} of the backend's pod {name} does not answer.")
 
 
 def _of_service(service: str, hostname: str, namespace: Namespace) -> Availability | None:
@@ -134,19 +135,22 @@ def _of_service(service: str, hostname: str, namespace: Namespace) -> Availabili
     if not slices:
         return None
     endpoints = [one for found in slices for one in found.endpoints if hostname in {"", one.hostname}]
-    what = f"Service {service}" if not hostname else f"pod {hostname} of Service {service}"
+    what = f"the Service {service}" if not hostname else f"the pod name {hostname} of the Service {service}"
     if any(one.is_ready and not namespace.is_silent(one.node) for one in endpoints):
-        return Availability(True, "PodReady", f"A pod behind the backend's {what} is ready.")
+        return Availability(True, "PodReady", f"A pod behind {what} of the backend is ready.")
     if not endpoints:
-        return Availability(False, "NoPod", f"There is no pod behind the backend's {what}.")
+        return Availability(False, "NoPod", f"There is no pod behind {what} of the backend.")
     lost = sorted({one.node for one in endpoints if namespace.is_silent(one.node)})
     if lost:
-        return Availability(False, "NodeLost", f"Nodes of the backend's {what} do not answer: {', '.join(lost)}.")
-    return Availability(False, "NoPodReady", f"No pod behind the backend's {what} is ready.")
+        return Availability(False, "NodeLost", f"Nodes of pods behind {what} do not answer: {', '.join(lost)}.")
+    return Availability(False, "NoPodReady", f"No pod behind {what} of the backend is ready.")
 
 
 def _service_and_pod(host: str, namespace: Namespace) -> tuple[str, str] | None:
-    """Split a DNS name of this namespace into the Service and the pod, which may be empty."""
+    """Split a DNS name of this namespace into the names of the Service and the pod.
+
+    The name of the pod may be empty.
+    """
     match host.split("."):
         case [service]:
             return service, ""

@@ -1,20 +1,22 @@
-"""The rules of leader election: no I/O, no clock.
+"""The rules of leader election, without I/O or clock.
 
-One of several reapers acts. The rules are those of Kubernetes' own components, but each candidate measures time with
-its own monotonic clock [kubernetes-leases]. ``kubernetes.leaderelection`` of the Python client does not fit:
+If there are several reapers, only one of them acts. The rules are the same as in the components of Kubernetes, but
+each candidate measures time with its own monotonic clock [kubernetes-leases]. ``kubernetes.leaderelection`` of the
+Python client is not used, for these reasons:
 
-- It compares wall clocks, so a clock that is set forward takes the lease from a live leader.
-- It has no time limit for requests, so a leader whose requests hang continues to lead.
-- It never gives the lease back.
-- A refused connection ends it.
+- It compares wall clocks. If a clock is set forward, a candidate takes the lease from a live leader.
+- It has no time limit for requests. A leader whose requests hang continues to lead.
+- It never releases the lease.
+- It ends when a connection is refused.
 
 Guarantees:
 
-1. A candidate takes the lease only if the lease has no holder, or has not changed for its whole duration on the
+1. A candidate takes the lease only if the lease has no holder, or if it has not changed for its whole duration on the
    candidate's clock.
-2. A leader leads only while the start of its last successful renewal is younger than ``LEADING_SHARE`` of the duration.
-   So it stops before another candidate can take over, and has the rest of the duration to finish its current step.
-3. Other changes of the Lease object are not a sign of life.
+2. A leader leads only while the beginning of its last successful renewal is less than ``LEADING_SHARE`` of the lease
+   duration ago. Therefore, it stops before another candidate can take the lease, and can use the rest of the duration
+   to finish its current step.
+3. Other changes of the Lease object do not count as renewals.
 """
 
 from dataclasses import dataclass
@@ -28,8 +30,8 @@ class LeaseState:
     """The content of the lease.
 
     Attributes:
-        holder: The identity of the leader; empty if there is none.
-        mark: A text that differs after each renewal.
+        holder: The identity of the leader. Empty if there is no leader.
+        mark: A string that changes with each renewal.
         duration_seconds: The lease duration of the leader.
     """
 
@@ -39,7 +41,7 @@ class LeaseState:
 
 
 class Candidacy:
-    """One candidate's view of the lease.
+    """A candidate in the leader election.
 
     Args:
         identity: The unique name of the candidate.
@@ -55,30 +57,39 @@ class Candidacy:
 
     @property
     def retry_seconds(self) -> float:
-        """Return the time between two renewals, or two attempts to take the lease."""
+        """The time between two renewals, or between two attempts to take the lease."""
         return self.duration_seconds * RETRY_SHARE
 
     def observe(self, lease: LeaseState, now_seconds: float) -> None:
-        """Observe the content of the lease, which was read at this time or before."""
+        """Record the content of the lease.
+
+        Args:
+            lease: The content of the lease.
+            now_seconds: The monotonic time at which the lease was read, or a later time.
+        """
         if self._seen is None or (lease.holder, lease.mark) != (self._seen.holder, self._seen.mark):
             self._changed_seconds = now_seconds
         self._seen = lease
 
     def may_take(self, now_seconds: float) -> bool:
-        """Return whether this candidate may take or renew the lease that it observed last."""
+        """Return whether the candidate may take or renew the lease that it read last."""
         seen = self._seen
         if seen is None or seen.holder in {"", self.identity}:
             return True
         return now_seconds - self._changed_seconds >= max(seen.duration_seconds, self.duration_seconds)
 
     def record_renewal(self, begun_seconds: float) -> None:
-        """Record a successful request to take or renew the lease, and when it began."""
+        """Record a successful request to take or renew the lease.
+
+        Args:
+            begun_seconds: The monotonic time at which the request began.
+        """
         self._leads_until_seconds = begun_seconds + self.duration_seconds * LEADING_SHARE
 
     def resign(self) -> None:
-        """Stop leading at once."""
+        """Stop leading immediately."""
         self._leads_until_seconds = float("-inf")
 
     def leads(self, now_seconds: float) -> bool:
-        """Return whether this candidate leads at this time."""
+        """Return whether the candidate leads at the given monotonic time."""
         return now_seconds < self._leads_until_seconds

@@ -1,12 +1,13 @@
-"""The state of the cluster that a reaper needs beside session records.
+"""The state of the cluster that the reaper needs in addition to session records.
 
-It consists of leases, pods, nodes and EndpointSlices. All of it comes from watches, so its cost for the API server does
-not grow with the number of sessions.
+The state consists of leases, pods, nodes and EndpointSlices. All of it comes from watches. Therefore, the load on the
+API server does not increase with the number of sessions.
 
 Guarantees:
 
-1. The reaper works without state that it may not read or that does not arrive.
-2. Leases from the watch only make a replica's silence seem shorter, never longer (:mod:`reaper.snapshot_reader`).
+1. If a part of the state may not be read or does not arrive, the reaper works without it.
+2. Leases from the watch can only shorten the observed silence of a replica and never extend it
+   (:mod:`reaper.snapshot_reader`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -67,12 +68,14 @@ class ClusterState:
         on_leases: Callable[[Mapping[ReplicaId, RenewalMark]], None],
         on_leader: Callable[[], None],
     ) -> Iterator[None]:
-        """Watch the cluster for the time of the block; call it once. The callbacks must be quick.
+        """Watch the cluster for the duration of the block.
+
+        This method can be called only once. The callbacks must return quickly.
 
         Args:
-            on_change: Called after a change of pods, nodes or EndpointSlices.
-            on_leases: Gets the leases of the gateways after a change of one of them.
-            on_leader: Called when the Lease of the reapers has another holder.
+            on_change: A function that is called after a change of pods, nodes or EndpointSlices.
+            on_leases: A function that is called with the gateways' leases after one of them has changed.
+            on_leader: A function that is called when the holder of the reapers' Lease has changed.
         """
         with ExitStack() as stack:
             for cache in (self._pods, self._nodes, self._slices):
@@ -81,18 +84,18 @@ class ClusterState:
             yield
 
     def hosts(self) -> Hosts:
-        """Return what is known of the hosts of the replicas in the last list of leases."""
+        """Return the known state of the hosts of all replicas in the last list of leases."""
         return hosts_of(self._leases.pods(), self._pods.values(), self._nodes.values())
 
     def availability(self, address: str) -> Availability | None:
-        """Return whether a backend is available, or None if that is unknown."""
+        """Return the availability of a backend, or None if it is unknown."""
         pods = self._pods.values()
         namespace = Namespace(self._connection.namespace, pods, self._nodes.values(), self._slices.values())
         found = availability(address, namespace)
         if found is not None:
             self._seen_backends.add(address)
         elif address in self._seen_backends and pods is not None and namespace.slices is not None:
-            return Availability(False, "PodGone", "The pod or the Service behind the backend's address is gone.")
+            return Availability(False, "PodGone", "The pod or Service behind the backend's address no longer exists.")
         return found
 
     def _leases_changed(

@@ -1,17 +1,22 @@
-"""The conditions in the status of a session: no I/O.
+"""The status conditions of a session, without I/O.
 
-====================  ==================================================================================================
+====================
+==================================================================================================
 Type                  Meaning
-====================  ==================================================================================================
-``Owned``             Whether a gateway serves the session. ``Unknown`` while its pod or node is in doubt. The reason of
-                      ``False`` says why the session ends, or what its end waits for.
-``BackendAvailable``  Whether the session's Spark Connect server is available. Absent if that is unknown.
-``LocationRemoved``   ``False`` after a failure to remove the session's location, with the error and the number of
-                      attempts. It is never ``True``, because the record disappears with the location.
-``LeftoversRemoved``  The same for directories that the session's tables do not name; ``True`` after a success.
-====================  ==================================================================================================
+====================
+==================================================================================================
+``Owned``             Whether a gateway serves the session. ``Unknown`` while the gateway's pod or node is doubted. If
+                      ``False``, the reason explains why the session ends, or what its end is waiting for.
+``BackendAvailable``  Whether the session's Spark Connect server is available. Absent if this is unknown.
+``LocationRemoved``   ``False`` if removing the session location failed, with the error and the number of attempts. The
+                      condition is never ``True``, because the record is deleted together with the location.
+``LeftoversRemoved``  ``False`` if removing directories that do not belong to the session's tables failed. ``True``
+after
+                      a later removal succeeded.
+====================
+==================================================================================================
 
-A message contains nothing that changes from pass to pass, so a status is written only after a change.
+Messages do not contain anything that changes from pass to pass. Therefore, a status is written only after a change.
 """
 
 from collections.abc import Mapping
@@ -29,7 +34,7 @@ _OF_ACTIONS = {"end_session": "LocationRemoved", "remove_orphan_table": "Leftove
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One of ``status.conditions``, without its times.
+    """A status condition without its times.
 
     Attributes:
         type: The type of the condition.
@@ -46,12 +51,12 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class FailedRemoval:
-    """Failed attempts to remove something of a session.
+    """Failed attempts to remove files of a session.
 
     Attributes:
-        action: The action, as in :class:`reaper.reports.ActionFailed`.
+        action: The name of the action; see :class:`reaper.reports.ActionFailed`.
         reason: The last error message.
-        attempts: The number of attempts.
+        attempts: The number of failed attempts.
         seconds: The monotonic time of the last attempt.
     """
 
@@ -67,7 +72,7 @@ def owned_condition(stored: StoredRecord, snapshot: Snapshot, *, is_held_for_con
         return Condition("Owned", "False", "Ending", "The session is being ended.")
     if stored.is_deletion_requested:
         return Condition(
-            "Owned", "False", "DeletionRequested", "The session is ended because its deletion was requested."
+            "Owned", "False", "DeletionRequested", "The session is being ended because its deletion was requested."
         )
     return _owned_while_active(stored, snapshot, is_held_for_confirmation)
 
@@ -79,7 +84,7 @@ def backend_condition(availability: Availability) -> Condition:
 
 
 def removal_condition(failed: FailedRemoval) -> Condition | None:
-    """Return the condition of a failed removal, or None if another action failed."""
+    """Return the condition for a failed removal, or None if another action failed."""
     kind = _OF_ACTIONS.get(failed.action)
     if kind is None:
         return None
@@ -101,13 +106,13 @@ def conditions_of(
     Args:
         stored: The record of the session.
         snapshot: The last snapshot.
-        held: The sessions whose end waits for a confirmation.
-        availability: The availability of its backend; None if unknown.
-        failed: The removal that failed recently; None if there is none.
-        before: The previous conditions; a condition that is unknown now keeps its value.
+        held: The sessions whose end needs a confirmation.
+        availability: The availability of the session's backend, or None if it is unknown.
+        failed: The removal that failed recently, or None.
+        before: The previous conditions. A condition that is currently unknown keeps its previous value.
     """
     if stored.record.phase is Phase.ENDING and failed is None:
-        return before  # the session disappears before anyone could read a change
+        return before  # the session is deleted before anyone could read a change
     now = dict(before)
     is_waiting = stored.record.session_uuid in held
     now["Owned"] = owned_condition(stored, snapshot, is_held_for_confirmation=is_waiting)
@@ -120,7 +125,7 @@ def conditions_of(
     if stored.record.phase is Phase.ACTIVE:
         now.pop("LocationRemoved", None)
     if now.get("LeftoversRemoved", now["Owned"]).reason == "RemovalFailed":
-        now["LeftoversRemoved"] = Condition("LeftoversRemoved", "True", "Removed", "The leftovers are removed.")
+        now["LeftoversRemoved"] = Condition("LeftoversRemoved", "True", "Removed", "The leftovers have been removed.")
     return now
 
 
@@ -128,13 +133,13 @@ def _owned_while_active(stored: StoredRecord, snapshot: Snapshot, is_held_for_co
     if snapshot.has_certain_holder(stored):
         return Condition("Owned", "True", "Held", "A gateway serves the session.")
     if snapshot.has_live_holder(stored):
-        message = "The pod or the node of the session's gateway is in doubt. Its lease has not expired yet."
+        message = "The pod or node of the session's gateway may be lost, but the gateway's lease has not expired yet."
         return Condition("Owned", "Unknown", "HolderInDoubt", message)
     if is_held_for_confirmation:
-        message = "Too many sessions look dead at once. Their end waits for a confirmation; see the reaper's Events."
+        message = "Too many sessions appear to be dead. Their end needs a confirmation; see the reaper's Events."
         return Condition("Owned", "False", "MassExpiry", message)
     if not stored.record.holders:
-        message = "No gateway serves the session. It ends unless one adopts it within the grace period."
+        message = "No gateway serves the session. It ends unless a gateway adopts it within the grace period."
         return Condition("Owned", "False", "NoHolder", message)
-    message = "The session's gateway is gone. The session ends unless another one adopts it within the grace period."
+    message = "The session's gateway is lost. The session ends unless another one adopts it within the grace period."
     return Condition("Owned", "False", "HolderGone", message)

@@ -1,13 +1,14 @@
-"""Kubernetes Events for the work of the reaper.
+"""Kubernetes Events about the work of the reaper.
 
-An Event refers to the ConnectSession that it is about, also after that is deleted. An Event without a session refers to
-the Lease of the reapers.
+An Event refers to the ConnectSession object of its session, even after the object is deleted. An Event without a
+session refers to the reapers' Lease.
 
 Guarantees:
 
-1. Recording never blocks the work. An Event that cannot be stored soon is dropped, and a warning in the log shows when
-   that begins.
-2. A lasting failure gets an Event at its first, second, fourth, … attempt, even if the error text changes.
+1. Recording an Event never blocks the work of the reaper. If an Event cannot be stored soon, it is dropped. A warning
+   is logged for the first Event that is dropped.
+2. For an error that persists, an Event is recorded at the first, second, fourth, … attempt, even if the error message
+   changes.
 
 Source: events.k8s.io/v1.
 """
@@ -46,14 +47,14 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class EventContent:
-    """The content of an Event.
+    """The content of a Kubernetes Event.
 
     Attributes:
-        about: The record of the session; None if there is none.
+        about: The record of the session. None if the Event does not concern a session.
         reason: The reason in one word.
         action: The action in one word.
-        note: The description.
-        is_warning: Whether a person should take notice.
+        note: The description of the Event.
+        is_warning: Whether the Event requires the attention of a person.
     """
 
     about: StoredRecord | None
@@ -64,22 +65,22 @@ class EventContent:
 
 
 def events_for(report: reports.Report) -> Iterator[EventContent]:
-    """Return the Events for a report."""
+    """Yield the contents of the Events for a report."""
     match report:
         case reports.SessionReaped(stored, reason, locations):
             for location in locations:
                 yield EventContent(stored, "LocationDeleted", "Delete", deletion_message(location))
             if not locations:
-                note = f"Ended session {stored.record.session_uuid}, which had no location ({reason})"
+                note = f"Ended session {stored.record.session_uuid}, which had no session location ({reason})"
                 yield EventContent(stored, "SessionEnded", "Delete", note)
         case reports.OrphanRemoved(_, location):
             yield EventContent(None, "OrphanLocationDeleted", "Delete", deletion_message(location))
         case reports.OrphanTableRemoved(stored, table_uuid):
-            note = f"Deleted directory {table_uuid}, which no temporary table of the session names"
+            note = f"Deleted the directory {table_uuid}, which does not belong to a temporary table of the session"
             yield EventContent(stored, "OrphanTableDeleted", "Delete", note)
         case reports.WritesUndone(stored, replicas, tables):
             what = ", ".join(tables) or "permanent tables"
-            note = f"Undid the writes of lost gateways ({', '.join(sorted(replicas))}): {what}"
+            note = f"Undid unfinished writes of lost gateways ({', '.join(sorted(replicas))}): {what}"
             yield EventContent(stored, "WritesUndone", "Undo", note, is_warning=True)
         case reports.ActionFailed(action, reason, stored, about):
             note = reason if stored is not None or not about else f"{about}: {reason}"
@@ -87,16 +88,16 @@ def events_for(report: reports.Report) -> Iterator[EventContent]:
         case reports.HoldBegan(kind, reason):
             yield EventContent(None, f"HeldBack{_camel_case(kind)}", "Wait", reason, is_warning=True)
         case reports.HoldEnded(kind):
-            yield EventContent(None, f"Resumed{_camel_case(kind)}", "Resume", "The hold has ended")
+            yield EventContent(None, f"Resumed{_camel_case(kind)}", "Resume", "The reaper is no longer on hold")
 
 
 class EventRecorder:
-    """Stores Events in a thread of its own; a context manager.
+    """A context manager that stores Events in its own thread.
 
     Args:
         connection: The connection to the API server.
         instance: The name of this process.
-        fallback: Returns the object of Events without a session, or None while it is unknown.
+        fallback: A function that returns the object for Events without a session, or None while the object is unknown.
     """
 
     def __init__(self, connection: Connection, instance: str, fallback: Callable[[], Reference | None]) -> None:
@@ -116,7 +117,7 @@ class EventRecorder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Wait at most ``_STOP_SECONDS`` for the Events that are not stored yet."""
+        """Wait at most ``_STOP_SECONDS`` until the remaining Events are stored."""
         try:
             self._waiting.put(None, timeout=_STOP_SECONDS)
         except queue.Full:
@@ -131,7 +132,7 @@ class EventRecorder:
             try:
                 self._waiting.put_nowait(content)
             except queue.Full:
-                self._drop(content, "Too many Events are waiting.")
+                self._drop(content, "Too many Events are waiting to be stored.")
 
     def _should_record(self, failed: reports.ActionFailed) -> bool:
         key = (failed.action, failed.about)
@@ -142,7 +143,7 @@ class EventRecorder:
         return attempts & (attempts - 1) == 0
 
     def _drop(self, content: EventContent, reason: str) -> None:
-        """Log a warning for the first of several dropped Events."""
+        """Drop an Event, and log a warning if it is the first of several dropped Events."""
         with self._lock:
             was_dropping, self._is_dropping = self._is_dropping, True
         log = _log.debug if was_dropping else _log.warning
@@ -154,13 +155,13 @@ class EventRecorder:
                 self._store(content)
             except (RecordsUnavailableError, ApiStatusError) as error:
                 self._drop(content, str(error))
-            except Exception:  # noqa: BLE001 - a top loop: the next Event must be stored
+            except Exception:  # noqa: BLE001 - a top loop, in which the next Event must be stored
                 _log.exception("event_failed")
 
     def _store(self, content: EventContent) -> None:
         about = self._fallback() if content.about is None else self._reference(content.about)
         if about is None:
-            self._drop(content, "The Lease of the reapers is not known yet.")
+            self._drop(content, "The Lease of the reapers has not been read yet.")
             return
         body: Any = {
             "apiVersion": "events.k8s.io/v1",

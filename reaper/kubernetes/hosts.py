@@ -1,15 +1,16 @@
-"""The state of gateways, from their pods and nodes: no I/O.
+"""The state of gateways, determined from their pods and nodes, without I/O.
 
-A dead gateway is silent, but the reaper notices that only after the lease duration. The kubelet may report its end
-sooner. Most of what Kubernetes reports does not prove that a process has ended.
+The reaper notices that a gateway is silent only after the lease duration. The kubelet may report the end of the
+gateway earlier. However, most of what Kubernetes reports does not prove that a process has ended.
 
 Guarantees:
 
-1. A replica has ended only if its own pod, by UID, is over for good, and the kubelet itself reported the end of each of
-   its containers. A pod that a controller declared failed because its node is lost does not count.
-2. A replica is only doubted if its pod is missing or replaced by one of the same name, or if its node is missing or not
-   ready. A pod that was deleted by force may still run.
-3. Nothing follows from state that cannot be read.
+1. A replica counts as ended only if its own pod, identified by its UID, has ended permanently, and the kubelet itself
+   reported the end of each container. If a controller declared the pod failed because its node is lost, the replica
+   does not count as ended.
+2. A replica is only doubted if its pod is missing or was replaced by a pod with the same name, or if its node is
+   missing or not ready. A pod that was deleted by force may still be running.
+3. If a part of the state cannot be read, nothing is concluded from it.
 
 Sources: Kubernetes, "Pod Lifecycle"; KEP-3329 (pod garbage collection); "Non-graceful node shutdown".
 """
@@ -33,8 +34,8 @@ class PodState:
 
     Attributes:
         uid: The UID of the pod.
-        node: The node of the pod; empty if it has none yet.
-        address: The IP address of the pod; empty if it has none yet.
+        node: The name of the pod's node. Empty if the pod has no node yet.
+        address: The IP address of the pod. Empty if the pod has no address yet.
         has_ended: Whether the pod has ended; see guarantee 1.
     """
 
@@ -64,12 +65,12 @@ def is_node_ready(node: JsonObject) -> bool:
 def hosts_of(
     replicas: Mapping[ReplicaId, PodIdentity], pods: Mapping[str, PodState] | None, nodes: Mapping[str, bool] | None
 ) -> Hosts:
-    """Return what is known of the hosts of replicas.
+    """Return the known state of the replicas' hosts.
 
     Args:
-        replicas: The pod of each replica, according to the replica.
-        pods: The pods by name; None if they cannot be read.
-        nodes: Whether each node answers, by name; None if they cannot be read.
+        replicas: The pod of each replica, according to the replica's lease.
+        pods: The pods, by name. None if pods cannot be read.
+        nodes: Whether each node answers, by name. None if nodes cannot be read.
     """
     ended, doubted = set[ReplicaId](), set[ReplicaId]()
     for replica, identity in replicas.items():
@@ -83,7 +84,7 @@ def hosts_of(
 
 
 def _answers(node: str, nodes: Mapping[str, bool] | None) -> bool:
-    """Return whether a node answers, or is unknown."""
+    """Return whether a node answers. An unknown node counts as answering."""
     return nodes is None or not node or nodes.get(node, False)
 
 

@@ -1,13 +1,15 @@
-"""Leader election of reapers by a Lease; the rules are in :mod:`reaper.kubernetes.candidacy`.
+"""Leader election of reapers with a Kubernetes Lease.
 
-The Lease has the name ``<instance>-reaper``. Operators confirm a mass expiry by its annotation :data:`CONFIRMATION`. It
-is also the object of Events without a session.
+The rules are in :mod:`reaper.kubernetes.candidacy`. The name of the Lease is ``<instance>-reaper``. Operators confirm
+a mass expiry by setting the annotation :data:`CONFIRMATION` of the Lease. Events that do not concern a session refer
+to the Lease.
 
 Guarantees:
 
-1. Each change contains the resource version that it replaces, so only one of several candidates takes the Lease.
+1. Each change contains the resource version that it replaces. Therefore, only one of several candidates can take the
+   Lease.
 2. A request takes at most a part of the lease duration.
-3. A candidate that is not fit gives the Lease back and does not try to take it, so another candidate may.
+3. A candidate that is not fit releases the Lease and does not try to take it, so that another candidate can lead.
 """
 
 import secrets
@@ -45,11 +47,11 @@ def lease_name(instance: str) -> str:
 
 
 class LeaderElection:
-    """One candidate, in a thread of its own.
+    """A candidate in the leader election, which runs in its own thread.
 
     Args:
         connection: The connection to the API server.
-        duration_seconds: The silence after which a leader loses the Lease.
+        duration_seconds: The time without a renewal after which a leader loses the Lease.
     """
 
     def __init__(self, connection: Connection, duration_seconds: float) -> None:
@@ -68,16 +70,18 @@ class LeaderElection:
 
     @property
     def identity(self) -> str:
-        """Return the unique name of this candidate."""
+        """The unique name of this candidate."""
         return self._candidacy.identity
 
     @contextmanager
     def running(self, *, is_fit: Callable[[], bool], on_change: Callable[[], None]) -> Iterator[None]:
-        """Try to lead for the time of the block; call it once.
+        """Take part in the leader election for the duration of the block.
+
+        This method can be called only once.
 
         Args:
-            is_fit: Returns whether this reaper can do the work.
-            on_change: Called when this reaper begins or stops leading; must be quick.
+            is_fit: A function that returns whether this reaper is able to work.
+            on_change: A function that is called when this reaper begins or stops leading. It must return quickly.
         """
         thread = threading.Thread(target=self._run, args=[is_fit, on_change], name="leader-election", daemon=True)
         thread.start()
@@ -91,12 +95,18 @@ class LeaderElection:
             self._log_leadership(on_change)
 
     def hand_over(self) -> None:
-        """Give the Lease back after the block, when all work of this reaper has ended; another one may lead at once."""
+        """Release the Lease so that another reaper can lead immediately.
+
+        Call this method after the block, when all work of this reaper has ended.
+        """
         if self._is_own():
             self._give_back()
 
     def check_soon(self) -> None:
-        """Read the Lease soon, because its holder may have changed; any thread may call this."""
+        """Read the Lease soon, because its holder may have changed.
+
+        This method can be called from any thread.
+        """
         self._wake.set()
 
     def leads(self) -> bool:
@@ -104,7 +114,7 @@ class LeaderElection:
         return self._candidacy.leads(time.monotonic())
 
     def annotations(self) -> Mapping[str, str]:
-        """Return the annotations of the Lease, as last read."""
+        """Return the annotations of the Lease when it was last read."""
         lease = self._lease
         return {} if lease is None else lease["metadata"].get("annotations") or {}
 
@@ -125,7 +135,7 @@ class LeaderElection:
     def _run(self, is_fit: Callable[[], bool], on_change: Callable[[], None]) -> None:
         while True:
             self._wake.clear()
-            if self._stop.is_set():  # checked after the clear(): a stop sets both
+            if self._stop.is_set():  # checked after clear(), because a stop sets both
                 return
             wait_seconds = self._candidacy.retry_seconds
             try:
@@ -134,12 +144,12 @@ class LeaderElection:
             except RecordsUnavailableError as error:
                 self._log_failure(str(error))
             except ApiStatusError as error:
-                self._lease = None  # it has changed and must be read again
+                self._lease = None  # the Lease has changed and must be read again
                 if error.status in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
                     wait_seconds = min(wait_seconds, _SHORT_WAIT_SECONDS)
                 else:
                     self._log_failure(error.message)
-            except Exception:  # noqa: BLE001 - a top loop: the election must continue
+            except Exception:  # noqa: BLE001 - a top loop, in which the election must continue
                 _log.exception("leader_election_failed")
             self._log_leadership(on_change)
             self._wake.wait(wait_seconds)
@@ -189,7 +199,10 @@ class LeaderElection:
         return self._put({**lease, "spec": self._spec(lease.get("spec") or {})})
 
     def _give_back(self) -> None:
-        """Give the Lease back if possible; otherwise the next leader waits for the duration."""
+        """Release the Lease if possible.
+
+        If this fails, the next leader must wait for the lease duration.
+        """
         if self._lease is None:
             return
         spec = {key: value for key, value in self._lease["spec"].items() if key != "holderIdentity"}

@@ -1,13 +1,13 @@
-"""A cache of Kubernetes objects that a watch keeps up to date.
+"""A cache of Kubernetes objects that is kept up to date by a watch.
 
 Guarantees:
 
-1. The cache keeps only what the caller takes from each object.
-2. While the API server does not answer, or forbids the watch, the cache is empty and never outdated.
-3. The caller is notified when the kept values change, and only then.
-4. After an unexpected error the cache is empty, and the watch starts again.
+1. The cache stores only those parts of each object that the caller selects.
+2. While the API server does not answer or denies the watch, the cache is empty and does not contain outdated values.
+3. The caller is notified if, and only if, the stored values change.
+4. After an unexpected error, the cache is empty and the watch is restarted.
 
-Not guaranteed: that a change arrives at once.
+Not guaranteed: Changes may arrive with a delay.
 """
 
 import threading
@@ -35,13 +35,13 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 class ObjectCache(Generic[_Kept]):
-    """Values taken from objects, by the names of the objects.
+    """Values that were selected from Kubernetes objects, by object name.
 
     Args:
         connection: The connection to the API server.
         resource: The plural name of the objects in the API, such as ``pods``.
-        listing: A list function of the Kubernetes client with its arguments.
-        take: Returns what to keep of an object.
+        listing: A list function of the Kubernetes client, with all its arguments bound.
+        take: A function that returns the value to store for an object.
     """
 
     def __init__(
@@ -57,10 +57,12 @@ class ObjectCache(Generic[_Kept]):
 
     @contextmanager
     def watch(self, on_change: Callable[[], None]) -> Iterator[None]:
-        """Watch the objects for the time of the block; call it once.
+        """Watch the objects for the duration of the block.
+
+        This method can be called only once.
 
         Args:
-            on_change: Called by the watching thread after a change; must be quick.
+            on_change: A function that is called by the watching thread after a change. It must return quickly.
         """
         thread = threading.Thread(target=self._watch, args=[on_change], name=f"watch-{self._resource}", daemon=True)
         thread.start()
@@ -70,7 +72,7 @@ class ObjectCache(Generic[_Kept]):
             self._stop.set()
 
     def values(self) -> Mapping[str, _Kept] | None:
-        """Return the kept values, or None while they are unknown."""
+        """Return the stored values, or None while they are unknown."""
         return self._kept
 
     def _watch(self, on_change: Callable[[], None]) -> None:
@@ -82,7 +84,7 @@ class ObjectCache(Generic[_Kept]):
 
         def failed(error: Exception) -> None:
             _log.exception("object_cache_failed", resource=self._resource)
-            take(ObjectsUnreachable(f"The watch of {self._resource} failed: {error}"))
+            take(ObjectsUnreachable(f"Watching {self._resource} failed: {error}"))
 
         run_watch_loop(lambda stop: watch_objects(self._server, self._listing, stop), take, failed, self._stop)
 
@@ -100,7 +102,7 @@ class ObjectCache(Generic[_Kept]):
                 return None
 
     def _log_reachability(self, reason: str | None) -> None:
-        """Log when the objects become unreachable, and when they are reachable again."""
+        """Log when the objects become unreachable and when they are reachable again."""
         if self._is_unreachable == (reason is not None):
             return
         self._is_unreachable = reason is not None

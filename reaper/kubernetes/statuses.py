@@ -1,13 +1,14 @@
-"""Writes ``status.conditions`` of ConnectSession objects when they change.
+"""Writes the status conditions of ConnectSession objects when they change.
 
 Guarantees:
 
-1. A status is written only if it differs from the one that was written or read last. Without changes there are no
-   writes, for any number of sessions.
-2. No work waits for a write, and the writes are slow enough to leave the API server to others.
-3. A status is written to the object that it describes, never to a later one of the same name.
+1. A status is written only if it differs from the status that was last written or read. Without changes, there are no
+   writes, regardless of the number of sessions.
+2. The work of the reaper never waits for a write. There are pauses between writes, so that the API server can process
+   other requests.
+3. A status is written only to the object that it describes, and never to a later object with the same name.
 
-Not guaranteed: that every intermediate status is written. The last one is, eventually.
+Not guaranteed: Intermediate statuses may not be written. The last status is eventually written.
 """
 
 import threading
@@ -32,7 +33,8 @@ from workspace.record_store import RecordsUnavailableError, StoredRecord
 _PAUSE_SECONDS = 0.02
 _PAUSE_AFTER_FAILURE_SECONDS = 5.0
 _FAILING_SECONDS = 150.0
-"""A failure without a further attempt for so long is over: attempts are less than half as far apart."""
+"""The time without further attempts after which a failure counts as over. Attempts are less than half as far apart.
+"""
 
 _RETRY_POLICY = RetryPolicy(timeout_seconds=(2.0, 5.0), repeat_seconds=0.0)
 _CHANGED_CONCURRENTLY = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY})
@@ -42,7 +44,7 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class _WrittenCondition:
-    """A condition, and the time of its last change of status."""
+    """A condition and the time at which its status last changed."""
 
     condition: Condition
     since: str
@@ -52,12 +54,12 @@ _Status = Mapping[str, _WrittenCondition]
 
 
 class Statuses:
-    """Writes statuses in a thread of its own; a context manager.
+    """A context manager that writes statuses in its own thread.
 
     Args:
         connection: The connection to the API server.
-        availability: Returns whether a backend is available, or None if that is unknown.
-        may_write: Returns whether this reaper may act.
+        availability: A function that returns the availability of a backend, or None if it is unknown.
+        may_write: A function that returns whether this reaper may act.
     """
 
     def __init__(
@@ -78,14 +80,14 @@ class Statuses:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Wait for the write that runs; the next reaper does the others."""
+        """Wait for the current write. The next reaper performs the others."""
         with self._changed:
             self._stop.set()
             self._changed.notify_all()
         self._thread.join()
 
     def take(self, report: Report) -> None:
-        """Update the conditions after a pass, and remember failures."""
+        """Update the conditions after a pass, and store failures for the next update."""
         match report:
             case ActionFailed(action, reason, stored) if stored is not None:
                 session_uuid = stored.record.session_uuid
@@ -152,7 +154,7 @@ class Statuses:
             except (RecordsUnavailableError, ApiStatusError) as error:
                 _log.debug("status_not_written", reason=str(error))
                 self._stop.wait(_PAUSE_AFTER_FAILURE_SECONDS)
-            except Exception:  # noqa: BLE001 - a top loop: the next status must be written
+            except Exception:  # noqa: BLE001 - a top loop, in which the next status must be written
                 _log.exception("status_failed")
                 self._stop.wait(_PAUSE_AFTER_FAILURE_SECONDS)
 
@@ -201,7 +203,7 @@ class Statuses:
         self._api.patch_status(stored.record.name, patch)
 
     def _read_all(self) -> dict[SessionUuid, _Status]:
-        """Read the conditions of all sessions."""
+        """Read the conditions of all sessions from the API server."""
         return {SessionUuid(str(one["spec"].get("sessionUuid"))): _status_of(one) for one in self._api.list()}
 
 

@@ -111,7 +111,7 @@ def test_removal_event_has_the_required_message() -> None:
     assert event.about is None
     assert event.note == f"Deleted session temporary location [s3://bucket/{SESSION}] from file system [s3://bucket]"
     (event,) = events_for(SessionReaped(stored, "holders_lost", ()))
-    assert "had no location" in event.note
+    assert "had no session location" in event.note
 
 
 def test_failures_are_warnings_and_passes_are_no_events() -> None:

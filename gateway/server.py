@@ -16,7 +16,6 @@ from gateway.operations import Operations
 from gateway.service import SparkConnectService
 from gateway.sessions.record_watch import RecordWatch
 from gateway.sessions.registry import Sessions
-from gateway.sessions.session import Session
 from gateway.storage import Storage
 from gateway.tables.own_statements import OwnStatements
 from workspace.identifiers import ReplicaId
@@ -116,7 +115,9 @@ class Gateway:
             asyncio.create_task(_repeat(self._read_roots, renewal_seconds, "roots_not_read")),
         ]
         if config.watch_records:
-            watch = RecordWatch(self._sessions, self._storage.records, self._end_operations)
+            watch = RecordWatch(
+                self._sessions, self._storage.records, lambda session: self._operations.end_session(session.key)
+            )
             self._tasks.append(asyncio.create_task(watch.run()))
         log.info("gateway_started", replica=self._replica, listen=f"{host}:{port}", backends=config.backends)
         return f"{host}:{port}"
@@ -163,9 +164,6 @@ class Gateway:
         await self._backends.close()
         self._storage.close()
         log.info("gateway_stopped", replica=self._replica)
-
-    async def _end_operations(self, session: Session) -> None:
-        await self._operations.end_session(session.key)
 
     async def _set_health(self, status: int) -> None:
         for name in ("", SERVICE.strip("/")):

@@ -106,7 +106,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 session = self._sessions.find(key) or await self._session(key, name)
                 backend = self._sessions.route(key) if session is None else session.backend
                 failed.backend = backend
-                call = _Call(name, key, about.operation_id, session, backend)
+                call = _Call(SERVICE + name, key, about.operation_id, session, backend)
                 if session is None:
                     return await handler(call, request, context)
                 with session.track_request():
@@ -328,19 +328,15 @@ class _FailedRequest:
     backend: Backend | None = None
 
 
+@dataclass(slots=True)
 class _Call:
     """A call of a method with a single request."""
 
-    __slots__ = ("backend", "key", "method", "operation_id", "session")
-
-    def __init__(
-        self, name: str, key: SessionKey, operation_id: str, session: Session | None, backend: Backend
-    ) -> None:
-        self.method = SERVICE + name
-        self.key = key
-        self.operation_id = operation_id
-        self.session = session
-        self.backend = backend
+    method: str
+    key: SessionKey
+    operation_id: str
+    session: Session | None
+    backend: Backend
 
     @property
     def existing(self) -> Session:

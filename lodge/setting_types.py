@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
@@ -62,15 +63,7 @@ def _listen_address(value: str) -> str:
     return value
 
 
-def _label(value: str) -> str:
-    return _label_up_to(value, _LONGEST_LABEL)
-
-
-def _instance(value: str) -> str:
-    return _label_up_to(value, _LONGEST_INSTANCE)
-
-
-def _label_up_to(value: str, longest: int) -> str:
+def _check_label(value: str, *, longest: int) -> str:
     if len(value) > longest or not _LABEL.fullmatch(value):
         raise ValueError(
             f"it must consist of at most {longest} lower-case letters, digits and '-', and begin and end with a letter "
@@ -135,8 +128,8 @@ def _lower(value: object) -> object:
 
 Duration = Annotated[timedelta, BeforeValidator(_duration), Metavar("DURATION")]
 ListenAddress = Annotated[str, AfterValidator(_listen_address), Metavar("HOST:PORT")]
-ObjectName = Annotated[str, AfterValidator(_label)]
-InstanceName = Annotated[str, AfterValidator(_instance), Metavar("NAME")]
+ObjectName = Annotated[str, AfterValidator(partial(_check_label, longest=_LONGEST_LABEL))]
+InstanceName = Annotated[str, AfterValidator(partial(_check_label, longest=_LONGEST_INSTANCE)), Metavar("NAME")]
 BackendAddress = Annotated[str, AfterValidator(_backend_address)]
 Backends = Annotated[tuple[BackendAddress, ...], NoDecode, BeforeValidator(_split), Metavar("sc://HOST:PORT")]
 WorkspaceUris = Annotated[

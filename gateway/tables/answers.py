@@ -4,8 +4,18 @@ Creations and drops have a single row as answer, as in Drill [temporary-tables Â
 the same answer as in Spark. For example, the answer of an insertion has no rows.
 """
 
+from gateway.operations import Runner
 from gateway.responses import Response, Values, build_row_response
 from workspace.records import PendingChange, PendingDrop, WriteKind
+
+
+def give(answer: Response) -> Runner:
+    """Return work that only gives an answer."""
+
+    async def work() -> Response:
+        return answer
+
+    return work
 
 
 def answer_to(change: PendingChange, table: str) -> Values:

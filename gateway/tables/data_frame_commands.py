@@ -14,6 +14,7 @@ from gateway.names.targets import Target, TargetKind
 from gateway.operations import Runner
 from gateway.responses import NOTHING, Response, build_batch_response
 from gateway.sql.name_syntax import parse_name
+from gateway.tables import answers
 from gateway.tables.errors import no_data_frame_table, not_a_view, not_supported
 from gateway.tables.insertions import Insertion
 from gateway.tables.statement_context import StatementContext
@@ -111,7 +112,7 @@ class DataFrameCommands:
             _refuse_new_table(context, write.table.table_name)
             return None
         if not by_position and write.mode == _Mode.SAVE_MODE_IGNORE:
-            return _write_nothing
+            return answers.give(NOTHING)
         if not by_position and write.mode != _Mode.SAVE_MODE_APPEND:
             raise not_supported(
                 table.name,
@@ -204,7 +205,7 @@ def _missing(context: StatementContext, name: str, *, if_exists: bool) -> Runner
     if target is None or target.kind not in {TargetKind.WORKSPACE, TargetKind.ABSENT}:
         return None
     if if_exists:
-        return _return_no_rows
+        return answers.give(_NO_ROWS)
     context.require_schema(target)
     raise table_not_found(target.name)
 
@@ -232,14 +233,6 @@ def _table(context: StatementContext, name: str) -> TemporaryTable | None:
 def _target(context: StatementContext, name: str) -> Target | None:
     parts = parse_name(name)
     return context.target(parts) if parts else None
-
-
-async def _write_nothing() -> Response:
-    return NOTHING
-
-
-async def _return_no_rows() -> Response:
-    return _NO_ROWS
 
 
 def _answered(work: Runner, answer: Response) -> Runner:

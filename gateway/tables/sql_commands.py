@@ -87,7 +87,7 @@ class SqlCommands:
         if context.table(target) is not None:
             error = self._tables.already_exists(target.name)
             if statement.if_not_exists:
-                return _answer(answers.not_created(error.text))
+                return answers.give(answers.not_created(error.text))
             raise error
         if statement.query_span is None or statement.has_other_clauses:
             raise errors.unsupported_creation(workspace.name)
@@ -111,7 +111,7 @@ class SqlCommands:
         if is_sparks and table is None:
             return None
         if statement.if_exists:
-            return _answer(answers.no_table(target.name))
+            return answers.give(answers.no_table(target.name))
         raise table_not_found(target.name)
 
     @work.register
@@ -121,7 +121,7 @@ class SqlCommands:
         if table is None and target.workspace is None:
             return None
         if statement.if_exists:
-            return _answer(answers.no_view(target.name, (target.workspace or context.temporary_workspace).name))
+            return answers.give(answers.no_view(target.name, (target.workspace or context.temporary_workspace).name))
         raise view_not_found(target.name) if table is None else errors.not_a_view(table.name, "DROP VIEW")
 
     @work.register
@@ -215,7 +215,7 @@ class SqlCommands:
             namespace = _namespace(sql, statement.namespace)
             if namespace.kind is not TargetKind.SESSION and namespace.workspace is not workspace:
                 tables = ()
-        return _answer(
+        return answers.give(
             build_sql_response(list_temporary_tables(tables, workspace.name, statement.pattern, datetime.now(UTC)))
         )
 
@@ -226,7 +226,7 @@ class SqlCommands:
             return None
         tables = sql.context.record.tables if workspace is sql.context.temporary_workspace else ()
         names = await self._permanent.names(workspace)
-        return _answer(build_sql_response(list_workspace_tables(tables, names, workspace.name, statement.pattern)))
+        return answers.give(build_sql_response(list_workspace_tables(tables, names, workspace.name, statement.pattern)))
 
     @work.register
     async def _show_create_table(self, statement: statements.ShowCreateTable, sql: SqlStatement) -> Runner | None:
@@ -318,10 +318,3 @@ def _require_sparks(context: StatementContext, target: Target, operation: str) -
     context.require_schema(target)
     if target.workspace is not None:
         raise errors.no_change_in_workspace(f"{target.schema}.{target.name}", operation)
-
-
-def _answer(response: Response) -> Runner:
-    async def work() -> Response:
-        return response
-
-    return work

@@ -47,7 +47,9 @@ class Pace:
 
 
 class Operator:
-    """Runs a reaper. For the guarantees, see the module docstring.
+    """A reaper with its loop of passes and its worker threads.
+
+    For the guarantees, see the module docstring.
 
     Args:
         reaper: The reaper that makes the passes.

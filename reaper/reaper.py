@@ -75,7 +75,7 @@ NO_DEPENDENCIES = ReaperDependencies()
 
 
 class Reaper:
-    """Reads the state and removes what is dead.
+    """A reaper, which reads the state and queues the removal of what is dead.
 
     For the guarantees, see the module docstring.
 
@@ -228,7 +228,7 @@ class Reaper:
         return confirm_orphans(decisions, self._records_of(sessions))
 
     def _records_of(self, sessions: Set[SessionUuid]) -> Iterable[StoredRecord]:
-        """Return records from the storage, which include those of the given sessions.
+        """Return records from the storage, at least the records of the given sessions.
 
         Raises:
             RecordsUnavailableError: If the records cannot be read.

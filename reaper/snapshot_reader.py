@@ -52,7 +52,7 @@ class _Storage:
 
 
 class SnapshotReader:
-    """Reads snapshots. Only ``observe_leases`` can be called from several threads.
+    """A reader of snapshots. Only ``observe_leases`` can be called from several threads.
 
     Args:
         read_records: A function that returns all session records, possibly with a small delay.

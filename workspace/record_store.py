@@ -42,7 +42,7 @@ class StoredRecord:
         record: The record as it was read.
         version: The version of the record as it was read. ``replace`` and ``delete`` need this version.
         is_deletion_requested: Whether the deletion of the record was requested in the storage (``kubectl delete``).
-            Such a request does not change the version, because ``replace`` cannot overwrite it.
+            Such a request need not change the version, because ``replace`` cannot overwrite it.
     """
 
     record: SessionRecord

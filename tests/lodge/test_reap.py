@@ -65,7 +65,7 @@ def test_reaper_with_other_records_names_the_owner_and_deletes_nothing(lodge: An
     location = locations.create(SessionUuid(str(uuid.uuid4())))
     done = lodge.run("reap", f"--workspace=dfs.tmp={root.as_uri()}", "--grace-period=100ms")
     assert done.returncode == 1
-    assert done.stderr.startswith(f"lodge: The workspace [dfs.tmp] cannot be used: [{root}] belongs to ")
+    assert done.stderr.startswith(f"lodge: The workspace [dfs.tmp] cannot be used: The root [{root}] belongs to ")
     assert root_ids.records in done.stderr
     assert f"remove [{root}/.lodge/records]" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -192,9 +192,7 @@ def make_removable(name: str | Path, parent: int | None) -> None:
         return
     descriptor = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     try:
-        Path(f"/proc/self/fd/{descriptor}").chmod(
-            _PRIVATE
-        )  # on Linux, the only way for a directory that cannot be opened
+        Path(f"/proc/self/fd/{descriptor}").chmod(_PRIVATE)  # on Linux, the only way if it cannot be opened
     finally:
         os.close(descriptor)
 

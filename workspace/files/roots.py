@@ -140,9 +140,8 @@ class Roots:
             self._require_unused(layout)
             self._write_new(layout.records, self._identities.records_id().encode(), layout)
             self._identities.check_records(root, _records_id(layout))
-        expected = self._identities.expected(
-            root
-        )  # must be read before the root id, because other processes record the existing id
+        # The expected id must be read before the root id, because other processes record the existing id.
+        expected = self._identities.expected(root)
         root_id = _root_id(layout)
         if root_id is None and expected is None:
             self._write_new(layout.marker, secrets.token_hex(16).encode(), layout)

@@ -141,9 +141,8 @@ class KubernetesSessionRecords:
         """
         if not connect_session_objects.is_deletion_requested(found):
             found = self._api.delete(name, found)
-        if found["kind"] == connect_session_objects.KIND and not connect_session_objects.is_gone(
-            found
-        ):  # otherwise, another process has removed the finalizer
+        # If the condition is false, another process has removed the finalizer.
+        if found["kind"] == connect_session_objects.KIND and not connect_session_objects.is_gone(found):
             self._api.patch(name, patches.remove_finalizer(found))
 
     def _still_mine(self, name: RecordName, revision: str, error: ApiStatusError) -> JsonObject:

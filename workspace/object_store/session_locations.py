@@ -93,9 +93,8 @@ class ObjectSessionLocations:
             RootError: If the root was replaced or belongs to another Lodge installation.
         """
         root = self._root
-        expected = self._identities.expected(
-            root
-        )  # must be read before the root id, because other processes record first
+        # The expected id must be read before the root id, because other processes record the id before they write it.
+        expected = self._identities.expected(root)
         root_id, records_id = self._root_id(), self._records_id()
         is_begun = root_id is None and self._identities.are_recorded and records_id == self._identities.records_id()
         if expected is not None and not is_begun:

@@ -104,8 +104,10 @@ def condition_of(error: grpc.aio.AioRpcError) -> str:
     return "" if info is None else info.metadata.get("errorClass", "")
 
 
-def says_session_gone(error: GatewayError | grpc.aio.AioRpcError) -> bool:
-    """Return whether an error means that the client's session has ended.
+def session_gone_condition(error: GatewayError | grpc.aio.AioRpcError) -> str:
+    """Return the condition of an error that means that the backend does not have the client's session.
+
+    The result is empty for all other errors.
 
     Only the condition and the class of the error are evaluated, never the text. A query can raise an error with any
     condition, but not with the class that the server uses for session errors.
@@ -113,13 +115,11 @@ def says_session_gone(error: GatewayError | grpc.aio.AioRpcError) -> bool:
     if isinstance(error, BackendError):
         error = error.error
     if isinstance(error, GatewayError):
-        return error.condition.startswith(_SESSION_GONE)
-    info = error_info(tuple(error.trailing_metadata() or ()))
-    return (
-        info is not None
-        and info.reason == SPARK_SQL_EXCEPTION
-        and info.metadata.get("errorClass", "").startswith(_SESSION_GONE)
-    )
+        condition = error.condition
+    else:
+        info = error_info(tuple(error.trailing_metadata() or ()))
+        condition = "" if info is None or info.reason != SPARK_SQL_EXCEPTION else info.metadata.get("errorClass", "")
+    return condition if condition.startswith(_SESSION_GONE) else ""
 
 
 def forwardable(metadata: Metadata) -> Metadata:

@@ -22,7 +22,7 @@ from gateway.backend_failures import BackendFailures, FailedCall, without_traceb
 from gateway.backend_session import BackendSession
 from gateway.backends import SERVICE, Backend
 from gateway.current_workspaces import CurrentWorkspaces
-from gateway.error_status import Status, error_status, forwardable, says_session_gone
+from gateway.error_status import Status, error_status, forwardable, session_gone_condition
 from gateway.errors import BackendError, GatewayError, backend_failed, internal_error, invalid_request
 from gateway.forwarding import Context, call_arguments, forward_responses, forward_stream, forward_unary, forward_upload
 from gateway.names.plan_resolver import PlanResolver
@@ -161,9 +161,10 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 
     async def _fail(self, error: GatewayError | aio.AioRpcError, context: Context, call: "_FailedRequest") -> None:
         """End the client's call with the status of an error."""
-        if call.key is not None and says_session_gone(error):
+        condition = session_gone_condition(error)
+        if call.key is not None and condition:
             try:
-                await self._forget(call.key)
+                await self._forget(call.key, condition)
             except (GatewayError, RecordError) as failure:  # the reaper ends the session later
                 log.warning("session_not_ended", reason=str(failure))
         await context.abort(*await self._status(error, context, call))
@@ -180,12 +181,17 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             failure, FailedCall(call.key, call.backend, metadata, client_type, call.name, call.request)
         )
 
-    async def _forget(self, key: SessionKey) -> None:
-        """End a session that has ended at the backend."""
+    async def _forget(self, key: SessionKey, condition: str) -> None:
+        """End a session that has ended at the backend.
+
+        If the backend does not know the session, the session may be about to start through another replica. The other
+        replica then keeps the session.
+        """
         session = self._sessions.find(key)
         if session is not None:
             await self._operations.end_session(key)
-            await self._sessions.end(session, reason="closed at the backend")
+            only_if_last = condition == "INVALID_HANDLE.SESSION_NOT_FOUND"
+            await self._sessions.end(session, reason="closed at the backend", only_if_last=only_if_last)
 
     async def _pass_unary(self, call: "_Call", request: bytes, context: Context) -> bytes:
         return await forward_unary(call.backend, call.method, request, context)

@@ -210,8 +210,13 @@ class Sessions:
         stored = await self._records.read(session)
         return stored is None or is_over(stored)
 
-    async def end(self, session: Session, *, reason: str) -> None:
+    async def end(self, session: Session, *, reason: str, only_if_last: bool = False) -> None:
         """End a session that has already ended at its backend.
+
+        Args:
+            session: The session to end.
+            reason: Why the session ends. The reason is logged.
+            only_if_last: If True and another replica also serves the session, this replica only leaves the session.
 
         Raises:
             GatewayError: If the lease has lapsed, or the storage does not respond. The replica retries the update
@@ -220,7 +225,7 @@ class Sessions:
         with session.log_context():
             async with self._lock(session.record_name):
                 with self._stop_serving(session, ends=True):
-                    await self._records.end(session, reason)
+                    await self._records.end(session, reason, only_if_last=only_if_last)
 
     async def release_and_end(self, session: Session, *, reason: str) -> None:
         """End a session at its backend and then for all replicas.

@@ -16,7 +16,7 @@ from engine.context import ErrorContext
 from engine.error_report import ScanError
 from engine.errors import ValueConversionError
 from gateway.backend_failures import BackendFailures, FailedCall, without_traceback
-from gateway.error_status import STATUS_DETAILS_KEY, error_info, says_session_gone
+from gateway.error_status import STATUS_DETAILS_KEY, error_info, session_gone_condition
 from gateway.errors import BackendError, GatewayError, session_closed
 from gateway.requests import SessionKey
 
@@ -92,7 +92,7 @@ def convert(error, backend=None, *, client_type="", failures=None):
     ids=["value", "parameter", "raise_error", "no details", "own text", "own statement"],
 )
 def test_text_like_a_closed_session_ends_no_session(error):
-    assert not says_session_gone(error)
+    assert not session_gone_condition(error)
 
 
 @pytest.mark.parametrize(
@@ -106,12 +106,12 @@ def test_text_like_a_closed_session_ends_no_session(error):
     ids=["closed", "changed", "own statement", "own record"],
 )
 def test_closed_session_ends_the_session(error):
-    assert says_session_gone(error)
+    assert session_gone_condition(error)
 
 
 def test_unreadable_details_end_no_session():
     trailing = aio.Metadata((STATUS_DETAILS_KEY, b"\xff INVALID_HANDLE.SESSION_CLOSED"))
-    assert not says_session_gone(aio.AioRpcError(INTERNAL, aio.Metadata(), trailing, "x"))
+    assert not session_gone_condition(aio.AioRpcError(INTERNAL, aio.Metadata(), trailing, "x"))
 
 
 # Failures without details

@@ -128,7 +128,7 @@ async def _start(gateway: Gateway) -> AsyncIterator[str]:
     try:
         address = await gateway.start()
     except ListenError as error:
-        raise StartError(f"{error}. Give another address with --listen.") from error
+        raise StartError(f"{error}. Set another address with --listen.") from error
     except (GatewayError, RootError) as error:
         reason = f" {error.__cause__}" if error.__cause__ else ""
         raise StartError(f"{error}{reason}") from error

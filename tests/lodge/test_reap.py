@@ -159,7 +159,7 @@ def test_unusable_metrics_address_is_one_line(lodge: Any, tmp_path: Path) -> Non
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = lodge.run("reap", f"--workspace=dfs.tmp={tmp_path.as_uri()}", f"--metrics-listen={address}")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith(f"lodge: Cannot listen at [{address}]: ")
+    assert done.stderr.splitlines()[-1].startswith(f"lodge: Cannot listen on [{address}]: ")
     assert "Traceback" not in done.stderr
 
 

@@ -73,7 +73,7 @@ class RecordGone:
 
 @dataclass(frozen=True, slots=True)
 class RecordsUnreachable:
-    """Event for a storage that does not answer.
+    """Event that reports that the storage does not answer.
 
     The watcher's state may be outdated until the next :class:`RecordsListed`.
     """

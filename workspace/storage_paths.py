@@ -1,7 +1,7 @@
-"""Paths and URIs in storage, in the form for users, logs and Spark.
+"""Paths and URIs of storage locations, as shown to users, logs and Spark.
 
 A location on a file system is a :class:`~pathlib.Path`. A location in an object store is a URI of the form
-``s3://bucket/prefix``. For people, both are formatted with ``str``.
+``s3://bucket/prefix``. ``str`` returns the human-readable form of both.
 """
 
 from pathlib import Path

@@ -87,7 +87,7 @@ class Workspace:
 
     @property
     def storage_path(self) -> StoragePath:
-        """The directory, or the URI without its options, in the form for people."""
+        """The directory, or the URI without its options, in a human-readable form."""
         return self.location if isinstance(self.location, Path) else self.location.storage_path
 
     @property

@@ -75,7 +75,7 @@ class ObjectGone:
 
 @dataclass(frozen=True, slots=True)
 class ObjectsUnreachable:
-    """Event for a server that does not answer.
+    """Event that reports that the server does not answer.
 
     The watcher's state may be outdated until the next :class:`ObjectsListed`.
     """

@@ -82,7 +82,7 @@ class ObjectAddress:
 
     @property
     def storage_path(self) -> str:
-        """The URI without its options, in the form for people."""
+        """The URI without its options, in a human-readable form."""
         return f"s3://{self.bucket}/{self.prefix}"
 
     @property

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type
 
 from tests.drift.cases import CASES, in_any_order
+from tests.drift.test_in_process import ERRORS
 
 STATEMENTS_AT_ONCE = 4
 COMPARED = tuple(dict.fromkeys(case.drift for case in CASES))[:9]
@@ -83,5 +84,6 @@ def test_drift_gives_right_rows_or_the_expected_error(sent, case):
         return
     with pytest.raises(PySparkException) as raised:
         result.result()
-    for part in (case.refused.error, *case.error_parts(folder=f"{folder.name}/")):
+    assert raised.value.getCondition() == ERRORS[case.refused.error].condition
+    for part in case.error_parts(folder=f"{folder.name}/"):
         assert part in str(raised.value)

@@ -103,6 +103,6 @@ async def test_gateway_does_not_start_after_its_root_joined_another_home(
     gateway = new_gateway(first)
     await gateway.start()
     await gateway.reload(in_root(second))
-    with pytest.raises(HomeMovedError, match="Start again"):
+    with pytest.raises(HomeMovedError, match="Restart this process"):
         await early.start()
     assert not FileLeases(second).list()

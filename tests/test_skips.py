@@ -21,6 +21,7 @@ def test_without_requirements():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ci", "code", "outcome"), [("", 0, "1 passed, 2 skipped"), ("true", 1, "2 failed, 1 passed")])
 def test_run_lists_skipped_tests_and_fails_in_ci(tmp_path: Path, ci: str, code: int, outcome: str) -> None:
     (tmp_path / "test_some.py").write_text(TESTS)

@@ -9,6 +9,8 @@ from tests.chaos.site import Timeouts
 from tests.chaos.statements import RunningStatement, condition_of
 from tests.cluster.processes import wait_until
 
+pytestmark = pytest.mark.slow
+
 TIMES = Timeouts()
 REFUSALS = {"LODGE_LEASE_LOST", "LODGE_STORAGE_UNAVAILABLE"}
 """The gateway knows that its lease lapsed, or first finds that it cannot read records."""

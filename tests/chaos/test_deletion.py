@@ -3,11 +3,15 @@
 It ends the backend's session, then the location, then the object.
 """
 
+import pytest
+
 from tests.chaos.clients import rows
 from tests.chaos.rounds import SLACK_SECONDS
 from tests.chaos.site import Timeouts
 from tests.chaos.statements import RunningStatement, condition_of
 from tests.cluster.processes import wait_until
+
+pytestmark = pytest.mark.slow
 
 TIMES = Timeouts(lease_seconds=30, grace_seconds=30)
 """So long that no session ends by lease or grace period."""

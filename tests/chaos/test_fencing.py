@@ -1,10 +1,14 @@
 """A gateway that was paused past its lease touches nothing that it no longer owns."""
 
+import pytest
+
 from tests.chaos.clients import rows
 from tests.chaos.rounds import SLACK_SECONDS
 from tests.chaos.site import Timeouts
 from tests.chaos.statements import RunningStatement, condition_of
 from tests.cluster.processes import wait_until
+
+pytestmark = pytest.mark.slow
 
 TIMES = Timeouts()
 GONE_SECONDS = TIMES.lost_seconds + SLACK_SECONDS

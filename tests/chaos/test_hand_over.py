@@ -2,10 +2,14 @@
 
 import time
 
+import pytest
+
 from tests.chaos.clients import rows
 from tests.chaos.rounds import SLACK_SECONDS
 from tests.chaos.site import Timeouts
 from tests.cluster.processes import wait_until
+
+pytestmark = pytest.mark.slow
 
 TIMES = Timeouts()
 

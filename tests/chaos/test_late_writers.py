@@ -1,11 +1,15 @@
 """Spark writes into a reaped location, and the reaper removes the files again."""
 
+import pytest
+
 from tests.chaos.clients import rows
 from tests.chaos.connections import connect_to_backend
 from tests.chaos.rounds import SLACK_SECONDS
 from tests.chaos.site import Timeouts
 from tests.chaos.statements import RunningStatement
 from tests.cluster.processes import wait_until
+
+pytestmark = pytest.mark.slow
 
 TIMES = Timeouts()
 GONE_SECONDS = TIMES.lost_seconds + SLACK_SECONDS

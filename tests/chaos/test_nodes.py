@@ -5,10 +5,14 @@ A failed node ends the sessions of its gateway. A node that only seems to fail d
 
 import time
 
+import pytest
+
 from tests.chaos.clients import rows
 from tests.chaos.rounds import SLACK_SECONDS
 from tests.chaos.site import Timeouts
 from tests.cluster.processes import wait_until
+
+pytestmark = pytest.mark.slow
 
 LONG = Timeouts(lease_seconds=14, grace_seconds=10)
 """Long enough for the cluster to notice a lost node before the lease lapses."""

@@ -8,6 +8,8 @@ from tests.chaos.plans import plan_all_faults
 from tests.chaos.rounds import Rounds
 from tests.chaos.site import Timeouts
 
+pytestmark = pytest.mark.slow
+
 SEED = os.environ.get("LODGE_CHAOS_SEED", "1")
 ABSENCE_SECONDS = 8.0
 

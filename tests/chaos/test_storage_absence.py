@@ -11,6 +11,8 @@ from tests.chaos.statements import condition_of
 from tests.chaos.storage import Storage
 from tests.cluster.processes import ClusterError, wait_until
 
+pytestmark = pytest.mark.slow
+
 TIMES = Timeouts()
 
 

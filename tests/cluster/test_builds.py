@@ -95,6 +95,7 @@ def pytest_without_go(tmp_path, **environment: str) -> tuple[int, list[str]]:
     return result.returncode, result.stdout.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("go")
 def test_run_without_go_skips_cluster_tests_and_lists_them(tmp_path):
     status, lines = pytest_without_go(tmp_path)

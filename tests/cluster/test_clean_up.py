@@ -42,6 +42,7 @@ def is_gone(directory: Path) -> bool:
     return not directory.exists() and not processes_of(directory)
 
 
+@pytest.mark.slow
 def test_closed_cluster_leaves_nothing():
     with Cluster() as cluster:
         cluster.node()
@@ -49,6 +50,7 @@ def test_closed_cluster_leaves_nothing():
     assert is_gone(cluster.directory)
 
 
+@pytest.mark.slow
 def test_cluster_that_fails_to_start_leaves_nothing(monkeypatch, tmp_path):
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     (tmp_path / "kube-controller-manager").symlink_to("/bin/false")
@@ -58,6 +60,7 @@ def test_cluster_that_fails_to_start_leaves_nothing(monkeypatch, tmp_path):
     assert is_gone(place)
 
 
+@pytest.mark.slow
 def test_killed_cluster_leaves_nothing():
     with subprocess.Popen([sys.executable, "-c", STARTS_A_CLUSTER], cwd=REPOSITORY, stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
@@ -67,6 +70,7 @@ def test_killed_cluster_leaves_nothing():
     wait_until(lambda: is_gone(directory), f"{directory} and its processes are gone", ENDED_SECONDS)
 
 
+@pytest.mark.slow
 def test_developer_cluster_starts_once_and_leaves_nothing(tmp_path):
     assets, cache = tmp_path / "assets", tmp_path / "cache"
     assets.mkdir()

@@ -60,6 +60,7 @@ def test_account_has_only_granted_permissions(cluster, namespace):
     wait_until(lambda: status_of(api.list_namespaced_config_map, elsewhere) == 200, "the permission is known", 10)
 
 
+@pytest.mark.slow
 def test_rotation_replaces_token(cluster, namespace, tmp_path):
     account = cluster.service_account(namespace, "reader")
     account.allow(READ_CONFIG_MAPS)
@@ -74,6 +75,7 @@ def test_rotation_replaces_token(cluster, namespace, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_restarted_api_server_keeps_address_and_objects(cluster, namespace):
     api = CoreV1Api(cluster.client)
     api.create_namespaced_config_map(namespace, {"metadata": {"name": "kept"}, "data": {"key": "value"}})
@@ -112,6 +114,7 @@ def test_objects_can_follow_their_definition_at_once(cluster, namespace):
     assert things.get(name="first", namespace=namespace).spec.size == 2
 
 
+@pytest.mark.slow
 def test_failed_node_loses_its_pods_while_others_live(cluster, namespace, node):
     other = cluster.node()
     api = CoreV1Api(cluster.client)

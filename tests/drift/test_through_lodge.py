@@ -16,6 +16,8 @@ from pyspark.sql.pandas.types import from_arrow_type
 from tests.drift.cases import CASES, in_any_order
 from tests.drift.test_in_process import ERRORS
 
+pytestmark = pytest.mark.slow
+
 STATEMENTS_AT_ONCE = 4
 COMPARED = tuple(dict.fromkeys(case.drift for case in CASES))[:9]
 """The drifts of the original comparison with other systems."""

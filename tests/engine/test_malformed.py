@@ -204,6 +204,7 @@ def test_format_option_reads_a_file_without_suffix(workspace):
 # Wide rows, deep values and long lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "format_"),
     [(1000, "feather"), *[(count, name) for count in (1000, 3000) for name in ("csv", "jsonl", "parquet")]],

@@ -25,6 +25,7 @@ def failure_of(frame):
     return str(raised.value)
 
 
+@pytest.mark.slow
 def test_file_without_header_is_queried_by_the_columns_array(spark, scan, workspace):
     workspace.write("amount.csv", AMOUNT)
     scan(workspace.scan("amount.csv")).createOrReplaceTempView("amount")
@@ -64,6 +65,7 @@ def test_task_reads_small_files_up_to_partition_bytes(scan, workspace):
         assert len({row.task for row in rows}) == tasks
 
 
+@pytest.mark.slow
 def test_file_of_many_batches_is_read_whole(scan, workspace):
     workspace.write("big.csv", "".join(f'{i},"{i}"\n' if i % 1000 == 0 else f"{i},{i}\n" for i in range(700_000)))
     row = scan(workspace.scan("big.csv")).selectExpr(

@@ -27,6 +27,8 @@ from gateway.errors import SPARK_CONDITIONS, SPARK_SQL_EXCEPTION, CanceledError,
 from tests.errors.test_reference import reference
 from tests.skips import skip_missing
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent / "clients"
 JARS = Path(pyspark.__file__).parent / "jars"
 SERVER_JARS = re.compile(r"spark-(sql|core|connect|catalyst|hive|mllib|streaming|yarn|kubernetes)_")

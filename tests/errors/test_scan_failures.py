@@ -34,6 +34,7 @@ def spark(gateway):
     session.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "condition"),
     [
@@ -66,6 +67,7 @@ def test_traceback_is_in_the_log_and_not_in_the_error(spark, gateway):
     assert any("engine.errors.ValueConversionError" in line for line in event["traceback"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("simplified", ["true", "false"])
 def test_report_survives_long_tracebacks(spark, simplified):
     spark.conf.set("spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled", simplified)

@@ -22,6 +22,7 @@ def folder(lodge, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_every_route_to_a_name_reads_files_and_directories(spark, folder):
     (folder / "a.csv").write_text("1,x\n")
     (folder / "b.csv").write_text("2,y\n3\n")
@@ -34,6 +35,7 @@ def test_every_route_to_a_name_reads_files_and_directories(spark, folder):
     assert rows(spark.sql(f"select x from (select columns[1] x from dfs . /*c*/ `{folder.name}/a.csv`)")) == [("x",)]
 
 
+@pytest.mark.slow
 def test_scan_creates_no_name_in_the_session(spark, folder):
     (folder / "a.csv").write_text("1\n")
     spark.sql(f"select * from dfs.`{folder.name}/a.csv`").collect()
@@ -88,6 +90,7 @@ def test_error_names_a_missing_file_and_an_unknown_format(spark, folder):
         spark.sql("select * from dfs.amount.csv")
 
 
+@pytest.mark.slow
 def test_files_of_several_formats_are_read_with_their_types(spark, folder):
     (folder / "a.jsonl").write_text('{"n": 1, "m": {"x": "one"}}\n{"n": 2, "l": [1, 2]}\n')
     pq.write_table(pa.table({"n": [3, 4], "l": [[3], None]}), folder / "b.parquet")
@@ -98,6 +101,7 @@ def test_files_of_several_formats_are_read_with_their_types(spark, folder):
     assert spark.table(f"dfs.`{folder.name}/b.parquet`").columns == ["n", "l"]
 
 
+@pytest.mark.slow
 def test_with_clause_sets_options_and_schema(spark, folder):
     (folder / "a.csv").write_text("id;when\n1;2026-11-21\n2;\n")
     name = f"dfs.`{folder.name}/a.csv`"
@@ -115,6 +119,7 @@ def test_with_clause_sets_options_and_schema(spark, folder):
         spark.sql(f"select * from {name} with (nonsense = 1, header = true)").collect()
 
 
+@pytest.mark.slow
 def test_implicit_columns_name_the_file_and_its_directories(spark, folder):
     for year in (2025, 2026):
         (folder / str(year)).mkdir()
@@ -127,6 +132,7 @@ def test_implicit_columns_name_the_file_and_its_directories(spark, folder):
     assert spark.sql(f"select * from {name}").columns == ["n", "dir0"]
 
 
+@pytest.mark.slow
 def test_sql_view_over_a_file_is_refused(spark):
     with pytest.raises(AnalysisException, match="view cannot read a file by its workspace name"):
         spark.sql("create temporary view v as select * from dfs.`amount.csv`")
@@ -142,6 +148,7 @@ def test_loop_of_links_and_pipe_fail_without_hanging(spark, folder):
             spark.sql(f"select * from dfs.`{folder.name}/{name}`").collect()
 
 
+@pytest.mark.slow
 def test_data_source_reads_a_path_of_a_workspace(spark, folder):
     (folder / "a.csv").write_text("id;name\n1;x\n2;y\n")
     path = f"dfs.`{folder.name}/a.csv`"
@@ -156,6 +163,7 @@ def test_data_source_reads_a_path_of_a_workspace(spark, folder):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("definition", ["v", "v (id int, name string)"])
 def test_view_of_the_data_source_lasts_as_long_as_the_session(spark, folder, definition):
     (folder / "it's.csv").write_text("id;name\n1;x\n2;y\n")
@@ -184,6 +192,7 @@ def test_data_source_reads_only_paths_of_workspaces(lodge, spark, folder, tmp_pa
         spark.sql(f"create temporary view w using lodge options (root '{tmp_path}', workspace 'dfs')")
 
 
+@pytest.mark.slow
 def test_local_times_use_the_time_zone_of_the_session(spark, folder):
     (folder / "a.csv").write_text("at\n2026-07-01 12:00:00\n2026-07-01T12:00:00+02:00\n")
     name = f"dfs.`{folder.name}/a.csv`"
@@ -198,6 +207,7 @@ def test_local_times_use_the_time_zone_of_the_session(spark, folder):
     assert rows(spark.sql(f"select min(hour(at)) from {in_zone}")) == [(19,)]
 
 
+@pytest.mark.slow
 def test_count_without_columns_works_in_any_time_zone(spark, folder):
     pq.write_table(pa.table({"a": range(7)}), folder / "a.parquet")
     query = f"select count(*) from dfs.`{folder.name}/a.parquet` where current_timestamp() is not null"
@@ -206,12 +216,14 @@ def test_count_without_columns_works_in_any_time_zone(spark, folder):
         assert rows(spark.sql(query)) == [(7,)]
 
 
+@pytest.mark.slow
 def test_format_option_is_accepted_in_any_letter_case(spark, folder):
     (folder / "a").write_text('{"n": 1}\n')
     for option in ("format", "FORMAT"):
         assert rows(spark.sql(f"select n from dfs.`{folder.name}/a` with ({option} = 'json')")) == [(1,)]
 
 
+@pytest.mark.slow
 def test_directory_with_a_text_suffix_has_the_columns_of_its_files(spark, folder):
     (folder / "a.csv").mkdir()
     (folder / "a.csv" / "0.json").write_text('{"n": 1}\n')
@@ -221,6 +233,7 @@ def test_directory_with_a_text_suffix_has_the_columns_of_its_files(spark, folder
     assert rows(spark.sql(f"select * from dfs.`{folder.name}/b.csv`")) == [(["x"], "in")]
 
 
+@pytest.mark.slow
 def test_filters_skip_row_groups(spark, folder):
     data = pa.table({"a": range(1000), "b": ["x"] * 1000})
     pq.write_table(data, folder / "a.parquet", row_group_size=100, compression="none", use_dictionary=False)

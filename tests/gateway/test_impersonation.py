@@ -57,6 +57,7 @@ def sessions(connect, gateway):
     return [connect(gateway, user_id=user) for user in USERS]
 
 
+@pytest.mark.slow
 def test_files_belong_to_the_principals_user_alone(gateway, sessions):
     for user, session in zip(USERS, sessions, strict=True):
         before = set(gateway.locations())
@@ -69,6 +70,7 @@ def test_files_belong_to_the_principals_user_alone(gateway, sessions):
         assert session.table("dfs.tmp.t").count() == 5
 
 
+@pytest.mark.slow
 def test_other_user_cannot_read_files_by_path_or_name(sessions):
     owner, other = sessions
     owner.sql("create temporary table secret as select 'swordfish' s").collect()

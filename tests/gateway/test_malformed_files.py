@@ -33,6 +33,7 @@ def rows(frame):
     return [tuple(row) for row in frame.collect()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MALFORMED)
 def test_error_names_the_malformed_file_and_the_session_continues(spark, folder, name):
     path = folder / name
@@ -43,6 +44,7 @@ def test_error_names_the_malformed_file_and_the_session_continues(spark, folder,
     assert rows(spark.sql("select 1")) == [(1,)]
 
 
+@pytest.mark.slow
 def test_malformed_option_fails_skips_or_nulls_rows(spark, folder):
     (folder / "a.csv").write_text("id,s\n1,x\nno,y\n3,z\n")
     table = f"dfs.`{folder.name}/a.csv` with (header = true, schema = 'id int, s string', malformed = '%s')"
@@ -60,6 +62,7 @@ def test_error_names_the_one_malformed_file_of_a_directory(spark, folder):
         spark.sql(f"select * from dfs.`{folder.name}`").collect()
 
 
+@pytest.mark.slow
 def test_changed_file_is_read_again_by_the_next_statement(spark, folder):
     file = folder / "a.jsonl"
     file.write_text('{"a":1}\n')
@@ -72,6 +75,7 @@ def test_changed_file_is_read_again_by_the_next_statement(spark, folder):
         spark.sql(f"select * from {table}").collect()
 
 
+@pytest.mark.slow
 def test_column_of_the_file_wins_over_an_implicit_column(spark, folder):
     (folder / "a.jsonl").write_text('{"suffix":"Jr.","n":1}\n')
     table = f"dfs.`{folder.name}/a.jsonl`"
@@ -79,6 +83,7 @@ def test_column_of_the_file_wins_over_an_implicit_column(spark, folder):
     assert rows(spark.sql(f"select suffix, filename from {table}")) == [("Jr.", "a.jsonl")]
 
 
+@pytest.mark.slow
 def test_text_without_header_has_implicit_columns(spark, folder):
     (folder / "a.csv").write_text("1,x\n")
     assert rows(spark.sql(f"select columns[1], filename from dfs.`{folder.name}/a.csv`")) == [("x", "a.csv")]

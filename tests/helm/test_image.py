@@ -9,7 +9,7 @@ from tests.helm.chart import CHART
 from tests.helm.images import Builder, Container, install_tools
 from tests.skips import skip_missing
 
-pytestmark = pytest.mark.timeout(1200)  # the first build downloads the base and all dependencies
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # the first build downloads the base and all dependencies
 
 SERVE_AND_STOP = """
 files=$(mktemp -d)

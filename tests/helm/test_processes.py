@@ -33,6 +33,8 @@ from workspace.kubernetes.session_records import KubernetesSessionRecords
 from workspace.record_store import RecordConflictError
 from workspace.records import Phase
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 60.0
 READY = re.compile(r"Lodge is ready at sc://(\S+)")
 SERVED = re.compile(r'"address": "([^"]+)", "event": "reaper_metrics_served"')

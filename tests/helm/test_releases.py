@@ -43,6 +43,7 @@ def test_service_selects_gateways_and_their_port(releases: Releases) -> None:
     }
 
 
+@pytest.mark.slow
 def test_upgrade_replaces_pods_only_if_configuration_changed(releases: Releases) -> None:
     releases.install()
     before = releases.names("gateway") | releases.names("reaper")
@@ -67,6 +68,7 @@ def test_rollback_restores_previous_objects(releases: Releases) -> None:
     assert len(releases.pods("reaper")) == 2
 
 
+@pytest.mark.slow
 def test_failed_upgrade_keeps_pods_running_and_can_be_rolled_back(releases: Releases) -> None:
     releases.install()
     before, configuration = _running(releases), releases.configuration()

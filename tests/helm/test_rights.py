@@ -129,6 +129,7 @@ REFUSED_TO_REAPER = (
 )
 
 
+@pytest.mark.slow
 def test_accounts_may_do_what_they_need(forbidden: Forbidden) -> None:
     gateway, reaper = NEEDED_BY_BOTH + NEEDED_BY_GATEWAY, NEEDED_BY_BOTH + NEEDED_BY_REAPER
     assert not [request for request in gateway if forbidden("gateway", request)]

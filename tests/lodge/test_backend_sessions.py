@@ -69,6 +69,7 @@ def test_guarantee_2_unknown_session_is_no_error(spark_server: str) -> None:
     assert [log["event"] for log in logs] == ["backend_session_released"]
 
 
+@pytest.mark.slow
 def test_guarantee_1_silent_backend_costs_bounded_time_once(silent_backend: str) -> None:
     now = [0.0]
     backends = BackendSessions(lambda: now[0])

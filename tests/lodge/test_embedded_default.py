@@ -55,6 +55,7 @@ def private(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_serve_leaves_nothing_behind_even_when_killed(
     lodge: Any, tmp_path: Path, private: Path, eventually: Eventually
 ) -> None:
@@ -89,6 +90,7 @@ def test_serve_leaves_nothing_behind_even_when_killed(
     eventually(lambda: not any(is_running(pid) for pid in begun), f"all of {begun} are dead")
 
 
+@pytest.mark.slow
 def test_serve_stops_with_status_1_when_its_spark_dies(lodge: Any, tmp_path: Path, private: Path) -> None:
     log = tmp_path / "log"
     process = lodge.start("serve", "--listen=127.0.0.1:0", "--spark-driver-memory=1g", log=log, TMPDIR=str(private))

@@ -61,6 +61,7 @@ def serving(lodge: Any, tmp_path: Path, eventually: Eventually) -> Serving:
     return Serving(lodge, tmp_path, eventually)
 
 
+@pytest.mark.slow
 def test_temporary_workspace_moves_and_keeps_its_home(serving: Serving) -> None:
     serving.write(serving.first)
     serving.start("--no-reaper")
@@ -93,6 +94,7 @@ def test_other_workspaces_can_be_added_removed_and_made_writable(serving: Servin
     assert changed == [f"workspace [a]: {serving.second.as_uri()} (writable) -> {serving.second.as_uri()}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "named"),
     [
@@ -144,6 +146,7 @@ def test_settings_that_need_a_restart_are_logged_and_unchanged(serving: Serving)
     assert home_of(serving.second) == serving.first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", ["old", "new"])
 def test_reaper_finds_a_new_root_by_itself(
     serving: Serving, lodge: Any, tmp_path: Path, eventually: Eventually, *, known: str
@@ -173,6 +176,7 @@ def test_reaper_finds_a_new_root_by_itself(
     assert "Traceback" not in log.read_text()
 
 
+@pytest.mark.slow
 def test_restart_with_only_the_new_root_cleans_up_both_roots(serving: Serving, eventually: Eventually) -> None:
     times = ("--lease-duration=300ms", "--grace-period=300ms")
     serving.write(serving.first)

@@ -375,6 +375,7 @@ def killed_at(step: int, task: Callable[[], Any]) -> bool:
     return process.exitcode != 0
 
 
+@pytest.mark.slow
 def test_reaper_killed_at_any_step_is_completed_by_another(new_world: Callable[[], Any]) -> None:
     step, was_killed = 0, True
     while was_killed:

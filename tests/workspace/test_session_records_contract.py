@@ -307,6 +307,7 @@ def test_stopped_watch_ends(records: record_store.SessionRecords) -> None:
         seen.until(lambda: seen.has_ended)
 
 
+@pytest.mark.slow
 def test_ten_thousand_records_are_listed_watched_and_found(open_records: Opener) -> None:
     records = open_records()
     made = [a_record(client_session_id=ClientSessionId(str(number))) for number in range(10_000)]

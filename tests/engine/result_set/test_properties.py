@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,6 +138,7 @@ def stories(draw: st.DrawFn) -> Story:
     return Story(columns, rows, limits)
 
 
+@pytest.mark.slow
 @given(story=stories())
 @settings(max_examples=200, deadline=None)
 def test_no_row_is_lost_doubled_or_changed(story: Story, write: Any) -> None:

@@ -37,6 +37,7 @@ def spark(lodge):
     session.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -73,6 +74,7 @@ def test_sql_reads_a_table_by_its_workspace(spark, text):
     assert rows(spark.sql(text)) == ALL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "arguments", "expected"),
     [
@@ -425,6 +427,7 @@ def chain(frame, length=80):
     return frame
 
 
+@pytest.mark.slow
 def test_deep_plans_resolve(spark):
     deep = chain(spark.table(T)).filter("exists (select 1 from dfs.tmp.t x where x.a = dfs.tmp.t.a)")
     assert rows(deep.select("dfs.tmp.t.a", "b")) == ALL
@@ -456,6 +459,7 @@ def compressing(connect):
     return spark
 
 
+@pytest.mark.slow
 def test_compressed_plans_resolve(compressing):
     comment = f"/* {'x' * 1000} */"
     assert rows(compressing.sql(f"select * from {T} {comment}")) == ALL

@@ -8,6 +8,8 @@ from pyspark.sql.connect.session import SparkSession
 
 from workspace.identifiers import SessionUuid
 
+pytestmark = pytest.mark.slow
+
 ROWS = "select id, id % 3 as part, concat('name ', id) as name from range(100)"
 
 

@@ -43,6 +43,7 @@ def nap() -> int:
     return 1
 
 
+@pytest.mark.slow
 def test_guarantee_2_idle_session_ends_and_busy_session_does_not(start_lodge, spark_server, connect, wait_until):
     gateway = start_lodge("--session-idle-timeout", "1s", *TIMES, backend=spark_server)
     idle, busy = connect(gateway), connect(gateway)
@@ -66,6 +67,7 @@ def test_two_replicas_serve_the_same_session(start_lodge, lodge, spark_server, c
         other.sql("create temporary table SHARED as select 8 a")
 
 
+@pytest.mark.slow
 def test_reaper_removes_only_the_sessions_of_a_killed_gateway(start_lodge, spark_server, connect, wait_until):
     gateway = start_lodge(*TIMES, backend=spark_server)
     survivor = start_lodge(*TIMES, backend=spark_server, beside=gateway, reaper="--reaper")
@@ -108,6 +110,7 @@ def test_log_lines_name_the_session_and_omit_the_statement(lodge, connect):
     assert "swordfish" not in lodge.log()
 
 
+@pytest.mark.slow
 def test_demo_shows_only_the_result_and_leaves_nothing(tmp_path):
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     script = Path(__file__).parents[3] / "examples" / "demo.py"

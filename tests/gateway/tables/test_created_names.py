@@ -10,6 +10,7 @@ def exists(name, schema="dfs.tmp"):
     return f"A table or view with given name [{name}] already exists in schema [{schema}]."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["a b", "a.b", "a``b", "😀", "n" * 200, "é" * 300, "x/y", "select", "a\nb", "%", "''", "..."]
 )

@@ -60,6 +60,7 @@ class Running:
 CREATED = "create temporary table t as select 0L id, '' s"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [
@@ -90,6 +91,7 @@ def test_other_gateway_completes_statement_of_killed_gateway(start_lodge, spark_
     wait_until(lambda: not successor.locations() and not successor.records(), "nothing is left")
 
 
+@pytest.mark.slow
 def test_reaper_undoes_write_of_killed_gateway_in_live_session(start_lodge, spark_server, connect, wait_until):
     gateway = start_lodge(*TIMES, backend=spark_server)
     survivor = start_lodge(*TIMES, backend=spark_server, beside=gateway, reaper="--reaper")
@@ -109,6 +111,7 @@ def test_reaper_undoes_write_of_killed_gateway_in_live_session(start_lodge, spar
     assert other.table("kept").collect()[0][0] == 1
 
 
+@pytest.mark.slow
 def test_killed_backend_leaves_no_name_and_no_file(start_lodge, start_spark, wait_until, tmp_path):
     backend = start_spark(tmp_path)
     gateway = start_lodge(*TIMES, "--session-idle-timeout", "2s", backend=backend.address, reaper="--reaper")
@@ -183,6 +186,7 @@ def test_reattach_at_other_replica_returns_answer(start_lodge, lodge, spark_serv
     assert spark.table("far").count() == ROWS
 
 
+@pytest.mark.slow
 def test_paused_gateway_does_not_undo_statement_after_take_over(start_lodge, spark_server, connect, wait_until):
     paused = start_lodge(*TIMES, backend=spark_server)
     successor = start_lodge(*TIMES, backend=spark_server, beside=paused, reaper="--reaper")
@@ -202,6 +206,7 @@ def test_paused_gateway_does_not_undo_statement_after_take_over(start_lodge, spa
     assert len(tables_on_disk(successor)) == 2
 
 
+@pytest.mark.slow
 def test_reattach_to_undone_statement_fails(start_lodge, spark_server, connect, wait_until):
     gateway = start_lodge(*TIMES, backend=spark_server)
     survivor = start_lodge(*TIMES, backend=spark_server, beside=gateway, reaper="--reaper")

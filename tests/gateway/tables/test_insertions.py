@@ -71,6 +71,7 @@ def test_values_are_converted_as_spark_stores_them(table):
     table.refuses("insert into t values (99999999999, 'x')", "CAST_OVERFLOW", "22003")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rest", "condition", "state"),
     [
@@ -100,6 +101,7 @@ def test_only_temporary_tables_take_rows_in_workspace(client):
     client.refuses("insert into dfs.wk1.t values (1)", "SCHEMA_NOT_FOUND", "42704", "Schema [dfs.wk1]")
 
 
+@pytest.mark.slow
 def test_rows_of_fifty_insertions_are_read(client):
     client.run("create temporary table t partition by (p) as select 0 a, 0 p")
     client.run("create temporary table u as select 0 a")

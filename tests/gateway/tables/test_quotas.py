@@ -82,6 +82,7 @@ def test_replaced_bytes_do_not_count(clients):
     assert one.spark.table("a").count() == 400
 
 
+@pytest.mark.slow
 def test_principal_bytes_are_limited(clients):
     one, two, other = clients
     one.run(f"create temporary table a as {large(400)}")

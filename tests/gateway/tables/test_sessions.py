@@ -111,6 +111,7 @@ def test_one_of_two_replicas_creates_the_name(start_lodge, lodge, spark_server, 
     assert len(outcomes) == 1
 
 
+@pytest.mark.slow
 def test_new_tables_use_moved_workspace_and_session_end_removes_all_locations(
     start_lodge, spark_server, connect, wait_until, tmp_path
 ):
@@ -141,6 +142,7 @@ def test_new_tables_use_moved_workspace_and_session_end_removes_all_locations(
     assert len(deleted) == 2
 
 
+@pytest.mark.slow
 def test_reaper_removes_locations_in_former_root_of_dead_gateway(
     start_lodge, spark_server, connect, wait_until, tmp_path
 ):

@@ -24,6 +24,7 @@ def test_create_answers_fragment_and_record_count(client, text):
     assert client.rows("drop table dfs.tmp.t") == [(True, "Temporary table [t] was dropped.")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "expected"),
     [

@@ -67,6 +67,7 @@ ONLY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("storage", FORMATS)
 def test_values_of_every_type_round_trip(client, storage):
     expressions = (*EVERYWHERE, *(() if storage == "csv" else NESTED), *ONLY[storage])

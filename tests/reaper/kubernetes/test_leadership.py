@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
+import pytest
+
 from reaper.kubernetes.leader_election import LeaderElection
 from tests.fixture_types import WaitUntil
 from workspace.identifiers import SessionUuid
@@ -29,6 +31,7 @@ def assert_acts(world: Any, wait_until: WaitUntil) -> None:
     wait_until(lambda: world.is_gone(stored), "a reaper acts")
 
 
+@pytest.mark.slow
 def test_stopped_leader_hands_over_at_once(new_world: Callable[..., Any], wait_until: WaitUntil) -> None:
     world = new_world(lease_seconds=20.0)
     leader, standby = two_reapers(world, wait_until)
@@ -53,6 +56,7 @@ def test_stop_just_before_the_lease_is_read_does_not_wait(late_event: Any) -> No
         assert time.monotonic() - stopped_seconds < 5
 
 
+@pytest.mark.slow
 def test_killed_leader_is_replaced_after_its_lease(new_world: Callable[..., Any], wait_until: WaitUntil) -> None:
     world = new_world(lease_seconds=3.0)
     leader, standby = two_reapers(world, wait_until)
@@ -63,6 +67,7 @@ def test_killed_leader_is_replaced_after_its_lease(new_world: Callable[..., Any]
     assert_acts(world, wait_until)
 
 
+@pytest.mark.slow
 def test_leader_paused_past_its_lease_stops_leading(new_world: Callable[..., Any], wait_until: WaitUntil) -> None:
     world = new_world(lease_seconds=3.0)
     leader, standby = two_reapers(world, wait_until)
@@ -78,6 +83,7 @@ def test_leader_paused_past_its_lease_stops_leading(new_world: Callable[..., Any
     assert standby.leads()
 
 
+@pytest.mark.slow
 def test_leader_without_api_server_stops_before_another_leads(
     new_own_world: Callable[..., Any], own_cluster: Any, wait_until: WaitUntil
 ) -> None:
@@ -91,6 +97,7 @@ def test_leader_without_api_server_stops_before_another_leads(
     assert_acts(world, wait_until)
 
 
+@pytest.mark.slow
 def test_nothing_is_deleted_while_the_api_server_is_down(
     new_own_world: Callable[..., Any], own_cluster: Any, wait_until: WaitUntil
 ) -> None:

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from kubernetes.client import CoreV1Api, DiscoveryV1Api
 
 from tests.fixture_types import WaitUntil
@@ -12,6 +13,7 @@ from workspace.identifiers import SessionUuid
 from workspace.kubernetes.leases import PodIdentity
 
 
+@pytest.mark.slow
 def test_session_of_dead_gateway_ends_with_status_event_log_and_metric(
     new_world: Callable[..., Any], wait_until: WaitUntil
 ) -> None:
@@ -39,6 +41,7 @@ def test_session_of_dead_gateway_ends_with_status_event_log_and_metric(
     alive.die()
 
 
+@pytest.mark.slow
 def test_orphan_is_removed_each_time_a_late_writer_creates_it(
     new_world: Callable[..., Any], wait_until: WaitUntil
 ) -> None:
@@ -56,6 +59,7 @@ def test_orphan_is_removed_each_time_a_late_writer_creates_it(
         )
 
 
+@pytest.mark.slow
 def test_reaper_without_access_to_nodes_logs_it_once_and_works(
     new_world: Callable[..., Any], wait_until: WaitUntil
 ) -> None:
@@ -79,6 +83,7 @@ def test_deleted_connectsession_ends_at_once_without_live_gateway(
     assert reaper.events("session_reaped")[0]["reason"] == "deletion_requested"
 
 
+@pytest.mark.slow
 def test_live_gateway_has_grace_period_after_deletion_of_connectsession(
     new_world: Callable[..., Any], wait_until: WaitUntil
 ) -> None:
@@ -97,6 +102,7 @@ def test_live_gateway_has_grace_period_after_deletion_of_connectsession(
     gateway.die()
 
 
+@pytest.mark.slow
 def test_lost_node_starts_grace_period_but_lease_must_expire(
     new_world: Callable[..., Any], cluster: Any, node: Any, wait_until: WaitUntil
 ) -> None:
@@ -120,6 +126,7 @@ def test_lost_node_starts_grace_period_but_lease_must_expire(
     node.recover()
 
 
+@pytest.mark.slow
 def test_gateway_is_gone_when_the_kubelet_reports_the_end_of_its_pod(
     new_world: Callable[..., Any], cluster: Any, node: Any, wait_until: WaitUntil
 ) -> None:
@@ -146,6 +153,7 @@ def test_gateway_is_gone_when_the_kubelet_reports_the_end_of_its_pod(
     wait_until(lambda: world.is_gone(stored), "the session is gone long before its lease expires", 20)
 
 
+@pytest.mark.slow
 def test_status_shows_backend_availability_and_nothing_is_deleted(
     new_world: Callable[..., Any], cluster: Any, wait_until: WaitUntil
 ) -> None:
@@ -173,6 +181,7 @@ def test_status_shows_backend_availability_and_nothing_is_deleted(
     gateway.die()
 
 
+@pytest.mark.slow
 def test_mass_expiry_waits_for_the_token_at_the_lease(new_world: Callable[..., Any], wait_until: WaitUntil) -> None:
     world = new_world()
     sessions = [world.start_session("dead") for _ in range(6)]
@@ -204,6 +213,7 @@ def test_mass_expiry_waits_for_the_token_at_the_lease(new_world: Callable[..., A
     assert second.has_logged("mass_expiry_confirmed")
 
 
+@pytest.mark.slow
 def test_api_requests_do_not_grow_with_the_number_of_sessions(
     new_own_world: Callable[..., Any], own_cluster: Any, wait_until: WaitUntil
 ) -> None:

@@ -229,6 +229,7 @@ def test_directory_guarantee_3_paused_list_contains_unchanged_records(
     assert step > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("leftover", "intrusion"),
     [

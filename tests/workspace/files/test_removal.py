@@ -264,6 +264,7 @@ def test_guarantee_5_purge_stops_soon_and_another_purge_completes_it(
     purge_all(locations)
 
 
+@pytest.mark.slow
 def test_next_purge_completes_a_killed_purge(locations: FileSessionLocations, wait_until: WaitUntil) -> None:
     files = 20_000
     rounds = 0
@@ -388,6 +389,7 @@ def test_read_only_disk_is_a_transient_error_without_changes(tmp_path: Path, in_
     assert in_processes([lambda: with_own_mounts(task)]) == ["ok"]
 
 
+@pytest.mark.slow
 def test_purge_of_many_files_does_not_delay_another_purge(locations: FileSessionLocations) -> None:
     other = SessionUuid("00000000-0000-4000-8000-00000000000f")
     fill(locations.create(SESSION) / TABLE, 20_000)

@@ -124,6 +124,7 @@ def test_end_of_a_session_deletes_and_logs_its_locations_in_both_roots(
     assert not FileSessionRecords(home).list()
 
 
+@pytest.mark.slow
 def test_killed_end_is_completed_in_both_roots_by_a_process_that_knows_one(tmp_path: Path, killed_at: KilledAt) -> None:
     for step in itertools.count(1):
         home, moved = tmp_path / f"{step}-first", tmp_path / f"{step}-second"

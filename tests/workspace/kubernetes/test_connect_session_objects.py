@@ -97,6 +97,7 @@ def test_guarantee_1_record_survives_conversion_to_an_object(record: SessionReco
     assert stored_record(as_stored(record), "lodge").record == record
 
 
+@pytest.mark.slow
 @given(RECORDS)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_guarantee_1_api_server_stores_the_same_record(records: SessionRecords, record: SessionRecord) -> None:

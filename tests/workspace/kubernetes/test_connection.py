@@ -107,6 +107,7 @@ def test_token_file_may_end_with_a_newline(own_account: ServiceAccount) -> None:
     assert not KubernetesSessionRecords(connect(own_account.kubeconfig, None, "lodge")).list()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["file", "pod"])
 def test_guarantee_1_replaced_token_is_reloaded_without_a_failure(
     in_pod: None, own_account: ServiceAccount, where: str
@@ -124,6 +125,7 @@ def test_guarantee_1_replaced_token_is_reloaded_without_a_failure(
     assert not records.list()
 
 
+@pytest.mark.slow
 def test_guarantee_1_expired_token_makes_records_unavailable_until_replaced(
     session_cluster: Cluster, own_account: ServiceAccount, instance: str, wait_until: WaitUntil
 ) -> None:

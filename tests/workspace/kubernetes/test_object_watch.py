@@ -80,6 +80,7 @@ def following(connection: Connection, listing: Callable[..., Any] | None = None)
         followed.thread.join(DEADLINE_SECONDS)
 
 
+@pytest.mark.slow
 def test_guarantee_1_watch_that_ends_normally_continues_without_a_list(
     connection: Connection, records: SessionRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +145,7 @@ def test_guarantee_1_restarted_server_is_listed_again(
         followed.until(lambda: _knows_one(followed), "the record")
 
 
+@pytest.mark.slow
 def test_guarantee_2_silent_server_is_noticed(
     proxied: Connection, proxy: TcpProxy, records: SessionRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:

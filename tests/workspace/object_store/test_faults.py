@@ -159,6 +159,7 @@ def purge_all(locations: ObjectSessionLocations) -> None:
     assert not locations.trash()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_sent", [False, True])
 def test_session_end_interrupted_at_any_request_is_completed(
     storage: Objects, tmp_path: Path, *, is_sent: bool
@@ -289,6 +290,7 @@ def test_first_start_interrupted_at_any_request_can_be_repeated(storage: Objects
     assert step > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["killed", "paused"])
 def test_server_failure_during_a_purge_only_delays_it(
     server: Server, tmp_path: Path, wait_until: WaitUntil, *, fault: str
@@ -328,6 +330,7 @@ def test_server_failure_during_a_purge_only_delays_it(
     assert set(storage.files()) == {f"{OTHER}/{TABLE}/part-0"}
 
 
+@pytest.mark.slow
 def test_killed_server_leaves_a_complete_location_or_a_tombstone(server: Server, tmp_path: Path) -> None:
     storage = Objects(server.raw, BUCKET)
     for round_number in range(6):
@@ -442,6 +445,7 @@ def test_error_for_wrong_credentials_does_not_show_them(
     assert raw.secret_key not in "".join(capfd.readouterr())
 
 
+@pytest.mark.slow
 def test_purge_of_twenty_thousand_objects_delays_no_other_location(server: Server, tmp_path: Path) -> None:
     locations, storage = opened(server.raw), Objects(server.raw, BUCKET)
     location = many(tmp_path, storage, SESSION)

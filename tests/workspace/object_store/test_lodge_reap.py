@@ -44,6 +44,7 @@ def world(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> I
     world.end()
 
 
+@pytest.mark.slow
 def test_reaper_removes_dead_sessions_keeps_live_ones_and_reports(
     world: WorldInAnObjectStore, wait_until: WaitUntil
 ) -> None:
@@ -65,6 +66,7 @@ def test_reaper_removes_dead_sessions_keeps_live_ones_and_reports(
     alive.die()
 
 
+@pytest.mark.slow
 def test_reaper_deletes_nothing_while_the_store_is_away_or_emptied(
     world: WorldInAnObjectStore, server: Server, wait_until: WaitUntil
 ) -> None:

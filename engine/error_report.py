@@ -42,7 +42,7 @@ _UNKNOWN_CONDITION = "LODGE_READER_FAILED"
 _SPARK_PREFIX = "An exception was thrown from the Python worker: "
 """Spark's text before the error of a worker if ``simplifiedTraceback`` leaves no traceback."""
 
-_UNFORESEEN = EngineError("The scan failed for a reason that Lodge did not foresee. The gateway's log has the details.")
+_UNFORESEEN = EngineError("The scan failed unexpectedly. The log of the gateway contains the details.")
 
 
 @dataclass(frozen=True, slots=True)

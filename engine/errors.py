@@ -153,7 +153,7 @@ class DuplicateColumnError(ColumnError):
     def __init__(self, first: str, second: str, context: ErrorContext = NOWHERE) -> None:
         super().__init__(
             second,
-            f"exists twice: {first!r} is the same name, because letter case does not count. Rename one of them.",
+            f"exists twice: {first!r} is the same name, because case is ignored. Rename one of the columns.",
             context,
             {"firstColumn": first},
         )
@@ -175,8 +175,8 @@ class SchemaConflictError(ColumnError):
     def __init__(self, column: str, *, offered: object, promised: object, context: ErrorContext = NOWHERE) -> None:
         super().__init__(
             column,
-            f"is {offered} here, but {promised} in the schema of the scan. Declare a schema with a type that can hold "
-            "both, or scan these files separately.",
+            f"is {offered} here, but {promised} in the schema of the scan. Declare a schema with a type that can "
+            "represent both, or scan these files separately.",
             context,
             {"foundType": offered, "expectedType": promised},
         )
@@ -204,7 +204,7 @@ class ValueConversionError(ColumnError):
         shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
         super().__init__(
             column,
-            f"is {wanted}, and {shown} is not. Correct the file, or declare another type.",
+            f"must be {wanted}, but the value is {shown}. Correct the file, or declare another type.",
             context,
             {"value": shown, "expectedType": wanted},
         )
@@ -220,7 +220,8 @@ class ValueTooLargeError(ColumnError):
     def __init__(self, column: str, size_bytes: int, limit_bytes: int, context: ErrorContext = NOWHERE) -> None:
         super().__init__(
             column,
-            f"has one value of {size_bytes:,} bytes; a batch holds at most {limit_bytes:,} of one column.",
+            f"has a value of {size_bytes:,} bytes, but a batch can contain at most {limit_bytes:,} bytes of one "
+            "column. Split the value.",
             context,
             {"valueBytes": size_bytes, "limitBytes": limit_bytes},
         )
@@ -263,9 +264,7 @@ class PathNotFoundError(FileError):
     sql_state = "42P01"
 
     def __init__(self, workspace: str, path: str) -> None:
-        super().__init__(
-            workspace, path, " does not exist. Check the name, including its letter case and the targets of links."
-        )
+        super().__init__(workspace, path, " does not exist. Check the name, its case, and the targets of links.")
 
 
 class NoFilesError(FileError):
@@ -275,7 +274,9 @@ class NoFilesError(FileError):
     sql_state = "42KD9"
 
     def __init__(self, workspace: str, path: str) -> None:
-        super().__init__(workspace, path, " has no files, so the scan has no schema. Add a file, or declare a schema.")
+        super().__init__(
+            workspace, path, " contains no files, so the scan has no schema. Add a file, or declare a schema."
+        )
 
 
 class PathRefusedError(FileError):
@@ -310,7 +311,7 @@ class NoReaderError(FileError):
             others: The number of further files of the scan without a reader.
             supported: The suffixes for which a reader exists.
         """
-        like = f", like {others} more of the same scan," if others else ""
+        like = f", like {others} other files of the same scan," if others else ""
         super().__init__(
             workspace,
             path,
@@ -327,5 +328,5 @@ class UnreadableFileError(FileError):
         super().__init__(
             workspace,
             path,
-            f" cannot be read: {reason}. A scan needs regular files and directories that Spark's user may read.",
+            f" cannot be read: {reason}. A scan requires regular files and directories that Spark's user may read.",
         )

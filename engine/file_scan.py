@@ -175,8 +175,8 @@ class FileScan:
             if isinstance(options, DelimitedOptions) and not options.header:
                 raise ScanOptionError(
                     "schema",
-                    f"has no column {COLUMNS.name!r}, and text files without header, as {file.path!r} is taken for, "
-                    "have no other: add the option header = true, or the column",
+                    f"has no column {COLUMNS.name!r}, but {file.path!r} is read as a text file without a header, "
+                    "which has no other columns; add the option header = true, or the column",
                 )
 
     def _splits(self, file: SourceFile, target_bytes: int) -> Sequence[tuple[SourceFile, int]]:

@@ -167,8 +167,8 @@ class _Walk:
             raise PathRefusedError(
                 self._source.workspace,
                 str(path),
-                f"{str(first)!r} of the same scan leads to the same place, so its rows would count twice; "
-                "scan one of them",
+                f"{str(first)!r} of the same scan leads to the same location, so its rows would be read twice; "
+                "scan only one of the paths",
             )
 
 
@@ -195,7 +195,7 @@ def _open_checked(source: ScanSource, path: PurePosixPath) -> Iterator[_Opened]:
     """
     if path.is_absolute() or ".." in path.parts or "\0" in str(path):
         raise PathRefusedError(
-            source.workspace, str(path), "a path must be relative to the workspace, without '..' and without NUL"
+            source.workspace, str(path), "the path must be relative to the workspace and must not contain '..' or NUL"
         )
     descriptor = -1
     try:
@@ -216,11 +216,13 @@ def _check(source: ScanSource, path: PurePosixPath, descriptor: int) -> _Opened:
     try:
         location = (_OPEN_DESCRIPTORS / str(descriptor)).readlink()
     except FileNotFoundError:
-        reason = "this system has no /proc to tell where an open file is, so links cannot be checked"
+        reason = "this system has no /proc, so the location of an open file cannot be checked"
         raise UnreadableFileError(source.workspace, str(path), reason) from None
     if not location.is_relative_to(Path(source.root).resolve()):
         raise PathRefusedError(
-            source.workspace, str(path), "a link on it leads out of the workspace; copy the data into it"
+            source.workspace,
+            str(path),
+            "a link on the path leads out of the workspace; copy the data into the workspace",
         )
     if not _may_read(source, path, location):
         raise _excluded_error(source, path)
@@ -252,4 +254,4 @@ def _excluded_directories(source: ScanSource) -> frozenset[Path]:
 
 
 def _excluded_error(source: ScanSource, path: PurePosixPath) -> PathRefusedError:
-    return PathRefusedError(source.workspace, str(path), "it lies in a directory that no scan may read")
+    return PathRefusedError(source.workspace, str(path), "it is in a directory that scans may not read")

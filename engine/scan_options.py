@@ -88,5 +88,5 @@ def validate_options(model: type[BaseModel], options: Mapping[str, str]) -> Any:
             known = ", ".join(sorted(model.model_fields))
             raise ScanOptionError(option, f"is unknown; the options are {known}") from None
         if first["type"] == "missing":
-            raise ScanOptionError(option, "is missing, and files of this format need it") from None
+            raise ScanOptionError(option, "is missing, but files of this format require it") from None
         raise ScanOptionError(option, f"cannot be {first['input']!r}: {first['msg']}") from None

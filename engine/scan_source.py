@@ -131,7 +131,7 @@ class ScanSource:
             options["mentioned"] = json.dumps(sorted(mentioned))
         for option in reader:
             if option.lower() in SOURCE_OPTIONS:
-                raise ScanOptionError(option, "cannot be given for a path of a workspace")
+                raise ScanOptionError(option, "cannot be specified for a path of a workspace")
         return {**reader, **options}
 
     @staticmethod
@@ -157,7 +157,7 @@ class ScanSource:
         for option in ("workspace", "root", "path"):
             if option not in given:
                 raise ScanOptionError(
-                    option, f"is missing; format {FORMAT!r} needs the options 'workspace', 'root' and 'path'"
+                    option, f"is missing; format {FORMAT!r} requires the options 'workspace', 'root' and 'path'"
                 )
         excluded = _parse_array(given, "excluded") if "excluded" in given else ()
         return cls(given["workspace"], given["root"], given["path"], tuple(excluded))
@@ -167,4 +167,4 @@ def _parse_array(options: Mapping[str, str], option: str) -> Sequence[str]:
     try:
         return [str(name) for name in json.loads(options[option])]
     except (ValueError, TypeError):
-        raise ScanOptionError(option, "must be a JSON array of texts") from None
+        raise ScanOptionError(option, "must be a JSON array of strings") from None

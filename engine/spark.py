@@ -89,7 +89,8 @@ class NoSparkTypeError(ColumnError):
     def __init__(self, column: str, type_: pa.DataType) -> None:
         super().__init__(
             column,
-            f"is {type_}, for which Spark has no type. Declare a schema in which the column is string or missing.",
+            f"has type {type_}, which Spark does not support. Declare a schema without the column, or declare the "
+            "column as string.",
             parameters={"foundType": type_},
         )
 

@@ -90,8 +90,9 @@ def check_consistent(path: ProjectedPath, type_: pa.DataType, prefix: str, conte
     problem = _index_problem(path, type_) or _member_problem(path, _indexed_type(path, type_))
     if problem:
         raise ProjectionError(
-            f"{context}column '{prefix}{quote_name(path.name)}' is {type_} here, {problem}, but the query asks for "
-            f"{prefix}{path}. Ask for the whole column, or scan files in which it is such a column."
+            f"{context}column '{prefix}{quote_name(path.name)}' has type {type_} here, {problem}, but the query "
+            f"selects {prefix}{path}. Select the whole column, or scan only files in which the column has a suitable "
+            "type."
         )
     if path.is_map:
         _check_inside(path, _indexed_type(path, type_), f"{prefix}{quote_name(path.name)}.", context)

@@ -79,7 +79,7 @@ class ProjectedPath:
             position = step.end()
         if len(steps) > _MAX_DEPTH:
             raise ProjectionError(
-                f"Column {text!r} of the project list has {len(steps)} names; {_MAX_DEPTH} is the most."
+                f"Column {text!r} of the project list has {len(steps)} names. The maximum is {_MAX_DEPTH}."
             )
         return cls._nest(steps)
 
@@ -162,12 +162,14 @@ def _parse_name(step: re.Match[str]) -> str:
 def _parse_index(digits: str, text: str) -> int:
     index = int(digits) if len(digits) <= len(str(_MAX_INDEX)) else _MAX_INDEX + 1
     if index > _MAX_INDEX:
-        raise ProjectionError(f"Column {text!r} of the project list has the index {digits}; {_MAX_INDEX} is the last.")
+        raise ProjectionError(
+            f"Column {text!r} of the project list has the index {digits}. The maximum is {_MAX_INDEX}."
+        )
     return index
 
 
 def _malformed_path_error(text: str, position: int) -> ProjectionError:
     return ProjectionError(
-        f"Column {text!r} of the project list is malformed at character {position + 1}. Write names with dots "
-        "between them and indexes in brackets, such as m.a[1], and other names in backquotes."
+        f"Column {text!r} of the project list is malformed at character {position + 1}. Separate names with "
+        "dots, write indexes in brackets, such as m.a[1], and quote other names with backquotes."
     )

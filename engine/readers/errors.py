@@ -54,7 +54,7 @@ class FileChangedError(FileError):
             context.workspace,
             context.path,
             f" changed while it was scanned: it had {listed_bytes:,} bytes and has {found_bytes:,}. Run the "
-            "statement again when nothing writes to the file.",
+            "statement again when no process writes to the file.",
         )
 
 

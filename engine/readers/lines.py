@@ -26,7 +26,7 @@ DEFAULT_MAX_LINE_BYTES = 16 * 1024 * 1024
 
 _SEARCH_BYTES = 64 * 1024
 
-_TOO_LONG = "look for missing line ends or a quote that is never closed, or raise the option"
+_TOO_LONG = "check for missing line ends or a quote that is never closed, or increase the option"
 
 
 class LinePositions:
@@ -133,7 +133,7 @@ class Block:
         try:
             return self.to_bytes().decode()
         except UnicodeDecodeError as error:
-            problem = "the bytes are not UTF-8; name the encoding in an option, or convert the file"
+            problem = "the bytes are not UTF-8; specify the option 'encoding', or convert the file"
             raise positions.error(self.line_at(error.start), problem) from None
 
     def check_text(self, positions: LinePositions) -> None:
@@ -143,7 +143,7 @@ class Block:
             FormatError: If a line is not UTF-8, or contains a zero byte. The error message includes the line number.
         """
         if contains_zero(self.data):
-            problem = "it has a byte that is zero, which is not text: the file may be damaged or in another encoding"
+            problem = "it contains a zero byte, so it is not text; the file may be damaged or have another encoding"
             raise positions.error(self.line_at(find(self.data, 0)), problem)
         if not is_ascii(self.data):
             self.text(positions)

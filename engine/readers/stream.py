@@ -120,7 +120,7 @@ class ByteStream:
         try:
             return bytes(self._decompressed.read(limit_bytes))
         except (OSError, pa.ArrowException) as error:
-            problem = f"it cannot be decompressed as {self._codec}, as its suffix says: {one_line(error)}"
+            problem = f"it cannot be decompressed as {self._codec}, which its suffix indicates: {one_line(error)}"
             raise FormatError(self._file.context, problem) from None
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ class TextStream:
         try:
             return self._decoder.decode(data, final=not data).encode()
         except UnicodeError as error:
-            problem = f"the bytes are not {self._encoding}, as the option 'encoding' says: {one_line(error)}"
+            problem = f"the bytes are not {self._encoding}, which the option 'encoding' specifies: {one_line(error)}"
             raise FormatError(self._file.context.at(f"after byte {self.position}"), problem) from None
 
 

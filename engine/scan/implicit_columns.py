@@ -68,7 +68,7 @@ class FileLocation:
         """
         file, root = PurePosixPath(path), PurePosixPath(selected)
         if file.is_absolute() or ".." in file.parts or not file.is_relative_to(root):
-            raise ProjectionError(f"File {path!r} does not lie below {selected!r}, so it has no partition columns.")
+            raise ProjectionError(f"File {path!r} is not below {selected!r}, so it has no partition columns.")
         return cls(PurePosixPath("/") / file, file.relative_to(root).parts[:-1])
 
     def value(self, name: str) -> str | None:

@@ -57,7 +57,7 @@ def _complete(array: pa.Array | None, field: pa.Field, rows: int) -> pa.Array:
         return _complete_list(array, field)
     if pt.is_map(array.type) and pt.is_map(field.type):
         return array.cast(field.type)
-    raise ReaderError(f"column {field.name!r} came as {array.type} where {field.type} was agreed on.")
+    raise ReaderError(f"column {field.name!r} has type {array.type}, but the schema of the scan requires {field.type}.")
 
 
 def _complete_map(array: pa.StructArray, field: pa.Field) -> pa.StructArray:

@@ -203,6 +203,6 @@ def _unequal_error(
 ) -> ProjectionError:
     place = f" in {prefix.removesuffix('.')!r}" if prefix else ""
     return ProjectionError(
-        f"{context}the query asks for the columns ({', '.join(listed)}){place}, but the defined schema has "
-        f"({', '.join(defined)}). Both must be the same, in the same order."
+        f"{context}the query selects the columns ({', '.join(listed)}){place}, but the defined schema has "
+        f"({', '.join(defined)}). Both must contain the same columns in the same order."
     )

@@ -150,7 +150,9 @@ class ScanSchemaTracker:
             ProjectionError: If the query has no wildcard.
         """
         if not self.has_wildcard():
-            raise ProjectionError(f"{self._context}column {field.name!r} cannot be added: the query has no wildcard.")
+            raise ProjectionError(
+                f"{self._context}column {field.name!r} cannot be added, because the query has no wildcard."
+            )
         if self._schema.output.find(field.name) is None:
             self._update(self._schema.with_partition(field))
 
@@ -192,7 +194,7 @@ class ScanSchemaTracker:
         for field in schema:
             if self._is_implicit(field.name) or self._schema.wanted.find(field.name) is None:
                 raise ProjectionError(
-                    f"{context}the reader produced column {field.name!r}, which this scan does not want."
+                    f"{context}the reader produced column {field.name!r}, but the scan does not need this column."
                 )
             projected = current.project(field).field
             if projected is not None:
@@ -224,7 +226,9 @@ class ScanSchemaTracker:
         fields = [resolved.project(field).field for field in missing]
         strangers = [field.name for field, found in zip(missing, fields, strict=True) if found is None]
         if strangers:
-            raise ProjectionError(f"{self._context}column {strangers[0]!r} cannot be missing: the scan has none such.")
+            raise ProjectionError(
+                f"{self._context}column {strangers[0]!r} cannot be missing, because the scan does not have this column."
+            )
         self._update(self._schema.resolve(TupleSchema(fields)))
 
     @property
@@ -251,7 +255,9 @@ class ScanSchemaTracker:
     def _admit(self, path: str, context: ErrorContext) -> bool:
         may_join = self._may_grow and not self._is_defined
         if not may_join:
-            self._warn(path, f"{context}column {path!r} is left out: the schema of the scan was complete before it.")
+            self._warn(
+                path, f"{context}column {path!r} is ignored, because the schema of the scan was already complete."
+            )
         return may_join
 
     def _is_implicit(self, name: str) -> bool:
@@ -260,7 +266,7 @@ class ScanSchemaTracker:
     def _is_shadowed(self, name: str, context: ErrorContext) -> bool:
         if self._is_implicit(name):
             self._warn(
-                quote_name(name), f"{context}column {name!r} is left out: it has the name of an implicit column."
+                quote_name(name), f"{context}column {name!r} is ignored, because an implicit column has the same name."
             )
             return True
         return False

@@ -71,7 +71,7 @@ def columns_of(text: str) -> list[Column]:
     for part in text.split(","):
         found = _COLUMN.fullmatch(part)
         if found is None:
-            raise ValueError(f"{part.strip()!r} is no name, type and width, such as 'id int 4'")
+            raise ValueError(f"{part.strip()!r} is not a name, a type and a width, such as 'id int 4'")
         end = start + int(found["width"])
         columns.append(Column(pa.field(found["name"], TYPES[found["type"]]), start, end))
         start = end

@@ -811,7 +811,7 @@ CHOSEN: Sequence[Case] = [
                 lines({"a": 1}),
                 lines({"a": 2, "b": 3}, right=[{"a": 2}]),
                 options=options,
-                warning="'2.jsonl' in workspace 'dfs': column 'b' is left out",
+                warning="'2.jsonl' in workspace 'dfs': column 'b' is ignored",
                 has_order=True,
             ),
             csv(
@@ -819,7 +819,7 @@ CHOSEN: Sequence[Case] = [
                 File("a\n1\n", [{"a": "1"}]),
                 File("b,a\n3,2\n", [{"a": "2"}]),
                 options=options,
-                warning="'2.csv' in workspace 'dfs': column 'b' is left out",
+                warning="'2.csv' in workspace 'dfs': column 'b' is ignored",
                 has_order=True,
             ),
             *columnar(
@@ -827,7 +827,7 @@ CHOSEN: Sequence[Case] = [
                 table({"a": 1}),
                 table({"a": 2, "b": 3}, right=[{"a": 2}]),
                 options=options,
-                warning="column 'b' is left out",
+                warning="column 'b' is ignored",
                 has_order=True,
             ),
             jsonl(
@@ -835,7 +835,7 @@ CHOSEN: Sequence[Case] = [
                 lines({"m": {"a": 1}}),
                 lines({"m": {"a": 2, "b": 3}}, right=[{"m": {"a": 2}}]),
                 options=options,
-                warning="column 'm.b' is left out",
+                warning="column 'm.b' is ignored",
                 has_order=True,
             ),
             jsonl(

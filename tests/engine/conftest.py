@@ -17,7 +17,7 @@ from engine.scan_source import ScanSource
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The workspace ``dfs`` in a directory, beside a directory ``outside`` that no scan may read."""
+    """The workspace ``dfs`` in a directory, beside a directory ``outside`` that scans may not read."""
 
     root: Path
     outside: Path

@@ -132,7 +132,7 @@ def test_named_path_in_the_excluded_directory_is_rejected(workspace, path):
     workspace.link("link", workspace.root / "tmp" / "session")
     workspace.link("link.csv", table)
     source = workspace.scan(path, excluded=workspace.root / "tmp")
-    with pytest.raises(PathRefusedError, match="no scan may read"):
+    with pytest.raises(PathRefusedError, match="scans may not read"):
         list_files(source)
     with pytest.raises(FileError):
         open_file(source, path)
@@ -166,7 +166,7 @@ def test_no_link_joins_directories_of_an_excluded_workspace(workspace):
     ):
         with pytest.raises((PathRefusedError, PathNotFoundError)):
             list_files(workspace.scan(path, excluded=workspace.root))
-    with pytest.raises(PathRefusedError, match="no scan may read"):
+    with pytest.raises(PathRefusedError, match="scans may not read"):
         read(source, "mine/link/t/secret.csv")
 
 
@@ -212,7 +212,7 @@ def test_link_to_itself_is_rejected(workspace):
 def test_nothing_is_read_without_proc(workspace, monkeypatch, tmp_path):
     workspace.write("a.csv")
     monkeypatch.setattr(files, "_OPEN_DESCRIPTORS", tmp_path / "no-proc")
-    with pytest.raises(UnreadableFileError, match="links cannot be checked"):
+    with pytest.raises(UnreadableFileError, match="location of an open file cannot be checked"):
         open_file(workspace.scan("."), "a.csv")
 
 
@@ -246,7 +246,7 @@ def test_empty_directory_lists_no_files(workspace):
 def test_directory_with_unknown_suffixes_is_rejected(workspace):
     for name in ["a.csv", "b.xyz", "c/d.txt", "c/e"]:
         workspace.write(name)
-    with pytest.raises(NoReaderError, match=r"'b.xyz' in workspace 'dfs', like 2 more .* has no reader") as raised:
+    with pytest.raises(NoReaderError, match=r"'b.xyz' in workspace 'dfs', like 2 other .* has no reader") as raised:
         list_files(workspace.scan("."))
     assert raised.value.path == "b.xyz"
     assert ".csv" in raised.value.supported
@@ -275,7 +275,7 @@ def test_two_paths_to_one_file_are_rejected(workspace, name, target):
     workspace.write("2024.csv")
     workspace.write("year/1.csv")
     workspace.link(name, workspace.root / target)
-    with pytest.raises(PathRefusedError, match="leads to the same place"):
+    with pytest.raises(PathRefusedError, match="leads to the same location"):
         list_files(workspace.scan("."))
 
 

@@ -280,7 +280,8 @@ def test_malformed_policy_applies_to_text(workspace):
     scan = partial(_declared, workspace, "a.csv", TupleSchema([pa.field("a", pa.int64()), pa.field("s", pa.string())]))
     with pytest.raises(FormatError, match=r"^'a.csv' in workspace 'dfs', line 4: the row has 1 fields"):
         scan(header="true")
-    with pytest.raises(ValueConversionError, match=r"^'a.csv' in workspace 'dfs', line 3: column 'a' is int64, .*'no'"):
+    message = r"^'a.csv' in workspace 'dfs', line 3: column 'a' must be int64, .*'no'"
+    with pytest.raises(ValueConversionError, match=message):
         scan(header="true", ragged="null")
     assert scan(header="true", malformed="skip") == [{"a": 1, "s": "x"}, {"a": 4, "s": "z"}]
     assert scan(header="true", malformed="null") == [

@@ -78,7 +78,7 @@ def test_empty_file_has_no_rows_and_empty_directory_no_schema(spark, scan, works
     (workspace.root / "empty").mkdir()
     workspace.write("empty.csv", "")
     assert scan(workspace.scan("empty.csv")).collect() == []
-    assert "'empty' in workspace 'dfs' has no files" in failure_of(scan(workspace.scan("empty")))
+    assert "'empty' in workspace 'dfs' contains no files" in failure_of(scan(workspace.scan("empty")))
     declared = spark.read.format(FORMAT).schema("a int").options(**workspace.scan("empty").to_options()).load()
     assert declared.collect() == []
 
@@ -127,7 +127,7 @@ def test_type_without_spark_type_is_named_and_can_be_declared(spark, scan, works
     data = written(write_stream, pa.table({"a": [1], "m": [{"d": many_digits[0].as_py()}], "d": many_digits}))
     workspace.write("a.arrows", data)
     source = workspace.scan("a.arrows")
-    with pytest.raises(PySparkException, match="column 'm' is struct<d: decimal256"):
+    with pytest.raises(PySparkException, match="column 'm' has type struct<d: decimal256"):
         scan(source).collect()
     reader = spark.read.format(FORMAT).options(**source.to_options())
     assert [tuple(row) for row in reader.schema("a bigint, d string").load().collect()] == [

@@ -164,7 +164,7 @@ def test_report_of_a_scan_replaces_the_failure(client_type):
     text = spark_text_of(scan_failure())
     with structlog.testing.capture_logs() as logs:
         status, info = convert(python_failure(text[:2045] + "..."), FakeBackend(e1=text), client_type=client_type)
-    sentence = "'logs/a.csv' in workspace 'dfs', line 3: column 'id' is int32, and 'no' is not."
+    sentence = "'logs/a.csv' in workspace 'dfs', line 3: column 'id' must be int32, but the value is 'no'."
     assert status.details.startswith(f"[LODGE_INVALID_VALUE] {sentence}")
     assert status.details.endswith(" SQLSTATE: 22018")
     assert "Traceback" not in status.details

@@ -30,7 +30,7 @@ class IpcFile:
         magic = file.read(len(_FILE_MAGIC))
         file.seek(0)
         if magic.startswith(_FEATHER_1_MAGIC):
-            raise pa.ArrowInvalid("it is Feather of version 1; write it again as version 2")
+            raise pa.ArrowInvalid("it has Feather version 1; write the file again with version 2")
         self._is_stream = magic != _FILE_MAGIC
         self._reader = self._open()
         self.schema: pa.Schema = self._reader.schema

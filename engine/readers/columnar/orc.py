@@ -28,7 +28,7 @@ class OrcFile:
         self._file = orc.ORCFile(pa.PythonFile(file, mode="r"))
         digits = decimal_digits(self._file.reader.serialized_file_tail())
         if digits > MAX_DECIMAL_DIGITS:
-            raise pa.ArrowInvalid(f"it has decimals of {digits} digits; {MAX_DECIMAL_DIGITS} is the most")
+            raise pa.ArrowInvalid(f"it has decimals with {digits} digits; the maximum is {MAX_DECIMAL_DIGITS}")
         self.schema: pa.Schema = self._file.schema
 
     @property

@@ -119,4 +119,4 @@ def _convert(array: pa.Array, field: pa.Field, context: ErrorContext) -> pa.Arra
         value = one_line(error).rsplit(": ", 1)[-1]
         raise ValueConversionError(field.name, value, field.type, context) from None
     except pa.ArrowNotImplementedError:
-        raise FormatError(context, f"column {field.name!r} is {array.type}, which no scan reads") from None
+        raise FormatError(context, f"column {field.name!r} is {array.type}, which is not supported") from None

@@ -93,7 +93,7 @@ class _Cursor:
             if more is None and not len(self._block.data):
                 return ()
             if more is None:
-                raise self._blocks.positions.error(self._block.line, "a quote opens in the header and is never closed")
+                raise self._blocks.positions.error(self._block.line, "a quote in the header is never closed")
             if len(self._block.data) > max_row_bytes:
                 raise self._blocks.positions.too_long(self._block.line, max_row_bytes)
             self._block = self._block.join(more)

@@ -89,7 +89,7 @@ class DelimitedOptions(BaseModel):
     def _check_character(cls, value: str | None) -> str | None:
         value = "\t" if value == "\\t" else value
         if value and (len(value) > 1 or not value.isascii() or value in _LINE_CHARACTERS):
-            raise ValueError("must be one ASCII character, and none that ends a line")
+            raise ValueError("must be one ASCII character, and must not be a line end")
         return value
 
     @field_validator("encoding")
@@ -100,7 +100,7 @@ class DelimitedOptions(BaseModel):
             "a".encode(name)
             codecs.getincrementaldecoder(name)
         except (LookupError, UnicodeError):
-            raise ValueError("is not a text encoding that Python knows") from None
+            raise ValueError("is not a text encoding that Python supports") from None
         return name
 
     @model_validator(mode="after")

@@ -58,10 +58,10 @@ class RowRepair:
         """Log how many rows and values the policies changed, if any."""
         context = self._positions.file.context
         if self._skipped:
-            _log.warning("%s%d malformed rows were skipped, as the option 'malformed' says.", context, self._skipped)
+            _log.warning("%s%d malformed rows were skipped because of the option 'malformed'.", context, self._skipped)
         if self._nulled:
             _log.warning(
-                "%s%d malformed values were set to null, as the option 'malformed' says.", context, self._nulled
+                "%s%d malformed values were set to null because of the option 'malformed'.", context, self._nulled
             )
         if self._truncated:
             _log.warning(

@@ -103,7 +103,7 @@ class RowBlocks:
         if incomplete is None:
             return more
         if more is None:
-            problem = "a quote opens in this row and is never closed; close it, or double it inside quotes"
+            problem = "a quote in this row is never closed; close the quote, or double it inside a quoted field"
             raise self._lines.positions.error(incomplete.line, problem)
         if len(incomplete.data) > self._max_row_bytes:
             raise self._lines.positions.too_long(incomplete.line, self._max_row_bytes)

@@ -53,7 +53,7 @@ class LineParser:
         if self._malformed_lines:
             outcome = "became rows of nulls" if self._malformed is MalformedPolicy.NULL else "were skipped"
             _log.warning(
-                "%s%d malformed lines %s, as the option 'malformed' says.", context, self._malformed_lines, outcome
+                "%s%d malformed lines %s because of the option 'malformed'.", context, self._malformed_lines, outcome
             )
 
 

@@ -26,7 +26,7 @@ from engine.readers.lines import BLOCK_BYTES, Block, LineBlocks
 from engine.readers.stream import TextStream
 from engine.scan.reader import SourceFile
 
-_TOO_LONG = "look for a bracket that is never closed, or raise the option"
+_TOO_LONG = "check for a bracket that is never closed, or increase the option"
 
 
 class ObjectBlocks(Protocol):
@@ -130,10 +130,10 @@ class ObjectSequence:
             self._position += 1
             self._is_closed = True
             if self._skip_white_space():
-                raise FormatError(self._context, "text follows after the array")
+                raise FormatError(self._context, "there is text after the array")
             return False
         if expected and self._text[self._position] != expected:
-            raise FormatError(self._context, f"{expected!r} is missing before it")
+            raise FormatError(self._context, f"{expected!r} is missing before this object")
         self._position += len(expected)
         if not self._is_open:
             self._is_open = True

@@ -243,8 +243,8 @@ class ObjectParser:
         merger = TypeMerger(self._options.on_type_conflict, context)
         known = merger.merge_objects(self._plan.known, pa.struct(columns))
         if name_count(known) > self._options.max_columns:
-            problem = f"the file has more than {self._options.max_columns:,} names of columns (option 'max_columns'), "
-            raise FormatError(context, problem + "those inside of objects included")
+            problem = f"the file has more than {self._options.max_columns:,} column names (option 'max_columns'), "
+            raise FormatError(context, problem + "including the names inside objects")
         if known.equals(self._plan.known):
             return
         wanted = pa.struct([field.with_type(parse_type(field.type, self._promised(field))) for field in known])
@@ -280,7 +280,7 @@ class ObjectParser:
         try:
             yield from self._convert(list(self._lines.rows(block)))
         except UnicodeEncodeError:
-            problem = "a text has half of a surrogate pair, which is no character"
+            problem = "a string contains an incomplete surrogate pair, which is not a valid character"
             raise FormatError(self._positions.between(block.line, block.last_line), problem) from None
 
     def _convert(self, rows: list[Row]) -> Iterator[pa.Table]:

@@ -83,9 +83,9 @@ class ValueConverter:
 
     def _floating(self, value: Number, number: float, type_: str, path: str) -> float:
         if math.isinf(number) and not value.endswith("Infinity"):
-            raise self._error(path, str(value), f"at most the largest {type_}")
+            raise self._error(path, str(value), f"in the range of {type_}")
         if value.is_integer and int(number) != int(value):
-            raise self._error(path, str(value), f"exact as a {type_}")
+            raise self._error(path, str(value), f"exactly representable as {type_}")
         return number
 
     def _decimal(self, value: str, type_: pa.Decimal128Type, path: str) -> Decimal:

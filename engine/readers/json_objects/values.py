@@ -93,7 +93,7 @@ def skip_white_space(text: str, position: int) -> int:
 
 def too_deep(context: ErrorContext) -> FormatError:
     """Create the error for values that are nested too deeply."""
-    return FormatError(context, f"values are nested deeper than {MAX_DEPTH} levels, which no scan reads")
+    return FormatError(context, f"values are nested deeper than {MAX_DEPTH} levels, which is not supported")
 
 
 def not_an_object(context: ErrorContext, text: str) -> FormatError:

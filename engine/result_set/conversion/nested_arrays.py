@@ -60,7 +60,7 @@ def fill_nulls(array: pa.Array, to: pa.Field, column: str, parent_is_valid: pa.A
     refused = array.is_null() if parent_is_valid is None else pc.and_(array.is_null(), parent_is_valid)
     index = pc.index(refused, True).as_py()
     if index >= 0:
-        raise RefusedError(index, column, None, f"{to.type} and never null")
+        raise RefusedError(index, column, None, f"{to.type} and not null")
     return _fill_invisible_nulls(array)
 
 
@@ -93,7 +93,7 @@ def _fill_missing_member(member: pa.Field, count: int, column: str) -> pa.Array:
     try:
         return missing_values(member, count, column)
     except ColumnError:
-        raise RefusedError(0, column, None, f"{member.type} and never missing") from None
+        raise RefusedError(0, column, None, f"{member.type} and not missing") from None
 
 
 def _to_bitmap(is_valid: pa.Array) -> pa.Buffer | None:

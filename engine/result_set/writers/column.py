@@ -160,10 +160,10 @@ class ColumnWriter:
         raise ValueConversionError(self.path, value, self.field.type, self._batch.context)
 
     def _refuse_null(self) -> NoReturn:
-        raise ValueConversionError(self.path, None, f"{self.field.type} and never null", self._batch.context)
+        raise ValueConversionError(self.path, None, f"{self.field.type} and not null", self._batch.context)
 
     def _refuse_part(self, part: str) -> NoReturn:
-        raise ValueConversionError(self.path, part, f"{self.field.type}, and has no {part}", self._batch.context)
+        raise ValueConversionError(self.path, part, f"{self.field.type}, which has no {part}", self._batch.context)
 
 
 class VectorWriter(ColumnWriter):

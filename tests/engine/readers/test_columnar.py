@@ -260,7 +260,7 @@ def test_orc_decimal_with_too_many_digits_does_not_crash_the_process(memory_file
     assert data.count(b"\x08\x0e\x20\x00\x28\x0a") == 1
     file = memory_file("a.orc", data.replace(b"\x08\x0e\x20\x00\x28\x0a", b"\x08\x0e\x20\x00\x28\x7f"))
     for do in (file.discover, file.rows):
-        with pytest.raises(FormatError, match=r"'a.orc' .*decimals of 127 digits; 38 is the most"):
+        with pytest.raises(FormatError, match=r"'a.orc' .*decimals with 127 digits; the maximum is 38"):
             do()
 
 

@@ -192,7 +192,7 @@ def test_max_columns_limits_the_number_of_names(memory_file):
     row = {f"c{number}": number for number in range(1000)}
     assert memory_file("a.json", json.dumps(row)).rows() == [row]
     unlike = "".join(f'{{"k{number}":{number}}}\n' for number in range(3000))
-    with pytest.raises(FormatError, match="more than 1,000 names of columns"):
+    with pytest.raises(FormatError, match="more than 1,000 column names"):
         memory_file("a.json", unlike, max_columns=1000).discover()
 
 

@@ -154,7 +154,7 @@ def test_dict_entry_without_key_is_refused(loaders: Any) -> None:
 def test_late_column_gets_its_type_from_the_reader(loaders: Any) -> None:
     loader = loaders.of(pa.field("l", pa.null()), N)
     loader.writer.set_row(None, 1)
-    with pytest.raises(ValueConversionError, match="column 'l' is null, and 5 is not"):
+    with pytest.raises(ValueConversionError, match="column 'l' must be null, but the value is 5"):
         loader.writer.set_row(5, 2)
     assert loader.writer.add_column(pa.field("L", pa.list_(pa.int8()))) == 0
     loader.writer.set_row([5], 2)
@@ -172,20 +172,23 @@ def test_appended_maps_add_members(loaders: Any) -> None:
 
 
 @pytest.mark.parametrize(("type_", "use", "problem"), [
-    (pa.int32(), lambda column: column.set_string("x"), "is int32, and 'x' is not"),
-    (pa.int32(), lambda column: column.set_double(1.5), "is int32, and 1.5 is not"),
-    (pa.int8(), lambda column: column.set_int(128), "is int8, and 128 is not"),
-    (pa.uint32(), lambda column: column.set_int(-1), "is uint32, and -1 is not"),
-    (pa.int32(), lambda column: column.set_value(True), "is int32, and True is not"),
+    (pa.int32(), lambda column: column.set_string("x"), "must be int32, but the value is 'x'"),
+    (pa.int32(), lambda column: column.set_double(1.5), "must be int32, but the value is 1.5"),
+    (pa.int8(), lambda column: column.set_int(128), "must be int8, but the value is 128"),
+    (pa.uint32(), lambda column: column.set_int(-1), "must be uint32, but the value is -1"),
+    (pa.int32(), lambda column: column.set_value(True), "must be int32, but the value is True"),
     (pa.int32(), lambda column: column.element, "has no elements"),
     (pa.int32(), lambda column: column.column("a"), "has no member 'a'"),
-    (pa.int32(), lambda column: column.append_bytes(b""), "is int32"),
-    (pa.float32(), lambda column: column.set_double(1e300), "is float"),
-    (pa.bool_(), lambda column: column.set_value(1), "is bool, and 1 is not"),
-    (pa.string(), lambda column: column.set_string(5), "is string, and 5 is not"),
-    (pa.string(), lambda column: column.set_string(b"\\ud800".decode("unicode_escape")), "is string"),
-    (pa.string(), lambda column: column.set_bytes(b"\\xff".decode("unicode_escape").encode("latin1")), "is string"),
-    (pa.binary(), lambda column: column.set_string("x"), "is binary, and 'x' is not"),
+    (pa.int32(), lambda column: column.append_bytes(b""), "must be int32"),
+    (pa.float32(), lambda column: column.set_double(1e300), "must be float"),
+    (pa.bool_(), lambda column: column.set_value(1), "must be bool, but the value is 1"),
+    (pa.string(), lambda column: column.set_string(5), "must be string, but the value is 5"),
+    (pa.string(), lambda column: column.set_string(b"\\ud800".decode("unicode_escape")), "must be string"),
+    (
+        pa.string(), lambda column: column.set_bytes(b"\\xff".decode("unicode_escape").encode("latin1")),
+        "must be string",
+    ),
+    (pa.binary(), lambda column: column.set_string("x"), "must be binary, but the value is 'x'"),
     (pa.binary(2), lambda column: column.set_bytes(b"x"), "fixed_size_binary"),
     (pa.decimal128(4, 2), lambda column: column.set_value(100), "decimal128"),
     (pa.date32(), lambda column: column.set_value("2024-01-01"), "date32"),

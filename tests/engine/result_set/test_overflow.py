@@ -138,7 +138,7 @@ def test_loader_continues_after_too_large_value(loaders: Any) -> None:
     loader = loaders.of(pa.field("b", pa.string()), vector_bytes=VECTOR_BYTES)
     loader.writer.set_row(BIG)
     loader.writer.start_row()
-    with pytest.raises(ValueTooLargeError, match="column 'b' has one value of 101 bytes"):
+    with pytest.raises(ValueTooLargeError, match="column 'b' has a value of 101 bytes"):
         loader.writer.column("b").set_string("x" * 101)
     loader.writer.start_row()
     loader.writer.column("b").set_string("next")

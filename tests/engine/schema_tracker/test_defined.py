@@ -127,5 +127,5 @@ def test_nested_map_is_compared_too(schema):
     ],
 )
 def test_path_unsuitable_for_defined_type_is_refused(schema, elements, type_):
-    with pytest.raises(ProjectionError, match=r"asks for m"):
+    with pytest.raises(ProjectionError, match=r"selects m"):
         ScanSchemaTracker(elements, defined=schema(m=type_))

@@ -83,7 +83,7 @@ def test_column_shadowed_by_implicit_one_is_left_out_with_one_warning(read, capl
         assert read(tracker, {"a": INT, "FILENAME": INT}, file).names == ["a"]
     assert tracker.output_schema().find("filename").type == TEXT
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert caplog.records[0].getMessage().startswith("'1.json' in workspace 'dfs': column 'FILENAME' is left out")
+    assert caplog.records[0].getMessage().startswith("'1.json' in workspace 'dfs': column 'FILENAME' is ignored")
 
 
 def test_member_named_like_implicit_column_is_a_member(schema, read):

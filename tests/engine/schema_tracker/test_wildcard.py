@@ -83,7 +83,7 @@ def test_columns_after_commit_point_are_left_out_with_one_warning(schema, read, 
     assert tracker.output_schema() == schema(a=INT)
     assert tracker.schema_version() == version
     assert len(warnings(caplog)) == 1
-    assert warnings(caplog)[0].startswith("'2.json' in workspace 'dfs': column 'new' is left out")
+    assert warnings(caplog)[0].startswith("'2.json' in workspace 'dfs': column 'new' is ignored")
 
 
 def test_projection_is_not_all_after_commit_point(read):
@@ -150,7 +150,7 @@ def test_new_members_after_commit_point_are_left_out_with_one_warning(schema, re
         assert read(tracker, {"m": struct(x=INT, y=TEXT)}) == schema(m=struct(x=INT))
     assert tracker.output_schema() == schema(m=struct(x=INT))
     assert len(warnings(caplog)) == 1
-    assert "column 'm.y' is left out" in warnings(caplog)[0]
+    assert "column 'm.y' is ignored" in warnings(caplog)[0]
 
 
 def test_hidden_columns_of_reader_must_be_named(schema, read):

@@ -5,12 +5,19 @@ Most errors are forwarded unchanged. There are three exceptions:
 1. Scan errors. Spark adds Python and JVM stack traces to an error that the engine raises. The client receives only the
    error message of the engine, with its own condition. The traceback is written to the log (event ``scan_failed``).
 2. Errors without details. The client receives ``LODGE_BACKEND_FAILED`` with the message of the backend, or
-   ``CONNECT_INVALID_PLAN.CANNOT_PARSE`` if the request cannot be parsed.
+   ``CONNECT_INVALID_PLAN.CANNOT_PARSE`` if the backend could not parse the request.
 3. Unreachable backends. The error message contains the address of the backend.
 
 Spark truncates the text of a status, so the error report of the engine can be missing from the text. In this case, the
 gateway fetches the error details from the backend. The backend returns the details only once, so the gateway stores
 them for the client.
+
+Guarantees:
+
+1. Only errors of Python workers are searched for a report, so values in other errors cannot forge one.
+2. The stored details occupy at most 16 MiB. Details over 256 KiB are neither searched nor stored. The client then
+   receives a status without an ``errorId``, so it does not request them.
+3. The traceback in the log has at most 64 KiB, and at most 1,000 characters in each line.
 """
 
 from collections import OrderedDict
@@ -18,28 +25,37 @@ from dataclasses import dataclass
 
 import grpc
 import structlog
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
 from engine.error_report import ErrorReport, find_report
 from gateway.backends import SERVICE, Backend
-from gateway.error_status import Metadata, Status, error_info, error_status, forwardable, has_details
+from gateway.error_status import (
+    Metadata,
+    Status,
+    error_info,
+    error_status,
+    forwardable,
+    has_details,
+    without_error_id,
+)
 from gateway.errors import ScanFailedError, backend_failed, invalid_request
 from gateway.requests import SessionKey
 
 _DETAILS_SECONDS = 5.0
-_CUT_OFF_CHARACTERS = 2048
+_CUT_OFF_UTF16_UNITS = 2048
+_MAX_DETAILS_BYTES = 256 * 1024
 _MAX_KEPT_BYTES = 16 * 1024 * 1024
-_MAX_LOGGED_LINES = 400
+_ENTRY_BYTES = 1024
+_MAX_LOGGED_CHARACTERS = 64 * 1024
+_MAX_LINE_CHARACTERS = 1000
 _WITHOUT_DETAILS = frozenset({grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})
 _UNPARSABLE = ("Invalid protobuf byte sequence", "Failed to read message", "Protocol message")
-_MESSAGES: dict[str, type[Message]] = {
-    "AnalyzePlan": base_pb2.AnalyzePlanRequest,
-    "Config": base_pb2.ConfigRequest,
-    "ExecutePlan": base_pb2.ExecutePlanRequest,
-}
-_PYTHON = ("[PYTHON_", "PythonException", "Python worker")
+_WORKER_CONDITIONS = frozenset({"PYTHON_DATA_SOURCE_ERROR", "PYTHON_EXCEPTION"})
+"""The conditions of errors that were raised in a Python worker."""
+_WRAPPER_CONDITIONS = frozenset({"FAILED_READ_FILE", "TASK_WRITE_FAILED"})
+"""The conditions of errors that can be caused by an error of a Python worker. A subclass may follow."""
 
 log = structlog.get_logger(__name__)
 
@@ -53,24 +69,12 @@ class FailedCall:
         backend: The backend of the session.
         metadata: The metadata of the client's call.
         client_type: The client type in the request.
-        method: The name of the method.
-        request: The request. For a stream of requests, the first request.
     """
 
     key: SessionKey
     backend: Backend
     metadata: Metadata
     client_type: str
-    method: str = ""
-    request: bytes = b""
-
-    def is_parsable(self) -> bool:
-        """Return whether the request can be parsed. Always True for unknown methods."""
-        message = _MESSAGES.get(self.method)
-        try:
-            return message is None or message.FromString(self.request) is not None
-        except DecodeError:
-            return False
 
 
 class BackendFailures:
@@ -82,24 +86,28 @@ class BackendFailures:
 
     async def status(self, error: aio.AioRpcError, call: FailedCall) -> Status:
         """Return the status to send to the client."""
-        trailing = tuple(error.trailing_metadata() or ())
+        trailing: Metadata = tuple(error.trailing_metadata() or ())
         words = error.details() or ""
         if not has_details(trailing):
             return _without_details(error, words, call)
-        report = find_report(words)
-        details: bytes | None = None
-        if report is None and _may_lack_report(words):
-            details = await self._details(trailing, call)
-            report = _report_in(details)
-            if report is None and details is not None:
-                self._keep(call.key, _error_id(trailing), details)
-        if report is None:
+        info = error_info(trailing)
+        metadata = {} if info is None else info.metadata
+        condition, key = metadata.get("errorClass", ""), (call.key, metadata.get("errorId", ""))
+        report = find_report(words) if condition in _WORKER_CONDITIONS else None
+        if key in self._kept or (report is None and not _may_lack_report(condition, words)):
             return Status(error.code(), words, forwardable(trailing))
-        if details is None:
-            details = await self._details(trailing, call)
-        _log(report, words, details)
-        failure = ScanFailedError(report.condition, report.sql_state, report.text, report.parameters)
-        return error_status(failure, call.client_type)
+        details = await self._details(key[1], call)
+        in_details, text = _report_in(details)
+        report = in_details or report
+        if report is not None:
+            _log(report, text or words)
+            failure = ScanFailedError(report.condition, report.sql_state, report.text, report.parameters)
+            return error_status(failure, call.client_type)
+        if len(details) > _MAX_DETAILS_BYTES:
+            trailing = without_error_id(trailing)
+        elif base_pb2.FetchErrorDetailsResponse.FromString(details).errors:
+            self._keep(key, details)
+        return Status(error.code(), words, forwardable(trailing))
 
     def take_details(self, key: SessionKey, error_id: str) -> bytes | None:
         """Return and remove stored error details.
@@ -108,22 +116,22 @@ class BackendFailures:
             The details. None if the gateway has not fetched the details of this error.
         """
         details = self._kept.pop((key, error_id), None)
-        self._kept_bytes -= len(details or b"")
+        if details is not None:
+            self._kept_bytes -= len(details) + _ENTRY_BYTES
         return details
 
-    def _keep(self, key: SessionKey, error_id: str, details: bytes) -> None:
-        self._kept[key, error_id] = details
-        self._kept_bytes += len(details)
+    def _keep(self, key: tuple[SessionKey, str], details: bytes) -> None:
+        self.take_details(*key)
+        self._kept[key] = details
+        self._kept_bytes += len(details) + _ENTRY_BYTES
         while self._kept_bytes > _MAX_KEPT_BYTES:
-            _, oldest = self._kept.popitem(last=False)
-            self._kept_bytes -= len(oldest)
+            self.take_details(*next(iter(self._kept)))
 
     @staticmethod
-    async def _details(trailing: Metadata, call: FailedCall) -> bytes | None:
-        """Fetch the details of an error from the backend. None if there are no details."""
-        error_id = _error_id(trailing)
+    async def _details(error_id: str, call: FailedCall) -> bytes:
+        """Fetch the details of an error from the backend. Empty if there are no details."""
         if not error_id:
-            return None
+            return b""
         request = base_pb2.FetchErrorDetailsRequest(
             session_id=call.key.client_session_id, error_id=error_id, client_type=call.client_type
         )
@@ -133,7 +141,7 @@ class BackendFailures:
             details: bytes = await fetch(request.SerializeToString(), metadata=call.metadata, timeout=_DETAILS_SECONDS)
         except aio.AioRpcError as error:
             log.warning("error_details_not_fetched", reason=f"{error.code().name}: {error.details()}")
-            return None
+            return b""
         return details
 
 
@@ -142,7 +150,7 @@ def without_traceback(response: bytes) -> bytes:
 
     Other responses are returned unchanged.
     """
-    report = _report_in(response)
+    report, _ = _report_in(response)
     if report is None:
         return response
     answer = base_pb2.FetchErrorDetailsResponse.FromString(response)
@@ -162,7 +170,7 @@ def without_traceback(response: bytes) -> bytes:
 
 def _without_details(error: aio.AioRpcError, words: str, call: FailedCall) -> Status:
     if error.code() in _WITHOUT_DETAILS:
-        if any(each in words for each in _UNPARSABLE) or not call.is_parsable():
+        if words.removeprefix("INTERNAL: ").startswith(_UNPARSABLE):
             return error_status(invalid_request(f"the backend answered {words!r}"), call.client_type)
         return error_status(backend_failed(call.backend.address, words), call.client_type)
     if error.code() is grpc.StatusCode.UNAVAILABLE:
@@ -170,35 +178,40 @@ def _without_details(error: aio.AioRpcError, words: str, call: FailedCall) -> St
     return Status(error.code(), words, forwardable(tuple(error.trailing_metadata() or ())))
 
 
-def _may_lack_report(words: str) -> bool:
-    """Return whether the text of a Python error is truncated and may lack a report."""
-    return len(words) >= _CUT_OFF_CHARACTERS and any(each in words for each in _PYTHON)
+def _may_lack_report(condition: str, words: str) -> bool:
+    """Return whether an error may have a report that is missing from its text."""
+    if condition.partition(".")[0] in _WRAPPER_CONDITIONS:
+        return True
+    is_cut_off = len(words.encode("utf-16-le", "replace")) // 2 >= _CUT_OFF_UTF16_UNITS
+    return condition in _WORKER_CONDITIONS and is_cut_off
 
 
-def _error_id(trailing: Metadata) -> str:
-    info = error_info(trailing)
-    return "" if info is None else info.metadata.get("errorId", "")
+def _report_in(details: bytes) -> tuple[ErrorReport | None, str]:
+    """Return the report in error details, and the text of the error that contains it."""
+    if len(details) > _MAX_DETAILS_BYTES or b"ScanError" not in details:
+        return None, ""
+    try:
+        errors = base_pb2.FetchErrorDetailsResponse.FromString(details).errors
+    except DecodeError:
+        return None, ""
+    for error in errors:
+        if error.spark_throwable.error_class in _WORKER_CONDITIONS:
+            report = find_report(error.message)
+            if report is not None:
+                return report, error.message
+    return None, ""
 
 
-def _report_in(details: bytes | None) -> ErrorReport | None:
-    if not details or b"ScanError" not in details:
-        return None
-    errors = base_pb2.FetchErrorDetailsResponse.FromString(details).errors
-    return next((report for each in errors if (report := find_report(each.message)) is not None), None)
-
-
-def _log(report: ErrorReport, words: str, details: bytes | None) -> None:
+def _log(report: ErrorReport, text: str) -> None:
     """Log the error report and the traceback of a failed scan.
 
     The traceback is logged as a list of lines, so that its text cannot be mistaken for a log line.
     """
-    if details is not None:
-        errors = base_pb2.FetchErrorDetailsResponse.FromString(details).errors
-        words = next((each.message for each in errors if find_report(each.message) is not None), words)
+    lines = text[:_MAX_LOGGED_CHARACTERS].splitlines()
     log.warning(
         "scan_failed",
         condition=report.condition,
         reason=report.text,
         parameters=dict(report.parameters),
-        traceback=words.splitlines()[:_MAX_LOGGED_LINES],
+        traceback=[line[:_MAX_LINE_CHARACTERS] for line in lines],
     )

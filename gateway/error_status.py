@@ -16,7 +16,8 @@ JVM clients do not have templates for Lodge conditions. Therefore they receive e
 Guarantees:
 
 1. A status fits into the 8 KiB of metadata that clients accept. Long texts and parameters are truncated.
-2. A status does not have an ``errorId``, so clients do not request further details. The status contains all details.
+2. Every text can be converted. Characters that UTF-8 cannot represent are replaced.
+3. A status does not have an ``errorId``, so clients do not request further details. The status contains all details.
 
 Source: [spark-connect-server ErrorUtils], [spark-connect-client], and ``GrpcExceptionConverter`` of the JVM client.
 """
@@ -134,14 +135,30 @@ def forwardable(metadata: Metadata) -> Metadata:
     )
 
 
+def without_error_id(trailing: Metadata) -> Metadata:
+    """Return the metadata of a status without an ``errorId``, so that the client does not request more details."""
+    info = error_info(trailing)
+    status = next((value for key, value in trailing if key == STATUS_DETAILS_KEY and isinstance(value, bytes)), None)
+    if info is None or status is None:
+        return trailing
+    info.metadata.pop("errorId", None)
+    whole = status_pb2.Status.FromString(status)
+    for detail in whole.details:
+        if detail.Is(info.DESCRIPTOR):
+            detail.Pack(info)
+    others = tuple((key, value) for key, value in trailing if key != STATUS_DETAILS_KEY)
+    return (*others, (STATUS_DETAILS_KEY, whole.SerializeToString()))
+
+
 def has_details(metadata: Metadata) -> bool:
     """Return whether the metadata of a status contains error details."""
     return any(key == STATUS_DETAILS_KEY for key, _ in metadata)
 
 
 def shortened(text: str, characters: int) -> str:
-    """Return the text, truncated to the given number of characters."""
-    return text if len(text) <= characters else f"{text[: characters - 3]}..."
+    """Return the text, truncated to the given number of characters, and without lone surrogates."""
+    text = text if len(text) <= characters else f"{text[: characters - 3]}..."
+    return text.encode(errors="replace").decode()
 
 
 def _status(error: GatewayError, spark_class: str, characters: int) -> Status:

@@ -17,7 +17,7 @@ Source: [spark-error-conditions], [spark-connect-client].
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -216,13 +216,13 @@ def user_id_too_long(size_bytes: int) -> GatewayError:
     )
 
 
-def invalid_session_id(session_id: str) -> GatewayError:
-    """Return the error for a session id that is not a UUID."""
+def invalid_handle(handle: str) -> GatewayError:
+    """Return the error for a session id or an operation id that is not a UUID."""
     return SparkError(
         "INVALID_HANDLE.FORMAT",
-        f"The handle {session_id[:64]!r} is invalid. Handle must be an UUID string of the format "
+        f"The handle {handle[:64]!r} is invalid. Handle must be an UUID string of the format "
         "'00112233-4455-6677-8899-aabbccddeeff'.",
-        handle=session_id[:64],
+        handle=handle[:64],
     )
 
 
@@ -297,16 +297,27 @@ def fenced() -> GatewayError:
     )
 
 
-def table_not_found(name: str, hint: str = "") -> GatewayError:
-    """Return the error for an unknown table or file [temporary-tables §5.4]."""
-    return _relation_not_found(name, f"Table [{name}] is not found.{hint and f' {hint}'}")
+def table_not_found(name: str, hint: str = "", parts: Sequence[str] = ()) -> GatewayError:
+    """Return the error for an unknown table or file [temporary-tables §5.4].
+
+    Args:
+        name: The name for the text.
+        hint: What to do next.
+        parts: The parts of a qualified name.
+    """
+    return _relation_not_found(f"Table [{name}] is not found.{hint and f' {hint}'}", parts or (name,))
 
 
 def view_not_found(name: str) -> GatewayError:
     """Return the error for a view that does not exist."""
-    return _relation_not_found(name, f"View [{name}] is not found.")
+    return _relation_not_found(f"View [{name}] is not found.", (name,))
 
 
-def _relation_not_found(name: str, text: str) -> GatewayError:
+def relation_name(parts: Sequence[str]) -> str:
+    """Return a qualified name as Spark writes it in errors: each part in backquotes."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def _relation_not_found(text: str, parts: Sequence[str]) -> GatewayError:
     path = "the temporary tables of the session and the workspaces"
-    return SparkError("TABLE_OR_VIEW_NOT_FOUND", text, relationName=f"`{name}`", searchPath=path)
+    return SparkError("TABLE_OR_VIEW_NOT_FOUND", text, relationName=relation_name(parts), searchPath=path)

@@ -7,8 +7,9 @@ versions.
 
 Guarantees:
 
-1. Reading the head copies only the fields that are returned, regardless of the size of the request.
-2. The lengths of session ids and user ids are checked before they are cached.
+1. Reading the head passes over the request once, and copies only the fields that are returned. Their lengths are
+   checked before they are copied.
+2. A head with an invalid id still has the client type, because the client type determines the form of the error.
 
 Source: [spark-connect-proto base.proto], [protobuf-encoding].
 """
@@ -20,18 +21,19 @@ from functools import lru_cache
 
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.errors import MAX_USER_ID_BYTES, GatewayError, invalid_request, invalid_session_id, user_id_too_long
+from gateway.errors import MAX_USER_ID_BYTES, invalid_handle, invalid_request, user_id_too_long
 from workspace.identifiers import ClientSessionId, Principal
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
 _SESSION_ID, _USER_CONTEXT, _USER_ID = 1, 2, 1
-_MAX_SESSION_ID_BYTES = 64
+_MAX_ID_BYTES = 64
 _MAX_CLIENT_TYPE_BYTES = 2048
 _CLIENT_TYPE = {
     method.name: method.input_type.fields_by_name["client_type"].number
     for method in base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods
 }
+_OPERATION_ID = {"ExecutePlan": 6, "ReattachExecute": 3, "ReleaseExecute": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,58 +49,71 @@ class SessionKey:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The head of a request.
+    """The head of a request, not copied and not checked yet."""
 
-    Attributes:
-        key: The principal and the client session id.
-        operation_id: The operation that the request starts or refers to. Empty if the request does not contain an
-            operation id.
-    """
+    _session_id: memoryview
+    _user_id: memoryview
+    _operation_id: memoryview
+    _client_type: memoryview
 
-    key: SessionKey
-    operation_id: str = ""
+    @property
+    def key(self) -> SessionKey:
+        """The principal and the client session id.
+
+        Raises:
+            GatewayError: If the session id is not a UUID, or the user id is too long.
+        """
+        if len(self._user_id) > MAX_USER_ID_BYTES:
+            raise user_id_too_long(len(self._user_id))
+        return _key(_id(self._session_id), bytes(self._user_id))
+
+    @property
+    def operation_id(self) -> str:
+        """The operation that the request starts or refers to. Empty if the request does not contain an operation id.
+
+        Raises:
+            GatewayError: If the operation id is too long or not UTF-8.
+        """
+        return _text(_id(self._operation_id))
+
+    @property
+    def client_type(self) -> str:
+        """The end of the client type, which contains the versions. Users can choose the beginning."""
+        return bytes(self._client_type[-_MAX_CLIENT_TYPE_BYTES:]).decode(errors="replace")
 
 
-def head(data: bytes, operation_field: int | None = None) -> Head:
+def head(data: bytes, method: str = "") -> Head:
     """Return the head of a request.
 
     If a field is repeated, its last value is used, as in Spark.
 
     Args:
         data: The encoded request.
-        operation_field: The field number of the operation id. None if requests of this type have no operation id.
+        method: The name of the method. The heads of unknown methods have neither an operation id nor a client type.
 
     Raises:
-        GatewayError: If the bytes are not a request, the session id is not a UUID, or the user id is too long.
+        GatewayError: If the bytes are not a request.
     """
-    session_id = user_id = operation_id = b""
+    operation_field, client_type_field = _OPERATION_ID.get(method), _CLIENT_TYPE.get(method)
+    session_id = user_id = operation_id = client_type = memoryview(b"")
     for number, value in fields(memoryview(data)):
         if number == _SESSION_ID:
-            session_id = bytes(value)
+            session_id = value
         elif number == _USER_CONTEXT:
             for field, text in fields(value):
                 if field == _USER_ID:
-                    user_id = bytes(text)
+                    user_id = text
         elif number == operation_field:
-            operation_id = bytes(value)
-    if len(user_id) > MAX_USER_ID_BYTES:
-        raise user_id_too_long(len(user_id))
-    if len(session_id) > _MAX_SESSION_ID_BYTES:
-        raise invalid_session_id(session_id[:_MAX_SESSION_ID_BYTES].decode(errors="replace"))
-    return Head(_key(session_id, user_id), _text(operation_id))
+            operation_id = value
+        elif number == client_type_field:
+            client_type = value
+    return Head(session_id, user_id, operation_id, client_type)
 
 
-def client_type_of(method: str, request: bytes) -> str:
-    """Return the client type in a request. Empty if there is none."""
-    number = _CLIENT_TYPE.get(method)
-    found = b""
-    try:
-        for field, value in fields(memoryview(request)):
-            if field == number:
-                found = bytes(value[:_MAX_CLIENT_TYPE_BYTES])
-    except GatewayError:  # the malformed request is the error that is being handled
-        return ""
-    return found.decode(errors="replace")
+def _id(value: memoryview) -> bytes:
+    if len(value) > _MAX_ID_BYTES:
+        raise invalid_handle(bytes(value[:_MAX_ID_BYTES]).decode(errors="replace"))
+    return bytes(value)
 
 
 @lru_cache(maxsize=4096)
@@ -109,7 +124,7 @@ def _key(session_id: bytes, user_id: bytes) -> SessionKey:
     except ValueError:
         canonical = False
     if not canonical:
-        raise invalid_session_id(text)
+        raise invalid_handle(text)
     return SessionKey(Principal(_text(user_id)), ClientSessionId(text))
 
 

@@ -11,10 +11,11 @@ Source: [architecture "Gateway"], [spark-connect-proto base.proto].
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import structlog
+from google.protobuf.message import DecodeError, Message
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
@@ -29,7 +30,7 @@ from gateway.names.plan_resolver import PlanResolver
 from gateway.names.request_resolver import RequestResolver
 from gateway.operations import Operation, Operations
 from gateway.plan_decoding import UnreadablePlanError, decode_plan
-from gateway.requests import SessionKey, client_type_of, head, message_field
+from gateway.requests import SessionKey, head, message_field
 from gateway.response_releases import ResponseReleases
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
@@ -38,12 +39,12 @@ from workspace.identifiers import ClientSessionId
 from workspace.record_store import RecordError
 
 _USER_CONTEXT = 2
-_OPERATION_ID = {"ExecutePlan": 6, "ReattachExecute": 3, "ReleaseExecute": 3}
 _STARTS_NO_SESSION = frozenset(
     {"ReattachExecute", "ReleaseExecute", "ReleaseSession", "FetchErrorDetails", "GetStatus", "CloneSession"}
 )
 
 Handler = Callable[..., Awaitable[Any]]
+_Request = TypeVar("_Request", bound=Message)
 log = structlog.get_logger(__name__)
 
 
@@ -95,18 +96,19 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 
         The handler opens the session, calls the given handler and converts errors to statuses.
         """
-        operation_field = _OPERATION_ID.get(name)
 
         async def handle(request: bytes, context: Context) -> Any:
-            failed = _FailedRequest(name, request)
+            failed = _FailedRequest()
             try:
-                about = head(request, operation_field)
+                about = head(request, name)
+                failed.client_type = about.client_type
                 key = failed.key = about.key
-                _bind_log(key, about.operation_id)
+                operation_id = about.operation_id
+                _bind_log(key, operation_id)
                 session = self._sessions.find(key) or await self._session(key, name)
                 backend = self._sessions.route(key) if session is None else session.backend
                 failed.backend = backend
-                call = _Call(SERVICE + name, key, about.operation_id, session, backend)
+                call = _Call(SERVICE + name, key, operation_id, session, backend)
                 if session is None:
                     return await handler(call, request, context)
                 with session.track_request():
@@ -129,13 +131,14 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         method = SERVICE + name
 
         async def handle(requests: AsyncIterator[bytes], context: Context) -> Any:
-            failed = _FailedRequest(name)
+            failed = _FailedRequest()
             try:
                 first = await anext(aiter(requests), None)
                 if first is None:
                     raise invalid_request("the request stream is empty")
-                failed.request = first
-                key = failed.key = head(first).key
+                about = head(first, name)
+                failed.client_type = about.client_type
+                key = failed.key = about.key
                 _bind_log(key)
                 session = await self._sessions.open(key)
                 backend = failed.backend = session.backend
@@ -167,19 +170,21 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 await self._forget(call.key, condition)
             except (GatewayError, RecordError) as failure:  # the reaper ends the session later
                 log.warning("session_not_ended", reason=str(failure))
-        await context.abort(*await self._status(error, context, call))
+        try:
+            status = await self._status(error, context, call)
+        except Exception as failure:
+            log.exception("request_failed", rpc="error_status")
+            status = error_status(internal_error(failure))
+        await context.abort(*status)
 
     async def _status(self, error: GatewayError | aio.AioRpcError, context: Context, call: "_FailedRequest") -> Status:
-        client_type = client_type_of(call.name, call.request)
         failure = error.error if isinstance(error, BackendError) else error
         if isinstance(failure, GatewayError):
-            return error_status(failure, client_type)
+            return error_status(failure, call.client_type)
         if call.key is None or call.backend is None:
-            return error_status(backend_failed("", failure.details() or ""), client_type)
+            return error_status(backend_failed("", failure.details() or ""), call.client_type)
         metadata = forwardable(context.invocation_metadata() or ())
-        return await self._failures.status(
-            failure, FailedCall(call.key, call.backend, metadata, client_type, call.name, call.request)
-        )
+        return await self._failures.status(failure, FailedCall(call.key, call.backend, metadata, call.client_type))
 
     async def _forget(self, key: SessionKey, condition: str) -> None:
         """End a session that has ended at the backend.
@@ -198,7 +203,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 
     async def _fetch_error_details(self, call: "_Call", request: bytes, context: Context) -> bytes:
         """Return the stored error details, or fetch them from the backend."""
-        error_id = base_pb2.FetchErrorDetailsRequest.FromString(request).error_id
+        error_id = _decode(base_pb2.FetchErrorDetailsRequest, request).error_id
         details = self._failures.take_details(call.key, error_id)
         return details or without_traceback(await self._pass_unary(call, request, context))
 
@@ -242,7 +247,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return await self._pass_unary(call, request, context)
 
     async def _reattach_execute(self, call: "_Call", request: bytes, context: Context) -> None:
-        message = base_pb2.ReattachExecuteRequest.FromString(request)
+        message = _decode(base_pb2.ReattachExecuteRequest, request)
         operation = self._operations.find(call.key, call.operation_id)
         if operation is None and call.session is not None:
             metadata = forwardable(context.invocation_metadata() or ())
@@ -253,7 +258,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         await self._send(operation, message.last_response_id, context)
 
     async def _release_execute(self, call: "_Call", request: bytes, context: Context) -> bytes:
-        message = base_pb2.ReleaseExecuteRequest.FromString(request)
+        message = _decode(base_pb2.ReleaseExecuteRequest, request)
         operation = self._operations.find(call.key, call.operation_id)
         answer = base_pb2.ReleaseExecuteResponse(session_id=message.session_id, operation_id=message.operation_id)
         if operation is not None:
@@ -271,7 +276,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return await self._pass_unary(call, request, context)
 
     async def _interrupt(self, call: "_Call", request: bytes, context: Context) -> bytes:
-        message = base_pb2.InterruptRequest.FromString(request)
+        message = _decode(base_pb2.InterruptRequest, request)
         ended = await self._operations.interrupt(call.key, message)
         response = await self._pass_unary(call, request, context)
         answer = base_pb2.InterruptResponse.FromString(response)
@@ -308,7 +313,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         key = SessionKey(call.key.principal, ClientSessionId(clone))
         session = await self._sessions.open_clone(key, parent)
         try:
-            message = base_pb2.CloneSessionRequest.FromString(request)
+            message = _decode(base_pb2.CloneSessionRequest, request)
             metadata = forwardable(context.invocation_metadata() or ())
             await self._statements.copy_to_clone(before, parent, session, message, metadata)
         except BaseException:
@@ -322,14 +327,12 @@ class _FailedRequest:
     """The known properties of a request, for use when the request fails.
 
     Attributes:
-        name: The name of the method.
-        request: The request. For a stream of requests, the first request.
+        client_type: The client type. Empty until the head of the request has been read.
         key: The session. None until the head of the request has been read.
         backend: The backend. None until the session has been found.
     """
 
-    name: str
-    request: bytes = b""
+    client_type: str = ""
     key: SessionKey | None = None
     backend: Backend | None = None
 
@@ -349,6 +352,18 @@ class _Call:
         if self.session is None:
             raise LookupError(f"{self.method} was called without a session.")
         return self.session
+
+
+def _decode(kind: type[_Request], request: bytes) -> _Request:
+    """Return the decoded request.
+
+    Raises:
+        GatewayError: If the bytes are not a request of this kind.
+    """
+    try:
+        return kind.FromString(request)
+    except DecodeError as error:
+        raise invalid_request(str(error)) from error
 
 
 def _bind_log(key: SessionKey, operation_id: str = "") -> None:

@@ -108,7 +108,8 @@ class NameLookup:
         wanted = name.lstrip("/")
         table = next((table for table in self.tables if is_same_name(table.name, wanted, self.settings)), None)
         if table is not None and table.state is not TableState.READY:
-            raise table_not_found(f"{workspace.name}.{name}", "The table is still being created.")
+            hint, parts = "The table is still being created.", [*workspace.name.split("."), name]
+            raise table_not_found(f"{workspace.name}.{name}", hint, parts)
         return table
 
     def build_scan(

@@ -176,4 +176,5 @@ def _resolve_path(workspaces: Workspaces, workspace: Workspace, path: str) -> Pa
             f"{workspace.name}.{quote_name(path)}",
             f"There is no file or directory [{path}] in workspace [{workspace.name}]"
             + (" and no temporary table of that name in this session." if workspace is workspaces.temporary else "."),
+            [*workspace.name.split("."), path],
         ) from None

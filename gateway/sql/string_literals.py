@@ -34,7 +34,8 @@ def read_string(literal: str, dialect: Dialect = DEFAULT_DIALECT) -> str | None:
     if literal[0] == "$":
         return literal[literal.index("$", 1) + 1 : literal.rindex("$", 0, -1)]
     try:
-        return _ESCAPE[literal[0]].sub(_unescape, literal[1:-1])
+        value = _ESCAPE[literal[0]].sub(_unescape, literal[1:-1])
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")  # combines the halves of a character
     except (ValueError, OverflowError):
         return None
 

@@ -5,7 +5,7 @@ The error messages from [temporary-tables §5.1.12] and [temporary-tables §5.4]
 Source: also [drill-tests TestCTTAS] for ``DROP VIEW``.
 """
 
-from gateway.errors import GatewayError, SparkError
+from gateway.errors import GatewayError, SparkError, relation_name
 from gateway.sql.name_syntax import quote_name
 from workspace.workspaces import Workspaces
 
@@ -15,7 +15,7 @@ class AlreadyExistsError(SparkError):
 
     def __init__(self, name: str, schema: str) -> None:
         text = f"A table or view with given name [{name}] already exists in schema [{schema}]."
-        super().__init__("TABLE_OR_VIEW_ALREADY_EXISTS", text, relationName=f"{schema}.{quote_name(name)}")
+        super().__init__("TABLE_OR_VIEW_ALREADY_EXISTS", text, relationName=relation_name([*schema.split("."), name]))
 
 
 def outside_of_temporary_workspace(workspaces: Workspaces) -> GatewayError:

@@ -45,6 +45,7 @@ class FakeBackend:
     """A backend that answers only FetchErrorDetails, once for each error."""
 
     address = "sc://backend:15002"
+    error_class = "PYTHON_EXCEPTION"
 
     def __init__(self, **details):
         self.details = details
@@ -61,7 +62,8 @@ class FakeBackend:
         if text is not None:
             response.root_error_idx = 0
             response.errors.add(message="Job aborted.", cause_idx=1, error_type_hierarchy=["java.lang.Exception"])
-            response.errors.add(message=text, error_type_hierarchy=[PYTHON_EXCEPTION])
+            cause = response.errors.add(message=text, error_type_hierarchy=[PYTHON_EXCEPTION])
+            cause.spark_throwable.error_class = self.error_class
         return response.SerializeToString()
 
 
@@ -131,12 +133,9 @@ def test_request_that_the_backend_cannot_parse_is_an_invalid_request():
     assert "Invalid protobuf byte sequence" in status.details
 
 
-def test_unparsable_request_is_invalid_regardless_of_the_backends_answer():
-    call = FailedCall(
-        SessionKey("ann", str(uuid.uuid4())), FakeBackend(), (), "", "ExecutePlan", b"\x1a\x05\xff\xff\xff"
-    )
-    status = asyncio.run(BackendFailures().status(failure("Application error processing RPC", code=UNKNOWN), call))
-    assert error_info(status.trailing).metadata["errorClass"] == "CONNECT_INVALID_PLAN.CANNOT_PARSE"
+def test_text_that_only_contains_the_words_of_the_parser_is_a_backend_failure():
+    _, info = convert(failure("No file 'Protocol message'", code=UNKNOWN))
+    assert info["errorClass"] == "LODGE_BACKEND_FAILED"
 
 
 def test_other_failures_pass_through():
@@ -149,8 +148,8 @@ def test_other_failures_pass_through():
 # Reports of scans
 
 
-def python_failure(text, **metadata):
-    return failure(text, reason=PYTHON_EXCEPTION, sqlState="38000", errorId="e1", **metadata)
+def python_failure(text, error_class="PYTHON_EXCEPTION", error_id="e1"):
+    return failure(text, reason=PYTHON_EXCEPTION, sqlState="38000", errorId=error_id, errorClass=error_class)
 
 
 def spark_text_of(error):
@@ -202,6 +201,95 @@ def test_details_without_a_report_are_stored_for_one_request():
     assert failures.take_details(key, "e1") is None
 
 
+CUT = "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: " + "x" * 1981
+
+
+def status_of(failures, backend, key, error_id="e1"):
+    error = python_failure(CUT, error_id=error_id)
+    return asyncio.run(failures.status(error, FailedCall(key, backend, (), "")))
+
+
+def test_second_conversion_keeps_the_stored_details():
+    failures, backend, key = BackendFailures(), FakeBackend(e1="ValueError: x"), SessionKey("ann", str(uuid.uuid4()))
+    status_of(failures, backend, key)
+    status_of(failures, backend, key)
+    assert len(backend.requests) == 1
+    assert b"ValueError: x" in failures.take_details(key, "e1")
+
+
+def test_details_without_errors_are_not_stored():
+    failures, key = BackendFailures(), SessionKey("ann", str(uuid.uuid4()))
+    status_of(failures, FakeBackend(), key)
+    assert failures.take_details(key, "e1") is None
+
+
+def test_stored_details_are_bounded_and_the_latest_ones_remain():
+    failures, key = BackendFailures(), SessionKey("ann", str(uuid.uuid4()))
+    for number in range(100):
+        for _ in range(2):
+            status_of(failures, FakeBackend(**{f"e{number}": "x" * 200_000}), key, f"e{number}")
+        if number % 3:
+            assert failures.take_details(key, f"e{number}")
+    found = [number for number in range(100) if failures.take_details(key, f"e{number}")]
+    assert found == list(range(0, 100, 3))
+    assert failures._kept_bytes == 0
+    for number in range(100):
+        status_of(failures, FakeBackend(**{f"e{number}": "x" * 200_000}), key, f"e{number}")
+    found = [number for number in range(100) if failures.take_details(key, f"e{number}")]
+    assert found == list(range(100 - len(found), 100))
+    assert 75 < len(found) < 84
+
+
+def test_details_over_256_kib_are_not_announced_to_the_client():
+    failures, key = BackendFailures(), SessionKey("ann", str(uuid.uuid4()))
+    status = status_of(failures, FakeBackend(e1="x" * 300_000), key)
+    assert status.details == CUT
+    assert dict(error_info(status.trailing).metadata) == {"errorClass": "PYTHON_EXCEPTION", "sqlState": "38000"}
+    assert failures.take_details(key, "e1") is None
+
+
+def test_error_is_truncated_in_utf16_units():
+    text = "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: " + "\U0001f600" * 991
+    _, info = convert(python_failure(text), FakeBackend(e1=spark_text_of(scan_failure())))
+    assert info["errorClass"] == "LODGE_INVALID_VALUE"
+
+
+def test_details_complete_a_truncated_report():
+    text = spark_text_of(scan_failure())
+    status, info = convert(python_failure(text[:230]), FakeBackend(e1=text))
+    assert "'no' is not. Correct the file" in status.details
+    assert json.loads(info["messageParameters"])["column"] == "id"
+
+
+@pytest.mark.parametrize("error_class", ["USER_RAISED_EXCEPTION", "CAST_INVALID_INPUT", ""])
+def test_other_errors_are_not_searched_for_a_report(error_class):
+    text = spark_text_of(scan_failure())
+    backend = FakeBackend(e1=text)
+    status, _ = convert(python_failure(text, error_class), backend)
+    assert (status.details, backend.requests) == (text, [])
+    response = base_pb2.FetchErrorDetailsResponse(root_error_idx=0)
+    response.errors.add(message=text).spark_throwable.error_class = error_class
+    data = response.SerializeToString()
+    assert without_traceback(data) is data
+
+
+@pytest.mark.parametrize("error_class", ["PYTHON_EXCEPTION", "DIVIDE_BY_ZERO"])
+def test_failed_write_is_a_failed_scan_if_its_cause_is_a_python_worker(error_class):
+    backend = FakeBackend(e1=spark_text_of(scan_failure()))
+    backend.error_class = error_class
+    _, info = convert(python_failure("[TASK_WRITE_FAILED] x", "TASK_WRITE_FAILED"), backend)
+    assert info["errorClass"] == ("LODGE_INVALID_VALUE" if "PYTHON" in error_class else "TASK_WRITE_FAILED")
+
+
+def test_logged_traceback_is_bounded():
+    text = spark_text_of(scan_failure()) + ("y" * 5000 + "\n") * 40
+    with structlog.testing.capture_logs() as logs:
+        convert(python_failure(text[:2048]), FakeBackend(e1=text))
+    (event,) = [each for each in logs if each["event"] == "scan_failed"]
+    assert max(map(len, event["traceback"])) == 1000
+    assert sum(map(len, event["traceback"])) <= 64 * 1024
+
+
 def test_short_failures_of_user_functions_need_no_request():
     backend = FakeBackend(e1="x")
     convert(python_failure("[PYTHON_EXCEPTION] ValueError: x"), backend)
@@ -211,6 +299,7 @@ def test_short_failures_of_user_functions_need_no_request():
 def test_details_of_a_scan_show_no_traceback():
     response = base_pb2.FetchErrorDetailsResponse(root_error_idx=0)
     error = response.errors.add(message=spark_text_of(scan_failure()), error_type_hierarchy=[PYTHON_EXCEPTION])
+    error.spark_throwable.error_class = "PYTHON_EXCEPTION"
     error.stack_trace.add(declaring_class="a", method_name="b")
     answer = base_pb2.FetchErrorDetailsResponse.FromString(without_traceback(response.SerializeToString()))
     (root,) = answer.errors

@@ -10,7 +10,8 @@ from pyspark.sql.connect.proto import base_pb2
 from gateway import requests
 from gateway.error_status import error_info, error_status, is_jvm
 from gateway.errors import CanceledError, GatewayError, ParseError, no_backend, table_not_found
-from gateway.requests import client_type_of, head
+from gateway.requests import head
+from gateway.tables.errors import AlreadyExistsError
 
 PYTHON = "_SPARK_CONNECT_PYTHON spark/4.3.0 os/linux python/3.11.7"
 SCALA = "_SPARK_CONNECT_SCALA spark/4.3.0 scala/2.13.18 jvm/17.0.15 os/linux"
@@ -54,6 +55,21 @@ def test_status_fits_into_metadata_limit_of_clients(letter):
     assert len(status.details.encode()) + len(status.trailing[0][1]) < 8 * 1024
 
 
+def test_lone_surrogate_is_replaced():
+    status = error_status(GatewayError("LODGE_X", "42000", "a\ud800b", {"a": "a\udc00b"}))
+    assert status.details == "[LODGE_X] a?b SQLSTATE: 42000"
+    assert json.loads(error_info(status.trailing).metadata["messageParameters"]) == {"a": "a?b"}
+
+
+def test_relation_name_is_quoted_as_in_spark():
+    names = [
+        table_not_found("a`b"),
+        table_not_found("dfs.tmp.t", "", ["dfs", "tmp", "t"]),
+        AlreadyExistsError("a`b", "dfs.tmp"),
+    ]
+    assert [error.parameters["relationName"] for error in names] == ["`a``b`", "`dfs`.`tmp`.`t`", "`dfs`.`tmp`.`a``b`"]
+
+
 @pytest.mark.parametrize(
     ("method", "message"),
     [
@@ -66,8 +82,20 @@ def test_status_fits_into_metadata_limit_of_clients(letter):
 )
 def test_client_type_is_read_from_every_request(method, message):
     request = message(session_id=str(uuid.uuid4()), client_type=SCALA)
-    assert client_type_of(method, request.SerializeToString()) == SCALA
-    assert client_type_of(method, b"\xff\xff") == client_type_of("MethodOfTomorrow", request.SerializeToString()) == ""
+    assert head(request.SerializeToString(), method).client_type == SCALA
+    assert head(request.SerializeToString(), "MethodOfTomorrow").client_type == ""
+
+
+def test_client_type_is_known_if_the_session_id_is_invalid():
+    about = head(base_pb2.ConfigRequest(session_id="x", client_type=SCALA).SerializeToString(), "Config")
+    assert is_jvm(about.client_type)
+
+
+def test_jvm_client_with_a_long_name_is_recognized():
+    request = base_pb2.ConfigRequest(client_type="x" * 3000 + SCALA).SerializeToString()
+    client_type = head(request, "Config").client_type
+    assert is_jvm(client_type)
+    assert len(client_type) == 2048
 
 
 def test_user_id_over_1024_bytes_is_refused_and_not_stored():
@@ -79,9 +107,9 @@ def test_user_id_over_1024_bytes_is_refused_and_not_stored():
     assert head(request("ü" * 512)).key.principal == "ü" * 512
     kept = requests._key.cache_info().currsize
     with pytest.raises(GatewayError) as raised:
-        head(request("ü" * 512 + "x"))
+        _ = head(request("ü" * 512 + "x")).key
     assert (raised.value.condition, raised.value.sql_state) == ("LODGE_USER_ID_TOO_LONG", "54000")
     assert "The user id has 1,025 bytes." in raised.value.text
     with pytest.raises(GatewayError, match=r"INVALID_HANDLE\.FORMAT"):
-        head(request("ann", "1" * 1_000_000))
+        _ = head(request("ann", "1" * 1_000_000)).key
     assert requests._key.cache_info().currsize == kept

@@ -190,8 +190,8 @@ def test_the_health_service_answers(lodge):
     [
         ("Config", b"\xff\xff\xff\xff garbage"),
         ("ExecutePlan", b"\x00\x00"),
-        ("ExecutePlan", head(session_id=str(uuid.UUID(int=1))) + b"\x1a\x05\xff\xff\xff\xff\xff"),
         ("AddArtifacts", b"\x12\xff\x01"),
+        *((name, head() + b"\x1a\x01\xff") for name in ("FetchErrorDetails", "ReattachExecute", "ReleaseExecute")),
         ("Config", base_pb2.ConfigRequest(session_id="../../etc/passwd").SerializeToString()),
         ("ExecutePlan", base_pb2.ExecutePlanRequest(session_id="not-a-uuid").SerializeToString()),
     ],
@@ -209,6 +209,13 @@ def test_invalid_request_gets_the_error_that_spark_gives(lodge, method, request_
         request = base_pb2.ConfigRequest(session_id=str(uuid.uuid4()))
         request.operation.get.keys.append("spark.app.name")
         assert base_pb2_grpc.SparkConnectServiceStub(channel).Config(request).pairs
+
+
+def test_plan_that_only_the_backend_decodes_fails_with_the_words_of_the_backend(lodge):
+    request = head(session_id=str(uuid.UUID(int=1))) + b"\x1a\x05\xff\xff\xff\xff\xff"
+    with grpc.insecure_channel(lodge.target) as channel, pytest.raises(grpc.RpcError) as raised:
+        list(channel.unary_stream(SERVICE + "ExecutePlan")(request))
+    assert "LODGE_BACKEND_FAILED" in raised.value.details() or "CANNOT_PARSE" in raised.value.details()
 
 
 def test_errors_of_spark_keep_their_details(spark):

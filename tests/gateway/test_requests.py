@@ -21,7 +21,7 @@ def test_head_agrees_with_the_decoder(user, operation, sql):
     request.user_context.user_name = "a name"
     request.plan.root.sql.query = sql
     data = request.SerializeToString()
-    read = head(data, operation_field=6)
+    read = head(data, "ExecutePlan")
     assert (read.key.client_session_id, read.key.principal, read.operation_id) == (SESSION, user, operation)
     assert bytes(message_field(data, 3)) == request.plan.SerializeToString()
 
@@ -47,10 +47,16 @@ def test_two_plans_in_one_request_are_refused():
 @pytest.mark.parametrize("session_id", ["", "no uuid", "../../etc/passwd", SESSION.replace("-", ""), f"{{{SESSION}}}"])
 def test_session_id_must_be_a_uuid(session_id):
     with pytest.raises(GatewayError, match="must be an UUID string"):
-        head(base_pb2.ConfigRequest(session_id=session_id).SerializeToString())
+        _ = head(base_pb2.ConfigRequest(session_id=session_id).SerializeToString()).key
 
 
 @given(data=st.binary(max_size=60))
 def test_invalid_bytes_are_refused(data):
     with pytest.raises(GatewayError):
-        head(data)
+        _ = head(data).key
+
+
+def test_operation_id_over_64_bytes_is_refused():
+    request = base_pb2.ReattachExecuteRequest(session_id=SESSION, operation_id="x" * 65)
+    with pytest.raises(GatewayError, match=r"INVALID_HANDLE\.FORMAT"):
+        _ = head(request.SerializeToString(), "ReattachExecute").operation_id

@@ -21,6 +21,9 @@ ESCAPED = Dialect(escaped_string_literals=True)
         ('"a""b"', 'a"b', 'a""b'),
         (r"'it\'s'", "it's", r"it\'s"),
         (r"'\UFFFFFFFF'", None, r"\UFFFFFFFF"),
+        (r"'\uD83D\uDE00'", "\U0001f600", r"\uD83D\uDE00"),
+        (r"'a\uD800b'", None, r"a\uD800b"),
+        (r"'\U0000DC00'", None, r"\U0000DC00"),
     ],
 )
 def test_read_string(literal: str, value: str | None, escaped: str) -> None:

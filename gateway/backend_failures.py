@@ -21,6 +21,7 @@ Guarantees:
 """
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import grpc
@@ -91,8 +92,8 @@ class BackendFailures:
         if not has_details(trailing):
             return _without_details(error, words, call)
         info = error_info(trailing)
-        metadata = {} if info is None else info.metadata
-        condition, key = metadata.get("errorClass", ""), (call.key, metadata.get("errorId", ""))
+        metadata: Mapping[str, str] = {} if info is None else info.metadata
+        condition, key = _condition(metadata, words), (call.key, metadata.get("errorId", ""))
         report = find_report(words) if condition in _WORKER_CONDITIONS else None
         if key in self._kept or (report is None and not _may_lack_report(condition, words)):
             return Status(error.code(), words, forwardable(trailing))
@@ -176,6 +177,14 @@ def _without_details(error: aio.AioRpcError, words: str, call: FailedCall) -> St
     if error.code() is grpc.StatusCode.UNAVAILABLE:
         words = f"Backend {call.backend.address} is unavailable, try again: {words}"
     return Status(error.code(), words, forwardable(tuple(error.trailing_metadata() or ())))
+
+
+def _condition(metadata: Mapping[str, str], words: str) -> str:
+    """Return the condition of an error with details.
+
+    Spark omits the condition from the metadata if the parameters are long. The text always begins with it.
+    """
+    return metadata.get("errorClass") or words.partition("]")[0].removeprefix("[")
 
 
 def _may_lack_report(condition: str, words: str) -> bool:

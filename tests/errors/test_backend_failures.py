@@ -181,6 +181,14 @@ def test_report_of_a_scan_replaces_the_failure(client_type):
     assert any("ValueConversionError" in line for line in event["traceback"])
 
 
+def test_condition_is_read_from_the_text_if_spark_omits_it():
+    text = spark_text_of(scan_failure())
+    _, info = convert(failure(text, sqlState="38000", errorId="e1"), FakeBackend(e1=text))
+    assert info["errorClass"] == "LODGE_INVALID_VALUE"
+    _, info = convert(failure(f"[DIVIDE_BY_ZERO] {text}", sqlState="22012", errorId="e1"), FakeBackend(e1=text))
+    assert "errorClass" not in info
+
+
 def test_report_after_the_cut_is_found_in_the_details():
     text = spark_text_of(scan_failure())
     cut = "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: " + "x" * 1981
@@ -261,7 +269,7 @@ def test_details_complete_a_truncated_report():
     assert json.loads(info["messageParameters"])["column"] == "id"
 
 
-@pytest.mark.parametrize("error_class", ["USER_RAISED_EXCEPTION", "CAST_INVALID_INPUT", ""])
+@pytest.mark.parametrize("error_class", ["USER_RAISED_EXCEPTION", "CAST_INVALID_INPUT"])
 def test_other_errors_are_not_searched_for_a_report(error_class):
     text = spark_text_of(scan_failure())
     backend = FakeBackend(e1=text)

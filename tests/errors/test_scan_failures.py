@@ -82,6 +82,26 @@ def test_report_survives_long_tracebacks(spark, simplified):
         spark.conf.unset("spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled")
 
 
+def test_failed_write_reports_the_scan_despite_a_long_path(spark, gateway, tmp_path):
+    folder = gateway.files.joinpath(*["d" * 200] * 8)
+    folder.mkdir(parents=True)
+    (folder / "value.csv").write_text("id,s\nno,y\n")
+    frame = spark.sql(f"select * from dfs.`{folder.relative_to(gateway.files)}/value.csv` {SCHEMA}")
+    spark.sql(f"create table lake (id int, s string) using parquet location '{tmp_path / 'insert'}'").collect()
+    try:
+        for write in (
+            lambda: frame.write.parquet(str(tmp_path / "write")),
+            lambda: frame.write.insertInto("lake"),
+        ):
+            with pytest.raises(
+                AnalysisException, match=r"value\.csv' in workspace 'dfs', line 2: .*'no' is not"
+            ) as raised:
+                write()
+            assert raised.value.getCondition() == "LODGE_INVALID_VALUE"
+    finally:
+        spark.sql("drop table lake").collect()
+
+
 def test_analysis_of_a_malformed_file_fails_like_its_execution(gateway):
     request = base_pb2.AnalyzePlanRequest(session_id=str(uuid.uuid4()))
     request.schema.plan.root.read.named_table.unparsed_identifier = f"dfs.`{NAME}.jsonl`"

@@ -265,7 +265,7 @@ def test_error_is_truncated_in_utf16_units():
 def test_details_complete_a_truncated_report():
     text = spark_text_of(scan_failure())
     status, info = convert(python_failure(text[:230]), FakeBackend(e1=text))
-    assert "'no' is not. Correct the file" in status.details
+    assert "'no'. Correct the file" in status.details
     assert json.loads(info["messageParameters"])["column"] == "id"
 
 

@@ -10,7 +10,7 @@ from workspace.records import PendingChange, PendingDrop, WriteKind
 
 
 def give(answer: Response) -> Runner:
-    """Return work that only gives an answer."""
+    """Return a runner that returns the response without any further work."""
 
     async def work() -> Response:
         return answer

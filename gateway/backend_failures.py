@@ -57,6 +57,8 @@ _WORKER_CONDITIONS = frozenset({"PYTHON_DATA_SOURCE_ERROR", "PYTHON_EXCEPTION"})
 """The conditions of errors that were raised in a Python worker."""
 _WRAPPER_CONDITIONS = frozenset({"FAILED_READ_FILE", "TASK_WRITE_FAILED"})
 """The conditions of errors that can be caused by an error of a Python worker. A subclass may follow."""
+_SUBQUERY_FAILED = "Exception thrown in awaitResult"
+"""The text of an error without a condition, which Spark raises if a subquery fails."""
 
 log = structlog.get_logger(__name__)
 
@@ -189,7 +191,7 @@ def _condition(metadata: Mapping[str, str], words: str) -> str:
 
 def _may_lack_report(condition: str, words: str) -> bool:
     """Return whether an error may have a report that is missing from its text."""
-    if condition.partition(".")[0] in _WRAPPER_CONDITIONS:
+    if condition.partition(".")[0] in _WRAPPER_CONDITIONS or words.startswith(_SUBQUERY_FAILED):
         return True
     is_cut_off = len(words.encode("utf-16-le", "replace")) // 2 >= _CUT_OFF_UTF16_UNITS
     return condition in _WORKER_CONDITIONS and is_cut_off

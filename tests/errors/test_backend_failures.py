@@ -289,6 +289,12 @@ def test_failed_write_is_a_failed_scan_if_its_cause_is_a_python_worker(error_cla
     assert info["errorClass"] == ("LODGE_INVALID_VALUE" if "PYTHON" in error_class else "TASK_WRITE_FAILED")
 
 
+def test_failed_subquery_is_a_failed_scan_if_its_cause_is_a_python_worker():
+    error = failure("Exception thrown in awaitResult: ", errorId="e1")
+    _, info = convert(error, FakeBackend(e1=spark_text_of(scan_failure())))
+    assert info["errorClass"] == "LODGE_INVALID_VALUE"
+
+
 def test_logged_traceback_is_bounded():
     text = spark_text_of(scan_failure()) + ("y" * 5000 + "\n") * 40
     with structlog.testing.capture_logs() as logs:

@@ -135,7 +135,7 @@ def test_schema_refuses_what_lodge_refuses(helm: Helm, tmp_path: Path, config: M
     with pytest.raises(SettingError) as refused:
         _read(config, tmp_path)
     lodge, schema = str(refused.value), _refusal(helm, with_values(MINIMAL, {"config": config}))
-    assert not {name: value for name, value in config.items() if f"{name} cannot be" not in lodge}
+    assert not {name: value for name, value in config.items() if f"of the setting {name} is" not in lodge}
     assert not {name: value for name, value in config.items() if not re.search(f"/config/{name}['/]", schema)}
 
 

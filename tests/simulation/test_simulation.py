@@ -56,6 +56,7 @@ def run_parts(parts: Sequence[Sequence[str]]) -> str:
     return "".join(result.stdout for result in results)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_invariants_hold_in_all_histories() -> None:
     seeds = SEEDS // PROCESSES
@@ -67,6 +68,7 @@ def test_invariants_hold_in_all_histories() -> None:
     assert not rare, f"These events happened fewer than ten times: {rare}"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_simulation_finds_every_mutation() -> None:
     parts = [(f"--mutations={part}/{PROCESSES}", "--seeds", str(SEEDS)) for part in range(1, PROCESSES + 1)]

@@ -226,7 +226,7 @@ def test_truncated_file_is_rejected(memory_file, path):
 
 
 def test_feather_version_1_is_rejected_with_advice(memory_file):
-    with pytest.raises(FormatError, match="Feather of version 1; write it again"):
+    with pytest.raises(FormatError, match="Feather version 1; write the file again"):
         memory_file("a.feather", b"FEA1" + b"\0" * 40).discover()
 
 

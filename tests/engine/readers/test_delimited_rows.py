@@ -132,8 +132,8 @@ def test_other_encodings_are_read(memory_file, encoding):
     ("data", "line", "problem"),
     [
         (b"a,b\n\xff,b\n", 2, "not UTF-8"),
-        (b"a,b\nc,\0\n", 2, "a byte that is zero"),
-        ("a,b\n".encode("utf-16-le"), 1, "a byte that is zero"),
+        (b"a,b\nc,\0\n", 2, "a zero byte"),
+        ("a,b\n".encode("utf-16-le"), 1, "a zero byte"),
         (b'a,b\n\n"c\nd', 3, "never closed"),
         (b'a\n"b"c\n', 2, "continues after its closing quote"),
         (b"a\nb\rc\n", 2, "carriage return"),

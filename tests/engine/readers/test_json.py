@@ -212,7 +212,7 @@ def test_max_columns_limits_the_number_of_names(memory_file):
         ('[{"a":1}', "object 2", "ends inside the array"),
         ('[{"a":1},', "object 2", "ends inside the array"),
         ('[{"a":1} {"a":2}]', "object 2", "',' is missing"),
-        ('[{"a":1}] x', "object 2", "follows after the array"),
+        ('[{"a":1}] x', "object 2", "text after the array"),
         ("[1]", "object 1", "must be an object"),
         ('{"a":\n1}\n{"a":', "object 2", "not JSON"),
         ('{"a":' + "[" * 5000 + "]" * 5000 + "}", "line 1", "nested deeper"),

@@ -98,7 +98,7 @@ def test_plugin_format_is_found_by_its_entry_points(plugin_module):
 
 @pytest.mark.parametrize("name", ["text", ".CSV", "json"])
 def test_plugin_cannot_claim_a_built_in_name(name):  # 2
-    with pytest.raises(ReaderPluginError, match=f"entry point '{name}' .*another format has"):
+    with pytest.raises(ReaderPluginError, match=f"entry point '{name}' .*another format already uses"):
         ReaderRegistry.of(BUILT_IN, [entry_point(name)])
 
 

@@ -128,7 +128,7 @@ async def test_location_from_before_impersonation_is_refused(open_sessions: Any)
     after = await open_sessions(impersonation=True)
     session = await after.open(key)
     assert session.backend.address == OWN
-    with pytest.raises(GatewayError, match=r"LODGE_IMPERSONATION.*start a new session"):
+    with pytest.raises(GatewayError, match=r"LODGE_IMPERSONATION.*Start a new session"):
         await after.create_location(session)
 
 

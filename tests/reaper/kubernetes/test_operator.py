@@ -80,6 +80,7 @@ def test_deleted_connectsession_ends_at_once_without_live_gateway(
     wait_until(lambda: world.conditions(stored).get("Owned") == ("False", "NoHolder"), "the status is written")
     world.ask_to_delete(stored)
     wait_until(lambda: world.is_gone(stored), "the session is gone, and its finalizer with it")
+    wait_until(lambda: reaper.events("session_reaped"), "the end of the session is logged")
     assert reaper.events("session_reaped")[0]["reason"] == "deletion_requested"
 
 

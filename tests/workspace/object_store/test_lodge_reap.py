@@ -84,7 +84,7 @@ def test_reaper_deletes_nothing_while_the_store_is_away_or_emptied(
     assert world.object(stored) is not None
     server.process.start()
     world.storage.unmount()
-    wait_until(lambda: is_told("not the storage that it was"), "the reaper holds back", 60)
+    wait_until(lambda: is_told("does not contain the storage that Lodge used before"), "the reaper holds back", 60)
     assert world.object(stored) is not None
     world.storage.mount()
     wait_until(lambda: world.is_gone(stored), "the dead session is gone", 60)

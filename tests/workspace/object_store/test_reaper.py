@@ -89,7 +89,9 @@ def test_reaper_deletes_nothing_in_an_emptied_or_foreign_bucket(
         world.storage.opened().create(ORPHAN)
         world.storage.write(f"{ORPHAN}/{TABLE}/data")
     summaries = world.passes(LONG_SECONDS)
-    assert all("not the storage that it was" in (summary.held_back or "") for summary in summaries)
+    assert all(
+        "does not contain the storage that Lodge used before" in (summary.held_back or "") for summary in summaries
+    )
     assert len(world.storage.files()) == int(is_foreign)
     assert len(world.records.list()) == 1
     world.storage.mount()

@@ -104,6 +104,7 @@ def test_run_without_go_skips_cluster_tests_and_lists_them(tmp_path):
     assert "1 passed, 1 skipped" in lines[-2]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("go")
 def test_run_without_go_fails_cluster_tests_in_ci(tmp_path):
     status, lines = pytest_without_go(tmp_path, CI="true")

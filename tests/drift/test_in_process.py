@@ -23,6 +23,7 @@ def read(directory, case):
     return pa.Table.from_batches(batches, schema.to_arrow())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "is_reversed"),
     [

@@ -79,6 +79,7 @@ def changed(data, changes):
     return data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES)
 @given(changes=changes)
 @settings(

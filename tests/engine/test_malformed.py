@@ -238,6 +238,7 @@ LINE_BYTES = 200 << 20
 MOST_BYTES_FOR_A_LINE = 160 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "begin", "problem"),
     [

@@ -47,6 +47,7 @@ def test_rows_keep_their_number_of_fields(scan, workspace):
     assert rows == [["a", "b"], ["c", "d", "e"], ["f\ng"], ["", "é"]]
 
 
+@pytest.mark.slow
 def test_task_reads_small_files_up_to_partition_bytes(scan, workspace):
     for month in range(1, 6):
         workspace.write(f"sales/2024/{month}.csv", f"{month},x\n" * 1000)

@@ -62,6 +62,7 @@ def test_link_out_of_the_workspace_is_refused(spark, folder, tmp_path):
     assert rows(spark.sql("select 1")) == [(1,)]
 
 
+@pytest.mark.slow
 def test_no_path_reaches_session_locations_and_records(lodge, spark, connect):
     other = connect()
     other.sql("create temporary table secret as select 1 a").collect()

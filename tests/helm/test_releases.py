@@ -57,6 +57,7 @@ def test_upgrade_replaces_pods_only_if_configuration_changed(releases: Releases)
     assert releases.configuration()["grace_period"] == "2m"
 
 
+@pytest.mark.slow
 def test_rollback_restores_previous_objects(releases: Releases) -> None:
     releases.install()
     before = releases.configuration()
@@ -140,6 +141,7 @@ def test_drain_respects_disruption_budget(releases: Releases, wait_until: WaitUn
     _evict(releases, min(releases.names("gateway")))
 
 
+@pytest.mark.slow
 def test_reapplied_definition_still_belongs_to_helm(releases: Releases) -> None:
     """Apply the definition by server-side apply, as the documentation describes.
 

@@ -36,6 +36,7 @@ def test_helm_lint_accepts_chart(helm: Helm) -> None:
         assert "1 chart(s) linted, 0 chart(s) failed" in output
 
 
+@pytest.mark.slow
 @every_case
 def test_kubernetes_knows_every_object(helm: Helm, schemas: Path, values: Values) -> None:
     manifests = helm.template(values, "--include-crds")

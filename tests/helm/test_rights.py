@@ -142,6 +142,7 @@ def test_accounts_may_do_nothing_else(forbidden: Forbidden) -> None:
     assert not [request for request in reaper if not forbidden("reaper", request)]
 
 
+@pytest.mark.slow
 def test_reaper_without_node_permission_sees_no_nodes(chart_cluster: Cluster, tmp_path: Path) -> None:
     releases = Releases(chart_cluster, tmp_path)
     is_forbidden = _create_check(releases)

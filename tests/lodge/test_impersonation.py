@@ -75,6 +75,7 @@ def test_process_without_right_to_give_files_away_is_refused(open_directory: Pat
         check(open_directory)
 
 
+@pytest.mark.slow
 @as_root
 @pytest.mark.parametrize("capability", ["chown", "fowner", "dac_override"])
 def test_missing_capability_stops_the_start(open_directory: Path, capability: str) -> None:

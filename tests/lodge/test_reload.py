@@ -201,6 +201,7 @@ def test_restart_with_only_the_new_root_cleans_up_both_roots(serving: Serving, e
     ]
 
 
+@pytest.mark.slow
 def test_missing_root_is_a_hold_that_names_it(
     serving: Serving, lodge: Any, tmp_path: Path, eventually: Eventually
 ) -> None:

@@ -207,6 +207,7 @@ def test_session_ends_even_if_its_files_cannot_be_purged(
     assert not records.list()
 
 
+@pytest.mark.slow
 def test_guarantee_3_next_call_completes_a_killed_end(new_root: NewRoot, killed_at: KilledAt) -> None:
     for step in itertools.count(1):
         root = new_root()

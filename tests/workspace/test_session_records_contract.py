@@ -135,6 +135,7 @@ def test_guarantee_1_one_of_many_concurrent_creations_succeeds(open_records: Ope
         assert open_records().read(rivals[0].name) == winners[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["replace", "delete"])
 def test_guarantee_2_one_of_many_concurrent_changes_succeeds(
     open_records: Opener, in_processes: InProcesses, operation: str

@@ -95,6 +95,7 @@ def test_names_in_parameters_resolve(spark, text, arguments, expected):
     assert rows(spark.sql(text, args=arguments)) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -244,6 +245,7 @@ def test_schema_of_spark_is_not_a_workspace(spark):
     assert rows(spark.sql("with t as (select 9 a) select * from t")) == [(9,)]
 
 
+@pytest.mark.slow
 def test_data_frames_resolve_tables_columns_and_expressions(spark):
     frame = spark.read.table(T)
     assert rows(frame) == rows(spark.table("dfs.tmp.`/T`")) == ALL

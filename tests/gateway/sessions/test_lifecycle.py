@@ -81,6 +81,7 @@ def test_reaper_removes_only_the_sessions_of_a_killed_gateway(start_lodge, spark
     assert "session_location_deleted" in survivor.log()
 
 
+@pytest.mark.slow
 def test_another_gateway_adopts_the_sessions_of_a_stopped_one(start_lodge, spark_server, connect):
     first = start_lodge(backend=spark_server)
     second = start_lodge(backend=spark_server, beside=first)

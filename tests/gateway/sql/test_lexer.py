@@ -105,6 +105,7 @@ ADVERSARIAL = [
 ADVERSARIAL += ["r'", 'r"', "a://", "9", "x", " ", "`a``", "/*+", "\\"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", ADVERSARIAL)
 @pytest.mark.parametrize("first", ["", "'", "`", "/*"])
 def test_time_is_linear(first: str, piece: str, assert_linear_time: Callable[..., None]) -> None:

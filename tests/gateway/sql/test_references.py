@@ -148,6 +148,7 @@ def test_defined_name_hides_the_workspace_from_columns(sql: str) -> None:
     assert describe(sql) == [T]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     [

@@ -324,6 +324,7 @@ ADVERSARIAL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parse", [parse_statement, find_change_clauses])
 @pytest.mark.parametrize(("first", "piece"), ADVERSARIAL)
 def test_time_is_linear(

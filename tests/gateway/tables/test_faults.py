@@ -140,6 +140,7 @@ def test_statement_in_session_unknown_to_backend_starts_no_session(start_lodge, 
     wait_until(lambda: not gateway.records() and not gateway.locations(), "no session exists")
 
 
+@pytest.mark.slow
 def test_killed_client_leaves_no_name_and_no_file(start_lodge, spark_server, wait_until):
     gateway = start_lodge(*TIMES, "--detached-timeout", "1s", backend=spark_server)
     program = (
@@ -172,6 +173,7 @@ def test_repeated_operation_id_is_executed_once(start_lodge, lodge, spark_server
     assert len(list(location_of(lodge, spark).iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_reattach_at_other_replica_returns_answer(start_lodge, lodge, spark_server, connect, wait_until):
     replica = start_lodge(backend=spark_server, beside=lodge)
     spark = connect(user_id="hal")
@@ -307,6 +309,7 @@ def location_of(gateway, spark):
     return next(location for location in gateway.locations() if location.name in path)
 
 
+@pytest.mark.slow
 def test_failed_undo_is_retried_until_name_is_free(start_lodge, spark_server, connect, wait_until):
     gateway = start_lodge("--lease-duration", "60s", backend=spark_server)
     spark = connect(gateway)

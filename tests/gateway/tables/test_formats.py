@@ -16,6 +16,7 @@ def data_files(client):
     return [name for name in client.files() if "/part-" in name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["json", "'json'", "JSON", '"Json"', "`json`"])
 def test_store_format_sets_default_format(client, value):
     client.run(f"set store.format={value}")
@@ -56,6 +57,7 @@ def test_later_change_of_setting_does_not_change_table(client, storage):
         client.spark.conf.unset("store.format")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("storage", "options"),
     [

@@ -52,6 +52,7 @@ def test_truncate_removes_all_rows(table):
     table.refuses("truncate table nowhere", "TABLE_OR_VIEW_NOT_FOUND", "42P01")
 
 
+@pytest.mark.slow
 def test_table_is_inserted_into_itself(table):
     table.run("insert into t values (1, 'x'), (2, 'y')")
     table.run("insert into t select a + 10, b from t")

@@ -26,6 +26,7 @@ def test_show_temporary_tables_shows_rows_bytes_and_age(client):
     assert [row.rows for row in client.spark.sql("show temporary tables").collect()] == [1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rest", "expected"),
     [

@@ -20,6 +20,7 @@ def nothing_is_left(writer):
     assert writer.files() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("storage", FORMATS)
 def test_permanent_table_is_read_by_all_sessions_and_dropped(writer, writable, connect, storage):
     created = f"create table dfs.p (x, `Y y`) using {storage} as select 1.5, 'a, \"b\"' union all select 2, ''"

@@ -47,6 +47,7 @@ def test_session_tables_are_limited(clients):
     fill(one, "d")
 
 
+@pytest.mark.slow
 def test_principal_tables_are_limited(clients):
     one, two, other = clients
     fill(one, "a", "b")
@@ -59,6 +60,7 @@ def test_principal_tables_are_limited(clients):
     fill(two, "c")
 
 
+@pytest.mark.slow
 def test_session_bytes_are_limited(clients):
     one = clients[0]
     fill(one, "a")
@@ -70,6 +72,7 @@ def test_session_bytes_are_limited(clients):
     assert one.rows("select * from a") == [(1,)]
 
 
+@pytest.mark.slow
 def test_replaced_bytes_do_not_count(clients):
     one = clients[0]
     one.run(f"create temporary table a as {large(400)}")

@@ -34,6 +34,7 @@ def test_two_sessions_of_one_user_can_use_same_name(connect):
     assert rows(other.table("same")) == [(1,)]
 
 
+@pytest.mark.slow
 def test_clone_has_its_own_tables(lodge, connect, wait_until):
     parent = connect()
     parent.sql("create temporary table plain as select id from range(3)").collect()
@@ -68,6 +69,7 @@ def test_clone_of_session_without_tables_has_none(lodge, connect):
     clone.client.close()
 
 
+@pytest.mark.slow
 def test_every_replica_changes_tables_of_a_session(start_lodge, lodge, spark_server, connect):
     replica = start_lodge(backend=spark_server, beside=lodge)
     one = connect(user_id="jan")

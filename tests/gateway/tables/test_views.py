@@ -15,6 +15,7 @@ def my_temp(client):
     client.run("create temporary table my_temp as select 1 a, 2 b")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query",
     [

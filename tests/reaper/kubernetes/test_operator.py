@@ -71,6 +71,7 @@ def test_reaper_without_access_to_nodes_logs_it_once_and_works(
     assert [line["resource"] for line in reaper.events("objects_not_watched")] == ["nodes"]
 
 
+@pytest.mark.slow
 def test_deleted_connectsession_ends_at_once_without_live_gateway(
     new_world: Callable[..., Any], wait_until: WaitUntil
 ) -> None:

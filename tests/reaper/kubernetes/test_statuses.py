@@ -98,6 +98,7 @@ def test_stop_just_before_a_wait_ends_the_thread(leads: bool, question: int) -> 
     assert not leaving.is_alive()
 
 
+@pytest.mark.slow
 def test_undeletable_location_appears_in_status_and_events(
     new_world: Callable[..., Any], wait_until: WaitUntil
 ) -> None:
@@ -124,6 +125,7 @@ def test_undeletable_location_appears_in_status_and_events(
     gateway.die()
 
 
+@pytest.mark.slow
 def test_unpurgeable_trash_appears_in_events_and_metrics(new_world: Callable[..., Any], wait_until: WaitUntil) -> None:
     world = new_world()
     locations = LocationsWhoseTrashStays(world.root, root_ids=world.root_ids)

@@ -189,6 +189,7 @@ def exchange(descriptors: list[int], outside: Path, kind: str) -> None:
                     os.symlink(outside, name, dir_fd=descriptor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["link", "fifo"])
 @pytest.mark.parametrize("task", ["remove", "set aside", "size"])
 def test_link_that_an_owner_places_at_any_step_is_not_followed(

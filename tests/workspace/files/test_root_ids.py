@@ -178,6 +178,7 @@ def test_operations_fail_while_the_recorded_id_cannot_be_read(root: Path, root_i
     assert "API server" in refused(late.list)
 
 
+@pytest.mark.slow
 def test_start_killed_at_any_step_can_be_repeated(tmp_path: Path, killed_at: KilledAt) -> None:
     for step in itertools.count(1):
         root, root_ids = tmp_path / f"{step}", InMemoryRootIds()

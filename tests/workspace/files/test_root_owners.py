@@ -125,6 +125,7 @@ def test_workspace_cannot_move_to_a_root_of_other_records(
     assert other.list() == {SESSION}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_other", [False, True])
 def test_root_is_free_for_any_lodge_after_a_killed_start(
     tmp_path: Path, killed_at: KilledAt, *, is_other: bool

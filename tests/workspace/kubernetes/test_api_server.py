@@ -96,6 +96,7 @@ def test_missing_namespace_makes_records_unavailable(session_cluster: Cluster) -
         records.create(a_record())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "content"),
     [
@@ -147,6 +148,7 @@ def test_network_partition_is_noticed_in_time_and_survived(
     assert list(records.list()) == [stored]
 
 
+@pytest.mark.slow
 def test_server_without_its_storage_makes_records_unavailable(
     session_cluster: Cluster, records: SessionRecords, connection: Connection
 ) -> None:
@@ -156,6 +158,7 @@ def test_server_without_its_storage_makes_records_unavailable(
     assert list(records.list()) == [stored]
 
 
+@pytest.mark.slow
 def test_guarantee_2_short_outage_is_retried(session_cluster: Cluster, connection: Connection) -> None:
     records = KubernetesSessionRecords(connection, RetryPolicy(repeat_seconds=60.0))
     stored = records.create(a_record())
@@ -168,6 +171,7 @@ def test_guarantee_2_short_outage_is_retried(session_cluster: Cluster, connectio
     assert records.read(stored.record.name) == changed
 
 
+@pytest.mark.slow
 def test_guarantee_2_throttled_request_is_retried_when_the_server_says(
     session_cluster: Cluster, session_namespace: str, instance: str
 ) -> None:
@@ -220,6 +224,7 @@ def test_record_with_a_thousand_tables_is_stored(records: SessionRecords) -> Non
     assert records.read(stored.record.name).record == stored.record
 
 
+@pytest.mark.slow
 def test_record_larger_than_the_limit_is_refused_before_the_request(records: SessionRecords) -> None:
     stored = records.create(a_record())
     full = replace(stored.record, tables=_tables(10_000))

@@ -91,6 +91,7 @@ def as_stored(record: SessionRecord) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @given(RECORDS)
 @settings(max_examples=200)
 def test_guarantee_1_record_survives_conversion_to_an_object(record: SessionRecord) -> None:

@@ -135,6 +135,7 @@ def test_guarantee_1_expired_watch_lists_again(connection: Connection, records: 
         assert not followed.count(ObjectsUnreachable)
 
 
+@pytest.mark.slow
 def test_guarantee_1_restarted_server_is_listed_again(
     session_cluster: Cluster, connection: Connection, records: SessionRecords
 ) -> None:

@@ -137,6 +137,7 @@ def test_owners_and_other_roots_are_refused(storage: Objects, tmp_path: Path) ->
     assert locations.known_roots() == [storage.address.storage_path]
 
 
+@pytest.mark.slow
 def test_listings_have_many_pages(storage: Objects) -> None:
     store = Bucket(storage.address)
     for n in range(1050):

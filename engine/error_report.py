@@ -10,7 +10,7 @@ The traceback of the cause follows this line. Without a gateway, users read the 
 
 Guarantees:
 
-1. The line has at most 1,600 bytes, whatever the file contains. Long texts and parameters lose their middle.
+1. The line has at most 1,600 bytes for every file. Long texts and parameters lose their middle.
 2. :func:`find_report` never fails, and searches at most 16 KiB. It accepts a line that was cut off, and returns what is
    left.
 3. A report has a condition of :data:`engine.errors.CONDITIONS`, with its SQLSTATE. Errors of other packages that have

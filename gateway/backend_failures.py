@@ -104,8 +104,7 @@ class BackendFailures:
         report = in_details or report
         if report is not None:
             _log(report, text or words)
-            failure = ScanFailedError(report.condition, report.sql_state, report.text, report.parameters)
-            return error_status(failure, call.client_type)
+            return error_status(_scan_error(report), call.client_type)
         if len(details) > _MAX_DETAILS_BYTES:
             trailing = without_error_id(trailing)
         elif base_pb2.FetchErrorDetailsResponse.FromString(details).errors:
@@ -157,7 +156,7 @@ def without_traceback(response: bytes) -> bytes:
     if report is None:
         return response
     answer = base_pb2.FetchErrorDetailsResponse.FromString(response)
-    failure = ScanFailedError(report.condition, report.sql_state, report.text, report.parameters)
+    failure = _scan_error(report)
     root = base_pb2.FetchErrorDetailsResponse.Error(
         error_type_hierarchy=["org.apache.spark.SparkException", "java.lang.Exception", "java.lang.Throwable"],
         message=str(failure),
@@ -169,6 +168,10 @@ def without_traceback(response: bytes) -> bytes:
     answer.errors.append(root)
     answer.root_error_idx = 0
     return answer.SerializeToString()
+
+
+def _scan_error(report: ErrorReport) -> ScanFailedError:
+    return ScanFailedError(report.condition, report.sql_state, report.text, report.parameters)
 
 
 def _without_details(error: aio.AioRpcError, words: str, call: FailedCall) -> Status:

@@ -111,7 +111,7 @@ class StatementExecutor:
         Args:
             execution: The statement.
             table: The table. For a new table, the description to store in the session record.
-            write: The write.
+            write: The pending write that the session record will contain.
             begin: A function that adds the write to the session record.
             plan: A function that returns the plan for writing the rows to a path.
             check_size: A function that raises an error if the statement wrote too many bytes.

@@ -18,6 +18,8 @@ Guarantees:
 1. A status fits into the 8 KiB of metadata that clients accept. Long texts and parameters are truncated.
 2. Every text can be converted. Characters that UTF-8 cannot represent are replaced.
 3. A status does not have an ``errorId``, so clients do not request further details. The status contains all details.
+4. If an error has a delay after which the client may retry, the status contains it as ``google.rpc.RetryInfo``. PySpark
+   and JVM clients wait for this delay, and then send the request again, with any status code.
 
 Source: [spark-connect-server ErrorUtils], [spark-connect-client], and ``GrpcExceptionConverter`` of the JVM client.
 """
@@ -27,8 +29,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import grpc
-from google.protobuf import any_pb2
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 
 from gateway.errors import SPARK_CONDITIONS, SPARK_SQL_EXCEPTION, BackendError, GatewayError, message
@@ -173,11 +174,16 @@ def _status(error: GatewayError, spark_class: str, characters: int) -> Status:
             "messageParameters": json.dumps(parameters, ensure_ascii=False),
         },
     )
-    detail = any_pb2.Any()
-    detail.Pack(info)
+    details: list[Message] = [info]
+    if error.retry_after_seconds is not None:
+        retry = error_details_pb2.RetryInfo()
+        retry.retry_delay.FromMilliseconds(round(error.retry_after_seconds * 1000))
+        details.append(retry)
     text = message(error.condition, error.sql_state, shortened(error.text, characters))
-    status = status_pb2.Status(code=grpc.StatusCode.INTERNAL.value[0], message=text, details=[detail])
-    return Status(grpc.StatusCode.INTERNAL, text, ((STATUS_DETAILS_KEY, status.SerializeToString()),))
+    status = status_pb2.Status(code=error.code.value[0], message=text)
+    for detail in details:
+        status.details.add().Pack(detail)
+    return Status(error.code, text, ((STATUS_DETAILS_KEY, status.SerializeToString()),))
 
 
 def _wire_bytes(status: Status) -> int:

@@ -92,9 +92,14 @@ class GatewayError(Exception):
         sql_state: The SQLSTATE of the condition.
         text: What happened, to which object, and what to do next.
         parameters: The values in the error message, by name.
+        code: The gRPC status code.
+        retry_after_seconds: How long clients wait before they send the request again. None if clients do not send the
+            request again by themselves.
     """
 
     spark_class = ANALYSIS_EXCEPTION
+    code = grpc.StatusCode.INTERNAL
+    retry_after_seconds: float | None = None
 
     def __init__(
         self, condition: str, sql_state: str, text: str, parameters: Mapping[str, str] = _NO_PARAMETERS
@@ -224,6 +229,60 @@ def invalid_handle(handle: str) -> GatewayError:
         "'00112233-4455-6677-8899-aabbccddeeff'.",
         handle=handle[:64],
     )
+
+
+def unauthenticated(reason: str) -> GatewayError:
+    """Return the error for a call whose caller is unknown.
+
+    Args:
+        reason: Why the gateway does not know the caller, as a clause. The reason must not help a caller who guesses.
+    """
+    error = GatewayError(
+        "LODGE_UNAUTHENTICATED",
+        "28000",
+        f"The gateway did not authenticate this call: {reason}. Connect again with valid credentials, for example "
+        "sc://HOST:PORT/;use_ssl=true;token=TOKEN. Ask the operator for credentials.",
+        {"reason": reason},
+    )
+    error.code = grpc.StatusCode.UNAUTHENTICATED
+    return error
+
+
+def access_denied(principal: str, action: str, advice: str = "Ask the operator for access.") -> GatewayError:
+    """Return the error for an action that the principal is not allowed to do.
+
+    Args:
+        principal: The principal who made the request.
+        action: The action and its object, as a verb phrase, for example ``drop table [dfs.data.t]``.
+        advice: What to do next, as a sentence.
+    """
+    return GatewayError(
+        "LODGE_ACCESS_DENIED",
+        "42501",
+        f"Principal [{principal}] is not allowed to {action}. {advice}",
+        {"principal": principal, "action": action},
+    )
+
+
+def limit_exceeded(what: str, limit: int, setting: str, retry_after_seconds: float | None) -> GatewayError:
+    """Return the error for a request that would exceed a limit.
+
+    Args:
+        what: The limited objects, as a plural noun phrase, for example ``sessions of this principal``.
+        limit: The maximum number of these objects.
+        setting: The setting that contains the limit.
+        retry_after_seconds: How long the client waits before it sends the request again. None if waiting does not help.
+    """
+    retry = "Reduce the request" if retry_after_seconds is None else "Try again later"
+    error = GatewayError(
+        "LODGE_LIMIT_EXCEEDED",
+        "53300",
+        f"The limit of {limit:,} {what} is reached. {retry}, or ask the operator to increase {setting}.",
+        {"what": what, "limit": str(limit), "setting": setting},
+    )
+    error.code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    error.retry_after_seconds = retry_after_seconds
+    return error
 
 
 def session_closed(session_id: str) -> GatewayError:

@@ -2,14 +2,26 @@
 
 import json
 import uuid
+from concurrent import futures
 
 import grpc
 import pytest
+from grpc_status import rpc_status
+from pyspark.sql.connect.client.retries import DefaultPolicy, Retrying
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway import requests
 from gateway.error_status import error_info, error_status, is_jvm
-from gateway.errors import CanceledError, GatewayError, ParseError, no_backend, table_not_found
+from gateway.errors import (
+    CanceledError,
+    GatewayError,
+    ParseError,
+    access_denied,
+    limit_exceeded,
+    no_backend,
+    table_not_found,
+    unauthenticated,
+)
 from gateway.requests import head
 from gateway.tables.errors import AlreadyExistsError
 
@@ -53,6 +65,71 @@ def test_status_fits_into_metadata_limit_of_clients(letter):
     assert status.details.endswith("... SQLSTATE: 42000")
     assert set(json.loads(info.metadata["messageParameters"])) == {"a", "b", "c"}
     assert len(status.details.encode()) + len(status.trailing[0][1]) < 8 * 1024
+
+
+@pytest.fixture
+def failed_call():
+    """Return a function that answers a real gRPC call with an error, and returns what the client raised."""
+    with futures.ThreadPoolExecutor(1) as pool:
+        server = grpc.server(pool)
+        statuses = []
+
+        def answer(request, context):
+            status = statuses.pop()
+            context.set_trailing_metadata(status.trailing)
+            context.abort(status.code, status.details)
+
+        handler = grpc.method_handlers_generic_handler("S", {"M": grpc.unary_unary_rpc_method_handler(answer)})
+        server.add_generic_rpc_handlers([handler])
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+
+            def call(error):
+                statuses.append(error_status(error))
+                with pytest.raises(grpc.RpcError) as raised:
+                    channel.unary_unary("/S/M")(b"")
+                return raised.value
+
+            yield call
+        server.stop(None).wait()
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "condition"),
+    [
+        (unauthenticated("it has no credentials"), grpc.StatusCode.UNAUTHENTICATED, "LODGE_UNAUTHENTICATED"),
+        (access_denied("bob", "drop table [dfs.data.t]"), grpc.StatusCode.INTERNAL, "LODGE_ACCESS_DENIED"),
+        (limit_exceeded("sessions", 9, "max_sessions", 2), grpc.StatusCode.RESOURCE_EXHAUSTED, "LODGE_LIMIT_EXCEEDED"),
+    ],
+    ids=["unauthenticated", "access denied", "limit exceeded"],
+)
+def test_error_has_its_status_code_and_details(failed_call, error, code, condition):
+    raised = failed_call(error)
+    assert raised.code() is code
+    details = rpc_status.from_call(raised)  # fails if the code or the text differs from the details
+    assert details.message == raised.details() == str(error)
+    assert error_info(raised.trailing_metadata()).metadata["errorClass"] == condition
+
+
+def test_pyspark_waits_for_the_delay_and_retries(failed_call):
+    waited = []
+
+    def statement_limit(delay_seconds):
+        return failed_call(limit_exceeded("running statements", 4, "max_statements", delay_seconds))
+
+    attempts = iter([statement_limit(2.5), statement_limit(1)])
+    for attempt in Retrying(DefaultPolicy(jitter=0), sleep=waited.append):
+        with attempt:
+            error = next(attempts, None)
+            if error is not None:
+                raise error
+    assert waited == [2.5, 1]
+
+
+def test_pyspark_does_not_retry_errors_without_a_delay(failed_call):
+    for error in (unauthenticated("the token has expired"), limit_exceeded("bytes", 4, "max_plan_bytes", None)):
+        assert not DefaultPolicy().can_retry(failed_call(error))
 
 
 def test_lone_surrogate_is_replaced():

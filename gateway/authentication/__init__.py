@@ -1,0 +1,1 @@
+"""Determines the identity of a client from its credentials."""

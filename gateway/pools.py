@@ -1,0 +1,250 @@
+"""Bounded pools of threads for blocking calls, one pool for each purpose.
+
+The event loop must never wait for a file, a library or a long computation. A pool runs such calls in threads of its
+own. Calls of different purposes never share a pool, so calls that hang delay only calls of the same purpose.
+
+Guarantees:
+
+1. At most ``threads`` calls of a pool run at the same time, and at most ``max_waiting`` further calls wait. A pool
+   refuses any further call.
+2. :meth:`Pool.run` returns only after the function has returned, even if the caller is cancelled. The caller can then
+   safely undo the effects of the function.
+3. :meth:`Pool.run_or_abandon` returns after at most ``timeout_seconds``. A call that is still running is *abandoned*:
+   its thread continues, but no longer counts as one of the ``threads``, so hung calls do not block later calls. A pool
+   has at most ``max_abandoned`` such threads. After that, it refuses further calls until some of them return.
+4. A thread that hangs does not prevent the end of the process.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+import structlog
+
+from gateway.errors import GatewayError
+
+_MAX_WAITING = 10_000
+_CLOSE_SECONDS = 10.0
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+log = structlog.get_logger(__name__)
+
+
+class Pool:
+    """A bounded pool of threads.
+
+    A pool belongs to one event loop.
+
+    Args:
+        name: The name of the pool. Threads and log events contain it.
+        threads: The maximum number of calls that run at the same time.
+        refusal: A function that returns the error for calls that the pool refuses or abandons.
+        timeout_seconds: How long :meth:`run_or_abandon` waits. None means without a limit.
+        max_abandoned: The maximum number of threads that run abandoned calls.
+        max_waiting: The maximum number of calls that wait for a thread.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        threads: int,
+        *,
+        refusal: Callable[[], GatewayError],
+        timeout_seconds: float | None = None,
+        max_abandoned: int = 0,
+        max_waiting: int = _MAX_WAITING,
+    ) -> None:
+        self._name = name
+        self._threads = threads
+        self._refusal = refusal
+        self._timeout_seconds = timeout_seconds
+        self._max_abandoned = max_abandoned
+        self._max_waiting = max_waiting
+        self._executor = DaemonExecutor(threads + max_abandoned, name)
+        self._active = 0
+        self._abandoned = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def abandoned(self) -> int:
+        """The number of threads that run abandoned calls."""
+        return self._abandoned
+
+    @property
+    def waiting(self) -> int:
+        """The number of calls that wait for a thread."""
+        return len(self._waiting)
+
+    async def run(
+        self, function: Callable[_Parameters, _Result], /, *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> _Result:
+        """Call a function, and wait until it has returned, even if the caller is cancelled.
+
+        Raises:
+            GatewayError: If the pool refuses the call.
+        """
+        await self._acquire()
+        running = self._start(partial(function, *args, **kwargs))
+        running.add_done_callback(lambda _: self._release())
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait([running])
+            _retrieve(running)
+            raise
+
+    async def run_or_abandon(
+        self, function: Callable[_Parameters, _Result], /, *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> _Result:
+        """Call a function that can be abandoned safely, for example because it only reads.
+
+        Raises:
+            GatewayError: If the pool refuses the call, or the function does not return in time.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                await self._acquire()
+        except TimeoutError:
+            raise self._refusal() from None
+        running = self._start(partial(function, *args, **kwargs))
+        try:
+            done, _ = await asyncio.wait([running], timeout=self._timeout_seconds)
+        except asyncio.CancelledError:
+            self._abandon(running)
+            raise
+        if not done:
+            self._abandon(running)
+            raise self._refusal()
+        self._release()
+        return running.result()
+
+    async def close(self) -> None:
+        """Wait for running calls for a limited time, and stop all threads."""
+        ended = asyncio.get_running_loop().run_in_executor(None, self._executor.close, _CLOSE_SECONDS)
+        if not await ended:
+            log.warning("calls_abandoned", pool=self._name)
+
+    async def _acquire(self) -> None:
+        """Wait until the pool has a free thread."""
+        if self._active < self._threads and not self._waiting:
+            self._active += 1
+            return
+        if len(self._waiting) >= self._max_waiting or self._is_stuck():
+            raise self._refusal()
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._release()
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+            raise
+
+    def _is_stuck(self) -> bool:
+        """Return whether the pool has only threads that run abandoned calls."""
+        return self._max_abandoned > 0 and self._abandoned >= self._max_abandoned and self._active >= self._threads
+
+    def _release(self) -> None:
+        """Pass the thread of a call to the next waiting call."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._active -= 1
+
+    def _start(self, call: Callable[[], _Result]) -> "asyncio.Future[_Result]":
+        return asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+    def _abandon(self, running: "asyncio.Future[Any]") -> None:
+        """Replace the thread of a call that nobody waits for."""
+        running.add_done_callback(_retrieve)
+        if running.done() or self._abandoned >= self._max_abandoned:
+            running.add_done_callback(lambda _: self._release())
+            return
+        self._abandoned += 1
+        running.add_done_callback(self._end_abandoned)
+        log.warning("call_abandoned", pool=self._name, abandoned=self._abandoned)
+        self._release()
+
+    def _end_abandoned(self, _: "asyncio.Future[Any]") -> None:
+        self._abandoned -= 1
+
+
+class DaemonExecutor(Executor):
+    """An executor whose threads do not prevent the end of the process.
+
+    The interpreter waits at its exit for the threads of a ``ThreadPoolExecutor``, even for a thread that hangs in a
+    system call.
+
+    Args:
+        max_workers: The maximum number of threads. A thread starts when it is needed.
+        name: The beginning of the names of the threads.
+    """
+
+    def __init__(self, max_workers: int, name: str) -> None:
+        self._max_workers = max_workers
+        self._name = name
+        self._changed = threading.Condition()
+        self._calls: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._threads = 0
+        self._idle = 0
+        self._is_closed = False
+
+    def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> "Future[_Result]":
+        future: Future[_Result] = Future()
+        with self._changed:
+            if self._is_closed:
+                raise RuntimeError(f"The threads [{self._name}] have been stopped.")
+            self._calls.append((future, partial(fn, *args, **kwargs)))
+            if self._idle >= len(self._calls):
+                self._changed.notify()
+            elif self._threads < self._max_workers:
+                self._threads += 1
+                name = f"{self._name}-{self._threads}"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+        return future
+
+    def close(self, timeout_seconds: float) -> bool:
+        """Stop all threads after the submitted calls.
+
+        Returns:
+            Whether all calls have returned in time.
+        """
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: self._threads == 0, timeout_seconds)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._idle += 1
+                self._changed.wait_for(lambda: self._calls or self._is_closed)
+                self._idle -= 1
+                if not self._calls:
+                    self._threads -= 1
+                    self._changed.notify_all()
+                    return
+                future, call = self._calls.popleft()
+            if future.set_running_or_notify_cancel():
+                try:
+                    result = call()
+                except BaseException as error:  # noqa: BLE001 - an executor passes on every exception
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
+            del future, call
+
+
+def _retrieve(running: "asyncio.Future[Any]") -> None:
+    """Retrieve the error of an abandoned call, so that asyncio does not log it."""
+    if not running.cancelled():
+        running.exception()

@@ -1,0 +1,176 @@
+"""Pools of threads for blocking calls (gateway.pools)."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gateway.errors import GatewayError, storage_unavailable
+from gateway.pools import Pool
+
+
+def make_pool(threads=2, **settings):
+    return Pool("test", threads, refusal=lambda: storage_unavailable("tests"), **settings)
+
+
+@asynccontextmanager
+async def hanging(pool, calls, run):
+    """Occupy threads of a pool with calls that return only at the end of the block."""
+    end, started = threading.Event(), threading.Semaphore(0)
+
+    def hang():
+        started.release()
+        end.wait(30)
+
+    tasks = [asyncio.create_task(run(hang)) for _ in range(calls)]
+    for _ in range(calls):
+        assert await asyncio.to_thread(started.acquire, timeout=10)
+    try:
+        yield tasks
+    finally:
+        end.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def refused(call):
+    with pytest.raises(GatewayError, match="LODGE_STORAGE_UNAVAILABLE"):
+        await call
+
+
+def test_run_bounds_the_calls_at_once():
+    running, most, lock = 0, 0, threading.Lock()
+
+    def work():
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.01)
+        with lock:
+            running -= 1
+
+    async def run():
+        pool = make_pool(threads=3)
+        await asyncio.gather(*(pool.run(work) for _ in range(20)))
+        await pool.close()
+
+    asyncio.run(run())
+    assert most == 3
+
+
+def test_run_passes_arguments_results_and_errors():
+    async def run():
+        pool = make_pool()
+        assert await pool.run(divmod, 7, 2) == (3, 1)
+        assert await pool.run_or_abandon(int, "ff", base=16) == 255
+        with pytest.raises(ZeroDivisionError):
+            await pool.run(divmod, 7, 0)
+        await pool.close()
+
+    asyncio.run(run())
+
+
+def test_cancelled_run_returns_after_its_function():
+    async def run():
+        pool = make_pool()
+        async with hanging(pool, 1, pool.run) as (task,):
+            task.cancel()
+            await asyncio.sleep(0.05)
+            assert not task.done()
+        assert task.cancelled()
+        await pool.close()
+
+    asyncio.run(run())
+
+
+def test_full_queue_is_refused():
+    async def run():
+        pool = make_pool(threads=1, max_waiting=1)
+        async with hanging(pool, 1, pool.run):
+            waits = asyncio.create_task(pool.run(int))
+            await asyncio.sleep(0)
+            await refused(pool.run(int))
+        assert await waits == 0
+        await pool.close()
+
+    asyncio.run(run())
+
+
+def test_cancelled_waiting_call_leaves_its_turn_to_the_next():
+    async def run():
+        pool = make_pool(threads=1)
+        async with hanging(pool, 1, pool.run):
+            first, second = (asyncio.create_task(pool.run(int)) for _ in range(2))
+            await asyncio.sleep(0)
+            first.cancel()
+        assert await asyncio.wait_for(second, 10) == 0
+        assert await asyncio.wait_for(pool.run(int), 10) == 0
+        await pool.close()
+
+    asyncio.run(run())
+
+
+def test_hung_calls_are_abandoned_and_do_not_block_later_calls():
+    async def run():
+        pool = make_pool(threads=2, timeout_seconds=0.05, max_abandoned=4)
+        async with hanging(pool, 2, pool.run_or_abandon) as tasks:
+            for task in tasks:
+                await refused(task)
+            assert pool.abandoned == 2
+            assert await asyncio.wait_for(pool.run_or_abandon(int), 10) == 0
+        await pool.close()
+        await asyncio.sleep(0)
+        assert pool.abandoned == 0
+
+    asyncio.run(run())
+
+
+def test_pool_refuses_calls_at_once_if_all_its_threads_hang():
+    async def run():
+        pool = make_pool(threads=1, timeout_seconds=0.5, max_abandoned=1)
+        async with hanging(pool, 1, pool.run_or_abandon) as (first,):
+            await refused(first)
+            async with hanging(pool, 1, pool.run_or_abandon) as (second,):
+                await refused(second)
+                begun = time.monotonic()
+                await refused(pool.run_or_abandon(int))
+                assert time.monotonic() - begun < 0.4
+        assert await asyncio.wait_for(pool.run(int), 10) == 0
+        await pool.close()
+
+    asyncio.run(run())
+
+
+def test_waiting_call_ends_in_time():
+    async def run():
+        pool = make_pool(threads=1, timeout_seconds=0.05)
+        async with hanging(pool, 1, pool.run):
+            await refused(pool.run_or_abandon(int))
+            assert pool.waiting == 0
+        assert await asyncio.wait_for(pool.run_or_abandon(int), 10) == 0
+        await pool.close()
+
+    asyncio.run(run())
+
+
+def test_hung_thread_does_not_prevent_the_end_of_the_process():
+    script = """
+import asyncio, threading
+from gateway.errors import storage_unavailable
+from gateway.pools import Pool
+
+async def run():
+    pool = Pool("test", 1, refusal=lambda: storage_unavailable("tests"), timeout_seconds=0.05, max_abandoned=1)
+    try:
+        await pool.run_or_abandon(threading.Event().wait)
+    except Exception as error:
+        print(type(error).__name__)
+
+asyncio.run(run())
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    assert ended.stdout.splitlines()[-1] == "GatewayError"

@@ -8,6 +8,7 @@ import structlog
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from gateway.audit import Audit
 from gateway.backends import SERVICE, Backends
 from gateway.config import GatewayConfig
 from gateway.current_workspaces import CurrentWorkspaces
@@ -39,14 +40,22 @@ class Gateway:
         records: The session records of the default temporary workspace.
         leases: The leases of all replicas.
         locations: The session locations of the default temporary workspace.
+        audit: The audit events of the replica. By default, they are written nowhere.
     """
 
     def __init__(
-        self, config: GatewayConfig, records: SessionRecords, leases: Leases, locations: SessionLocations
+        self,
+        config: GatewayConfig,
+        records: SessionRecords,
+        leases: Leases,
+        locations: SessionLocations,
+        audit: Audit | None = None,
     ) -> None:
         self._config = config
         self._storage = Storage(records, leases, locations)
         self._replica = ReplicaId(f"gateway-{secrets.token_hex(6)}")
+        self._audit = Audit() if audit is None else audit
+        self._audit.replica = self._replica
         self._operations = Operations(config.detached_timeout_seconds)
         self._workspaces = CurrentWorkspaces(config.workspaces)
         self._tasks: list[asyncio.Task[None]] = []
@@ -72,6 +81,7 @@ class Gateway:
             idle_timeout_seconds=config.session_idle_timeout_seconds,
             lease_duration_seconds=config.lease_duration_seconds,
             impersonation=config.impersonation,
+            audit=self._audit,
         )
         await self._sessions.renew_lease()
         try:
@@ -163,6 +173,7 @@ class Gateway:
         await self._sessions.leave_all(end=self._config.backends_end_with_gateway)
         await self._backends.close()
         self._storage.close()
+        self._audit.close()
         log.info("gateway_stopped", replica=self._replica)
 
     async def _set_health(self, status: int) -> None:

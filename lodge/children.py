@@ -37,13 +37,12 @@ async def start_child(
         command: The program and its arguments.
         environment: All environment variables of the program. The program does not inherit any others.
         directory: The current directory of the program. None means the current directory of this process.
-        output: The file that receives stdout and stderr. If None, stdout is discarded and stderr goes to the stderr of
-            this process.
+        output: The file that receives stdout and stderr. If None, they go to those of this process.
     """
     return await asyncio.create_subprocess_exec(
         *command,
         stdin=DEVNULL,
-        stdout=DEVNULL if output is None else output,
+        stdout=output,
         stderr=output,
         cwd=directory,
         env=environment,

@@ -48,25 +48,29 @@ class Configuration:
         """Return the environment variables for a reaper process that starts now."""
         return environment_for(self.settings, self.workspaces)
 
-    async def reload(self, apply: Callable[[Workspaces], Awaitable[None]]) -> None:
+    async def reload(self, apply: Callable[[Workspaces], Awaitable[None]]) -> Sequence[str] | None:
         """Read the settings again and apply the changes to workspaces.
 
         If the new settings cannot be used, they are logged and the current settings stay in effect.
 
         Args:
             apply: A function that passes the new workspaces to the gateway. It raises OSError if they cannot be used.
+
+        Returns:
+            A description of each change. None if the new settings cannot be used.
         """
         try:
             settings, workspaces, ignored = await asyncio.to_thread(self._read)
             await apply(workspaces)
         except (LodgeError, OSError) as error:
             _log.error("configuration_rejected", reason=str(error))
-            return
+            return None
         if ignored:
             _log.warning("settings_need_restart", settings=ignored)
         changed = changes(self.workspaces, workspaces)
         self.settings, self.workspaces = settings, workspaces
         _log.info("configuration_reloaded", changed=changed)
+        return changed
 
     def _read(self) -> tuple[ServeSettings, Workspaces, Sequence[str]]:
         read = self._read_settings()

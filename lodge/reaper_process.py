@@ -11,6 +11,7 @@ from datetime import timedelta
 import structlog
 import tenacity
 
+from lodge.audit_log import audit_destination
 from lodge.children import start_child, stop_child
 from lodge.settings import ENVIRONMENT_PREFIX, ReapSettings
 from workspace.workspaces import Workspaces
@@ -55,7 +56,8 @@ def environment_for(settings: ReapSettings, workspaces: Workspaces) -> Mapping[s
     """
     uris = [f"{name}={workspace.uri}" for name, workspace in workspaces.by_name.items()]
     values = {name: _format(getattr(settings, name)) for name in ReapSettings.model_fields} | {
-        "workspace": ",".join(uris)
+        "workspace": ",".join(uris),
+        "audit_log": audit_destination(settings) or settings.audit_log,
     }
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
     settings_given = {f"{ENVIRONMENT_PREFIX}{key.upper()}": value for key, value in values.items() if value is not None}

@@ -7,7 +7,8 @@ running when the gateway ends its sessions.
 Signal                  Effect
 ======================  ==========================================================
 SIGINT, SIGTERM         Stops everything. A second signal has no further effect.
-SIGHUP                  Reloads the workspaces (:mod:`lodge.configuration`).
+SIGHUP                  Reloads the workspaces (:mod:`lodge.configuration`), and
+                        opens the file of the audit log again.
 ======================  ==========================================================
 """
 
@@ -18,9 +19,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import structlog
 
+from gateway.audit import Audit
 from gateway.config import GatewayConfig, Limits
 from gateway.errors import GatewayError
 from gateway.server import Gateway, ListenError
+from lodge.audit_log import open_audit_log
 from lodge.configuration import Configuration
 from lodge.embedded_spark import EmbeddedSpark, start_spark
 from lodge.errors import StartError
@@ -64,6 +67,7 @@ async def serve(configuration: Configuration) -> None:
 async def _serve(configuration: Configuration, reload: asyncio.Event) -> None:
     settings, workspaces = configuration.settings, configuration.workspaces
     async with AsyncExitStack() as stack:
+        audit = Audit(stack.enter_context(open_audit_log(settings)))
         spark = None
         if not settings.backend and not settings.impersonation:
             memory, message_bytes = settings.spark_driver_memory, settings.max_message_bytes
@@ -74,23 +78,28 @@ async def _serve(configuration: Configuration, reload: asyncio.Event) -> None:
         if settings.reaper:
             await stack.enter_async_context(reaper_process(configuration.environment))
         config = config_for(settings, workspaces, spark)
-        gateway = Gateway(config, stores.records, stores.leases, stores.locations)
+        gateway = Gateway(config, stores.records, stores.leases, stores.locations, audit)
         address = await stack.enter_async_context(_start(gateway))
         print(f"Lodge is ready at sc://{address}", flush=True)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(_reload_on_request(configuration, reload, gateway))
+                group.create_task(_reload_on_request(configuration, reload, gateway, audit))
                 if spark is not None:
                     group.create_task(spark.watch())
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
 
 
-async def _reload_on_request(configuration: Configuration, reload: asyncio.Event, gateway: Gateway) -> None:
+async def _reload_on_request(
+    configuration: Configuration, reload: asyncio.Event, gateway: Gateway, audit: Audit
+) -> None:
     while True:
         await reload.wait()
         reload.clear()
-        await configuration.reload(gateway.reload)
+        audit.log.reopen()
+        changed = await configuration.reload(gateway.reload)
+        details = {"outcome": "failed" if changed is None else "succeeded", "changed": changed}
+        audit.administrative_act("reload_configuration", details=details)
 
 
 def config_for(settings: ServeSettings, workspaces: Workspaces, spark: EmbeddedSpark | None) -> GatewayConfig:

@@ -145,3 +145,4 @@ PrincipalBackends = Annotated[
 ]
 Memory = Annotated[str, Field(pattern=r"(?i)^[1-9]\d*[kmgt]$"), Metavar("SIZE")]
 LowerCase = BeforeValidator(_lower)
+AuditDestination = Annotated[str | None, Field(min_length=1), Metavar("FILE")]

@@ -147,6 +147,12 @@ class ReapSettings(BaseSettings):
         description="If several reapers run, elect a leader with a Kubernetes Lease. Only the leader removes "
         "anything. Default: yes with --records kubernetes.",
     )
+    audit_log: setting_types.AuditDestination = Field(
+        None,
+        description="The file to which the audit log is appended. With the value -, the audit log goes to standard "
+        "output. With the value none, there is no audit log. Default: - for a gateway with an authentication method, "
+        "otherwise none.",
+    )
     log_level: LogLevel = Field(
         "info", description="The lowest level of log events: debug, info, warning or error. Default: info."
     )

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 
 import structlog
 
+from gateway.audit import Audit
 from gateway.backends import Backend
 from gateway.requests import SessionKey
 from gateway.sessions.replica_lease import ReplicaLease
@@ -28,6 +29,9 @@ from workspace.record_store import RecordConflictError, RecordExistsError, Recor
 from workspace.records import Phase, SessionRecord
 from workspace.retries import retry_on
 from workspace.session_end import EndedSession, end_session, log_session_end
+
+IDLE = "idle"
+"""The reason for the end of a session that has reached the idle timeout."""
 
 log = structlog.get_logger(__name__)
 
@@ -46,12 +50,14 @@ class RecordUpdates:
         replica: The name of this replica.
         storage: The session records and session locations.
         lease: The lease of this replica. The replica can end sessions only while the lease is valid.
+        audit: The audit events.
     """
 
-    def __init__(self, replica: ReplicaId, storage: Storage, lease: ReplicaLease) -> None:
+    def __init__(self, replica: ReplicaId, storage: Storage, lease: ReplicaLease, audit: Audit) -> None:
         self._replica = replica
         self._storage = storage
         self._lease = lease
+        self._audit = audit
 
     async def read(self, session: Session) -> StoredRecord | None:
         """Return the record of a session. None if the session has ended."""
@@ -160,6 +166,13 @@ class RecordUpdates:
         if ended is not None:
             log_session_end(log, ended)
             log.info("session_ended", reason=reason)
+            record = self._audit.session_expired if reason == IDLE else self._audit.session_closed
+            record(
+                session=session.key.client_session_id,
+                principal=session.key.principal,
+                location=session.uuid,
+                reason=reason,
+            )
         return ended is not None
 
     @retry_on(RecordNotFoundError)

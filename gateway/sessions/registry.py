@@ -31,13 +31,14 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from gateway.audit import Audit
 from gateway.backends import Backend, Backends
 from gateway.errors import GatewayError, no_backend, not_impersonated, session_closed
 from gateway.requests import SessionKey
 from gateway.sessions.backend_calls import release_session, runs_operations
 from gateway.sessions.os_users import find_owner
 from gateway.sessions.pending_updates import PendingUpdate, PendingUpdates
-from gateway.sessions.record_updates import RecordUpdates, is_over
+from gateway.sessions.record_updates import IDLE, RecordUpdates, is_over
 from gateway.sessions.replica_lease import ReplicaLease
 from gateway.sessions.session import Session
 from gateway.storage import Storage
@@ -63,6 +64,7 @@ class Sessions:
         idle_timeout_seconds: See ``GatewayConfig``.
         lease_duration_seconds: See ``GatewayConfig``.
         impersonation: See ``GatewayConfig``.
+        audit: The audit events. By default, they are written nowhere.
     """
 
     def __init__(
@@ -74,13 +76,15 @@ class Sessions:
         idle_timeout_seconds: float,
         lease_duration_seconds: float,
         impersonation: bool = False,
+        audit: Audit | None = None,
     ) -> None:
+        self._audit = Audit() if audit is None else audit
         self._storage = storage
         self._backends = backends
         self._idle_timeout_seconds = idle_timeout_seconds
         self._impersonation = impersonation
         self._lease = ReplicaLease(replica, storage, lease_duration_seconds)
-        self._records = RecordUpdates(replica, storage, self._lease)
+        self._records = RecordUpdates(replica, storage, self._lease, self._audit)
         self._pending = PendingUpdates()
         self._settling: asyncio.Task[None] | None = None
         self._served: dict[SessionKey, Session] = {}
@@ -165,6 +169,7 @@ class Sessions:
             session = self._serve(Session(key, record.session_uuid, backend, lease_epoch))
         with session.log_context():
             log.info("session_adopted", backend=backend.address, reason="its previous replica left the session")
+            self._record_opening(session, adopted=True)
 
     def route(self, key: SessionKey) -> Backend:
         """Return the backend for a request of a session that may not have a record.
@@ -339,7 +344,7 @@ class Sessions:
         async with self._lock(session.record_name):
             if session.is_idle(self._idle_timeout_seconds) and self._served.get(session.key) is session:
                 with self._stop_serving(session, ends=True):
-                    await self._end_or_leave(session, "idle")
+                    await self._end_or_leave(session, IDLE)
 
     async def _end_or_leave(self, session: Session, reason: str) -> None:
         """End a session for all replicas, or only leave it if another replica serves it."""
@@ -382,7 +387,17 @@ class Sessions:
             session = self._serve(Session(key, record.session_uuid, backend, lease_epoch))
         with session.log_context():
             log.info("session_started" if is_new else "session_adopted", backend=session.backend.address)
+            self._record_opening(session, adopted=not is_new)
         return session
+
+    def _record_opening(self, session: Session, *, adopted: bool) -> None:
+        self._audit.session_opened(
+            session=session.key.client_session_id,
+            principal=session.key.principal,
+            location=session.uuid,
+            backend=session.backend.address,
+            adopted=adopted,
+        )
 
     def _lock(self, name: RecordName) -> asyncio.Lock:
         """Return the lock to hold while this replica opens, joins or leaves a session."""

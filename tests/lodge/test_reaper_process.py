@@ -26,6 +26,7 @@ def test_reaper_process_gets_every_common_setting(tmp_path: Path, monkeypatch: p
         "mass_expiry_minimum": 3,
         "metrics_listen": "127.0.0.1:0",
         "leader_election": False,
+        "audit_log": str(tmp_path / "audit.log"),
         "log_level": "debug",
     }
     serving = ServeSettings.model_validate(given)

@@ -1,0 +1,325 @@
+"""The audit events of a gateway: who did what, and with which outcome.
+
+There is one method for each event. ``docs/reference/audit-log.md`` lists all events and fields, which are an interface.
+:class:`workspace.audit_log.AuditLog` writes the events.
+
+Guarantees:
+
+1. No method blocks or raises.
+2. A flood of failed logins does not fill the disk: see :meth:`Audit.login_failed`.
+3. An event contains the text of a statement only if ``log_query_text`` is set, and never contains a token.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from workspace.audit_log import AuditLog
+
+_LOGIN_WINDOW_SECONDS = 60.0
+_LOGIN_WINDOW_ORIGINS = 50
+
+GATEWAY = "gateway"
+"""The actor of what a gateway does on its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The client whose request is being handled.
+
+    Attributes:
+        principal: The principal.
+        groups: The groups of the principal.
+        method: The kind of the method that authenticated the principal. Empty if no method is configured.
+        peer: The network address of the client.
+        session: The client session id.
+        operation: The id of the operation. Empty if the request does not concern an operation.
+    """
+
+    principal: str = ""
+    groups: Collection[str] = ()
+    method: str = ""
+    peer: str = ""
+    session: str = ""
+    operation: str = ""
+
+
+NOBODY = Caller()
+_caller: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedObjects:
+    """The tables and files that a statement names.
+
+    Attributes:
+        tables: The names of tables, as the statement spells them.
+        files: The paths of files and directories.
+        is_complete: Whether the statement was read completely.
+    """
+
+    tables: Sequence[str] = ()
+    files: Sequence[str] = ()
+    is_complete: bool = True
+
+
+class Outcome(NamedTuple):
+    """How a statement ended.
+
+    Attributes:
+        name: ``succeeded``, ``failed`` or ``canceled``.
+        condition: The error condition. Empty if the statement succeeded.
+    """
+
+    name: str
+    condition: str = ""
+
+
+SUCCEEDED = Outcome("succeeded")
+
+
+@dataclass(slots=True)
+class Statement:
+    """A statement, for its audit event.
+
+    Attributes:
+        caller: The client that sent the statement.
+        kind: The kind of the plan, such as ``sql_command`` or ``read``.
+        is_own: Whether Lodge executes the statement.
+        begun_seconds: The monotonic time at which the gateway received the statement.
+        objects: The tables and files that the statement names. None while they are not known.
+        query_text: The text of an SQL statement. Empty if the text is not logged.
+        rows: The number of rows in the response.
+        response_bytes: The number of bytes in the response.
+    """
+
+    caller: Caller
+    kind: str
+    is_own: bool = False
+    begun_seconds: float = field(default_factory=time.monotonic)
+    objects: NamedObjects | None = None
+    query_text: str = ""
+    rows: int = 0
+    response_bytes: int = 0
+
+
+class Audit:
+    """Writes the audit events of a gateway.
+
+    Args:
+        log: The audit log. By default, events are written nowhere.
+
+    Attributes:
+        replica: The name of the replica, which is part of all events.
+    """
+
+    def __init__(self, log: AuditLog | None = None) -> None:
+        self.log = AuditLog() if log is None else log
+        self.replica = ""
+        self._logins = _LoginFailures(self._write_login_failed)
+
+    @staticmethod
+    def caller() -> Caller:
+        """Return the client whose request is being handled. Outside of requests, all its fields are empty."""
+        return _caller.get()
+
+    @staticmethod
+    def set_caller(caller: Caller) -> None:
+        """Set the client whose request is being handled. All later events of this task contain it."""
+        _caller.set(caller)
+
+    def close(self) -> None:
+        """Write what was counted and not written yet. Does not close the audit log."""
+        self._logins.flush()
+
+    def login_failed(self, *, reason: str, peer: str, kinds: Collection[str] = ()) -> None:
+        """Record that a client was not authenticated.
+
+        The first failure of a host is written at once. Further failures of this host with the same reason are counted
+        for a minute, and then written as one event. If many hosts fail, further hosts are counted together.
+
+        Args:
+            reason: Why the client was not authenticated. The text must not contain a token.
+            peer: The network address of the client.
+            kinds: The kinds of the authentication methods that were tried.
+        """
+        if self.log.is_enabled:
+            self._logins.add(_Login(reason, peer, tuple(sorted(kinds))))
+
+    def session_opened(self, *, session: str, principal: str, location: str, backend: str, adopted: bool) -> None:
+        """Record that this replica has started to serve a session.
+
+        Args:
+            session: The client session id.
+            principal: The principal of the session.
+            location: The UUID of the session.
+            backend: The address of the backend.
+            adopted: Whether the session existed before.
+        """
+        self._write_session(
+            "session_opened", session, principal, {"location": location, "backend": backend, "adopted": adopted}
+        )
+
+    def session_closed(self, *, session: str, principal: str, location: str, reason: str) -> None:
+        """Record that a session was ended by a client, by its backend or by a stopping gateway.
+
+        Args:
+            session: The client session id.
+            principal: The principal of the session.
+            location: The UUID of the session.
+            reason: Why the session was ended.
+        """
+        self._write_session("session_closed", session, principal, {"location": location, "reason": reason})
+
+    def session_expired(self, *, session: str, principal: str, location: str, reason: str) -> None:
+        """Record that a session was ended because no client used it.
+
+        Args:
+            session: The client session id.
+            principal: The principal of the session.
+            location: The UUID of the session.
+            reason: Why the session was ended.
+        """
+        self._write_session("session_expired", session, principal, {"location": location, "reason": reason})
+
+    def statement_finished(self, statement: Statement, outcome: Outcome) -> None:
+        """Record how a statement ended. There is at most one such event for each operation at this replica."""
+        self._write_statement(
+            "statement_finished", statement, {"outcome": outcome.name, "condition": outcome.condition}
+        )
+
+    def statement_left(self, statement: Statement, *, reason: str) -> None:
+        """Record that this replica will not see the end of a statement.
+
+        Args:
+            statement: The statement.
+            reason: Why the end is not visible here, for example because the client continued at another replica.
+        """
+        self._write_statement("statement_left", statement, {"reason": reason})
+
+    def access_refused(self, *, target: str, name: str, reason: str) -> None:
+        """Record that a client may not access a table, a file or another object.
+
+        Args:
+            target: The kind of the object, such as ``table``, ``file`` or ``session``.
+            name: The name or the path of the object.
+            reason: Why the access was refused.
+        """
+        self._write("access_refused", {"target": target, "name": name, "reason": reason})
+
+    def administrative_act(
+        self, act: str, *, target: str = "", owner: str = "", details: Mapping[str, object] | None = None
+    ) -> None:
+        """Record an act that needs the rights of an administrator or an operator.
+
+        Args:
+            act: The act, such as ``list_sessions``, ``close_session``, ``drop_table`` or ``reload_configuration``.
+            target: The object of the act.
+            owner: The principal to whom the object belongs.
+            details: Further fields of the act.
+        """
+        self._write("administrative_act", {"act": act, "target": target, "owner": owner, **(details or {})})
+
+    def _write(self, event: str, fields: Mapping[str, object], caller: Caller | None = None) -> None:
+        if not self.log.is_enabled:
+            return
+        by = _caller.get() if caller is None else caller
+        self.log.write(
+            event,
+            {
+                "principal": by.principal,
+                "groups": lambda: sorted(by.groups),
+                "method": by.method,
+                "peer": by.peer,
+                "session": by.session,
+                "operation": by.operation,
+                "replica": self.replica,
+                **fields,
+            },
+        )
+
+    def _write_session(self, event: str, session: str, principal: str, fields: Mapping[str, object]) -> None:
+        """Write an event about a session, which may belong to another principal than the caller."""
+        by = _caller.get()
+        self._write(event, {**fields, "principal": principal, "session": session, "by": by.principal or GATEWAY})
+
+    def _write_statement(self, event: str, statement: Statement, fields: Mapping[str, object]) -> None:
+        if not self.log.is_enabled:
+            return
+        duration_seconds = round(time.monotonic() - statement.begun_seconds, 6)
+
+        def named() -> NamedObjects:  # called by the writing thread, after the thread has read the statement
+            return statement.objects or NamedObjects(is_complete=False)
+
+        self._write(
+            event,
+            {
+                "kind": statement.kind,
+                "executed_by": "lodge" if statement.is_own else "backend",
+                **fields,
+                "duration_seconds": duration_seconds,
+                "rows": statement.rows,
+                "bytes": statement.response_bytes,
+                "tables": lambda: named().tables,
+                "files": lambda: named().files,
+                "names_complete": lambda: named().is_complete,
+                "query_text": lambda: statement.query_text,
+            },
+            statement.caller,
+        )
+
+    def _write_login_failed(self, login: "_Login", count: int) -> None:
+        self._write("login_failed", {"reason": login.reason, "kinds": login.kinds, "peer": login.peer, "count": count})
+
+
+class _Login(NamedTuple):
+    reason: str
+    peer: str
+    kinds: Sequence[str]
+
+
+class _LoginFailures:
+    """Counts failed logins of one period, and writes few events about many failures.
+
+    Args:
+        write: A function that writes the event of one or more failures.
+    """
+
+    def __init__(self, write: Callable[[_Login, int], None]) -> None:
+        self._write = write
+        self._counts: dict[tuple[str, str], tuple[_Login, int]] = {}
+        self._ends_seconds = float("-inf")
+
+    def add(self, login: _Login) -> None:
+        """Write a failure, or count it if the same host has failed in this period."""
+        now_seconds = time.monotonic()
+        if now_seconds >= self._ends_seconds:
+            self.flush()
+            self._ends_seconds = now_seconds + _LOGIN_WINDOW_SECONDS
+            asyncio.get_running_loop().call_later(_LOGIN_WINDOW_SECONDS, self.flush)
+        host = _host(login.peer)
+        known = self._counts.get((host, login.reason))
+        if known is not None:
+            self._counts[host, login.reason] = (login, known[1] + 1)
+        elif len(self._counts) < _LOGIN_WINDOW_ORIGINS:
+            self._counts[host, login.reason] = (login, 0)
+            self._write(login, 1)
+        else:
+            others = login._replace(peer="", reason="further failed logins")
+            _, count = self._counts.get(("", ""), (others, 0))
+            self._counts["", ""] = (others, count + 1)
+
+    def flush(self) -> None:
+        """Write the failures that were only counted, and begin a new period."""
+        counts, self._counts = self._counts, {}
+        for login, count in counts.values():
+            if count:
+                self._write(login, count)
+
+
+def _host(peer: str) -> str:
+    """Return the part of a gRPC peer before the port."""
+    return peer.rpartition(":")[0]

@@ -1,0 +1,64 @@
+"""Closes the connection of a client.
+
+gRPC cannot end a single stream whose client does not read: the status waits behind the message that the client does not
+read. It does not offer to close a connection either. Therefore, this module shuts down the socket of the connection,
+which is a file of this process.
+"""
+
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from urllib.parse import unquote
+
+_OPEN_FILES = "/dev/fd"
+
+
+def close_connection(peer: str) -> bool:
+    """Close the connection of a client.
+
+    All streams of the connection fail. The client sees the status ``UNAVAILABLE``, and may connect again.
+
+    Args:
+        peer: The network address of the client, as gRPC reports it, such as ``ipv4:127.0.0.1:50000``.
+
+    Returns:
+        Whether the connection was found.
+    """
+    address = _address(peer)
+    if address is None:
+        return False
+    for connection in _sockets():
+        with connection:
+            try:
+                name = connection.getpeername()
+            except OSError:  # it is not connected
+                continue
+            if name[:2] == address:
+                connection.shutdown(socket.SHUT_RDWR)
+                return True
+    return False
+
+
+def host_of(peer: str) -> str:
+    """Return the host in a network address that gRPC reports."""
+    return peer.rpartition(":")[0] or peer
+
+
+def _address(peer: str) -> tuple[str, int] | None:
+    kind, _, rest = peer.partition(":")
+    host, _, port = unquote(rest).rpartition(":")
+    if kind not in {"ipv4", "ipv6"} or not port.isdigit():
+        return None
+    return host.strip("[]"), int(port)
+
+
+def _sockets() -> Iterator[socket.socket]:
+    """Yield copies of all sockets of this process. The caller closes them."""
+    for name in os.listdir(_OPEN_FILES):  # noqa: PTH208 - the names are numbers, not paths
+        try:
+            number = int(name)
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                yield socket.socket(fileno=os.dup(number))
+        except OSError:  # it was closed since it was listed
+            continue

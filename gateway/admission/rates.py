@@ -1,0 +1,117 @@
+"""Rates of requests, new sessions and failed logins, by principal or network address.
+
+The library ``limits`` counts in fixed windows. Its own storage in memory reads the wall clock, starts a thread for its
+clean-up and grows without a limit. :class:`WindowCounters` replaces it.
+"""
+
+from collections.abc import Callable
+from time import monotonic
+
+from cachetools import TLRUCache
+from limits import RateLimitItem, RateLimitItemPerMinute, RateLimitItemPerSecond
+from limits.storage import Storage
+from limits.strategies import FixedWindowRateLimiter
+
+_MAX_COUNTERS = 10_000
+
+
+class _Counter:
+    """The count of one window."""
+
+    __slots__ = ("count", "ends_at")
+
+    def __init__(self, ends_at: float) -> None:
+        self.count = 0
+        self.ends_at = ends_at
+
+
+def _window_end(_key: str, counter: _Counter, _now: float) -> float:
+    return counter.ends_at
+
+
+class WindowCounters(Storage):
+    """Counters of fixed windows, in memory and bounded.
+
+    If there are too many counters, the least recently used counter is discarded.
+    """
+
+    STORAGE_SCHEME = None
+
+    def __init__(self, timer: Callable[[], float] = monotonic) -> None:
+        super().__init__()
+        self._timer = timer
+        self._counters: TLRUCache[str, _Counter] = TLRUCache(_MAX_COUNTERS, ttu=_window_end, timer=timer)
+
+    @property
+    def base_exceptions(self) -> type[Exception]:
+        """The exceptions of the storage. This storage has none of its own."""
+        return ValueError
+
+    def incr(self, key: str, expiry: int, amount: int = 1) -> int:
+        """Add to a counter, and return the new count."""
+        counter = self._counters.get(key)
+        if counter is None:
+            counter = self._counters[key] = _Counter(self._timer() + expiry)
+        counter.count += amount
+        return counter.count
+
+    def get(self, key: str) -> int:
+        """Return a count."""
+        counter = self._counters.get(key)
+        return 0 if counter is None else counter.count
+
+    def get_expiry(self, key: str) -> float:
+        """Return the time at which the window of a counter ends, as the timer shows it."""
+        counter = self._counters.get(key)
+        return self._timer() if counter is None else counter.ends_at
+
+    def check(self) -> bool:
+        """Return whether the storage can be used."""
+        return True
+
+    def reset(self) -> int | None:
+        """Discard all counters."""
+        count = len(self._counters)
+        self._counters.clear()
+        return count
+
+    def clear(self, key: str) -> None:
+        """Discard a counter."""
+        self._counters.pop(key, None)
+
+
+class Rate:
+    """A rate limit with a counter for each caller.
+
+    Args:
+        limit: The limit.
+        timer: A monotonic clock.
+    """
+
+    def __init__(self, limit: RateLimitItem, timer: Callable[[], float] = monotonic) -> None:
+        self._limit = limit
+        self._timer = timer
+        self._counters = WindowCounters(timer)
+        self._strategy = FixedWindowRateLimiter(self._counters)
+
+    def hit(self, caller: str) -> bool:
+        """Count an event. Return whether it is within the limit."""
+        return self._strategy.hit(self._limit, caller)
+
+    def has_room(self, caller: str) -> bool:
+        """Return whether a further event would be within the limit."""
+        return self._strategy.test(self._limit, caller)
+
+    def seconds_left(self, caller: str) -> float:
+        """Return how long the current window of a caller lasts."""
+        return max(0.0, self._counters.get_expiry(self._limit.key_for(caller)) - self._timer())
+
+
+def per_second(count: int) -> Rate:
+    """Return a limit of events in one second."""
+    return Rate(RateLimitItemPerSecond(count))
+
+
+def per_minute(count: int) -> Rate:
+    """Return a limit of events in one minute."""
+    return Rate(RateLimitItemPerMinute(count))

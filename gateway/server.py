@@ -117,10 +117,10 @@ class Gateway:
             raise ListenError(f"Cannot listen on [{config.listen}]: {error}") from error
         await self._server.start()
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+        self._sessions.start_renewing()
         renewal_seconds = config.lease_duration_seconds / 3
         idle_check_seconds = min(max(config.session_idle_timeout_seconds / 4, 0.1), 10.0)
         self._tasks = [
-            asyncio.create_task(_repeat(self._sessions.renew_lease, renewal_seconds, "lease_renewal_failed")),
             asyncio.create_task(_repeat(self._sessions.end_idle, idle_check_seconds, "idle_watch_failed")),
             asyncio.create_task(_repeat(self._read_roots, renewal_seconds, "roots_not_read")),
         ]

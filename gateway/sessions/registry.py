@@ -36,6 +36,8 @@ from gateway.backends import Backend, Backends
 from gateway.errors import GatewayError, no_backend, not_impersonated, session_closed
 from gateway.requests import SessionKey
 from gateway.sessions.backend_calls import release_session, runs_operations
+from gateway.sessions.lease_thread import LeaseThread
+from gateway.sessions.loop_monitor import LoopMonitor
 from gateway.sessions.os_users import find_owner
 from gateway.sessions.pending_updates import PendingUpdate, PendingUpdates
 from gateway.sessions.record_updates import IDLE, RecordUpdates, is_over
@@ -50,6 +52,7 @@ from workspace.records import Phase
 from workspace.storage_paths import StoragePath
 
 _CONCURRENT_LEAVES = 16
+_STOP_SECONDS = 10.0
 
 log = structlog.get_logger(__name__)
 
@@ -86,11 +89,23 @@ class Sessions:
         self._lease = ReplicaLease(replica, storage, lease_duration_seconds)
         self._records = RecordUpdates(replica, storage, self._lease, self._audit)
         self._pending = PendingUpdates()
+        self._lease_thread = LeaseThread(self._lease, lease_duration_seconds, self._settle_soon)
+        self._is_renewing = self._is_leaving = False
         self._settling: asyncio.Task[None] | None = None
         self._served: dict[SessionKey, Session] = {}
         self._by_record: dict[RecordName, Session] = {}
         self._opening: dict[SessionKey, asyncio.Task[Session]] = {}
         self._locks: WeakValueDictionary[RecordName, asyncio.Lock] = WeakValueDictionary()
+
+    @property
+    def loop_monitor(self) -> LoopMonitor:
+        """The delay of the event loop, as observed by the thread that renews the lease."""
+        return self._lease_thread.loop_monitor
+
+    @property
+    def has_lease(self) -> bool:
+        """Whether the lease of this replica is valid."""
+        return self._lease.is_valid()
 
     def find(self, key: SessionKey) -> Session | None:
         """Return a session by its key. None if this replica does not serve the session."""
@@ -267,6 +282,7 @@ class Sessions:
             end: Whether to end the sessions because their backends stop too. If False, other replicas can adopt the
                 sessions.
         """
+        self._is_leaving = True
         if self._settling is not None:
             self._settling.cancel()
             await asyncio.gather(self._settling, return_exceptions=True)
@@ -286,15 +302,30 @@ class Sessions:
         async with asyncio.TaskGroup() as group:
             for session in self.all():
                 group.create_task(leave(session))
+        if self._is_renewing:
+            self._is_renewing = False
+            self._lease_thread.request_stop()
+            await self._storage.run_lease(self._lease_thread.join, _STOP_SECONDS)
         await self._lease.delete()
 
     async def renew_lease(self) -> None:
-        """Renew the lease, and start retrying failed record updates in the background.
+        """Renew the lease once, and start retrying failed record updates in the background.
 
         Raises:
             GatewayError: If the storage of leases does not respond.
         """
         await self._lease.renew()
+        self._settle_soon()
+
+    def start_renewing(self) -> None:
+        """Renew the lease in a thread until :meth:`leave_all`. See :mod:`gateway.sessions.lease_thread`."""
+        self._is_renewing = True
+        self._lease_thread.start()
+
+    def _settle_soon(self) -> None:
+        """Start retrying failed record updates in the background, unless this is already running."""
+        if self._is_leaving:
+            return
         if (self._pending.all() or self._list_fenced()) and (self._settling is None or self._settling.done()):
             self._settling = asyncio.create_task(self._settle())
 

@@ -69,8 +69,16 @@ class ReplicaLease:
         Raises:
             GatewayError: If the storage of leases does not respond.
         """
+        await self._storage.run_lease(self.renew_now)
+
+    def renew_now(self) -> None:
+        """Renew the lease in the calling thread, which blocks. See :meth:`renew`.
+
+        Raises:
+            RecordsUnavailableError: If the storage of leases does not respond.
+        """
         started_seconds = time.monotonic()
-        await self._storage.run_lease(self._storage.leases.renew, self._replica)
+        self._storage.leases.renew(self._replica)
         if not self.is_valid():
             self.epoch += 1
         self._lease.record_renewal(started_seconds)

@@ -4,6 +4,9 @@ The gateway is asyncio code that makes blocking calls in threads. Its coroutines
 continues until no callback is ready. Its threads are workers of the schedule. Other processes therefore act only
 where a real loop waits.
 
+A fault can stop the loop between two callbacks for a time, while its threads continue
+(:meth:`tests.simulation.schedule.Process.stall_loop`).
+
 The loop does not simulate that other processes act in the middle of a callback. A callback could notice them only
 through a call, and each call is a step of its own.
 """
@@ -20,6 +23,7 @@ from greenlet import GreenletExit
 from tests.simulation.schedule import Process
 
 _DEFAULT_THREADS = 8
+_STALL_CHECK_SECONDS = 0.5
 
 
 class _ThreadPool:
@@ -53,6 +57,7 @@ class ModelLoop(asyncio.AbstractEventLoop):
         self._thread_pools: dict[object, _ThreadPool] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._is_running = False
+        self._runs_after_stall = False
         self._is_closed = False
 
     def time(self) -> float:
@@ -138,6 +143,11 @@ class ModelLoop(asyncio.AbstractEventLoop):
         """Do nothing: a cancelled timer is skipped when it is due."""
 
     def _run(self) -> None:
+        if self._process.loop_stalled_until > self._schedule.now:
+            if not self._runs_after_stall:
+                self._runs_after_stall = True
+                self._schedule.after(_STALL_CHECK_SECONDS, self._run_after_stall, self._process)
+            return
         self._is_running = True
         asyncio._set_running_loop(self)
         try:
@@ -148,6 +158,10 @@ class ModelLoop(asyncio.AbstractEventLoop):
         finally:
             asyncio._set_running_loop(None)
             self._is_running = False
+
+    def _run_after_stall(self) -> None:
+        self._runs_after_stall = False
+        self._run()
 
     def close(self) -> None:
         """Unwind the waiting tasks of a dead process."""

@@ -9,7 +9,10 @@ _DUEL_SHARE = 0.25
 
 
 class Fault(enum.Enum):
-    """A fault before or after a call takes effect."""
+    """A fault before or after a call takes effect.
+
+    ``STALL_…`` delays a single call. ``LOOP_STALLS`` stops the event loop of a gateway, while its threads continue.
+    """
 
     CRASH_BEFORE = enum.auto()
     CRASH_AFTER = enum.auto()
@@ -23,6 +26,7 @@ class Fault(enum.Enum):
     OUTAGE = enum.auto()
     OTHER_CRASHES = enum.auto()
     OTHER_PAUSES = enum.auto()
+    LOOP_STALLS = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)

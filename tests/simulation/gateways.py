@@ -20,6 +20,7 @@ from gateway.config import GatewayConfig
 from gateway.errors import GatewayError
 from gateway.requests import SessionKey
 from gateway.server import Gateway
+from gateway.sessions.lease_thread import STALL_LIMIT_LEASES
 from gateway.sessions.session import Session
 from tests.simulation.event_loop import ModelLoop
 from tests.simulation.locations import ModelLocations
@@ -146,6 +147,46 @@ class Stores:
     locations: ModelLocations
 
 
+class _CheckedLeases:
+    """The leases, as a gateway renews them. Reports renewals while the event loop has stalled for too long.
+
+    Args:
+        leases: The leases.
+        process: The process of the gateway.
+        limit_seconds: The longest stall during which the gateway may renew its lease.
+        on_error: Called with each renewal that is too late.
+    """
+
+    def __init__(
+        self,
+        leases: ModelLeases,
+        process: Process,
+        limit_seconds: float,
+        on_error: Callable[[str, BaseException | None], None],
+    ) -> None:
+        self._process = process
+        self._limit_seconds = limit_seconds
+        self._on_error = on_error
+        self._leases = leases
+        self._stalled_since = 0.0
+        self._renewing_seconds = 0.0
+        self.list = leases.list
+        self.delete = leases.delete
+
+    def renew(self, replica: ReplicaId) -> None:
+        process, schedule = self._process, self._process.schedule
+        begun = schedule.now
+        if process.loop_stalled_since != self._stalled_since:
+            self._stalled_since, self._renewing_seconds = process.loop_stalled_since, 0.0
+        is_stalled = process.loop_stalled_until > begun and process.paused_until < self._stalled_since
+        if is_stalled and begun - self._stalled_since - self._renewing_seconds > self._limit_seconds:
+            self._on_error("a gateway whose event loop stalls", AssertionError("It still renews its lease."))
+        try:
+            self._leases.renew(replica)
+        finally:
+            self._renewing_seconds += schedule.now - begun
+
+
 class GatewayProcess:
     """A simulated replica of the gateway.
 
@@ -177,7 +218,9 @@ class GatewayProcess:
     def start(self) -> None:
         """Start to serve, as a step of the process."""
         stores = self._stores
-        self.gateway = Gateway(self._config, stores.records, stores.leases, stores.locations)
+        limit_seconds = (STALL_LIMIT_LEASES + 0.5) * self._config.lease_duration_seconds
+        leases = _CheckedLeases(stores.leases, self.process, limit_seconds, self._on_error)
+        self.gateway = Gateway(self._config, stores.records, leases, stores.locations)
 
         async def start() -> None:
             try:

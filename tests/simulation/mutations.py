@@ -17,7 +17,7 @@ import reaper.removals
 import reaper.snapshot_reader
 import workspace.record_changes
 import workspace.session_end
-from gateway.sessions import record_updates
+from gateway.sessions import lease_thread, record_updates
 from gateway.sessions.pending_updates import PendingUpdates
 from gateway.sessions.record_updates import RecordUpdates
 from gateway.sessions.registry import Sessions
@@ -158,13 +158,13 @@ def _rejoin_without_write() -> AbstractContextManager[None]:
 
 
 def _ignore_lapses() -> AbstractContextManager[None]:
-    original = ReplicaLease.renew
+    original = ReplicaLease.renew_now
 
-    async def renew(self: ReplicaLease) -> None:
-        await original(self)
+    def renew_now(self: ReplicaLease) -> None:
+        original(self)
         self.epoch = 0
 
-    return _patch((ReplicaLease, "renew", renew))
+    return _patch((ReplicaLease, "renew_now", renew_now))
 
 
 def _skip_lock() -> AbstractContextManager[None]:
@@ -228,6 +228,11 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation("the last write of a record wins", _overwrite_conflicts, frozenset({1, 2, 4, 7})),
     Mutation("a gateway does not check its lease", _skip_fencing, frozenset({1, 6})),
     Mutation("a gateway does not notice that its lease lapsed", _ignore_lapses, frozenset({1, 2})),
+    Mutation(
+        "a gateway renews its lease although its event loop stalls",
+        lambda: _patch((lease_thread, "STALL_LIMIT_LEASES", 1000.0)),
+        frozenset({8}),
+    ),
     Mutation("a gateway rejoins a session without a write", _rejoin_without_write, frozenset({1})),
     Mutation("a session is opened while it is closed", _skip_lock, frozenset({1, 2})),
     Mutation("an idle session is ended although others serve it", _assume_last_holder, frozenset({1})),

@@ -130,6 +130,10 @@ class Network:
                 process.cut_off_until[service.name] = self._schedule.now + self.duration()
             case Fault.OUTAGE:
                 self.down_until[service.name] = self._schedule.now + self.duration()
+            case Fault.LOOP_STALLS:
+                others = [other for other in self._others() if other.name.startswith("gateway")]
+                if others:
+                    self._random.choice(others).stall_loop(self._random.choice((1.0, 2.0)) * self.duration())
             case Fault.OTHER_CRASHES | Fault.OTHER_PAUSES:
                 others = [other for other in self._others() if other is not process]
                 if others:

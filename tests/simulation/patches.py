@@ -22,6 +22,7 @@ from tests.simulation.invariants import InvariantChecker
 from tests.simulation.schedule import Schedule
 
 _THREADED_MODULES = (
+    "gateway.sessions.lease_thread",
     "gateway.sessions.record_watch",
     "reaper.cached_records",
     "reaper.snapshot_reader",

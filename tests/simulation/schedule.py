@@ -38,6 +38,8 @@ class Process:
         self.schedule = schedule
         self.is_dead = False
         self.paused_until = 0.0
+        self.loop_stalled_since = 0.0
+        self.loop_stalled_until = 0.0
         self.cut_off_until: dict[str, float] = {}
         self.workers: list[Worker] = []
         self.on_death: Action = lambda: None
@@ -61,6 +63,13 @@ class Process:
 
     def pause(self, seconds: float) -> None:
         self.paused_until = max(self.paused_until, self.schedule.now + seconds)
+
+    def stall_loop(self, seconds: float) -> None:
+        """Stop the event loop of the process for a time, but not its threads."""
+        now = self.schedule.now
+        if self.loop_stalled_until <= now:
+            self.loop_stalled_since = now
+        self.loop_stalled_until = max(self.loop_stalled_until, now + seconds)
 
     def die(self) -> None:
         if not self.is_dead:

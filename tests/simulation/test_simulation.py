@@ -21,8 +21,10 @@ TIMEOUT_SECONDS = 900
 EXPECTED_EVENTS = {
     "client_error_LODGE_LEASE_LOST": "a client's call to a fenced gateway",
     "client_error_LODGE_STATEMENT_LOST": "a statement lost with its gateway",
+    "event_loop_recovered": "an event loop that responded again after a stall",
     "gateway_doubted": "a node that seemed silent",
     "late_writes": "a late write of a task",
+    "lease_renewal_stopped": "a gateway whose event loop stalled for too long",
     "locations_restored": "a removed location that a late write restored",
     "lost_holders_forgotten": "a dead replica removed from a session that others serve",
     "mass_expiry_confirmed": "a confirmed mass expiry",

@@ -104,7 +104,9 @@ class ModelThread:
         self._ended.set()
 
 
-THREADING = SimpleNamespace(Condition=ModelCondition, Event=ModelEvent, Lock=ModelLock, Thread=ModelThread)
+THREADING = SimpleNamespace(
+    Condition=ModelCondition, Event=ModelEvent, Lock=ModelLock, Thread=ModelThread, get_ident=lambda: 0
+)
 """Replaces :mod:`threading` in the patched modules."""
 
 

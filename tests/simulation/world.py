@@ -141,6 +141,7 @@ class World:
         for process in self._processes:
             process.cut_off_until.clear()
             process.paused_until = min(process.paused_until, now)
+            process.loop_stalled_until = min(process.loop_stalled_until, now)
 
     def _run_until_settled(self, until: float) -> None:
         """Run until two consecutive checks find no leftovers, or the time limit passes."""

@@ -16,12 +16,15 @@ Guarantees:
 4. If no stream follows an operation for the detached timeout, the operation is interrupted if it is still running, and
    is then discarded, as in Spark.
 5. A used operation id is rejected for as long as Spark would reject it, even after the operation was released.
+6. An operation that has ended keeps only its responses or its error. The error has no traceback, so the plan and the
+   intermediate data of a failed statement are freed at once. Nothing refers to an operation after its release.
 
 Source: [spark-connect-server SparkConnectReattachExecuteHandler], [spark-connect-server ExecuteGrpcResponseSender],
 [architecture "Gateway"].
 """
 
 import asyncio
+import copy
 import time
 import uuid
 from collections import OrderedDict
@@ -32,7 +35,7 @@ from typing import Any
 import structlog
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.errors import CanceledError, GatewayError, SparkError, final, storage_failed
+from gateway.errors import BackendError, CanceledError, GatewayError, SparkError, final, storage_failed
 from gateway.requests import SessionKey
 from workspace.identifiers import ClientSessionId, Principal
 
@@ -140,7 +143,7 @@ class Operation:
             if finished:
                 break
         if self._error is not None:
-            raise self._error
+            raise _detach(self._error)  # a raised error keeps the traceback of its last raise
 
     def _unseen(self, seen: set[str]) -> Sequence[base_pb2.ExecutePlanResponse]:
         return [response for response in self._responses if response.response_id not in seen]
@@ -162,7 +165,7 @@ class Operation:
                 complete.result_complete.SetInParent()
                 self._add(complete)
         except GatewayError as error:
-            self._error = final(error)
+            self._error = _detach(final(error))
         except asyncio.CancelledError:
             self._error = CanceledError()
             if not self._interrupted:
@@ -184,6 +187,7 @@ class Operation:
         if not self._is_answered and self._error is None:
             self._error = CanceledError()
         self.is_finished = True
+        self._task = None
         self._wake()
 
     def _add(self, response: base_pb2.ExecutePlanResponse) -> None:
@@ -216,6 +220,7 @@ class Operations:
         self._detached_timeout_seconds = detached_timeout_seconds
         self._by_key: dict[_OperationKey, Operation] = {}
         self._used: OrderedDict[_OperationKey, None] = OrderedDict()
+        self._timers: dict[_OperationKey, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, operation: Operation, run: Runner) -> None:
@@ -287,7 +292,16 @@ class Operations:
 
     def _abandon_later(self, operation: Operation) -> None:
         """Schedule the end of an operation that no stream follows until the timeout."""
-        asyncio.get_running_loop().call_later(self._detached_timeout_seconds, self._abandon, operation)
+        if self._by_key.get(operation.key) is not operation:
+            return
+        self._cancel_timer(operation)
+        loop = asyncio.get_running_loop()
+        self._timers[operation.key] = loop.call_later(self._detached_timeout_seconds, self._abandon, operation)
+
+    def _cancel_timer(self, operation: Operation) -> None:
+        timer = self._timers.pop(operation.key, None)
+        if timer is not None:
+            timer.cancel()
 
     def _abandon(self, operation: Operation) -> None:
         is_known = self._by_key.get(operation.key) is operation
@@ -303,10 +317,20 @@ class Operations:
         task.add_done_callback(self._tasks.discard)
 
     def _forget(self, operation: Operation) -> None:
+        self._cancel_timer(operation)
         if self._by_key.pop(operation.key, None) is not None:
             self._used[operation.key] = None
             if len(self._used) > _REMEMBERED_IDS:
                 self._used.popitem(last=False)
+
+
+def _detach(error: GatewayError) -> GatewayError:
+    """Return a copy of an error without its traceback, its cause and its context, which refer to local variables."""
+    copied = type(error).__new__(type(error), *error.args)
+    copied.__dict__.update(error.__dict__)
+    if isinstance(copied, BackendError):
+        copied.error = copy.copy(copied.error)
+    return copied
 
 
 def _matches(operation: Operation, request: base_pb2.InterruptRequest) -> bool:

@@ -1,12 +1,16 @@
 """Operations of Lodge statements (guarantees: gateway.operations)."""
 
 import asyncio
+import gc
 import uuid
+import weakref
 
+import grpc
 import pytest
+from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.errors import CanceledError
+from gateway.errors import BackendError, CanceledError, GatewayError
 from gateway.operations import Operation, Operations
 from gateway.responses import build_row_response
 
@@ -83,5 +87,88 @@ def test_guarantee_5_operation_id_is_refused_after_its_release():
         operations.release(operation)
         with pytest.raises(Exception, match="OPERATION_ALREADY_EXISTS"):
             operations.start(operation, answered)
+
+    asyncio.run(run())
+
+
+class Payload:
+    """A large local variable of a statement."""
+
+
+def backend_error():
+    return BackendError(aio.AioRpcError(grpc.StatusCode.INTERNAL, None, None, "refused"), "sc://b:1")
+
+
+@pytest.mark.parametrize("make_error", [lambda: CanceledError(), backend_error, lambda: OSError("no space")])
+def test_guarantee_6_failed_statement_frees_its_data_at_once(make_error):
+    async def run():
+        operations, operation = Operations(300), an_operation()
+        payloads = []
+
+        async def fail():
+            payload = Payload()
+            payloads.append(weakref.ref(payload))
+            try:
+                try:
+                    raise ValueError(payload)
+                except ValueError as error:
+                    raise make_error() from error
+            except GatewayError as error:
+                await asyncio.sleep(0)
+                raise error
+
+        async def follow():
+            with pytest.raises(GatewayError) as raised:
+                await responses_of(operation)
+            return raised.value.condition
+
+        operations.start(operation, fail)
+        condition = await follow()
+        assert payloads[0]() is None, "the error refers to a local variable of the statement"
+        assert [await follow() for _ in range(3)] == [condition] * 3
+        return operation
+
+    gc.disable()  # nothing may depend on the collection of cycles
+    try:
+        operation = asyncio.run(run())
+        assert operation._error.__traceback__ is None
+    finally:
+        gc.enable()
+
+
+def test_guarantee_6_released_operation_is_freed_before_its_timeout():
+    async def run():
+        operations, operation = Operations(300), an_operation()
+        operations.start(operation, answered)
+        async with operations.follow(operation):
+            await responses_of(operation)
+        await asyncio.sleep(0)
+        operations.release(operation)
+        released = weakref.ref(operation)
+        del operation
+        await asyncio.sleep(0)
+        assert released() is None
+        assert not [each for each in asyncio.get_running_loop()._scheduled if not each.cancelled()]
+
+    gc.disable()
+    try:
+        asyncio.run(run())
+    finally:
+        gc.enable()
+
+
+def test_failed_statement_reports_all_that_the_client_needs():
+    async def run():
+        operations, operation = Operations(10), an_operation()
+        error = backend_error()
+
+        async def fail():
+            raise error
+
+        operations.start(operation, fail)
+        with pytest.raises(BackendError) as raised:
+            await responses_of(operation)
+        assert (raised.value.error.details(), raised.value.backend) == ("refused", "sc://b:1")
+        assert str(raised.value) == str(error)
 
     asyncio.run(run())

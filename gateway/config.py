@@ -48,6 +48,7 @@ class GatewayConfig:
             [temporary-tables §5.1.10.2].
         watch_records: Whether other processes can end a session by changing only its record. If True, this replica
             watches the session records.
+        admins: The administrators: principals, and groups in the form ``group:NAME``.
         principal_backends: The dedicated backends of principals, by principal.
     """
 
@@ -63,4 +64,5 @@ class GatewayConfig:
     detached_timeout_seconds: float = 300.0
     impersonation: bool = False
     watch_records: bool = False
+    admins: tuple[str, ...] = ()
     principal_backends: Mapping[Principal, str] = field(default_factory=dict)

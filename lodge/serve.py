@@ -128,6 +128,7 @@ def config_for(settings: ServeSettings, workspaces: Workspaces, spark: EmbeddedS
         detached_timeout_seconds=settings.detached_timeout.total_seconds(),
         impersonation=settings.impersonation,
         watch_records=settings.records == "kubernetes",
+        admins=settings.admins,
         principal_backends={Principal(name): address for name, address in settings.principal_backend.items()},
     )
 

@@ -205,6 +205,12 @@ class ServeSettings(ReapSettings):
         description="An additional workspace in which CREATE TABLE ... AS and DROP TABLE are permitted. May be "
         "repeated. Default: none.",
     )
+    admins: setting_types.Names = Field(
+        (),
+        description="An administrator: a principal such as ops, or a group such as group:admins. Administrators list "
+        "and close all sessions and drop all permanent tables. Needs an authentication method. May be repeated. "
+        "Default: none.",
+    )
     max_session_tables: Limit = Field(
         None, description="The maximum number of temporary tables in a session. Default: no limit."
     )

@@ -40,15 +40,22 @@ class TableDescription:
         schema: The schema of the table.
         storage_format: The storage format of the table.
         options: The options of the storage format, from the statement that created the table.
+        owner_id: The id of the table's owner (:mod:`workspace.files.table_owners`). Empty if the table has no owner.
     """
 
     schema: StructType
     storage_format: str
     options: Mapping[str, str]
+    owner_id: str = ""
 
     def encode(self) -> str:
         """Return the content of the table description file."""
-        document = {"schema": self.schema.jsonValue(), "format": self.storage_format, "options": dict(self.options)}
+        document = {
+            "schema": self.schema.jsonValue(),
+            "format": self.storage_format,
+            "options": dict(self.options),
+            "owner": self.owner_id,
+        }
         return json.dumps({"lodge_table": 1, **document}, indent=1)
 
     @classmethod
@@ -70,9 +77,10 @@ class TableDescription:
             schema = StructType.fromJson(document["schema"])
             options = {str(key): str(value) for key, value in document["options"].items()}
             storage.options(options)
+            owner_id = str(document.get("owner", ""))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, GatewayError):
             return None
-        return cls(schema, storage.name, options)
+        return cls(schema, storage.name, options, owner_id)
 
 
 def build_permanent_scan(path: Path) -> relations_pb2.Relation | None:

@@ -14,6 +14,8 @@ from dataclasses import replace
 import structlog
 from pyspark.sql.connect.proto import base_pb2
 
+from gateway.authentication.identity import Identity
+from gateway.authorization.authorization import Authorization
 from gateway.backend_session import BackendSession
 from gateway.config import GatewayConfig
 from gateway.current_workspaces import CurrentWorkspaces
@@ -90,7 +92,15 @@ class OwnStatements:
             replica=replica, storage=storage, executor=self._executor, workspaces=workspaces, quotas=quotas
         )
         self._copies = TableCopies(replica, storage, sessions, self._executor, quotas)
-        self._sql = SqlCommands(self._tables, PermanentTables(replica, storage, sessions, self._executor))
+        permanent = PermanentTables(
+            replica,
+            storage,
+            sessions,
+            self._executor,
+            workspaces=workspaces,
+            authorization=Authorization(config.admins),
+        )
+        self._sql = SqlCommands(self._tables, permanent)
         self._commands = DataFrameCommands(self._tables)
 
     async def stop(self) -> None:
@@ -110,7 +120,12 @@ class OwnStatements:
         return PlanResolver(self._workspaces.now, record.tables, settings)
 
     async def start(
-        self, session: Session, request: bytes, plan: base_pb2.Plan, metadata: Metadata
+        self,
+        session: Session,
+        request: bytes,
+        plan: base_pb2.Plan,
+        metadata: Metadata,
+        identity: Identity | None = None,
     ) -> Operation | None:
         """Start the operation of a plan that Lodge executes.
 
@@ -119,6 +134,7 @@ class OwnStatements:
             request: The ``ExecutePlan`` request of the client.
             plan: The plan of the request.
             metadata: The metadata of the request.
+            identity: The identity of the request. None without an authentication method.
 
         Returns:
             The operation. None if Spark executes the plan.
@@ -144,7 +160,7 @@ class OwnStatements:
             raise ParseError(str(statement)) from statement
         if sql is not None and self._config.log_query_text:
             log.info("statement_recognised", query=sql.query)
-        execution = Execution(session, operation, backend, settings)
+        execution = Execution(session, operation, backend, settings, identity)
         self._sessions.require_lease(session)  # fail early, because reading the record can take long
         record = await self._read_record(session, backend, settings)
         if _is_known(record, operation.id):

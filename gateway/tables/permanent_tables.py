@@ -4,16 +4,22 @@ A permanent table is a directory in a workspace. Everyone who has access to the 
 backend first writes the files to the session location. Then Lodge moves the whole directory into the workspace, so that
 readers never see an incomplete table.
 
+The creator of a table is its owner. With authentication, only the owner, members of the owner's groups and
+administrators may drop the table. No other statement changes a permanent table.
+
 Source: [temporary-tables §5.1.8, §5.2, §5.4].
 """
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
-from gateway.errors import GatewayError
+from gateway.authorization.authorization import Authorization, owner_groups
+from gateway.current_workspaces import CurrentWorkspaces
+from gateway.errors import GatewayError, access_denied
 from gateway.responses import Response, build_row_response
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
@@ -28,9 +34,11 @@ from gateway.tables.new_tables import NewTable
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from gateway.tables.workspace_directories import Publication, check_table_name, is_name_used, remove_table
+from workspace.files.table_owners import TableOwners
 from workspace.identifiers import ReplicaId
 from workspace.record_changes import add_answer
 from workspace.records import Answer, PendingWrite, SessionRecord
+from workspace.table_owners import TableOwner
 from workspace.workspaces import Workspace
 
 log = structlog.get_logger(__name__)
@@ -44,9 +52,22 @@ class PermanentTables:
         storage: The session records and session locations.
         sessions: The sessions that this replica serves.
         executor: Creates and deletes the directories to which the backend writes.
+        workspaces: The configured workspaces.
+        authorization: Decides who may drop a table.
     """
 
-    def __init__(self, replica: ReplicaId, storage: Storage, sessions: Sessions, executor: StatementExecutor) -> None:
+    def __init__(
+        self,
+        replica: ReplicaId,
+        storage: Storage,
+        sessions: Sessions,
+        executor: StatementExecutor,
+        *,
+        workspaces: CurrentWorkspaces,
+        authorization: Authorization,
+    ) -> None:
+        self._workspaces = workspaces
+        self._authorization = authorization
         self._replica = replica
         self._storage = storage
         self._records = TableRecords(storage)
@@ -84,7 +105,9 @@ class PermanentTables:
             raise error
         schema = await new.schema(execution)
         write = PendingWrite(new_directory(), execution.operation.id, self._replica)
-        description = TableDescription(schema, new.storage.name, dict(new.options))
+        owner_id = str(uuid.uuid4())
+        owner = TableOwner(session.key.principal, owner_groups(execution.identity), workspace.name, new.name)
+        description = TableDescription(schema, new.storage.name, dict(new.options), owner_id)
         publication = Publication(workspace, new.name, description)
         rows = 0
         try:
@@ -99,7 +122,7 @@ class PermanentTables:
             rows = result.observed.get(ROWS_WRITTEN, 0)
             self._sessions.require_lease(session)
             await self._records.change(session, lambda record: _require_pending(record, write))
-            await self._storage.run_slow(publication.run, Path(path))
+            await self._storage.run_slow(self._publish, publication, Path(path), owner_id, owner)
         except BaseException as error:
             if not publication.is_done:
                 await run_to_completion(self._undo(session, write))
@@ -123,10 +146,11 @@ class PermanentTables:
             return
         await self._executor.deletion.delete(session, [write.directory])
 
-    async def drop(self, workspace: Workspace, name: str) -> Response:
+    async def drop(self, execution: Execution, workspace: Workspace, name: str) -> Response:
         """Drop a permanent table.
 
         Args:
+            execution: The statement.
             workspace: The workspace of the table.
             name: The name of the table.
 
@@ -134,11 +158,46 @@ class PermanentTables:
             The answer of the statement.
 
         Raises:
-            GatewayError: If the directory was not created by ``CREATE TABLE``.
+            GatewayError: If the directory was not created by ``CREATE TABLE``, or the client may not drop the table.
         """
-        await self._storage.run_slow(remove_table, workspace, name)
+        await self._storage.run_slow(self._drop, execution, workspace, name)
         log.info("table_dropped", table=name, workspace=workspace.name)
         return table_dropped(name)
+
+    def _publish(self, publication: Publication, source: Path, owner_id: str, owner: TableOwner) -> None:
+        owners = self._owners()
+        if owners is not None:
+            owners.write(owner_id, owner)
+        try:
+            publication.run(source)
+        finally:
+            if owners is not None and not publication.is_done:
+                owners.remove(owner_id)
+
+    def _drop(self, execution: Execution, workspace: Workspace, name: str) -> None:
+        owners = self._owners()
+
+        def check(description: TableDescription) -> None:
+            owner = None if owners is None else owners.read(description.owner_id, workspace.name, name)
+            if self._authorization.may_drop(execution.identity, owner):
+                return
+            advice = (
+                "No owner of the table is recorded, so only an administrator can drop it."
+                if owner is None
+                else "Only its owner, members of the owner's groups and administrators can drop it."
+            )
+            raise access_denied(
+                execution.session.key.principal, f"drop table [{workspace.name}.{name}]", f"{advice} Ask one of them."
+            )
+
+        description = remove_table(workspace, name, check)
+        if description is not None and owners is not None:
+            owners.remove(description.owner_id)
+
+    def _owners(self) -> TableOwners | None:
+        """Return the owners of tables. None if the default temporary workspace is in an object store."""
+        workspace = self._workspaces.now.temporary
+        return TableOwners(workspace.root) if workspace.is_file_based else None
 
 
 def _require_pending(record: SessionRecord, write: PendingWrite) -> SessionRecord:

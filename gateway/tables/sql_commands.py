@@ -102,7 +102,7 @@ class SqlCommands:
             return partial(self._tables.drop, context.execution, table)
         context.require_schema(target)
         if workspace is not None and await self._permanent.exists(workspace, target.name):
-            return partial(self._permanent.drop, _require_writable(workspace), target.name)
+            return partial(self._permanent.drop, context.execution, _require_writable(workspace), target.name)
         if workspace is not None:
             _require_writable(workspace)
         is_sparks = target.kind in {TargetKind.SPARK, TargetKind.SESSION} or (

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
+from gateway.authentication.identity import Identity
 from gateway.backend_session import BackendSession
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.targets import Target, TargetKind, find_temporary_table, parse_target, schema_not_found
@@ -25,12 +26,14 @@ class Execution:
         operation: The operation that the client sees.
         backend: The session at the backend.
         settings: The session settings when the statement started.
+        identity: The identity of the request. None without an authentication method.
     """
 
     session: Session
     operation: Operation
     backend: BackendSession
     settings: SessionSettings
+    identity: Identity | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ Guarantees:
 1. Directories have mode 0775 and files have mode 0644 [temporary-tables §5.2].
 2. A table appears either completely or not at all, and never under a name that is already used.
 3. A directory is removed only if it contains a Lodge table description.
-4. A table name always refers to a direct entry of the workspace directory. Symbolic links are never followed.
+4. Only files that belong to the new table get another mode. Hard links and files of other users are refused.
+5. A table name always refers to a direct entry of the workspace directory. Symbolic links are never followed.
 
 Not guaranteed:
 
@@ -17,12 +18,13 @@ import errno
 import os
 import shutil
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from gateway.errors import GatewayError
 from gateway.stored_tables.table_descriptions import DESCRIPTION_FILE, GLOB, TableDescription
 from gateway.tables.errors import AlreadyExistsError
-from workspace.files.table_files import copy_table, make_public, write_public_file
+from workspace.files.table_files import ForeignFileError, copy_table, make_public, write_public_file
 from workspace.identifiers import is_uuid
 from workspace.workspaces import Workspace
 
@@ -53,11 +55,21 @@ class Publication:
             source: The directory that contains the files of the table.
 
         Raises:
-            GatewayError: If the name is already used.
+            GatewayError: If the name is already used, or the directory contains a file that may not belong to the
+                table.
             OSError: If the storage fails.
         """
+        try:
+            make_public(source)
+        except ForeignFileError as error:
+            raise GatewayError(
+                "LODGE_PATH_REFUSED",
+                "42501",
+                f"Table [{self._name}] cannot be created in workspace [{self._workspace.name}], because its directory "
+                f"contains a hard link or a file of another user: [{error.filename}]. Run the statement again. Nothing "
+                "except the statement may write to the directory.",
+            ) from error
         write_public_file(DESCRIPTION_FILE, self._description.encode().encode(), source)
-        make_public(source)
         try:
             _move(source, self._workspace.root / self._name)
         except OSError as error:
@@ -90,27 +102,38 @@ def check_table_name(workspace: Workspace, name: str) -> None:
         )
 
 
-def remove_table(workspace: Workspace, name: str) -> None:
+def remove_table(workspace: Workspace, name: str, check: Callable[[TableDescription], None]) -> TableDescription | None:
     """Remove the directory of a permanent table.
 
+    Args:
+        workspace: The workspace of the table.
+        name: The name of the table.
+        check: A function that raises an error if the table must not be removed.
+
+    Returns:
+        The table description. None if the directory was empty.
+
     Raises:
-        GatewayError: If the directory does not contain a table description.
+        GatewayError: If the directory does not contain a table description, or the check fails.
         OSError: If the storage fails.
     """
     path = workspace.root / name
     if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
         path.rmdir()  # empty directory: left over if the creation was killed in its last step
-        return
-    if path.is_symlink() or TableDescription.read(path) is None:
+        return None
+    description = None if path.is_symlink() else TableDescription.read(path)
+    if description is None:
         raise GatewayError(
             "LODGE_NOT_A_TABLE",
             "42809",
             f"DROP TABLE cannot remove [{name}] in workspace [{workspace.name}], because CREATE TABLE did not create "
             "it. Remove the files yourself.",
         )
+    check(description)
     hidden = workspace.root / f".{name}.{uuid.uuid4().hex}"
     path.replace(hidden)
     shutil.rmtree(hidden)
+    return description
 
 
 def _move(source: Path, target: Path) -> None:

@@ -25,6 +25,10 @@ _PUBLIC_DIRECTORY_MODE = 0o775
 _PUBLIC_FILE_MODE = 0o644
 
 
+class ForeignFileError(PermissionError):
+    """Raised if the directory of a table contains a file that may not belong to the table."""
+
+
 def size_bytes(directory: int) -> int:
     """Return the total size of all regular files below an open directory.
 
@@ -66,10 +70,16 @@ def make_public(path: Path) -> None:
 
     These are the modes of public tables [temporary-tables §5.2].
 
+    As root, this process could make a private file of another user public. Therefore only files count that belong to
+    the owner of the table's directory and that have a single name. A hard link to another file does not.
+
     Raises:
-        OSError: If the directory tree contains a link, or a file that belongs to another user.
+        ForeignFileError: If the directory tree contains a hard link, a special file, or a file of another user than the
+            owner of the directory.
+        OSError: If the directory tree contains a symbolic link, or a mode cannot be changed.
     """
     with open_directory(path) as directory:
+        owner = os.fstat(directory).st_uid
         os.fchmod(directory, _PUBLIC_DIRECTORY_MODE)
         for entry, parent in _walk(directory):
             is_directory = entry.is_dir(follow_symlinks=False)
@@ -78,6 +88,7 @@ def make_public(path: Path) -> None:
             )
             descriptor = os.open(entry.name, os.O_RDONLY | os.O_NOFOLLOW | kind, dir_fd=parent)
             try:
+                _require_own(os.fstat(descriptor), owner, entry.name)
                 os.fchmod(descriptor, mode)
             finally:
                 os.close(descriptor)
@@ -108,6 +119,12 @@ def copy_table(source: Path, target: Path) -> None:
     """
     with open_directory(source) as original, open_directory(target.parent) as parent:
         _copy(original, target.name, parent, 0)
+
+
+def _require_own(status: os.stat_result, owner: int, name: str) -> None:
+    is_single_file = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+    if status.st_uid != owner or not (is_single_file or stat.S_ISDIR(status.st_mode)):
+        raise ForeignFileError(errno.EPERM, "The file is a hard link or belongs to another user", name)
 
 
 def _walk(directory: int, *, skip_vanished: bool = False, depth: int = 0) -> Iterator[tuple[os.DirEntry[str], int]]:

@@ -1,0 +1,1 @@
+"""Authorization: decides what an authenticated client may do."""

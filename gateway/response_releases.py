@@ -11,6 +11,9 @@ Guarantees:
    the whole operation before that, the backend does not receive the request at all. Until then, the backend keeps at
    most as many responses as its retry buffer allows.
 2. A release request is sent only for the session and the operation in the client's request.
+3. A backend that does not respond delays only its own release requests. At most ``MAX_WAITING`` of its requests wait,
+   with at most ``MAX_WAITING_BYTES`` in total. If there are more, the oldest are dropped. The backend then keeps the
+   responses until the client releases the whole operation, or until its retry buffer is full.
 
 Not guaranteed: clients do not receive the errors of these requests. The clients for PySpark and Scala ignore such
 errors anyway.
@@ -20,6 +23,8 @@ ExecutePlanResponseReattachableIterator].
 """
 
 import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -29,6 +34,9 @@ from gateway.backends import SERVICE, Backend
 from gateway.requests import SessionKey
 
 DELAY_SECONDS = 0.2
+MAX_WAITING = 10_000
+MAX_WAITING_BYTES = 16 * 1024 * 1024
+_CONCURRENT_CALLS = 16
 _TIMEOUT_SECONDS = 10.0
 _METHOD = SERVICE + "ReleaseExecute"
 
@@ -40,10 +48,7 @@ class ResponseReleases:
     """Release requests that have not been sent to their backend yet."""
 
     def __init__(self) -> None:
-        self._pending: dict[OperationKey, tuple[Backend, bytes, dict[str, Any]]] = {}
-        self._released: set[OperationKey] = set()
-        self._released_before: set[OperationKey] = set()
-        self._flush: asyncio.Task[None] | None = None
+        self._by_backend: dict[Backend, _BackendReleases] = {}
 
     def defer(self, key: OperationKey, backend: Backend, request: bytes, arguments: dict[str, Any]) -> None:
         """Send a release request to the backend later.
@@ -51,37 +56,100 @@ class ResponseReleases:
         The request replaces an earlier release request of the same operation. Requests of a client can arrive out of
         order. Therefore a release request that arrives after the release of the whole operation is ignored.
         """
-        if key in self._released or key in self._released_before:
-            return
-        self._pending[key] = (backend, request, arguments)
-        self._flush_soon()
+        self._of(backend).defer(key, _Release(request, arguments["metadata"]))
 
-    def discard(self, key: OperationKey) -> None:
+    def discard(self, key: OperationKey, backend: Backend) -> None:
         """Discard the pending release request of an operation.
 
         The caller has received the request to release the whole operation.
         """
-        self._pending.pop(key, None)
-        self._released.add(key)
-        self._flush_soon()
+        self._of(backend).discard(key)
 
     async def stop(self) -> None:
         """Stop sending. Pending release requests are lost."""
+        await asyncio.gather(*(releases.stop() for releases in self._by_backend.values()))
+
+    def _of(self, backend: Backend) -> "_BackendReleases":
+        releases = self._by_backend.get(backend)
+        if releases is None:
+            releases = self._by_backend[backend] = _BackendReleases(backend)
+        return releases
+
+
+@dataclass(frozen=True, slots=True)
+class _Release:
+    request: bytes
+    metadata: Any
+
+
+class _BackendReleases:
+    """The release requests for one backend, and the task that sends them."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._waiting: OrderedDict[OperationKey, _Release] = OrderedDict()
+        self._waiting_bytes = 0
+        self._released: OrderedDict[OperationKey, None] = OrderedDict()
+        self._released_before: OrderedDict[OperationKey, None] = OrderedDict()
+        self._dropped = 0
+        self._flush: asyncio.Task[None] | None = None
+
+    def defer(self, key: OperationKey, release: _Release) -> None:
+        if key in self._released or key in self._released_before:
+            return
+        self._take(key)
+        self._waiting[key] = release
+        self._waiting_bytes += len(release.request)
+        while len(self._waiting) > MAX_WAITING or self._waiting_bytes > MAX_WAITING_BYTES:
+            self._take(next(iter(self._waiting)))
+            self._dropped += 1
+        self._flush_soon()
+
+    def discard(self, key: OperationKey) -> None:
+        self._take(key)
+        self._released[key] = None
+        if len(self._released) > MAX_WAITING:
+            self._released.popitem(last=False)
+        self._flush_soon()
+
+    async def stop(self) -> None:
         if self._flush is not None:
             self._flush.cancel()
             await asyncio.gather(self._flush, return_exceptions=True)
+
+    def _take(self, key: OperationKey) -> _Release | None:
+        """Remove and return the waiting request of an operation."""
+        release = self._waiting.pop(key, None)
+        if release is not None:
+            self._waiting_bytes -= len(release.request)
+        return release
 
     def _flush_soon(self) -> None:
         if self._flush is None or self._flush.done():
             self._flush = asyncio.create_task(self._flush_until_empty())
 
     async def _flush_until_empty(self) -> None:
-        while self._pending or self._released or self._released_before:
+        while self._waiting or self._released or self._released_before:
             await asyncio.sleep(DELAY_SECONDS)
-            self._released_before, self._released = self._released, set()
-            due, self._pending = self._pending, {}
-            for backend, request, arguments in due.values():
-                try:
-                    await backend.unary(_METHOD)(request, metadata=arguments["metadata"], timeout=_TIMEOUT_SECONDS)
-                except aio.AioRpcError as error:
-                    log.debug("release_failed", reason=error.details())
+            self._released_before, self._released = self._released, OrderedDict()
+            due = list(self._waiting)
+            workers = min(_CONCURRENT_CALLS, len(due))
+            due.reverse()
+            async with asyncio.TaskGroup() as group:
+                for _ in range(workers):
+                    group.create_task(self._send(due))
+            if self._dropped:
+                log.warning("releases_dropped", backend=self._backend.address, count=self._dropped)
+                self._dropped = 0
+
+    async def _send(self, due: list[OperationKey]) -> None:
+        """Send the waiting requests of the given operations, and remove the operations from the list."""
+        while due:
+            release = self._take(due.pop())
+            if release is None:
+                continue
+            try:
+                call = self._backend.unary(_METHOD)
+                await call(release.request, metadata=release.metadata, timeout=_TIMEOUT_SECONDS)
+            except aio.AioRpcError as error:
+                log.debug("release_failed", reason=error.details())

@@ -272,7 +272,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         if message.HasField("release_until"):
             self._releases.defer(key, call.backend, request, call_arguments(context))
             return answer.SerializeToString()
-        self._releases.discard(key)
+        self._releases.discard(key, call.backend)
         return await self._pass_unary(call, request, context)
 
     async def _interrupt(self, call: "_Call", request: bytes, context: Context) -> bytes:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gateway.admission.limits import AdmissionLimits
 from workspace.identifiers import Principal
 from workspace.workspaces import Workspaces
 
@@ -42,6 +43,7 @@ class GatewayConfig:
         max_message_bytes: The maximum size of a message from a client. The default is the same as in Spark, 128 MiB.
         log_query_text: Whether log events may include the text of Lodge statements.
         limits: The quotas for temporary tables.
+        admission: The limits on what clients use at the same time.
         detached_timeout_seconds: How long a Lodge statement continues to run after its client
             disconnects.
         impersonation: Whether the session locations of a principal belong to the OS user with the same name
@@ -61,6 +63,7 @@ class GatewayConfig:
     max_message_bytes: int = 128 * 1024 * 1024
     log_query_text: bool = False
     limits: Limits = field(default_factory=Limits)
+    admission: AdmissionLimits = field(default_factory=AdmissionLimits)
     detached_timeout_seconds: float = 300.0
     impersonation: bool = False
     watch_records: bool = False

@@ -8,6 +8,7 @@ import structlog
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from gateway.admission.admission import Admission
 from gateway.audit import Audit
 from gateway.backends import SERVICE, Backends
 from gateway.config import GatewayConfig
@@ -56,6 +57,7 @@ class Gateway:
         self._replica = ReplicaId(f"gateway-{secrets.token_hex(6)}")
         self._audit = Audit() if audit is None else audit
         self._audit.replica = self._replica
+        self._admission = Admission(config.admission)
         self._operations = Operations(config.detached_timeout_seconds)
         self._workspaces = CurrentWorkspaces(config.workspaces)
         self._tasks: list[asyncio.Task[None]] = []
@@ -82,6 +84,7 @@ class Gateway:
             lease_duration_seconds=config.lease_duration_seconds,
             impersonation=config.impersonation,
             audit=self._audit,
+            quota=self._admission.sessions,
         )
         await self._sessions.renew_lease()
         try:

@@ -16,9 +16,11 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import fields
 
 import structlog
 
+from gateway.admission.limits import AdmissionLimits
 from gateway.audit import Audit
 from gateway.config import GatewayConfig, Limits
 from gateway.errors import GatewayError
@@ -125,12 +127,19 @@ def config_for(settings: ServeSettings, workspaces: Workspaces, spark: EmbeddedS
             principal_tables=settings.max_principal_tables,
             principal_bytes=settings.max_principal_bytes,
         ),
+        admission=_admission_limits(settings),
         detached_timeout_seconds=settings.detached_timeout.total_seconds(),
         impersonation=settings.impersonation,
         watch_records=settings.records == "kubernetes",
         admins=settings.admins,
         principal_backends={Principal(name): address for name, address in settings.principal_backend.items()},
     )
+
+
+def _admission_limits(settings: ServeSettings) -> AdmissionLimits:
+    names = {field.name for field in fields(AdmissionLimits)} - {"request_timeout"}
+    limits = {name: int(getattr(settings, name)) for name in names}
+    return AdmissionLimits(**limits, request_timeout=settings.request_timeout.total_seconds())
 
 
 @asynccontextmanager

@@ -44,6 +44,7 @@ from lodge.errors import SettingError
 ENVIRONMENT_PREFIX = "LODGE_"
 CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
 _LARGEST_MESSAGE_BYTES = 2**31 - 1
+_MIB = 1024 * 1024
 _FOLLOWS_FROM_ANOTHER = "default_factory_not_called"
 
 LogLevel = Annotated[
@@ -51,6 +52,7 @@ LogLevel = Annotated[
 ]
 Limit = Annotated[int | None, Field(ge=0), setting_types.Metavar("NUMBER")]
 SizeLimit = Annotated[ByteSize | None, Field(ge=0), setting_types.Metavar("BYTES")]
+MemorySize = Annotated[ByteSize, Field(gt=0), setting_types.Metavar("BYTES")]
 MessageSize = Annotated[ByteSize, Field(gt=0, le=_LARGEST_MESSAGE_BYTES), setting_types.Metavar("BYTES")]
 RecordStore = Annotated[Literal["files", "kubernetes"], setting_types.LowerCase, setting_types.Metavar("STORE")]
 Namespace = Annotated[setting_types.ObjectName | None, setting_types.Metavar("NAMESPACE")]
@@ -228,6 +230,63 @@ class ServeSettings(ReapSettings):
         description="The maximum size of all temporary tables in all sessions of a principal together. Default: no "
         "limit.",
     )
+    max_sessions: Count = Field(
+        10_000, description="The maximum number of sessions that the gateway serves. Default: 10000."
+    )
+    max_principal_sessions: Count = Field(
+        1_000, description="The maximum number of sessions of one principal. Default: 1000."
+    )
+    new_sessions_per_minute: Count = Field(
+        3_000, description="The maximum number of sessions that start in one minute. Default: 3000."
+    )
+    principal_new_sessions_per_minute: Count = Field(
+        600, description="The maximum number of sessions of one principal that start in one minute. Default: 600."
+    )
+    max_statements: Count = Field(
+        1_000, description="The maximum number of statements that run at the same time. Default: 1000."
+    )
+    max_principal_statements: Count = Field(
+        200,
+        description="The maximum number of statements of one principal that run at the same time. Default: 200.",
+    )
+    max_requests_in_flight: Count = Field(
+        4_000, description="The maximum number of requests, with their streams, at the same time. Default: 4000."
+    )
+    max_principal_requests_in_flight: Count = Field(
+        1_000, description="The maximum number of requests of one principal at the same time. Default: 1000."
+    )
+    principal_requests_per_second: Count = Field(
+        500,
+        description="The number of requests of one principal in one second. Further requests wait, and are then "
+        "refused. Default: 500.",
+    )
+    max_request_bytes_in_flight: MemorySize = Field(
+        ByteSize(384 * _MIB),
+        description="The maximum size of all requests in memory together. A request that a client sends slowly counts "
+        "as --max-message-bytes. Default: 384MiB.",
+    )
+    max_principal_request_bytes_in_flight: MemorySize = Field(
+        ByteSize(256 * _MIB),
+        description="The maximum size of all requests of one principal in memory together. Default: 256MiB.",
+    )
+    max_response_bytes_in_flight: MemorySize = Field(
+        ByteSize(384 * _MIB),
+        description="The maximum size of all responses in memory together. Above half of it, the gateway reads from "
+        "the backends only as fast as clients read. Default: 384MiB.",
+    )
+    max_principal_response_bytes_in_flight: MemorySize = Field(
+        ByteSize(192 * _MIB),
+        description="The maximum size of all responses to one principal in memory together. Default: 192MiB.",
+    )
+    failed_logins_per_minute: Count = Field(
+        60,
+        description="The number of failed logins from one network address in one minute, above which replies to "
+        "failed logins are delayed. Default: 60.",
+    )
+    request_timeout: setting_types.Duration = Field(
+        timedelta(seconds=60),
+        description="How long a client may take to send one message of a request. Default: 60s.",
+    )
     detached_timeout: setting_types.Duration = Field(
         timedelta(minutes=5),
         description="How long a Lodge statement may continue after its client has disconnected. Default: 5m.",
@@ -244,7 +303,7 @@ class ServeSettings(ReapSettings):
     )
     log_query_text: bool = Field(False, description="Include the text of statements in the log. Default: no.")
     max_message_bytes: MessageSize = Field(
-        ByteSize(128 * 1024 * 1024),
+        ByteSize(128 * _MIB),
         description="The maximum size of a message that the gateway accepts, such as 64MiB. Default: 128MiB.",
     )
     pod_name: PodText = Field(

@@ -34,7 +34,7 @@ def close_connection(peer: str) -> bool:
                 name = connection.getpeername()
             except OSError:  # it is not connected
                 continue
-            if name[:2] == address:
+            if isinstance(name, tuple) and (_canonical(name[0]), name[1]) == address:
                 connection.shutdown(socket.SHUT_RDWR)
                 return True
     return False
@@ -50,7 +50,12 @@ def _address(peer: str) -> tuple[str, int] | None:
     host, _, port = unquote(rest).rpartition(":")
     if kind not in {"ipv4", "ipv6"} or not port.isdigit():
         return None
-    return host.strip("[]"), int(port)
+    return _canonical(host.strip("[]")), int(port)
+
+
+def _canonical(host: str) -> str:
+    """Return the form of an address that does not depend on whether an IPv6 socket accepted an IPv4 connection."""
+    return host.removeprefix("::ffff:")
 
 
 def _sockets() -> Iterator[socket.socket]:

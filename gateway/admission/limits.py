@@ -108,7 +108,7 @@ class LimitReports:
         count: A function that counts the event in a metric.
     """
 
-    def __init__(self, limits: AdmissionLimits, count: Callable[[LimitKind], None]) -> None:
+    def __init__(self, limits: AdmissionLimits, count: Callable[[LimitKind], None] = lambda kind: None) -> None:
         self._limits = limits
         self._count = count
         self._last_logged: dict[LimitKind, float] = {}

@@ -7,6 +7,8 @@ Guarantees:
 """
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from gateway.admission.limits import AdmissionLimits, LimitKind, LimitReports
 from gateway.admission.rates import per_minute
@@ -18,20 +20,20 @@ class SessionQuota:
     """Counts the sessions that this replica serves or opens.
 
     Args:
-        limits: The limits.
+        limits: The limits. By default, the default limits.
         reports: Reports exceeded limits.
     """
 
-    def __init__(self, limits: AdmissionLimits, reports: LimitReports) -> None:
-        self._limits = limits
-        self._reports = reports
+    def __init__(self, limits: AdmissionLimits | None = None, reports: LimitReports | None = None) -> None:
+        self._limits = limits = limits or AdmissionLimits()
+        self._reports = reports or LimitReports(limits)
         self._count = 0
         self._by_principal: Counter[Principal] = Counter()
         self._rate = per_minute(limits.new_sessions_per_minute)
         self._principal_rate = per_minute(limits.principal_new_sessions_per_minute)
 
     def add(self, principal: Principal) -> None:
-        """Count a session that this replica serves or is about to open."""
+        """Count a session that this replica serves."""
         self._count += 1
         self._by_principal[principal] += 1
 
@@ -42,21 +44,43 @@ class SessionQuota:
         if not self._by_principal[principal]:
             del self._by_principal[principal]
 
-    def find_refusal(self, principal: Principal) -> GatewayError | None:
-        """Return why a session may not start, or None if it may. Call :meth:`add` for the session first."""
-        limits = self._limits
-        refusing: LimitKind | None = None
-        if self._by_principal[principal] > limits.max_principal_sessions:
-            refusing = LimitKind.PRINCIPAL_SESSIONS
-        elif self._count > limits.max_sessions:
-            refusing = LimitKind.SESSIONS
-        elif not self._principal_rate.has_room(principal):
-            refusing = LimitKind.PRINCIPAL_NEW_SESSIONS
-        elif not self._rate.has_room(""):
-            refusing = LimitKind.NEW_SESSIONS
-        return None if refusing is None else self._reports.exceeded(refusing, principal)
+    @contextmanager
+    def reserve(self, principal: Principal) -> Iterator[bool]:
+        """Count a session while this replica opens it.
+
+        Yields:
+            Whether the session may start, if it does not exist yet.
+        """
+        self.add(principal)
+        try:
+            yield self._find_exceeded(principal, opening=0) is None
+        finally:
+            self.remove(principal)
+
+    def require_room(self, principal: Principal) -> None:
+        """Check that a further session may start.
+
+        Raises:
+            GatewayError: If the session would exceed a limit.
+        """
+        if self._find_exceeded(principal, opening=1) is not None:
+            raise self.refuse(principal)
+
+    def refuse(self, principal: Principal) -> GatewayError:
+        """Report that a session of a principal may not start, and return the error for the client."""
+        return self._reports.exceeded(self._find_exceeded(principal, opening=1) or LimitKind.SESSIONS, principal)
 
     def count_start(self, principal: Principal) -> None:
         """Count a session that has started."""
         self._principal_rate.hit(principal)
         self._rate.hit("")
+
+    def _find_exceeded(self, principal: Principal, opening: int) -> LimitKind | None:
+        limits = self._limits
+        if self._by_principal.get(principal, 0) + opening > limits.max_principal_sessions:
+            return LimitKind.PRINCIPAL_SESSIONS
+        if self._count + opening > limits.max_sessions:
+            return LimitKind.SESSIONS
+        if not self._principal_rate.has_room(principal):
+            return LimitKind.PRINCIPAL_NEW_SESSIONS
+        return None if self._rate.has_room("") else LimitKind.NEW_SESSIONS

@@ -23,7 +23,7 @@ from gateway.requests import SessionKey
 from gateway.sessions.replica_lease import ReplicaLease
 from gateway.sessions.session import Session
 from gateway.storage import Storage
-from workspace.identifiers import RecordName, ReplicaId, SessionUuid
+from workspace.identifiers import RecordName, ReplicaId, SessionUuid, record_name
 from workspace.record_changes import SessionEndingError, add_holder, remove_holders, update_record
 from workspace.record_store import RecordConflictError, RecordExistsError, RecordNotFoundError, StoredRecord
 from workspace.records import Phase, SessionRecord
@@ -67,22 +67,30 @@ class RecordUpdates:
                 return stored
         return None
 
-    async def join_or_create(self, key: SessionKey, backend: Backend) -> tuple[SessionRecord, bool]:
+    async def join_or_create(
+        self, key: SessionKey, backend: Backend, *, may_create: bool = True
+    ) -> tuple[SessionRecord, bool] | None:
         """Join an existing session, or create the record of a new session.
 
         Args:
             key: The principal and the client session id.
             backend: The backend to use if the session is new.
+            may_create: Whether a new session may start.
 
         Returns:
-            The session record, and whether the session is new.
+            The session record, and whether the session is new. None if the session does not exist and may not start.
 
         Raises:
             SessionEndingError: If the session is ending.
             RecordConflictError: If other processes changed the record during every attempt.
             RecordNotFoundError: If other processes created and deleted the record during every attempt.
         """
-        return await self._storage.run(self._join_or_create, key, backend)
+        if may_create:
+            return await self._storage.run(self._join_or_create, key, backend)
+        try:
+            return await self._storage.run(self._join, record_name(key.principal, key.client_session_id)), False
+        except RecordNotFoundError:
+            return None
 
     async def join(self, stored: StoredRecord) -> bool:
         """Join a session if its record has not changed since the record was read.
@@ -190,10 +198,12 @@ class RecordUpdates:
         try:
             return records.create(record).record, True
         except RecordExistsError:
-            joined = update_record(
-                records, record.name, lambda stored: add_holder(stored, self._replica), must_write=True
-            )
-            return joined.record, False
+            return self._join(record.name), False
+
+    def _join(self, name: RecordName) -> SessionRecord:
+        return update_record(
+            self._storage.records, name, lambda stored: add_holder(stored, self._replica), must_write=True
+        ).record
 
     @retry_on(RecordConflictError)
     def _end(self, session: Session, *, only_if_last: bool) -> EndedSession | None:

@@ -31,6 +31,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from gateway.admission.session_quota import SessionQuota
 from gateway.audit import Audit
 from gateway.backends import Backend, Backends
 from gateway.errors import GatewayError, no_backend, not_impersonated, session_closed
@@ -68,6 +69,7 @@ class Sessions:
         lease_duration_seconds: See ``GatewayConfig``.
         impersonation: See ``GatewayConfig``.
         audit: The audit events. By default, they are written nowhere.
+        quota: The quota of sessions. By default, it has the default limits.
     """
 
     def __init__(
@@ -80,8 +82,10 @@ class Sessions:
         lease_duration_seconds: float,
         impersonation: bool = False,
         audit: Audit | None = None,
+        quota: SessionQuota | None = None,
     ) -> None:
         self._audit = Audit() if audit is None else audit
+        self._quota = SessionQuota() if quota is None else quota
         self._storage = storage
         self._backends = backends
         self._idle_timeout_seconds = idle_timeout_seconds
@@ -123,8 +127,8 @@ class Sessions:
         """Return a session. Start or adopt the session first if necessary.
 
         Raises:
-            GatewayError: If the session has ended, the principal has no backend or no OS user, the lease has lapsed, or
-                the storage does not respond.
+            GatewayError: If the session has ended, the principal has no backend or no OS user, a new session would
+                exceed a limit, the lease has lapsed, or the storage does not respond.
         """
         session = self._served.get(key)
         if session is not None:
@@ -159,6 +163,14 @@ class Sessions:
             GatewayError: If the session cannot be opened; see :meth:`open`.
         """
         return self._served.get(key) or await self._open(key, parent.backend)
+
+    def require_room(self, principal: Principal) -> None:
+        """Check that a new session of a principal may start.
+
+        Raises:
+            GatewayError: If the session would exceed a limit.
+        """
+        self._quota.require_room(principal)
 
     async def adopt(self, stored: StoredRecord) -> None:
         """Adopt a session that no replica serves.
@@ -395,9 +407,11 @@ class Sessions:
     def _forget(self, session: Session) -> None:
         if self._served.get(session.key) is session:
             del self._served[session.key], self._by_record[session.record_name]
+            self._quota.remove(session.key.principal)
 
     def _serve(self, session: Session) -> Session:
         self._served[session.key] = self._by_record[session.record_name] = session
+        self._quota.add(session.key.principal)
         return session
 
     async def _open(self, key: SessionKey, backend: Backend) -> Session:
@@ -410,12 +424,20 @@ class Sessions:
             self._lease.require_valid()
             lease_epoch = self._lease.epoch
             try:
-                with self._pending.keep_on_failure(PendingUpdate(name)):
-                    record, is_new = await self._records.join_or_create(key, backend)
+                with (
+                    self._quota.reserve(key.principal) as may_create,
+                    self._pending.keep_on_failure(PendingUpdate(name)),
+                ):
+                    found = await self._records.join_or_create(key, backend, may_create=may_create)
             except (SessionEndingError, RecordConflictError, RecordNotFoundError) as error:
                 raise session_closed(key.client_session_id) from error
+            if found is None:
+                raise self._quota.refuse(key.principal)
+            record, is_new = found
             backend = self._backends.find(record) or backend
             session = self._serve(Session(key, record.session_uuid, backend, lease_epoch))
+            if is_new:
+                self._quota.count_start(key.principal)
         with session.log_context():
             log.info("session_started" if is_new else "session_adopted", backend=session.backend.address)
             self._record_opening(session, adopted=not is_new)

@@ -60,8 +60,9 @@ lock: setup ## Update constraints.txt from pyproject.toml
 bench-engine: setup ## Compare scans of files with other readers
 	@$(BIN)/python benchmarks/scans.py
 
-bench-gateway: setup ## Compare Spark Connect through Lodge with Spark alone
+bench-gateway: setup ## Compare Spark Connect through Lodge with Spark alone, and with TLS and JWT
 	@$(BIN)/python benchmarks/pass_through.py
+	@$(BIN)/python -m benchmarks.secure_gateway
 
 bench-temp-tables: setup ## Compare temporary tables with the same steps by hand
 	@$(BIN)/python benchmarks/temporary_tables.py

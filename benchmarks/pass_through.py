@@ -52,14 +52,14 @@ class Gateway:
 
 
 @contextlib.contextmanager
-def run_gateway(backend: str, directory: Path) -> Iterator[Gateway]:
-    """Run a gateway in front of a backend, with workspaces in a directory."""
+def run_gateway(backend: str, directory: Path, *options: str) -> Iterator[Gateway]:
+    """Run a gateway in front of a backend, with workspaces in a directory and further options."""
     workspaces = {"dfs": directory / "dfs", "dfs.tmp": directory / "tmp"}
     command = [sys.executable, "-m", "lodge", "serve", "--listen", "127.0.0.1:0", "--backend", backend, "--no-reaper"]
     for name, path in workspaces.items():
         path.mkdir()
         command += ["--workspace", f"{name}={path.as_uri()}"]
-    with subprocess.Popen([*command, "--log-level", "warning"], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([*command, *options, "--log-level", "warning"], stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Gateway(process)
         finally:

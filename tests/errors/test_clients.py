@@ -4,19 +4,14 @@ Clients provoke as many as possible with SQL at a real gateway and a real Spark.
 a server that answers with the product's own statuses replaces the gateway for them.
 """
 
-import base64
-import json
 import os
 import re
-import shutil
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 
 import grpc
 import pyarrow as pa
-import pyspark
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
@@ -24,14 +19,10 @@ from pyspark.sql.connect.session import SparkSession
 
 from gateway.error_status import error_status
 from gateway.errors import SPARK_CONDITIONS, SPARK_SQL_EXCEPTION, CanceledError, GatewayError, ParseError, SparkError
+from tests.errors.client_programs import build_go_client, build_scala_client
 from tests.errors.test_reference import reference
-from tests.skips import skip_missing
 
 pytestmark = pytest.mark.slow
-
-HERE = Path(__file__).parent / "clients"
-JARS = Path(pyspark.__file__).parent / "jars"
-SERVER_JARS = re.compile(r"spark-(sql|core|connect|catalyst|hive|mllib|streaming|yarn|kubernetes)_")
 
 SETUP = ("create temporary table t as select 1 a", "create temporary table two as select 1 a, 2 b")
 BY_SQL = {
@@ -216,39 +207,8 @@ def test_errors_show_no_directory_of_the_server(python_errors, condition, statem
 @pytest.fixture(scope="module")
 def scala_errors(statements, tmp_path_factory):
     """Return what the Scala client shows: class, text, condition and SQLSTATE."""
-    java = shutil.which("java")
-    client = next((JARS / "connect-repl").glob("spark-connect-client-jvm_*.jar"))
-    libraries = [client, *(jar for jar in sorted(JARS.glob("*.jar")) if not SERVER_JARS.match(jar.name))]
-    class_path = os.pathsep.join(map(str, libraries))
-    compiler = os.pathsep.join(
-        str(jar) for name in ("compiler", "reflect", "library") for jar in JARS.glob(f"scala-{name}-*")
-    )
-    extra = os.pathsep.join(str(jar) for jar in [*JARS.glob("jline-*.jar"), *JARS.glob("jna-*.jar")])
-    classes = tmp_path_factory.mktemp("scala")
-    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    source = HERE / "scala" / "Errors.scala"
-    run_program(
-        [
-            java,
-            *quick,
-            "-cp",
-            f"{compiler}{os.pathsep}{extra}",
-            "scala.tools.nsc.Main",
-            "-nowarn",
-            "-d",
-            classes,
-            "-cp",
-            class_path,
-            source,
-        ]
-    )
-    lines = [f"{address}\t{base64.b64encode(text.encode()).decode()}" for address, text in statements.values()]
-    opens = "--add-opens=java.base/java.nio=ALL-UNNAMED"
-    path = f"{classes}{os.pathsep}{class_path}"
-    output = run_program([java, *quick, opens, "-cp", path, "Errors"], "\n".join(lines))
-    results = [line.split("\t")[1:] for line in output.splitlines() if line.startswith("RESULT\t")]
-    decoded = [[base64.b64decode(each.removeprefix(".")).decode() for each in result] for result in results]
-    return dict(zip(statements, decoded, strict=True))
+    client = build_scala_client(tmp_path_factory.mktemp("scala"))
+    return dict(zip(statements, client.run(list(statements.values())), strict=True))
 
 
 @pytest.mark.parametrize("condition", sorted(reference()))
@@ -269,14 +229,8 @@ def test_scala_client_shows_text_condition_and_sql_state(scala_errors, python_er
 @pytest.fixture(scope="module")
 def go_errors(statements, tmp_path_factory):
     """Return what the Go client shows: text, condition and SQLSTATE."""
-    go = shutil.which("go")
-    if go is None:
-        skip_missing("Go is not installed. Install it, and put it on PATH.")
-    program = tmp_path_factory.mktemp("go") / "errors"
-    run_program([go, "build", "-o", program, "."], cwd=HERE / "go")
-    lines = [json.dumps({"Remote": address, "Statement": text}) for address, text in statements.values()]
-    output = run_program([program], "\n".join(lines))
-    return dict(zip(statements, map(json.loads, output.splitlines()), strict=True))
+    client = build_go_client(tmp_path_factory.mktemp("go"))
+    return dict(zip(statements, client.run(list(statements.values())), strict=True))
 
 
 @pytest.mark.parametrize("condition", sorted(reference()))
@@ -287,12 +241,3 @@ def test_go_client_shows_text_condition_and_sql_state(go_errors, python_errors, 
         "condition": condition,
         "sqlState": state,
     }
-
-
-def run_program(command, text="", cwd=None):
-    """Run a program to its end, and return its output."""
-    done = subprocess.run(
-        list(map(str, command)), input=text, cwd=cwd, capture_output=True, text=True, timeout=280, check=False
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout

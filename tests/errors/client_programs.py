@@ -1,0 +1,113 @@
+"""Builds and runs the Go and Scala clients.
+
+The programs run statements, one in each line of their standard input, and print what the client shows of each error.
+"""
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+
+from tests.skips import skip_missing
+
+HERE = Path(__file__).parent / "clients"
+JARS = Path(pyspark.__file__).parent / "jars"
+RUN_SECONDS = 280
+_SERVER_JARS = re.compile(r"spark-(sql|core|connect|catalyst|hive|mllib|streaming|yarn|kubernetes)_")
+_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+Statements = Sequence[tuple[str, str]]
+"""Connection strings and SQL texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoClient:
+    """The compiled program of the Go client."""
+
+    program: Path
+
+    def run(self, statements: Statements, variables: Mapping[str, str] | None = None) -> list[Mapping[str, str]]:
+        """Run statements.
+
+        Args:
+            statements: The statements. Those with the same connection string share a session.
+            variables: Further environment variables.
+
+        Returns:
+            The text, condition and SQLSTATE of each error. Empty for a statement without an error.
+        """
+        lines = [json.dumps({"Remote": remote, "Statement": text}) for remote, text in statements]
+        output = run_program([self.program], "\n".join(lines), variables=variables)
+        return [json.loads(line) for line in output.splitlines()]
+
+
+def build_go_client(directory: Path) -> GoClient:
+    """Compile the program, or skip the test if Go is missing."""
+    go = shutil.which("go")
+    if go is None:
+        skip_missing("Go is not installed. Install it, and put it on PATH.")
+    run_program([go, "build", "-o", directory / "errors", "."], cwd=HERE / "go")
+    return GoClient(directory / "errors")
+
+
+@dataclass(frozen=True, slots=True)
+class ScalaClient:
+    """The compiled program of the Scala client."""
+
+    java: str
+    class_path: str
+
+    def run(self, statements: Statements, java_options: Sequence[str] = ()) -> list[Sequence[str]]:
+        """Run statements.
+
+        Args:
+            statements: The statements. Those with the same connection string share a session.
+            java_options: Further options of the JVM.
+
+        Returns:
+            The class, text, condition and SQLSTATE of each error. Empty strings for a statement without an error.
+        """
+        lines = [f"{remote}\t{base64.b64encode(text.encode()).decode()}" for remote, text in statements]
+        opens = "--add-opens=java.base/java.nio=ALL-UNNAMED"
+        command = [self.java, *_QUICK, *java_options, opens, "-cp", self.class_path, "Errors"]
+        output = run_program(command, "\n".join(lines))
+        results = [line.split("\t")[1:] for line in output.splitlines() if line.startswith("RESULT\t")]
+        return [[base64.b64decode(each.removeprefix(".")).decode() for each in result] for result in results]
+
+
+def build_scala_client(directory: Path) -> ScalaClient:
+    """Compile the program with the Scala compiler of Spark."""
+    java = shutil.which("java")
+    assert java is not None
+    client = next((JARS / "connect-repl").glob("spark-connect-client-jvm_*.jar"))
+    libraries = [client, *(jar for jar in sorted(JARS.glob("*.jar")) if not _SERVER_JARS.match(jar.name))]
+    class_path = os.pathsep.join(map(str, libraries))
+    names = ("scala-compiler-*", "scala-reflect-*", "scala-library-*", "jline-*.jar", "jna-*.jar")
+    compiler = os.pathsep.join(str(jar) for name in names for jar in JARS.glob(name))
+    source = HERE / "scala" / "Errors.scala"
+    options = ["-nowarn", "-d", directory, "-cp", class_path, source]
+    run_program([java, *_QUICK, "-cp", compiler, "scala.tools.nsc.Main", *options])
+    return ScalaClient(java, f"{directory}{os.pathsep}{class_path}")
+
+
+def run_program(
+    command: Sequence[object],
+    text: str = "",
+    cwd: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+    seconds: float = RUN_SECONDS,
+) -> str:
+    """Run a program to its end, and return its output."""
+    done = subprocess.run(
+        list(map(str, command)), input=text, cwd=cwd, env={**os.environ, **(variables or {})},
+        capture_output=True, text=True, timeout=seconds, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout

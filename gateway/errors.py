@@ -30,6 +30,7 @@ SPARK_SQL_EXCEPTION = "org.apache.spark.SparkSQLException"
 
 SESSION_CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 MAX_USER_ID_BYTES = 1024
+_AUTHENTICATION_RETRY_SECONDS = 2.0
 
 _SYNTAX_ERROR = re.compile(r"Syntax error at or near (.+?): (.+)", re.DOTALL)
 _NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
@@ -245,6 +246,23 @@ def unauthenticated(reason: str) -> GatewayError:
         {"reason": reason},
     )
     error.code = grpc.StatusCode.UNAUTHENTICATED
+    return error
+
+
+def authentication_unavailable(reason: str) -> GatewayError:
+    """Return the error for credentials that the gateway cannot verify at present. Clients try again.
+
+    Args:
+        reason: Why the gateway cannot verify them, as a clause.
+    """
+    error = GatewayError(
+        "LODGE_AUTHENTICATION_UNAVAILABLE",
+        "58000",
+        f"The gateway cannot verify the credentials of this call now: {reason}. Try again later.",
+        {"reason": reason},
+    )
+    error.code = grpc.StatusCode.UNAVAILABLE
+    error.retry_after_seconds = _AUTHENTICATION_RETRY_SECONDS
     return error
 
 

@@ -1,10 +1,61 @@
-"""Decides who sent an RPC."""
+"""Decides who sent an RPC.
 
-from collections.abc import Sequence
+Guarantees:
 
-from gateway.authentication.credentials import Context
+1. A client is authenticated only if one method has verified its credentials completely. Credentials that no method
+   accepts are refused.
+2. If a client sends a token and a certificate, only one of them counts: the one that the first method in the list
+   reads. A token that is refused is not replaced with the certificate.
+3. The result of a method is used again for at most :data:`CACHE_SECONDS`, and never after the credentials have expired
+   or the source of a method has changed. The cache contains keyed hashes of tokens, not the tokens.
+4. Tokens never appear in log events, errors or representations of objects.
+5. The client learns only whether its credentials are missing, invalid or expired. The log contains the reasons.
+"""
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import structlog
+from cachetools import TLRUCache
+
+from gateway.audit import Audit
+from gateway.authentication.credentials import (
+    Context,
+    Credentials,
+    MalformedCredentialsError,
+    read_certificate,
+    read_token,
+)
+from gateway.authentication.failure_log import FailureLog
 from gateway.authentication.identity import Identity
-from gateway.authentication.method import Method
+from gateway.authentication.method import CredentialKind, DeniedError, Method, UndecidedError
+from gateway.errors import GatewayError, authentication_unavailable, unauthenticated
+
+CACHE_SECONDS = 60.0
+_CACHED_IDENTITIES = 10_000
+_RESTART_SECONDS = 5.0
+
+_PRESENTED: Mapping[CredentialKind, Callable[[Context], bytes | None]] = {
+    CredentialKind.BEARER_TOKEN: lambda context: read_token(context).encode(),
+    CredentialKind.CERTIFICATE: read_certificate,
+}
+_TEXTS = {
+    "missing": "it has no credentials",
+    "malformed": "the credentials are malformed",
+    "invalid": "the credentials are not valid",
+    "expired": "the credentials have expired",
+}
+
+log = structlog.get_logger(__name__)
+
+
+class _Cached(NamedTuple):
+    identity: Identity
+    until: float
 
 
 class Authenticator:
@@ -12,15 +63,53 @@ class Authenticator:
 
     Args:
         methods: The methods, in the order in which they are tried.
+        audit: The audit events of the gateway. By default, they are written nowhere.
     """
 
-    def __init__(self, methods: Sequence[Method] = ()) -> None:
-        self._methods = tuple(methods)
+    def __init__(self, methods: Sequence[Method] = (), audit: Audit | None = None) -> None:
+        self._failures = FailureLog(Audit() if audit is None else audit)
+        self._key = secrets.token_bytes(32)
+        self._cache: TLRUCache[bytes, _Cached] = TLRUCache(
+            _CACHED_IDENTITIES, ttu=lambda _key, cached, _now: cached.until, timer=time.monotonic
+        )
+        self._generation = 0
+        self._watches: list[asyncio.Task[None]] = []
+        self._is_started = False
+        self._use(methods)
 
     @property
     def is_configured(self) -> bool:
         """Whether at least one method is configured."""
         return bool(self._methods)
+
+    @property
+    def failing_methods(self) -> Sequence[str]:
+        """The kinds of the methods that work with old data, because they cannot read their source."""
+        return [method.kind for method in self._methods if method.is_failing]
+
+    async def start(self) -> None:
+        """Start to watch the sources of the methods."""
+        self._is_started = True
+        self._watches = [asyncio.create_task(self._watch(method)) for method in self._methods]
+
+    async def replace(self, methods: Sequence[Method]) -> None:
+        """Replace the methods. From now on, clients that the new methods do not accept are refused."""
+        watches, self._watches = self._watches, []
+        self._use(methods)
+        if self._is_started:
+            await self.start()
+        await _end(watches)
+
+    async def stop(self) -> None:
+        """Stop to watch the sources of the methods."""
+        self._is_started = False
+        watches, self._watches = self._watches, []
+        await _end(watches)
+
+    def forget(self) -> None:
+        """Verify all credentials again when they are used the next time."""
+        self._generation += 1
+        self._cache.clear()
 
     async def identify(self, context: Context) -> Identity | None:
         """Return the identity of the client that sent an RPC, or None if no method is configured.
@@ -30,14 +119,80 @@ class Authenticator:
         """
         if not self._methods:
             return None
-        raise NotImplementedError
+        for kind in self._order:
+            try:
+                presented = _PRESENTED[kind](context)
+            except MalformedCredentialsError as error:
+                raise self._refuse(context, "malformed", [str(error)]) from None
+            if presented:
+                digest = hashlib.blake2b(presented, digest_size=32, key=self._key, person=kind.value).digest()
+                cached = self._cache.get(digest)
+                return cached.identity if cached is not None else await self._decide(kind, presented, digest, context)
+        raise self._refuse(context, "missing", [])
 
-    async def start(self) -> None:
-        """Start to watch the sources of the methods."""
-
-    async def replace(self, methods: Sequence[Method]) -> None:
-        """Replace the methods. Clients that the new methods do not accept are refused from now on."""
+    def _use(self, methods: Sequence[Method]) -> None:
         self._methods = tuple(methods)
+        self._order = tuple(dict.fromkeys(method.reads for method in self._methods))
+        self.forget()
 
-    async def stop(self) -> None:
-        """Stop to watch the sources of the methods."""
+    async def _decide(self, kind: CredentialKind, presented: bytes, digest: bytes, context: Context) -> Identity:
+        is_token = kind is CredentialKind.BEARER_TOKEN
+        credentials = Credentials(
+            presented.decode() if is_token else "", None if is_token else presented, context.peer() or ""
+        )
+        generation, started = self._generation, time.monotonic()
+        answers: list[str] = []
+        is_expired = is_undecided = False
+        for method in self._methods:
+            if method.reads is not kind:
+                continue
+            try:
+                identity = await method.authenticate(credentials)
+            except DeniedError as denied:
+                answers.append(f"{method.kind}: {denied.reason}")
+                is_expired = is_expired or denied.is_expired
+                if denied.is_final:
+                    is_undecided = False
+                    break
+            except UndecidedError as undecided:
+                answers.append(f"{method.kind}: {undecided.reason}")
+                is_undecided = True
+            else:
+                if identity is not None:
+                    if generation == self._generation:
+                        self._remember(digest, identity, method.max_cache_seconds, started)
+                    return identity
+                answers.append(f"{method.kind}: the credentials are not for this method")
+        if is_undecided:
+            self._failures.undecided(peer=credentials.peer, answers=answers)
+            raise authentication_unavailable("a server that the gateway needs does not respond")
+        raise self._refuse(context, "expired" if is_expired else "invalid", answers)
+
+    def _refuse(self, context: Context, problem: str, answers: Sequence[str]) -> GatewayError:
+        """Record a failed authentication, and return the error for the client."""
+        text = _TEXTS[problem]
+        kinds = {method.kind for method in self._methods}
+        self._failures.refused(problem=text, peer=context.peer() or "", answers=answers, kinds=kinds)
+        return unauthenticated(text)
+
+    def _remember(self, digest: bytes, identity: Identity, max_cache_seconds: float | None, started: float) -> None:
+        seconds = CACHE_SECONDS if max_cache_seconds is None else min(max_cache_seconds, CACHE_SECONDS)
+        if identity.expires_at is not None:
+            seconds = min(seconds, identity.expires_at - time.time())
+        if seconds > 0:
+            self._cache[digest] = _Cached(identity, started + seconds)
+
+    async def _watch(self, method: Method) -> None:
+        """Watch the source of a method, and start again after an unexpected error."""
+        while True:
+            try:
+                await method.watch(self.forget)
+            except Exception:
+                log.exception("authentication_watch_failed", method=method.kind)
+            await asyncio.sleep(_RESTART_SECONDS)
+
+
+async def _end(watches: Sequence["asyncio.Task[None]"]) -> None:
+    for watch in watches:
+        watch.cancel()
+    await asyncio.gather(*watches, return_exceptions=True)

@@ -1,34 +1,36 @@
 """The interface of an authentication method."""
 
-from collections.abc import Callable
-from enum import Enum, auto
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from gateway.authentication.credentials import Credentials
-from gateway.authentication.identity import Identity
+from gateway.authentication.identity import Identity, problem_with_name
+from workspace.identifiers import Principal
 
 
 class CredentialKind(Enum):
     """The kind of credentials that a method reads."""
 
-    BEARER_TOKEN = auto()
-    CERTIFICATE = auto()
+    BEARER_TOKEN = b"token"
+    CERTIFICATE = b"certificate"
 
 
 class DeniedError(Exception):
-    """Raised if credentials belong to a method, and the method refuses them.
-
-    The decision is final. No other method is tried.
+    """Raised if a method refuses credentials.
 
     Attributes:
         reason: Why the credentials are refused, for the log. It never contains a token.
-        is_expired: Whether the credentials were valid and have expired. The client is told so.
+        is_expired: Whether the credentials were valid and have expired. The error of the client contains this.
+        is_final: Whether the credentials can only be for this method, so that no further method is tried.
     """
 
-    def __init__(self, reason: str, *, is_expired: bool = False) -> None:
+    def __init__(self, reason: str, *, is_expired: bool = False, is_final: bool = True) -> None:
         super().__init__(reason)
         self.reason = reason
         self.is_expired = is_expired
+        self.is_final = is_final
 
 
 class UndecidedError(Exception):
@@ -46,6 +48,38 @@ class UndecidedError(Exception):
         self.reason = reason
 
 
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How a method forms the names of principals and groups.
+
+    The same name from two methods is the same principal. Prefixes keep the names of methods apart.
+
+    Attributes:
+        principal_prefix: The beginning of each principal.
+        groups_prefix: The beginning of each group.
+    """
+
+    principal_prefix: str = ""
+    groups_prefix: str = ""
+
+    def identity(self, method: str, principal: str, groups: Iterable[str], expires_at: float | None) -> Identity:
+        """Return an identity.
+
+        Raises:
+            DeniedError: If the principal or a group is not a valid name.
+        """
+        name = self.principal_prefix + principal
+        problem = problem_with_name(principal) or problem_with_name(name)
+        if problem:
+            raise DeniedError(f"the name of the principal is not valid: {problem}")
+        members = frozenset(self.groups_prefix + group for group in groups)
+        for group in members:
+            problem = problem_with_name(group)
+            if problem:
+                raise DeniedError(f"the name of a group is not valid: {problem}")
+        return Identity(Principal(name), members, method, expires_at)
+
+
 class Method(Protocol):
     """An authentication method."""
 
@@ -56,6 +90,14 @@ class Method(Protocol):
     @property
     def reads(self) -> CredentialKind:
         """The kind of credentials that the method reads."""
+
+    @property
+    def max_cache_seconds(self) -> float | None:
+        """How long an identity may be used without another check. None means the default of the authenticator."""
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the method currently works with old data, because it cannot read its source."""
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
         """Return the identity that the credentials prove, or None if they are not for this method.

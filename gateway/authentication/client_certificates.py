@@ -1,0 +1,146 @@
+"""The method ``certificate``: client certificates that TLS has verified.
+
+TLS verifies the certificate when a connection starts. This method verifies that the certificate is still valid, because
+connections live long, and reads the principal.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from gateway.authentication.credentials import Credentials
+from gateway.authentication.identity import Identity
+from gateway.authentication.method import CredentialKind, DeniedError, Naming
+
+
+class CertificateName(Enum):
+    """A kind of name in a certificate."""
+
+    URI = "uri"
+    EMAIL = "email"
+    DNS = "dns"
+    COMMON_NAME = "common_name"
+
+
+class CertificateGroups(Enum):
+    """A part of the subject that lists the groups."""
+
+    ORGANIZATION = "organization"
+    ORGANIZATIONAL_UNIT = "organizational_unit"
+
+
+ALL_NAMES = (CertificateName.URI, CertificateName.EMAIL, CertificateName.DNS, CertificateName.COMMON_NAME)
+
+_GROUP_ATTRIBUTES: Mapping[CertificateGroups, x509.ObjectIdentifier] = {
+    CertificateGroups.ORGANIZATION: NameOID.ORGANIZATION_NAME,
+    CertificateGroups.ORGANIZATIONAL_UNIT: NameOID.ORGANIZATIONAL_UNIT_NAME,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateSettings:
+    """The settings of the method ``certificate``.
+
+    Attributes:
+        principal_from: The kinds of names that can be the principal. The first kind that the certificate contains is
+            used.
+        groups_from: The part of the subject that lists the groups. None if certificates contain no groups.
+        naming: How the method forms the names of principals and groups.
+    """
+
+    principal_from: Sequence[CertificateName] = ALL_NAMES
+    groups_from: CertificateGroups | None = None
+    naming: Naming = field(default_factory=Naming)
+
+
+class CertificateMethod:
+    """The authentication method ``certificate``.
+
+    Args:
+        settings: The settings.
+    """
+
+    kind = "certificate"
+    reads = CredentialKind.CERTIFICATE
+    max_cache_seconds: float | None = None
+    is_failing = False
+
+    def __init__(self, settings: CertificateSettings) -> None:
+        self._settings = settings
+
+    async def authenticate(self, credentials: Credentials) -> Identity | None:
+        """Return the identity of a client certificate.
+
+        Raises:
+            DeniedError: If the certificate is not valid now, is not for clients, or does not name a single principal.
+        """
+        if credentials.certificate is None:
+            return None
+        try:
+            certificate = x509.load_pem_x509_certificate(credentials.certificate)
+            self._check(certificate)
+            principal = self._principal(certificate)
+            groups = self._groups(certificate)
+        except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
+            raise DeniedError("the certificate cannot be parsed") from None
+        expires_at = certificate.not_valid_after_utc.timestamp()
+        return self._settings.naming.identity(self.kind, principal, groups, expires_at)
+
+    async def watch(self, on_change: Callable[[], None]) -> None:
+        """Wait until the task is cancelled. The method has no source."""
+        await asyncio.Event().wait()
+
+    def _check(self, certificate: x509.Certificate) -> None:
+        now = datetime.fromtimestamp(time.time(), UTC)
+        if now >= certificate.not_valid_after_utc:
+            raise DeniedError("the certificate has expired", is_expired=True)
+        if now < certificate.not_valid_before_utc:
+            raise DeniedError("the certificate is not valid yet")
+        try:
+            usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        except x509.ExtensionNotFound:
+            return
+        if not {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE} & set(usages):
+            raise DeniedError("the certificate is not for clients")
+
+    def _principal(self, certificate: x509.Certificate) -> str:
+        for kind in self._settings.principal_from:
+            names = _names(certificate, kind)
+            if len(names) > 1:
+                raise DeniedError(f"the certificate has {len(names)} names of the kind {kind.value}, but may have one")
+            if names:
+                return names[0]
+        kinds = ", ".join(kind.value for kind in self._settings.principal_from)
+        raise DeniedError(f"the certificate has no name of the kinds {kinds}")
+
+    def _groups(self, certificate: x509.Certificate) -> Sequence[str]:
+        if self._settings.groups_from is None:
+            return ()
+        return _attributes(certificate, _GROUP_ATTRIBUTES[self._settings.groups_from])
+
+
+def _names(certificate: x509.Certificate, kind: CertificateName) -> Sequence[str]:
+    if kind is CertificateName.COMMON_NAME:
+        return _attributes(certificate, NameOID.COMMON_NAME)
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    match kind:
+        case CertificateName.URI:
+            return names.get_values_for_type(x509.UniformResourceIdentifier)
+        case CertificateName.EMAIL:
+            return names.get_values_for_type(x509.RFC822Name)
+        case _:
+            return names.get_values_for_type(x509.DNSName)
+
+
+def _attributes(certificate: x509.Certificate, identifier: x509.ObjectIdentifier) -> Sequence[str]:
+    values = [attribute.value for attribute in certificate.subject.get_attributes_for_oid(identifier)]
+    return [value if isinstance(value, str) else value.decode() for value in values]

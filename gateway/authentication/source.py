@@ -1,0 +1,165 @@
+"""A file or URL whose content changes while the gateway runs.
+
+Guarantees:
+
+1. The content is read in a thread, with a limit of time. The event loop never waits for a file or a server.
+2. If the new content cannot be read or is not valid, the previous value stays in use, and the failure is logged. With a
+   maximum age, the value is used only until this age, counted from the last successful read.
+3. At most one read of a source runs at a time. A caller that is cancelled does not cancel the read of others.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import structlog
+
+from gateway.errors import GatewayError, authentication_unavailable
+from gateway.pools import Pool
+
+_SECONDS_BETWEEN_REPORTS = 60.0
+_MAX_HUNG_READS = 2
+_CLOCK_STEP_SECONDS = 0.05
+
+_Value = TypeVar("_Value")
+log = structlog.get_logger(__name__)
+
+
+class SourceError(Exception):
+    """Raised if a source cannot be read, or if its content is not valid.
+
+    The message names the source, the problem and what to do, but never contains the content.
+    """
+
+
+def _ignore_change() -> None:
+    return
+
+
+class Source(Generic[_Value]):
+    """The last valid value of a file or URL.
+
+    Args:
+        name: The path or URL, for messages.
+        read: Reads the content. It may block, and raises SourceError.
+        parse: Converts the content into a value. It raises SourceError.
+        period_seconds: How often :meth:`watch` reads the source.
+        timeout_seconds: How long one read may take.
+        max_age_seconds: How long the value is used without a successful read. None means without a limit.
+
+    Raises:
+        SourceError: If the first read fails. The constructor blocks until it has read the source.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[], bytes],
+        parse: Callable[[bytes], _Value],
+        *,
+        period_seconds: float,
+        timeout_seconds: float,
+        max_age_seconds: float | None = None,
+    ) -> None:
+        self._name = name
+        self._read = read
+        self._parse = parse
+        self._period_seconds = period_seconds
+        self._max_age_seconds = max_age_seconds
+        self._pool = Pool(
+            "authentication-source",
+            1,
+            refusal=lambda: authentication_unavailable("the source did not respond in time"),
+            timeout_seconds=timeout_seconds,
+            max_abandoned=_MAX_HUNG_READS,
+        )
+        self._on_change: Callable[[], None] = _ignore_change
+        self._refreshing: asyncio.Task[None] | None = None
+        self._content = read()
+        self._value = parse(self._content)
+        self._valid_at = self._attempted_at = time.monotonic()
+        self._reported_at: float | None = None
+        self._is_closed = False
+
+    @property
+    def value(self) -> _Value | None:
+        """The last valid value, or None if it has exceeded its maximum age."""
+        return None if self._is_too_old else self._value
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last read failed."""
+        return self._reported_at is not None
+
+    async def watch(self, on_change: Callable[[], None]) -> None:
+        """Read the source periodically until the task is cancelled.
+
+        Args:
+            on_change: A function to call after the value has changed or has exceeded its maximum age.
+        """
+        self._on_change = on_change
+        self._is_closed = False
+        is_expired = False
+        try:
+            while True:
+                await asyncio.sleep(self._pause_seconds())
+                await self._refresh()
+                if self._is_too_old and not is_expired:
+                    log.error("authentication_source_expired", source=self._name, max_age=self._max_age_seconds)
+                    on_change()
+                is_expired = self._is_too_old
+        finally:
+            self._is_closed = True
+            if self._refreshing is not None:
+                await asyncio.gather(self._refreshing, return_exceptions=True)
+            await self._pool.close()
+
+    async def refresh(self, at_most_every_seconds: float) -> None:
+        """Read the source now, unless the previous read started less than the given time ago."""
+        if self._is_closed:
+            return
+        if self._refreshing is not None or time.monotonic() - self._attempted_at >= at_most_every_seconds:
+            await self._refresh()
+
+    @property
+    def _is_too_old(self) -> bool:
+        return self._max_age_seconds is not None and time.monotonic() - self._valid_at > self._max_age_seconds
+
+    def _pause_seconds(self) -> float:
+        """Return the time until the next read, or until the value exceeds its maximum age."""
+        if self._max_age_seconds is None or self._is_too_old:
+            return self._period_seconds
+        remaining = self._valid_at + self._max_age_seconds - time.monotonic()
+        return min(self._period_seconds, max(remaining, 0.0) + _CLOCK_STEP_SECONDS)
+
+    async def _refresh(self) -> None:
+        if self._refreshing is None:
+            self._refreshing = asyncio.create_task(self._read_again())
+        await asyncio.shield(self._refreshing)
+
+    async def _read_again(self) -> None:
+        self._attempted_at = started = time.monotonic()
+        try:
+            content, value = await self._pool.run_or_abandon(self._load, self._content)
+        except (SourceError, GatewayError) as error:
+            self._report(str(error) if isinstance(error, SourceError) else f"[{self._name}] did not respond in time.")
+            return
+        finally:
+            self._refreshing = None
+        self._valid_at, self._reported_at = started, None
+        if value is not None:
+            self._content, self._value = content, value
+            log.info("authentication_source_changed", source=self._name)
+            self._on_change()
+
+    def _load(self, known: bytes) -> tuple[bytes, _Value | None]:
+        """Return the content, and its value if the content has changed."""
+        content = self._read()
+        return content, None if content == known else self._parse(content)
+
+    def _report(self, reason: str) -> None:
+        now = time.monotonic()
+        if self._reported_at is None or now - self._reported_at >= _SECONDS_BETWEEN_REPORTS:
+            self._reported_at = now
+            log.error("authentication_source_failed", source=self._name, reason=reason)

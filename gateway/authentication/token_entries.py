@@ -1,0 +1,218 @@
+"""The tokens that Lodge issues, and the file that lists them.
+
+A token consists of the prefix ``lodge_`` and 256 random bits. The prefix allows programs that search for leaked secrets
+to recognize it. The file contains only the SHA-256 hash of each token. A hash without salt is sufficient, because
+random tokens of this length cannot be guessed::
+
+    tokens:
+      - id: 5f2c9a1e
+        sha256: 0c0bf9a6…
+        principal: ada
+        groups: [analysts]
+        created: "2026-01-02T03:04:05Z"
+        expires: "2026-02-01T03:04:05Z"
+"""
+
+import hashlib
+import re
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictStr, ValidationError
+
+from gateway.authentication.identity import problem_with_name
+from gateway.authentication.source import SourceError
+
+TOKEN_PREFIX = "lodge_"  # noqa: S105 - not a secret
+_RANDOM_BYTES = 32
+_TOKEN = re.compile(rf"{TOKEN_PREFIX}[A-Za-z0-9_-]{{43}}")
+_ID_BYTES = 4
+_MAX_FILE_BYTES = 16 * 1024 * 1024
+_MAX_DEPTH = 8
+_WRITABLE_BY_ALL = 0o002
+_HEADER = "# Tokens of Lodge. `lodge token` changes this file. It does not keep comments.\n"
+
+
+def _check_name(name: str) -> str:
+    problem = problem_with_name(name)
+    if problem:
+        raise ValueError(problem)
+    return name
+
+
+_Name = Annotated[StrictStr, AfterValidator(_check_name)]
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: Annotated[StrictStr, Field(pattern=r"^[0-9A-Za-z._-]{1,64}$")]
+    sha256: Annotated[StrictStr, Field(pattern=r"^[0-9a-f]{64}$")]
+    principal: _Name
+    groups: tuple[_Name, ...] = ()
+    created: AwareDatetime | None = None
+    expires: AwareDatetime | None = None
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tokens: tuple[_Entry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEntry:
+    """A token in the file, without the token itself.
+
+    Attributes:
+        id: The name of the entry, for people.
+        digest: The SHA-256 hash of the token.
+        principal: The principal that the token authenticates.
+        groups: The groups of the principal.
+        created: When the token was created.
+        expires: When the token expires. None if it does not expire.
+    """
+
+    id: str
+    digest: bytes
+    principal: str
+    groups: tuple[str, ...] = ()
+    created: datetime | None = None
+    expires: datetime | None = None
+
+
+def is_lodge_token(token: str) -> bool:
+    """Return whether a string has the form of a token that Lodge issues."""
+    return _TOKEN.fullmatch(token) is not None
+
+
+def digest_of(token: str) -> bytes:
+    """Return the hash under which the file lists a token."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def new_token(
+    principal: str, groups: Sequence[str] = (), expires: datetime | None = None, *, now: datetime
+) -> tuple[str, TokenEntry]:
+    """Return a new random token and its entry in the file.
+
+    Raises:
+        ValueError: If the principal or a group cannot be a name.
+    """
+    for name in (principal, *groups):
+        problem = problem_with_name(name)
+        if problem:
+            raise ValueError(f"The name {name!r} is not valid: {problem}.")
+    token = TOKEN_PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+    unique = tuple(dict.fromkeys(groups))
+    return token, TokenEntry(secrets.token_hex(_ID_BYTES), digest_of(token), principal, unique, now, expires)
+
+
+def read_token_file(path: Path) -> bytes:
+    """Return the content of a token file.
+
+    Raises:
+        SourceError: If the file cannot be read, or if every user of the host may change it.
+    """
+    try:
+        with path.open("rb") as file:
+            if path.stat().st_mode & _WRITABLE_BY_ALL:
+                raise SourceError(
+                    f"The token file [{path}] can be changed by every user of this host. Run: chmod o-w {path}"
+                )
+            content = file.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise SourceError(
+            f"The token file [{path}] cannot be read: {error.strerror}. Create it with: lodge token create --file "
+            f"{path} --principal NAME"
+        ) from None
+    if len(content) > _MAX_FILE_BYTES:
+        raise SourceError(f"The token file [{path}] has more than {_MAX_FILE_BYTES:,} bytes. Remove expired tokens.")
+    return content
+
+
+def parse_token_file(path: Path, content: bytes) -> Sequence[TokenEntry]:
+    """Return the entries of a token file. An empty file contains no tokens.
+
+    Args:
+        path: The path of the file, for messages. Messages never contain a value from the file.
+        content: The content of the file.
+
+    Raises:
+        SourceError: If the content is not valid.
+    """
+    try:
+        _check_structure(content)
+        document = yaml.load(content, yaml.CSafeLoader)
+        entries = _File.model_validate({} if document is None else document).tokens
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" in line {mark.line + 1}" if mark else ""
+        raise SourceError(f"The token file [{path}] is not valid YAML{place}. {_ADVICE}") from None
+    except ValidationError as error:
+        raise SourceError(f"The token file [{path}] is not valid: {_first_problem(error)}. {_ADVICE}") from None
+    except ValueError:  # the structure, an unknown character, or a number or timestamp that Python does not support
+        raise SourceError(f"The token file [{path}] is not valid. {_ADVICE}") from None
+    for attribute in ("id", "sha256"):
+        value, count = (Counter(getattr(entry, attribute) for entry in entries).most_common(1) or [("", 0)])[0]
+        if count > 1:
+            shown = f" [{value}]" if attribute == "id" else ""
+            raise SourceError(f"The token file [{path}] contains the same {attribute}{shown} twice. Remove one entry.")
+    return [
+        TokenEntry(entry.id, bytes.fromhex(entry.sha256), entry.principal, entry.groups, entry.created, entry.expires)
+        for entry in entries
+    ]
+
+
+def render_token_file(entries: Sequence[TokenEntry]) -> bytes:
+    """Return the content of a token file with the given entries."""
+    tokens = [
+        {
+            "id": entry.id,
+            "sha256": entry.digest.hex(),
+            "principal": entry.principal,
+            **({"groups": list(entry.groups)} if entry.groups else {}),
+            **({"created": _timestamp(entry.created)} if entry.created else {}),
+            **({"expires": _timestamp(entry.expires)} if entry.expires else {}),
+        }
+        for entry in entries
+    ]
+    return (_HEADER + yaml.safe_dump({"tokens": tokens}, sort_keys=False, allow_unicode=True)).encode()
+
+
+def _check_structure(content: bytes) -> None:
+    """Refuse structures that would exhaust the stack or the memory while they are loaded.
+
+    Raises:
+        yaml.YAMLError: If the content is not YAML.
+        ValueError: If the content contains aliases, or is nested too deeply.
+    """
+    depth = 0
+    for event in yaml.parse(content, yaml.CSafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("the file contains aliases")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _MAX_DEPTH:
+            raise ValueError("the file is nested too deeply")
+
+
+_ADVICE = "Restore the file, or create tokens with: lodge token create"
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    names = [str(part) if isinstance(part, str) else f"entry {part + 1}" for part in problem["loc"]]
+    return f"{', '.join(names) or 'the top level'}: {problem['msg']}"
+
+
+def _timestamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

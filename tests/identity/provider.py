@@ -46,13 +46,13 @@ class SigningKey:
     Attributes:
         algorithm: The algorithm of its signatures, such as ``RS256``.
         key_id: The value of ``kid`` in the JWKS and in tokens.
-        private: The private key.
+        private: The private key. By default, a new one.
     """
 
-    def __init__(self, algorithm: str) -> None:
+    def __init__(self, algorithm: str, private: Any = None, key_id: str | None = None) -> None:
         self.algorithm = algorithm
-        self.key_id = f"{algorithm.lower()}-{secrets.token_hex(4)}"
-        self.private = _private_key(algorithm)
+        self.key_id = key_id or f"{algorithm.lower()}-{secrets.token_hex(4)}"
+        self.private = private or _private_key(algorithm)
 
     @property
     def public_pem(self) -> bytes:
@@ -187,9 +187,7 @@ _WRONG_CLAIMS: Mapping[Flaw, Callable[[int], Mapping[str, Any]]] = {
 
 
 def _sign_with_other_key(claims: Mapping[str, Any], key: SigningKey) -> str:
-    stranger = SigningKey(key.algorithm)
-    stranger.key_id = key.key_id
-    return stranger.sign(claims)
+    return SigningKey(key.algorithm, key_id=key.key_id).sign(claims)
 
 
 def _sign_with_public_key(claims: Mapping[str, Any], key: SigningKey) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -14,6 +15,7 @@ from gateway.backends import SERVICE, Backends
 from gateway.config import GatewayConfig
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError
+from gateway.metrics import GatewayMetrics, GatewayState
 from gateway.operations import Operations
 from gateway.service import SparkConnectService
 from gateway.sessions.record_watch import RecordWatch
@@ -42,6 +44,7 @@ class Gateway:
         leases: The leases of all replicas.
         locations: The session locations of the default temporary workspace.
         audit: The audit events of the replica. By default, they are written nowhere.
+        metrics: The counters of the replica. By default, they are served nowhere.
     """
 
     def __init__(
@@ -51,13 +54,17 @@ class Gateway:
         leases: Leases,
         locations: SessionLocations,
         audit: Audit | None = None,
+        *,
+        metrics: GatewayMetrics | None = None,
     ) -> None:
         self._config = config
         self._storage = Storage(records, leases, locations)
         self._replica = ReplicaId(f"gateway-{secrets.token_hex(6)}")
         self._audit = Audit() if audit is None else audit
         self._audit.replica = self._replica
-        self._admission = Admission(config.admission)
+        self._metrics = GatewayMetrics() if metrics is None else metrics
+        self._admission = Admission(config.admission, self._metrics.count_limit)
+        self._is_serving = False
         self._operations = Operations(config.detached_timeout_seconds)
         self._workspaces = CurrentWorkspaces(config.workspaces)
         self._tasks: list[asyncio.Task[None]] = []
@@ -121,6 +128,7 @@ class Gateway:
         await self._server.start()
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
         self._sessions.start_renewing()
+        self._is_serving = True
         renewal_seconds = config.lease_duration_seconds / 3
         idle_check_seconds = min(max(config.session_idle_timeout_seconds / 4, 0.1), 10.0)
         self._tasks = [
@@ -139,6 +147,27 @@ class Gateway:
     def workspaces(self) -> Workspaces:
         """The configured workspaces, as of the last reload."""
         return self._workspaces.now
+
+    def state(self) -> GatewayState | None:
+        """Return the current state, for probes and metrics. None if the replica does not accept connections.
+
+        This method can be called from any thread.
+        """
+        if not self._is_serving:
+            return None
+        sessions, total = self._sessions, self._admission.accounts.total
+        return GatewayState(
+            sessions=sessions.count,
+            statements=total.statements,
+            requests=total.requests,
+            request_bytes=total.request_bytes,
+            response_bytes=total.response_bytes,
+            has_lease=sessions.has_lease,
+            lease_renewals=sessions.lease.renewals,
+            failed_lease_renewals=sessions.lease.failed_renewals,
+            lease_lapses=max(0, sessions.lease.epoch - 1),
+            event_loop_lag_seconds=sessions.loop_monitor.lag_seconds(time.monotonic()),
+        )
 
     async def reload(self, workspaces: Workspaces) -> None:
         """Replace the configured workspaces while sessions continue.
@@ -165,6 +194,7 @@ class Gateway:
         Args:
             grace_seconds: How long running requests can continue.
         """
+        self._is_serving = False
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.stop(grace_seconds)
         await self._operations.end_all()

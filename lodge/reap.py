@@ -4,8 +4,7 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 
 import structlog
@@ -13,10 +12,10 @@ from prometheus_client import CollectorRegistry
 
 from lodge.backend_sessions import BackendSessions
 from lodge.confirmations import confirmation_reader
-from lodge.errors import StartError
+from lodge.metrics_endpoint import serve_metrics
 from lodge.settings import ReapSettings
 from lodge.stores import Stores, open_stores
-from reaper.health import Health, serve_health
+from reaper.health import Health
 from reaper.mass_expiry import MassExpiryRule
 from reaper.metrics import Gauges, Metrics
 from reaper.operator import Operator, Pace
@@ -94,8 +93,8 @@ class ReaperProcess:
         """
         stores = open_stores(self._settings, self._workspaces)
         with ExitStack() as stack:
-            if self._settings.metrics_listen is not None:
-                stack.enter_context(self._serve_health(self._settings.metrics_listen))
+            endpoint = Health(lambda: self._operator, self._registry).endpoint()
+            stack.enter_context(serve_metrics(self._settings.metrics_listen, endpoint, event="reaper_metrics_served"))
             _log.info(
                 "reaper_started",
                 workspace=self._workspaces.temporary.name,
@@ -138,16 +137,3 @@ class ReaperProcess:
         if self._stop.is_set():  # stop() may have been called before the new operator existed
             operator.stop()
         return operator
-
-    @contextmanager
-    def _serve_health(self, address: str) -> Iterator[None]:
-        with ExitStack() as stack:
-            try:
-                health = Health(lambda: self._operator, self._registry)
-                listening = stack.enter_context(serve_health(address, health))
-            except OSError as error:
-                raise StartError(
-                    f"Cannot listen on [{address}]: {error}. Set another address with --metrics-listen."
-                ) from error
-            _log.info("reaper_metrics_served", address=listening)
-            yield

@@ -13,7 +13,7 @@ import tenacity
 
 from lodge.audit_log import audit_destination
 from lodge.children import start_child, stop_child
-from lodge.settings import ENVIRONMENT_PREFIX, ReapSettings
+from lodge.settings import ENVIRONMENT_PREFIX, ReapSettings, ServeSettings
 from workspace.workspaces import Workspaces
 
 _STOP_SECONDS = 10
@@ -48,7 +48,7 @@ async def reaper_process(environment: Callable[[], Mapping[str, str]]) -> AsyncI
             await keeping
 
 
-def environment_for(settings: ReapSettings, workspaces: Workspaces) -> Mapping[str, str]:
+def environment_for(settings: ServeSettings, workspaces: Workspaces) -> Mapping[str, str]:
     """Return the environment variables for a reaper process.
 
     The variables contain the given settings and workspaces. Lodge variables in the environment of this process are not
@@ -57,6 +57,7 @@ def environment_for(settings: ReapSettings, workspaces: Workspaces) -> Mapping[s
     uris = [f"{name}={workspace.uri}" for name, workspace in workspaces.by_name.items()]
     values = {name: _format(getattr(settings, name)) for name in ReapSettings.model_fields} | {
         "workspace": ",".join(uris),
+        "metrics_listen": settings.reaper_metrics_listen,
         "audit_log": audit_destination(settings) or settings.audit_log,
     }
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}

@@ -19,20 +19,26 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import fields
 
 import structlog
+from prometheus_client import CollectorRegistry
 
 from gateway.admission.limits import AdmissionLimits
 from gateway.audit import Audit
 from gateway.config import GatewayConfig, Limits
 from gateway.errors import GatewayError
+from gateway.health import GatewayHealth
+from gateway.metrics import GatewayGauges, GatewayMetrics
 from gateway.server import Gateway, ListenError
+from gateway.sessions.lease_thread import STALL_LIMIT_LEASES
 from lodge.audit_log import open_audit_log
 from lodge.configuration import Configuration
 from lodge.embedded_spark import EmbeddedSpark, start_spark
 from lodge.errors import StartError
 from lodge.impersonation import check_impersonation
+from lodge.metrics_endpoint import serve_metrics
 from lodge.reaper_process import reaper_process
 from lodge.settings import ServeSettings
 from lodge.stores import open_stores
+from workspace.http_endpoint import HttpEndpoint
 from workspace.identifiers import Principal
 from workspace.root_identities import RootError
 from workspace.workspaces import Workspaces
@@ -80,7 +86,17 @@ async def _serve(configuration: Configuration, reload: asyncio.Event) -> None:
         if settings.reaper:
             await stack.enter_async_context(reaper_process(configuration.environment))
         config = config_for(settings, workspaces, spark)
-        gateway = Gateway(config, stores.records, stores.leases, stores.locations, audit)
+        registry = CollectorRegistry()
+        metrics = GatewayMetrics(registry)
+        gateway = Gateway(config, stores.records, stores.leases, stores.locations, audit, metrics=metrics)
+        registry.register(GatewayGauges(gateway.state))
+        health = GatewayHealth(
+            state=gateway.state,
+            has_backends=bool(config.backends or config.principal_backends),
+            stall_limit_seconds=STALL_LIMIT_LEASES * config.lease_duration_seconds,
+        )
+        endpoint = HttpEndpoint(health.alive, health.ready, registry)
+        stack.enter_context(serve_metrics(settings.metrics_listen, endpoint, event="gateway_metrics_served"))
         address = await stack.enter_async_context(_start(gateway))
         print(f"Lodge is ready at sc://{address}", flush=True)
         try:

@@ -142,7 +142,8 @@ class ReapSettings(BaseSettings):
     )
     metrics_listen: MetricsAddress = Field(
         None,
-        description="The address at which the reaper serves /metrics, /healthz and /readyz over HTTP. Default: none.",
+        description="The address at which the gateway or the reaper serves /metrics, /healthz and /readyz over HTTP. "
+        "Default: none.",
     )
     leader_election: bool = Field(
         default_factory=lambda settings: settings.get("records") == "kubernetes",
@@ -201,6 +202,11 @@ class ServeSettings(ReapSettings):
     reaper: bool = Field(
         default_factory=lambda: "KUBERNETES_SERVICE_HOST" not in os.environ,
         description="Run a reaper as a child process of the gateway. Default: yes, but no in Kubernetes.",
+    )
+    reaper_metrics_listen: MetricsAddress = Field(
+        None,
+        description="The address at which the reaper process of the gateway serves /metrics, /healthz and /readyz over "
+        "HTTP. Default: none.",
     )
     writable_workspace: setting_types.Names = Field(
         (),

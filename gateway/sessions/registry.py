@@ -107,6 +107,16 @@ class Sessions:
         return self._lease_thread.loop_monitor
 
     @property
+    def lease(self) -> ReplicaLease:
+        """The lease of this replica."""
+        return self._lease
+
+    @property
+    def count(self) -> int:
+        """How many sessions this replica currently serves."""
+        return len(self._served)
+
+    @property
     def has_lease(self) -> bool:
         """Whether the lease of this replica is valid."""
         return self._lease.is_valid()

@@ -29,6 +29,8 @@ class ReplicaLease:
 
     Attributes:
         epoch: The lease epoch: how often the lease has become valid after it was not valid.
+        renewals: How often the lease was renewed.
+        failed_renewals: How often a renewal failed.
     """
 
     def __init__(self, replica: ReplicaId, storage: Storage, duration_seconds: float) -> None:
@@ -36,6 +38,8 @@ class ReplicaLease:
         self._storage = storage
         self._lease = OwnLease(duration_seconds)
         self.epoch = 0
+        self.renewals = 0
+        self.failed_renewals = 0
 
     def is_valid(self) -> bool:
         """Return whether the lease is valid.
@@ -78,7 +82,12 @@ class ReplicaLease:
             RecordsUnavailableError: If the storage of leases does not respond.
         """
         started_seconds = time.monotonic()
-        self._storage.leases.renew(self._replica)
+        try:
+            self._storage.leases.renew(self._replica)
+        except BaseException:
+            self.failed_renewals += 1
+            raise
+        self.renewals += 1
         if not self.is_valid():
             self.epoch += 1
         self._lease.record_renewal(started_seconds)

@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 from prometheus_client import CollectorRegistry
 
+from gateway.metrics import GatewayGauges, GatewayMetrics, GatewayState
 from lodge.setting_types import Metavar
 from lodge.settings import ReapSettings, ServeSettings
 from reaper.metrics import Gauges, Metrics
@@ -64,6 +65,8 @@ def test_metrics_table_equals_the_metrics() -> None:
     last_pass = SimpleNamespace(snapshot=SimpleNamespace(records=(), locations=(), trash=()), held=())
     reaper = SimpleNamespace(may_act=lambda: True, last_pass=last_pass, ends=queue, purges=queue)
     registry = CollectorRegistry()
+    GatewayMetrics(registry)
+    registry.register(GatewayGauges(lambda: GatewayState(certificate_expires_at=0.0)))
     Metrics(registry)
     registry.register(Gauges(lambda: SimpleNamespace(reaper=reaper)))  # type: ignore[arg-type,return-value]
     described = [

@@ -24,7 +24,8 @@ def test_reaper_process_gets_every_common_setting(tmp_path: Path, monkeypatch: p
         "resync_period": "1m",
         "mass_expiry_share": 0.25,
         "mass_expiry_minimum": 3,
-        "metrics_listen": "127.0.0.1:0",
+        "metrics_listen": "127.0.0.1:9090",
+        "reaper_metrics_listen": "127.0.0.1:9091",
         "leader_election": False,
         "audit_log": str(tmp_path / "audit.log"),
         "log_level": "debug",
@@ -35,4 +36,4 @@ def test_reaper_process_gets_every_common_setting(tmp_path: Path, monkeypatch: p
     read = SettingsOptions(ReapSettings, parser := argparse.ArgumentParser()).read(parser.parse_args([]))
     assert {name: getattr(read, name) for name in ReapSettings.model_fields} == {
         name: getattr(serving, name) for name in ReapSettings.model_fields
-    }
+    } | {"metrics_listen": serving.reaper_metrics_listen}

@@ -80,6 +80,7 @@ class GuardedGateway:
         target: The address ``host:port`` for clients.
         server_authority: The authority of the gateway's certificate. None without TLS.
         recorder: What reaches the backend.
+        audit_log: The file of the audit log.
         credentials: The credentials of the tests.
     """
 
@@ -88,6 +89,7 @@ class GuardedGateway:
     target: str
     server_authority: Path | None
     recorder: Recorder
+    audit_log: Path
     credentials: Credentials
     _channels: dict[Path | None, grpc.Channel] = field(default_factory=dict)
     _is_revoked: bool = False

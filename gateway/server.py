@@ -63,7 +63,7 @@ class Gateway:
         self._audit = Audit() if audit is None else audit
         self._audit.replica = self._replica
         self._metrics = GatewayMetrics() if metrics is None else metrics
-        self._admission = Admission(config.admission, self._metrics.count_limit)
+        self._admission = Admission(config.admission, self._metrics.count_limit, self._metrics.count_request)
         self._is_serving = False
         self._operations = Operations(config.detached_timeout_seconds)
         self._workspaces = CurrentWorkspaces(config.workspaces)

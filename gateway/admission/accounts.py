@@ -1,7 +1,7 @@
 """What each principal uses at present.
 
-An account exists only while its principal has an open RPC or a running statement. Therefore, the number of accounts is
-at most the number of open RPCs and statements, even if clients make up principals.
+An account exists only while its principal has an open call or a running statement. Therefore, the number of accounts is
+at most the number of open calls and statements, even if clients make up principals.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ class Account:
 
     Attributes:
         principal: The principal. None for the account of all principals together.
-        requests: Open RPCs.
+        requests: Open calls.
         statements: Running statements.
         request_bytes: The size of the requests in memory.
         response_bytes: The size of the responses in memory.
@@ -54,7 +54,7 @@ class Accounts:
         return account
 
     def discard_if_unused(self, account: Account) -> None:
-        """Discard an account whose principal has neither an open RPC nor a running statement."""
+        """Discard an account whose principal has neither an open call nor a running statement."""
         if not account.requests and not account.statements and account.principal is not None:
             self._by_principal.pop(account.principal, None)
 

@@ -1,25 +1,27 @@
-"""Admits RPCs within the limits of the gateway.
+"""Admits calls within the limits of the gateway.
 
-Each RPC is admitted before its first message is read into memory. An admitted RPC keeps an account of what it uses, and
+Each call is admitted before its first message is read into memory. An admitted call has an account of what it uses, and
 returns everything when it ends.
 
 Guarantees:
 
-1. The number of open RPCs and running statements never exceeds the limits, in total and for each principal.
-2. An RPC over a limit fails with ``RESOURCE_EXHAUSTED`` and a delay after which PySpark and JVM clients retry.
-3. An RPC above the rate of its principal waits for the next window first. Therefore, a client that does not wait
-   between its requests is slowed down instead of refused, as long as the principal has no more than its limit of open
-   RPCs.
-4. The replies to failed logins and to refused RPCs are delayed, so that a client that repeats them at once does not
-   occupy the gateway.
+1. The number of open calls and running statements never exceeds the limits, in total and for each principal.
+2. A call over a limit fails with ``RESOURCE_EXHAUSTED`` and a delay after which PySpark and JVM clients retry.
+3. A call above the rate of its principal waits for the next window first. Therefore, a client that does not wait
+   between its requests is slowed down instead of refused, as long as its principal does not have too many open calls.
+4. The replies to failed logins, and to calls above the limits of open calls, are delayed. Therefore, a client that
+   repeats them at once does not occupy the gateway.
 
 Not guaranteed: replicas do not know about each other. A principal that uses several replicas has the limits of each.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
+
+import grpc
+from grpc import aio
 
 from gateway.admission.accounts import Account, Accounts
 from gateway.admission.connections import host_of
@@ -28,7 +30,11 @@ from gateway.admission.rates import per_minute, per_second
 from gateway.admission.request_bytes import RequestBytes
 from gateway.admission.responses import ResponseFlow, ResponseFlows
 from gateway.admission.session_quota import SessionQuota
+from gateway.errors import GatewayError
 from workspace.identifiers import Principal
+
+Context = Any
+"""``grpc.aio.ServicerContext``, for which grpc does not provide type annotations."""
 
 _REFUSAL_DELAY_SECONDS = 1.0
 _MAX_DELAYED_REPLIES = 1_000
@@ -39,7 +45,8 @@ class Admission:
 
     Args:
         limits: The limits.
-        count_exceeded: A function that counts exceeded limits in a metric.
+        count_limit: A function that counts a reached limit in a metric.
+        count_call: A function that counts a call that has ended in a metric, with its method and status code.
 
     Attributes:
         accounts: What each principal uses.
@@ -49,30 +56,33 @@ class Admission:
     def __init__(
         self,
         limits: AdmissionLimits | None = None,
-        count_exceeded: Callable[[LimitKind], None] = lambda kind: None,
+        count_limit: Callable[[LimitKind], None] = lambda kind: None,
+        count_call: Callable[[str, str], None] = lambda method, code: None,
     ) -> None:
         self._limits = limits = limits or AdmissionLimits()
-        self._reports = LimitReports(limits, count_exceeded)
+        self._reports = LimitReports(limits, count_limit)
         self.accounts = Accounts()
         self.sessions = SessionQuota(limits, self._reports)
         self._responses = ResponseFlows(limits, self.accounts.total, self._reports)
         self._requests = RequestBytes(limits, self.accounts.total, self._reports)
         self._request_rate = per_second(limits.principal_requests_per_second)
         self._failed_logins = per_minute(limits.failed_logins_per_minute)
+        self._count_call = count_call
         self._delayed = 0
 
-    def admit(self, principal: Principal | None, peer: str = "") -> "AdmittedRequest":
-        """Admit an RPC for the duration of an ``async with`` block.
+    def admit(self, context: Context, method: str, principal: Principal | None) -> "AdmittedCall":
+        """Admit a call for the duration of an ``async with`` block, which yields an :class:`AdmittedCall`.
 
         Args:
+            context: The context of the call.
+            method: The name of the method, such as ``ExecutePlan``.
             principal: The authenticated principal. None if no authentication method is configured. In this case, call
-                :meth:`AdmittedRequest.claim` as soon as the principal is known.
-            peer: The network address of the client, as gRPC reports it.
+                :meth:`AdmittedCall.claim` as soon as the principal is known.
 
         Raises:
-            GatewayError: If the RPC exceeds a limit. The block is not entered.
+            GatewayError: If the call exceeds a limit. The block is not entered.
         """
-        return AdmittedRequest(self, principal, peer)
+        return AdmittedCall(self, context, method, principal)
 
     async def delay_failed_login(self, peer: str) -> None:
         """Wait before the reply to a failed login, if too many logins from its network address have failed.
@@ -88,13 +98,13 @@ class Admission:
         """Return whether too many logins from a network address have failed in this minute."""
         return not self._failed_logins.has_room(host_of(peer))
 
-    async def _open_request(self) -> None:
+    async def _open_call(self) -> None:
         total = self.accounts.total
         if total.requests >= self._limits.max_requests_in_flight:
             await self._refuse(LimitKind.REQUESTS)
         total.requests += 1
 
-    async def _open_principal_request(self, principal: Principal) -> Account:
+    async def _open_principal_call(self, principal: Principal) -> Account:
         account = self.accounts.find_or_add(principal)
         if account.requests >= self._limits.max_principal_requests_in_flight:
             await self._refuse(LimitKind.PRINCIPAL_REQUESTS, principal)
@@ -103,11 +113,11 @@ class Admission:
             if not self._request_rate.hit(principal):
                 await self._wait_for_rate(principal)
         except BaseException:
-            self._close_principal_request(account)
+            self._close_principal_call(account)
             raise
         return account
 
-    def _close_principal_request(self, account: Account) -> None:
+    def _close_principal_call(self, account: Account) -> None:
         account.requests -= 1
         self.accounts.discard_if_unused(account)
 
@@ -142,7 +152,7 @@ class Admission:
             self.accounts.discard_if_unused(account)
 
     async def _refuse(self, kind: LimitKind, principal: Principal | None = None) -> None:
-        """Refuse an RPC after a delay.
+        """Refuse a call after a delay.
 
         Raises:
             GatewayError: Always.
@@ -161,30 +171,56 @@ class Admission:
             self._delayed -= 1
 
 
-class AdmittedRequest:
-    """An admitted RPC. It is the result of ``async with admission.admit(...)``.
+class AdmittedCall:
+    """The call of a client that has been admitted. It replaces gRPC's context of the call.
+
+    It has all methods of ``grpc.aio.ServicerContext``. Messages that are read and written with it count for the limits.
+
+    Args:
+        admission: The limits.
+        context: The context of the call.
+        method: The name of the method.
+        principal: The authenticated principal. None if it is not known yet.
 
     Attributes:
-        responses: The responses of this RPC that are in memory.
+        responses: The responses of this call that are in memory.
     """
 
-    __slots__ = ("_account", "_admission", "_principal", "_request_bytes", "_statements", "responses")
+    __slots__ = (
+        "_account",
+        "_admission",
+        "_context",
+        "_method",
+        "_principal",
+        "_request_bytes",
+        "_statements",
+        "responses",
+    )
 
-    def __init__(self, admission: Admission, principal: Principal | None, peer: str) -> None:
+    def __init__(self, admission: Admission, context: Context, method: str, principal: Principal | None) -> None:
         self._admission = admission
+        self._context = context
+        self._method = method
         self._principal = principal
         self._account: Account | None = None
         self._request_bytes = 0
         self._statements = 0
-        self.responses = ResponseFlow(admission._responses, peer)
+        self.responses = ResponseFlow(admission._responses, context)
 
-    async def __aenter__(self) -> "AdmittedRequest":
-        await self._admission._open_request()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    async def __aenter__(self) -> "AdmittedCall":
+        try:
+            await self._admission._open_call()
+        except GatewayError as error:
+            self._admission._count_call(self._method, _code(error))
+            raise
         if self._principal is not None:
             try:
                 await self.claim(self._principal)
-            except BaseException:
-                self._admission.accounts.total.requests -= 1
+            except BaseException as error:
+                await self.__aexit__(type(error), error, None)
                 raise
         return self
 
@@ -193,66 +229,52 @@ class AdmittedRequest:
     ) -> None:
         admission, account = self._admission, self._account
         self.responses.close()
-        self.forwarded()
+        self._release_request()
         for _ in range(self._statements):
             admission._end_statement(account)
         if account is not None:
-            admission._close_principal_request(account)
+            admission._close_principal_call(account)
         admission.accounts.total.requests -= 1
+        admission._count_call(self._method, _code(error))
 
     async def claim(self, principal: Principal) -> None:
-        """Count the RPC for a principal. Does nothing if the principal was already known.
+        """Count the call for a principal. Does nothing if the principal was already known.
 
         Raises:
             GatewayError: If the principal exceeds a limit.
         """
-        if self._account is not None:
-            return
-        account = await self._admission._open_principal_request(principal)
-        self._account = self.responses.account = account
-        account.request_bytes += self._request_bytes
+        if self._account is None:
+            account = await self._admission._open_principal_call(principal)
+            self._account = self.responses.account = account
+            account.request_bytes += self._request_bytes
 
-    async def read(self, receive: Callable[[], Awaitable[Any]]) -> Any:
-        """Receive a message from the client, such as ``await admitted.read(context.read)``.
+    async def read(self) -> Any:
+        """Receive a message from the client. The message counts until the next call of this method.
 
-        The message counts until the next call, or until :meth:`forwarded`.
+        Returns:
+            The message. ``grpc.aio.EOF`` at the end of the stream.
 
         Raises:
             GatewayError: If the client is too slow, or the messages in memory exceed a limit.
         """
-        self.forwarded()
+        self._release_request()
         requests = self._admission._requests
-        message = await requests.read(receive, self._account)
+        message = await requests.read(self._context.read, self._account)
         if isinstance(message, bytes):
             requests.add(len(message), self._account)
             self._request_bytes = len(message)
         return message
 
-    def forwarded(self) -> None:
-        """Stop counting the last message, because it is no longer in memory."""
-        if self._request_bytes:
-            self._admission._requests.remove(self._request_bytes, self._account)
-            self._request_bytes = 0
-
-    async def messages(self, first: bytes, receive: Callable[[], Awaitable[Any]]) -> AsyncIterator[bytes]:
-        """Yield the first message, and then all further messages of a client stream.
-
-        Each message counts until the next one is requested.
-
-        Args:
-            first: The message that was already received with :meth:`read`.
-            receive: A function that receives the next message. It returns ``grpc.aio.EOF`` at the end of the stream.
+    async def write(self, message: bytes) -> None:
+        """Send a response to the client.
 
         Raises:
-            GatewayError: See :meth:`read`.
+            GatewayError: If the responses in memory exceed a limit.
         """
-        message = first
-        while isinstance(message, bytes):
-            yield message
-            message = await self.read(receive)
+        await self.responses.send(message)
 
     def start_statement(self) -> None:
-        """Count a statement that starts. It ends together with the RPC.
+        """Count a statement that starts. It ends together with the call.
 
         Raises:
             GatewayError: If too many statements run.
@@ -266,7 +288,7 @@ class AdmittedRequest:
         self._statements += 1
 
     def keep_statement(self, task: "asyncio.Future[Any]") -> None:
-        """Count a statement until a task ends, even if the RPC ends earlier.
+        """Count a statement until a task ends, even if the call ends earlier.
 
         Args:
             task: The task that executes the statement.
@@ -274,3 +296,24 @@ class AdmittedRequest:
         admission, account = self._admission, self._account
         admission._count_statement(account)
         task.add_done_callback(lambda _: admission._end_statement(account))
+
+    def _release_request(self) -> None:
+        if self._request_bytes:
+            self._admission._requests.remove(self._request_bytes, self._account)
+            self._request_bytes = 0
+
+
+def _code(error: BaseException | None) -> str:
+    """Return the name of the status code with which a call ends."""
+    match error:
+        case None:
+            code = grpc.StatusCode.OK
+        case GatewayError() as failed:
+            code = failed.code
+        case aio.AioRpcError():
+            code = error.code()
+        case asyncio.CancelledError():
+            code = grpc.StatusCode.CANCELLED
+        case _:
+            code = grpc.StatusCode.INTERNAL
+    return str(code.name)

@@ -28,9 +28,9 @@ class AdmissionLimits:
         principal_new_sessions_per_minute: The same for one principal.
         max_statements: Maximum number of statements that run at the same time.
         max_principal_statements: The same for one principal.
-        max_requests_in_flight: Maximum number of open RPCs.
+        max_requests_in_flight: Maximum number of open calls.
         max_principal_requests_in_flight: The same for one principal.
-        principal_requests_per_second: Maximum number of RPCs that a principal starts in one second.
+        principal_requests_per_second: Maximum number of calls that a principal starts in one second.
         max_request_bytes_in_flight: Maximum total size of the requests in memory.
         max_principal_request_bytes_in_flight: The same for one principal.
         max_response_bytes_in_flight: Maximum total size of the responses in memory.

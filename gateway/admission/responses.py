@@ -34,60 +34,71 @@ log = structlog.get_logger(__name__)
 
 
 class ResponseFlow:
-    """The responses of one RPC that are in memory.
+    """The responses of one call that are in memory.
 
     Args:
-        flows: The responses of all RPCs.
-        peer: The network address of the client, as gRPC reports it.
+        flows: The responses of all calls.
+        context: The context of the call.
 
     Attributes:
         account: The account of the principal. None while it is not known.
         sends_since: The monotonic time at which the current response was sent.
     """
 
-    __slots__ = ("_flows", "_held_bytes", "account", "peer", "sends_since")
+    __slots__ = ("_context", "_flows", "_held_bytes", "_is_closed", "account", "sends_since")
 
-    def __init__(self, flows: "ResponseFlows", peer: str) -> None:
+    def __init__(self, flows: "ResponseFlows", context: Any) -> None:
         self._flows = flows
+        self._context = context
         self.account: Account | None = None
-        self.peer = peer
         self.sends_since = 0.0
         self._held_bytes = 0
+        self._is_closed = False
+
+    @property
+    def peer(self) -> str:
+        """The network address of the client, as gRPC reports it."""
+        return str(self._context.peer())
 
     @property
     def may_read_ahead(self) -> bool:
         """Whether a response may be read while the client has not received the previous one."""
         return self._flows.has_room(self.account)
 
-    async def wait_for_room(self) -> None:
-        """Wait until a response may be read."""
-        if not self._flows.has_room(self.account):
-            await self._flows.wait_for_room(self.account)
-
-    async def receive(self, read: Awaitable[Any]) -> Any:
-        """Read a response from the backend and count it.
+    async def read(self, read: Callable[[], Awaitable[Any]]) -> Any:
+        """Read a response from the backend as soon as there is room, and count it until it is sent.
 
         Raises:
             GatewayError: If the response would exceed a limit.
         """
-        message = await read
-        if isinstance(message, bytes):
+        if not self._flows.has_room(self.account):
+            await self._flows.wait_for_room(self.account)
+        message = await read()
+        if isinstance(message, bytes) and not self._is_closed:
             self._flows.add(len(message), self.account)
             self._held_bytes += len(message)
         return message
 
-    async def send(self, write: Callable[[bytes], Awaitable[None]], message: bytes) -> None:
-        """Send a counted response to the client, and stop counting it."""
+    async def send(self, message: bytes) -> None:
+        """Send a response to the client, and stop counting it.
+
+        Raises:
+            GatewayError: If the response was not counted before, and would exceed a limit.
+        """
+        if len(message) > self._held_bytes:
+            self._flows.add(len(message), self.account)
+            self._held_bytes += len(message)
         self.sends_since = time.monotonic()
         self._flows.sending[self] = None
         try:
-            await write(message)
+            await self._context.write(message)
         finally:
             self._flows.sending.pop(self, None)
             self._release(len(message))
 
     def close(self) -> None:
-        """Stop counting all responses of this RPC."""
+        """Stop counting all responses of this call."""
+        self._is_closed = True
         self._release(self._held_bytes)
 
     def _release(self, size: int) -> None:
@@ -98,7 +109,7 @@ class ResponseFlow:
 
 
 class ResponseFlows:
-    """The responses of all RPCs that are in memory.
+    """The responses of all calls that are in memory.
 
     Args:
         limits: The limits.
@@ -107,7 +118,7 @@ class ResponseFlows:
         close_connection: A function that closes the connection of a client, given its network address.
 
     Attributes:
-        sending: The RPCs that are sending a response, the oldest first.
+        sending: The calls that are sending a response, the oldest first.
     """
 
     def __init__(

@@ -1,8 +1,22 @@
 """Calls that Lodge makes at the backend in the session of a client.
 
 Lodge executes a Lodge statement with such calls. The calls have the user context and the metadata of the client's
-request. Because the backend limits the duration and size of its result streams, it may end a stream early. In this
-case, :meth:`BackendSession.execute` reattaches until the operation has ended.
+request.
+
+Guarantees:
+
+1. :meth:`BackendSession.execute` follows an operation until it has ended. The backend limits the duration and size of
+   its result streams, so it may end a stream early. A connection can also be reset. In both cases, this class
+   reattaches to the operation.
+2. A plan is sent to the backend once. After a reset, this class only reattaches, so a write never runs twice.
+3. If the backend cannot be reached for ``REATTACH_SECONDS``, or no longer knows the operation, the execution fails with
+   the error of the reset. Before that, the operation is interrupted, so that a job that still runs does not write files
+   into a directory that the caller removes.
+
+If the connection is reset before the first response, the backend may not have received the plan. It then answers that
+the operation does not exist. This answer does not prove that the plan cannot arrive later, because the server starts
+operations in other threads than those that answer this call. Therefore, the plan is not sent again, and the execution
+fails. This is rare, because each statement first makes other calls on the same connection.
 
 Source: [spark-connect-server ExecuteGrpcResponseSender]: a client must reattach to a stream that ended without
 ``result_complete``.
@@ -15,7 +29,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import grpc
 import pyarrow as pa
+import structlog
+import tenacity
 from google.protobuf.message import Message
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2, relations_pb2, types_pb2
@@ -28,8 +45,16 @@ from gateway.errors import BackendError, GatewayError, SparkError
 from gateway.session_settings import SETTING_DEFAULTS, SessionSettings
 from gateway.sql.name_syntax import quote_name
 
-_CLEANUP_SECONDS = 10.0
+REATTACH_SECONDS = 30.0
+"""How long this class tries to reattach to an operation after a reset of the connection."""
 
+_CLEANUP_SECONDS = 10.0
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 2.0
+_DISCONNECTED = "INVALID_CURSOR.DISCONNECTED"
+_HANDLE_LOST = "INVALID_HANDLE."
+
+log = structlog.get_logger(__name__)
 _Request = TypeVar("_Request", bound=Message)
 _Execution = base_pb2.ExecutePlanRequest | base_pb2.ReattachExecuteRequest
 OnProgress = Callable[[base_pb2.ExecutePlanResponse], Awaitable[None]]
@@ -207,38 +232,71 @@ class BackendSession:
         return await self._result("ReattachExecute", request, on_progress)
 
     async def _result(self, method: str, request: _Execution, on_progress: OnProgress | None) -> ExecutionResult:
-        observed: dict[str, int] = {}
-        server_side_session_id = ""
-        first_value: object = None
-        answer = base_pb2.ExecutePlanResponse()
-        async for response in self._responses(method, request):
-            server_side_session_id = response.server_side_session_id or server_side_session_id
-            for metrics in response.observed_metrics:
-                if metrics.values:
-                    observed[metrics.name] = metrics.values[0].long
-            if first_value is None and response.arrow_batch.row_count:
-                with pa.ipc.open_stream(response.arrow_batch.data) as reader:
-                    first_value = reader.read_all().column(0)[0].as_py()
-            if response.HasField("sql_command_result"):
-                answer.sql_command_result.CopyFrom(response.sql_command_result)
-            if on_progress is not None and response.HasField("execution_progress"):
-                await on_progress(response)
-        return ExecutionResult(observed, server_side_session_id, first_value, answer)
-
-    async def _responses(self, method: str, request: _Execution) -> AsyncIterator[base_pb2.ExecutePlanResponse]:
-        reattach = self._build(base_pb2.ReattachExecuteRequest, operation_id=request.operation_id)
+        """Follow an operation until it has ended."""
+        following = _Following(method, request, self._build(base_pb2.ReattachExecuteRequest))
+        following.reattach.operation_id = request.operation_id
+        retry = tenacity.AsyncRetrying(
+            sleep=asyncio.sleep,
+            stop=tenacity.stop_after_delay(REATTACH_SECONDS),
+            wait=tenacity.wait_random_exponential(multiplier=_FIRST_PAUSE_SECONDS, max=_LONGEST_PAUSE_SECONDS),
+            retry=tenacity.retry_if_result(lambda error: error is not None and _is_reset(error)),
+            retry_error_callback=lambda state: None if state.outcome is None else state.outcome.result(),
+        )
+        error: BackendError | None = None
         try:
-            while True:
-                async for response in self._stream(method, request):
-                    if response.response_id:
-                        reattach.last_response_id = response.response_id
-                    yield response
-                    if response.HasField("result_complete"):
-                        return
-                method, request = "ReattachExecute", reattach
-        except (asyncio.CancelledError, GeneratorExit):
+            while not following.is_complete:
+                error = await retry(self._read_stream, following, on_progress)
+                if error is not None:
+                    await self._fail(error, following)
+        except asyncio.CancelledError:
             await self._interrupt(request.operation_id)
             raise
+        finally:
+            error = None  # an error and a frame that refer to each other would keep the plan in memory
+        return following.result()
+
+    async def _read_stream(self, following: "_Following", on_progress: OnProgress | None) -> BackendError | None:
+        """Read the responses of an operation until the stream ends.
+
+        Returns:
+            The error that ended the stream. None if the stream ended without an error, or was reset after a response.
+        """
+        has_advanced = False
+        try:
+            async for response in self._stream(following.method, following.request):
+                has_advanced = True
+                following.take(response)
+                if on_progress is not None and response.HasField("execution_progress"):
+                    await on_progress(response)
+                if following.is_complete:
+                    return None
+        except BackendError as error:
+            if not _is_reset(error):
+                return error
+            log.warning(
+                "backend_connection_reset",
+                backend=self._backend.address,
+                operation=following.reattach.operation_id,
+                reason=error.error.details(),
+            )
+            following.reset = error
+            return None if has_advanced else error
+        finally:
+            following.method, following.request = "ReattachExecute", following.reattach
+        return None
+
+    async def _fail(self, error: BackendError, following: "_Following") -> None:
+        """Raise the error of an execution. Interrupt the operation first if it may still run."""
+        reset = following.reset
+        try:
+            if reset is None:
+                raise error
+            await self._interrupt(following.reattach.operation_id)
+            is_lost = _is_reset(error) or condition_of(error.error).startswith(_HANDLE_LOST)
+            raise reset if is_lost else error
+        finally:
+            following.reset = None
+            del error, reset
 
     def _analysis(self) -> base_pb2.AnalyzePlanRequest:
         return self._build(base_pb2.AnalyzePlanRequest, client_type=self._request.client_type)
@@ -286,6 +344,52 @@ class BackendSession:
 
     def _build(self, kind: Callable[..., _Request], **fields: object) -> _Request:
         return kind(session_id=self._request.session_id, user_context=self._request.user_context, **fields)
+
+
+@dataclass(slots=True)
+class _Following:
+    """The state of an operation that is being followed.
+
+    Attributes:
+        method: The method of the next call.
+        request: The request of the next call.
+        reattach: The request for reattaching after the last response.
+        is_complete: Whether the operation has ended.
+        reset: The error of the last reset of the connection.
+    """
+
+    method: str
+    request: _Execution
+    reattach: base_pb2.ReattachExecuteRequest
+    is_complete: bool = False
+    reset: BackendError | None = None
+    _observed: dict[str, int] = field(default_factory=dict)
+    _server_side_session_id: str = ""
+    _first_value: object = None
+    _answer: base_pb2.ExecutePlanResponse = field(default_factory=base_pb2.ExecutePlanResponse)
+
+    def take(self, response: base_pb2.ExecutePlanResponse) -> None:
+        """Record a response."""
+        if response.response_id:
+            self.reattach.last_response_id = response.response_id
+        self._server_side_session_id = response.server_side_session_id or self._server_side_session_id
+        for metrics in response.observed_metrics:
+            if metrics.values:
+                self._observed[metrics.name] = metrics.values[0].long
+        if self._first_value is None and response.arrow_batch.row_count:
+            with pa.ipc.open_stream(response.arrow_batch.data) as reader:
+                self._first_value = reader.read_all().column(0)[0].as_py()
+        if response.HasField("sql_command_result"):
+            self._answer.sql_command_result.CopyFrom(response.sql_command_result)
+        self.is_complete = response.HasField("result_complete")
+
+    def result(self) -> ExecutionResult:
+        return ExecutionResult(self._observed, self._server_side_session_id, self._first_value, self._answer)
+
+
+def _is_reset(error: BackendError) -> bool:
+    """Return whether an operation may still run after an error of its stream."""
+    return error.error.code() is grpc.StatusCode.UNAVAILABLE or condition_of(error.error) == _DISCONNECTED
 
 
 def _refuse_user_defined(data_type: types_pb2.DataType) -> None:

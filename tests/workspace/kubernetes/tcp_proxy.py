@@ -1,7 +1,8 @@
-"""A proxy of the API server that loses chosen answers; it sees only TLS, as a network does."""
+"""A TCP proxy that loses chosen answers and resets connections. It sees only bytes, as a network does."""
 
 import selectors
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -41,6 +42,13 @@ class TcpProxy:
         """Close all connections."""
         for end in list(self._open):
             _close(end)
+
+    def reset(self) -> None:
+        """Reset all connections, as a load balancer does when it restarts."""
+        for end in list(self._open):
+            with suppress(OSError):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.cut()
 
     def lose_answer(self, before_loss: Callable[[], object] = lambda: None, *, after: int = 0) -> None:
         """Close the connection instead of forwarding an answer, after a number of other answers.

@@ -1,0 +1,248 @@
+"""Calls of Lodge survive resets between gateway and backend (gateway.backend_session)."""
+
+import asyncio
+import gc
+import time
+import uuid
+import weakref
+from contextlib import asynccontextmanager, suppress
+
+import grpc
+import pytest
+from grpc import aio
+from pyspark.sql.connect.proto import base_pb2
+
+from gateway import backend_session
+from gateway.backend_session import BackendSession
+from gateway.backends import SERVICE, Backend
+from gateway.error_status import error_status
+from gateway.errors import SPARK_SQL_EXCEPTION, BackendError, GatewayError
+from tests.workspace.kubernetes.tcp_proxy import TcpProxy
+
+RESPONSES = 5
+
+
+class _HandleError(GatewayError):
+    spark_class = SPARK_SQL_EXCEPTION
+
+
+class Server:
+    """A backend whose operations can be reattached, as in Spark. A real gRPC server on loopback."""
+
+    def __init__(self):
+        self.executed, self.interrupted, self.operations = [], [], {}
+        self.knows_session = True
+        self.failure = None
+        self.on_sent = {}
+        self.reattached = 0
+
+    @asynccontextmanager
+    async def serve(self):
+        server = aio.server()
+        methods = {
+            "ExecutePlan": grpc.unary_stream_rpc_method_handler(self.execute),
+            "ReattachExecute": grpc.unary_stream_rpc_method_handler(self.reattach),
+            "Interrupt": grpc.unary_unary_rpc_method_handler(self.interrupt),
+            "ReleaseExecute": grpc.unary_unary_rpc_method_handler(self.release),
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE.strip("/"), methods),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            with TcpProxy(port) as self.proxy:
+                yield f"sc://127.0.0.1:{self.proxy.port}"
+        finally:
+            await server.stop(0)
+
+    async def execute(self, request, context):
+        message = base_pb2.ExecutePlanRequest.FromString(request)
+        self.executed.append(message.operation_id)
+        self.operations[message.operation_id] = []
+        if self.failure is not None:
+            await self.refuse(context, self.failure)
+        await self.send(message.operation_id, "", context)
+
+    async def reattach(self, request, context):
+        message = base_pb2.ReattachExecuteRequest.FromString(request)
+        self.reattached += 1
+        if not self.knows_session:
+            await self.refuse(context, "INVALID_HANDLE.SESSION_NOT_FOUND")
+        if message.operation_id not in self.operations:
+            await self.refuse(context, "INVALID_HANDLE.OPERATION_NOT_FOUND")
+        await self.send(message.operation_id, message.last_response_id, context)
+
+    async def refuse(self, context, condition):
+        await context.abort(*error_status(_HandleError(condition, "HY000", "The handle is invalid.")))
+
+    async def send(self, operation_id, last_response_id, context):
+        """Send the responses after the last one. Each response triggers its action once."""
+        for number in range(int(last_response_id or 0) + 1, RESPONSES + 1):
+            before = self.on_sent.pop(("before", number), None)
+            if before is not None:
+                await before()
+            response = base_pb2.ExecutePlanResponse(operation_id=operation_id, response_id=str(number))
+            if number == RESPONSES:
+                metrics = response.observed_metrics.add(name="rows")
+                metrics.values.add().long = 7
+                response.result_complete.SetInParent()
+            else:
+                response.execution_progress.num_inflight_tasks = number
+            await context.write(response.SerializeToString())
+
+    async def interrupt(self, request, context):
+        self.interrupted.append(base_pb2.InterruptRequest.FromString(request).operation_id)
+        return base_pb2.InterruptResponse().SerializeToString()
+
+    async def release(self, request, context):
+        return base_pb2.ReleaseExecuteResponse().SerializeToString()
+
+    async def reset(self):
+        """Reset the connection, and let the gateway notice before the server continues."""
+        self.proxy.reset()
+        await asyncio.Event().wait()  # the server cancels the handler of a connection that is gone
+
+
+@asynccontextmanager
+async def connected(server):
+    async with server.serve() as address:
+        backend = Backend(address)
+        request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()))
+        try:
+            yield BackendSession(backend, request, ())
+        finally:
+            await backend.close()
+
+
+class Progress(list):
+    async def __call__(self, response):
+        self.append(response.execution_progress.num_inflight_tasks)
+
+
+@pytest.mark.parametrize("resets", [{1}, {3}, {RESPONSES}, {1, 2, 3, 4, 5}])
+async def test_reset_stream_is_reattached_and_the_plan_runs_once(resets):
+    server, progress = Server(), Progress()
+    async with connected(server) as session:
+        server.on_sent = {("before", number): server.reset for number in resets}
+        result = await session.execute(base_pb2.Plan(), on_progress=progress)
+    assert result.observed == {"rows": 7}
+    assert len(server.executed) == 1
+    assert server.reattached == len(resets)
+    assert progress == list(range(1, RESPONSES)), "each response is taken once"
+    assert server.interrupted == []
+
+
+async def test_plan_that_never_arrived_is_not_sent_again():
+    server = Server()
+
+    async def lose():
+        server.operations.clear()
+        await server.reset()
+
+    async with connected(server) as session:
+        server.on_sent[("before", 1)] = lose
+        with pytest.raises(BackendError) as raised:
+            await session.execute(base_pb2.Plan(), operation_id="op")
+    assert raised.value.error.code() is grpc.StatusCode.UNAVAILABLE
+    assert len(server.executed) == 1
+    assert server.interrupted == ["op"], "a plan that arrives late must not run"
+
+
+async def test_restarted_backend_ends_the_execution_at_once():
+    server = Server()
+
+    async def restart():
+        server.knows_session = False
+        await server.reset()
+
+    async with connected(server) as session:
+        server.on_sent[("before", 3)] = restart
+        begun = time.monotonic()
+        with pytest.raises(BackendError) as raised:
+            await session.execute(base_pb2.Plan())
+    assert raised.value.error.code() is grpc.StatusCode.UNAVAILABLE
+    assert time.monotonic() - begun < backend_session.REATTACH_SECONDS / 2
+
+
+async def test_unreachable_backend_ends_the_execution_in_time(monkeypatch):
+    monkeypatch.setattr(backend_session, "REATTACH_SECONDS", 0.5)
+    server, stopped = Server(), asyncio.Event()
+
+    async def stop():
+        server.proxy.__exit__()
+        stopped.set()
+        await asyncio.Event().wait()
+
+    async with connected(server) as session:
+        server.on_sent[("before", 3)] = stop
+        with pytest.raises(BackendError) as raised:
+            async with asyncio.timeout(10):
+                await session.execute(base_pb2.Plan())
+    assert stopped.is_set()
+    assert raised.value.error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_operation_is_interrupted_before_the_execution_gives_up(monkeypatch):
+    monkeypatch.setattr(backend_session, "REATTACH_SECONDS", 0.3)
+    server = Server()
+
+    async def refuse(request, context):
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "The stream cannot be reattached.")
+
+    server.reattach = refuse
+    async with connected(server) as session:
+        server.on_sent[("before", 3)] = server.reset
+        with pytest.raises(BackendError):
+            await session.execute(base_pb2.Plan(), operation_id="op")
+    assert server.interrupted == ["op"]
+
+
+async def test_cancellation_between_two_attempts_interrupts_the_operation():
+    server, refused = Server(), asyncio.Event()
+
+    async def refuse(request, context):
+        refused.set()
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "The stream cannot be reattached.")
+
+    server.reattach = refuse
+    async with connected(server) as session:
+        server.on_sent[("before", 3)] = server.reset
+        running = asyncio.create_task(session.execute(base_pb2.Plan(), operation_id="op"))
+        await asyncio.wait_for(refused.wait(), 10)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert server.interrupted == ["op"]
+
+
+async def test_error_of_an_operation_is_raised_without_an_interrupt():
+    server = Server()
+    server.failure = "INVALID_HANDLE.OPERATION_ALREADY_EXISTS"
+    async with connected(server) as session:
+        with pytest.raises(BackendError, match="The handle is invalid") as raised:
+            await session.execute(base_pb2.Plan())
+    assert raised.value.error.code() is grpc.StatusCode.INTERNAL
+    assert (server.reattached, server.interrupted) == (0, [])
+
+
+@pytest.mark.parametrize("knows_session", [True, False])
+async def test_failed_execution_leaves_no_reference_cycle(knows_session):
+    server = Server()
+    if knows_session:
+        server.failure = "INVALID_HANDLE.OPERATION_ALREADY_EXISTS"
+    else:
+        server.knows_session = False
+        server.on_sent[("before", 3)] = server.reset
+
+    async def fail(session):
+        local = Progress()
+        with suppress(BackendError):
+            await session.execute(base_pb2.Plan(), on_progress=local)
+        return weakref.ref(local)
+
+    async with connected(server) as session:
+        gc.disable()  # a cycle would keep the local variable
+        try:
+            local = await fail(session)
+            assert local() is None
+        finally:
+            gc.enable()

@@ -1,0 +1,43 @@
+"""Closing the connection of a client."""
+
+import socket
+
+import pytest
+
+from gateway.admission.connections import close_connection, host_of
+
+
+@pytest.mark.parametrize(
+    ("family", "listen", "connect", "peer"),
+    [
+        (socket.AF_INET, "127.0.0.1", "127.0.0.1", "ipv4:127.0.0.1:{}"),
+        (socket.AF_INET6, "::1", "::1", "ipv6:%5B::1%5D:{}"),
+        (socket.AF_INET6, "::", "127.0.0.1", "ipv4:127.0.0.1:{}"),
+    ],
+)
+def test_only_the_connection_of_the_client_is_closed(
+    family: socket.AddressFamily, listen: str, connect: str, peer: str
+) -> None:
+    with socket.create_server((listen, 0), family=family, dualstack_ipv6=listen == "::") as server:
+        port = server.getsockname()[1]
+        with socket.create_connection((connect, port)) as stalled, socket.create_connection((connect, port)) as other:
+            accepted = [server.accept()[0] for _ in range(2)]
+            assert close_connection(peer.format(stalled.getsockname()[1]))
+            stalled.settimeout(10)
+            other.settimeout(0.1)
+            assert stalled.recv(1) == b""
+            with pytest.raises(TimeoutError):
+                other.recv(1)
+            for each in accepted:
+                each.close()
+
+
+@pytest.mark.parametrize("peer", ["ipv4:192.0.2.1:5", "unix:/tmp/socket", "", "ipv4:", "nonsense"])
+def test_unknown_client_has_no_connection(peer: str) -> None:
+    assert not close_connection(peer)
+
+
+def test_host_of_an_address() -> None:
+    assert host_of("ipv4:192.0.2.1:50000") == "ipv4:192.0.2.1"
+    assert host_of("ipv6:%5B2001:db8::1%5D:50000") == "ipv6:%5B2001:db8::1%5D"
+    assert host_of("unix:") == "unix"

@@ -24,6 +24,7 @@ from pyspark.sql.connect.session import SparkSession
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.names.request_resolver import RequestResolver
 from gateway.plan_decoding import decode_plan
+from gateway.requests import read_request
 from gateway.tables.own_statements import OwnStatements
 from lodge.embedded_spark import embedded_spark
 from lodge.logs import set_up_logs
@@ -109,10 +110,11 @@ def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
         data = request.SerializeToString()
 
         async def check(data: bytes = data) -> None:
-            plan = await decode_plan(data)
-            if plan is None or await own.start(None, data, plan, ()) is not None:  # type: ignore[arg-type]
+            request = read_request(data, "ExecutePlan")
+            plan = await decode_plan(request)
+            if plan is None or await own.start(None, request, plan, ()) is not None:  # type: ignore[arg-type]
                 raise AssertionError("Lodge executes an ordinary statement.")
-            if await resolution.resolve_execution(data, plan, _fail_on_names) is not data:
+            if await resolution.resolve_execution(request, plan, _fail_on_names) is not request:
                 raise AssertionError("Lodge changed an ordinary statement.")
 
         found = asyncio.run(_measure_seconds(check))

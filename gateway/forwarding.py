@@ -2,15 +2,18 @@
 
 Guarantees:
 
-1. Each message is forwarded with exactly the bytes that were received.
+1. Each response is forwarded with exactly the bytes that were received. Each request is forwarded as
+   :attr:`gateway.requests.Request.data`.
 2. The client receives the initial metadata, the trailing metadata, the status and the error details from the backend.
    Only metadata that every gRPC server sets itself is removed.
-3. The deadline of the client's call also applies to the call to the backend. If the client disconnects, the call to the
+3. The backend never receives the client's credentials, with or without an authentication method.
+4. The deadline of the client's call also applies to the call to the backend. If the client disconnects, the call to the
    backend is cancelled.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -18,9 +21,19 @@ from grpc import aio
 
 from gateway.backends import Backend
 from gateway.error_status import Metadata, forwardable
+from gateway.errors import GatewayError
+from gateway.requests import Request
+
+_CREDENTIAL_KEYS = frozenset({"authorization", "authentication", "proxy-authorization", "cookie"})
 
 Context = Any
 """``grpc.aio.ServicerContext``, for which grpc does not provide type annotations."""
+
+
+def request_metadata(context: Context) -> Metadata:
+    """Return the metadata of the client's call for the backend, without the client's credentials."""
+    metadata = forwardable(context.invocation_metadata() or ())
+    return tuple((key, value) for key, value in metadata if key not in _CREDENTIAL_KEYS)
 
 
 def call_arguments(context: Context) -> dict[str, Any]:
@@ -28,7 +41,35 @@ def call_arguments(context: Context) -> dict[str, Any]:
 
     They are the forwardable metadata and the remaining time of the client's call.
     """
-    return {"metadata": forwardable(context.invocation_metadata() or ()), "timeout": context.time_remaining()}
+    return {"metadata": request_metadata(context), "timeout": context.time_remaining()}
+
+
+class RequestStream:
+    """The messages of a client stream, for the backend.
+
+    gRPC does not report errors that an iterator of requests raises. Therefore the stream stores the error.
+
+    Args:
+        first: The first request of the stream. Its session applies to the whole stream.
+        context: The call of the client.
+
+    Attributes:
+        error: The error that ended the stream. None if there is none.
+    """
+
+    def __init__(self, first: Request, context: Context) -> None:
+        self._first = first
+        self._context = context
+        self.error: GatewayError | None = None
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._first.data
+        try:
+            while (data := await self._context.read()) is not aio.EOF:
+                yield self._first.following(data)
+        except GatewayError as error:
+            self.error = error
+            raise
 
 
 async def forward_unary(backend: Backend, method: str, request: bytes, context: Context) -> bytes:
@@ -43,14 +84,16 @@ async def forward_unary(backend: Backend, method: str, request: bytes, context: 
     return response
 
 
-async def forward_upload(backend: Backend, method: str, requests: AsyncIterator[bytes], context: Context) -> bytes:
+async def forward_upload(backend: Backend, method: str, requests: RequestStream, context: Context) -> bytes:
     """Forward a call with a stream of requests and a single response.
 
     Raises:
         aio.AioRpcError: If the call to the backend fails.
+        GatewayError: If a message of the client is invalid.
     """
     call = backend.stream_unary(method)(requests, **call_arguments(context))
-    response: bytes = await call
+    with _raise_error_of(requests):
+        response: bytes = await call
     await _pass_metadata(call, context)
     return response
 
@@ -64,15 +107,28 @@ async def forward_responses(backend: Backend, method: str, request: bytes, conte
     await _pass_stream(backend.unary_stream(method)(request, **call_arguments(context)), context)
 
 
-async def forward_stream(backend: Backend, method: str, requests: AsyncIterator[bytes], context: Context) -> None:
+async def forward_stream(backend: Backend, method: str, requests: RequestStream, context: Context) -> None:
     """Forward a call of a method that this version of Lodge does not support itself.
 
     On the wire, every kind of method is a special case of a method with two streams.
 
     Raises:
         aio.AioRpcError: If the call to the backend fails.
+        GatewayError: If a message of the client is invalid.
     """
-    await _pass_stream(backend.stream(method)(requests, **call_arguments(context)), context)
+    with _raise_error_of(requests):
+        await _pass_stream(backend.stream(method)(requests, **call_arguments(context)), context)
+
+
+@contextmanager
+def _raise_error_of(requests: RequestStream) -> Iterator[None]:
+    """Raise the error of a request stream in place of the cancellation that gRPC makes of it."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        if requests.error is None:
+            raise
+        raise requests.error from None
 
 
 async def _pass_stream(call: Any, context: Context) -> None:

@@ -17,7 +17,8 @@ from google.protobuf.message import DecodeError, Message
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import SparkError
-from gateway.requests import field_spans, fields, message_field
+from gateway.requests import Request
+from gateway.wire import read_fields
 
 INLINE_BYTES = 1024 * 1024
 """The maximum size of messages that are decoded on the event loop.
@@ -25,7 +26,6 @@ INLINE_BYTES = 1024 * 1024
 Larger messages are decoded in a thread, so that they do not block other sessions.
 """
 
-_PLAN = base_pb2.ExecutePlanRequest.PLAN_FIELD_NUMBER
 _COMPRESSED_OPERATION = base_pb2.Plan.COMPRESSED_OPERATION_FIELD_NUMBER
 _MAX_PLAN_BYTES = 512 * 1024 * 1024  # Spark: spark.connect.maxPlanSize
 _FIELD_OF_OPERATION = {
@@ -50,7 +50,7 @@ class UnreadablePlanError(Exception):
         self.was_compressed = was_compressed
 
 
-async def decode_plan(request: bytes) -> base_pb2.Plan | None:
+async def decode_plan(request: Request) -> base_pb2.Plan | None:
     """Return the decompressed plan of an ``ExecutePlan`` request.
 
     Returns:
@@ -60,25 +60,24 @@ async def decode_plan(request: bytes) -> base_pb2.Plan | None:
         UnreadablePlanError: If the plan cannot be decoded.
         GatewayError: If the plan is compressed and cannot be decompressed.
     """
-    field = message_field(request, _PLAN)
-    if field is None:
+    if request.plan is None:
         return None
-    data = bytes(field)
+    data = bytes(request.plan)
     if len(data) > INLINE_BYTES or zstandard.FRAME_HEADER in data:
         return await asyncio.to_thread(_decode, data)
     return _decode(data)
 
 
-def may_be_compressed(request: bytes) -> bool:
+def may_be_compressed(request: Request) -> bool:
     """Return whether the plan of an ``ExecutePlan`` request may be compressed.
 
     This function only looks for the field of the compressed operation. It does not decode the plan.
     """
-    plan = message_field(request, _PLAN)
-    return plan is not None and any(number == _COMPRESSED_OPERATION for number, _ in fields(plan))
+    plan = request.plan
+    return plan is not None and any(field.number == _COMPRESSED_OPERATION for field in read_fields(bytes(plan)))
 
 
-def replace_plan(request: bytes, plan: base_pb2.Plan) -> bytes:
+def replace_plan(request: Request, plan: base_pb2.Plan) -> Request:
     """Return an ``ExecutePlan`` request with its plan replaced.
 
     If the original plan was compressed, the new plan is compressed too.
@@ -86,23 +85,14 @@ def replace_plan(request: bytes, plan: base_pb2.Plan) -> bytes:
     Raises:
         LookupError: If the request does not contain a plan.
     """
-    rest, data = _split_plan(request)
-    if data is None:
+    if request.plan is None:
         raise LookupError("The request has no plan.")
     if may_be_compressed(request):
-        former = base_pb2.Plan.FromString(data)
+        former = base_pb2.Plan.FromString(bytes(request.plan))
         if former.HasField("compressed_operation"):
             recompress(former, plan)
             plan = former
-    return rest + base_pb2.ExecutePlanRequest(plan=plan).SerializeToString()
-
-
-def decode_without_plan(request: bytes) -> base_pb2.ExecutePlanRequest:
-    """Decode an ``ExecutePlan`` request without its plan.
-
-    This also works for plans that cannot be decoded.
-    """
-    return base_pb2.ExecutePlanRequest.FromString(_split_plan(request)[0])
+    return request.with_plan(plan.SerializeToString())
 
 
 def decode_request(kind: type[_Request], request: bytes) -> _Request:
@@ -146,13 +136,6 @@ def recompress(plan: base_pb2.Plan, changed: base_pb2.Plan) -> None:
     """
     operation = changed.root if changed.HasField("root") else changed.command
     plan.compressed_operation.data = zstandard.ZstdCompressor().compress(operation.SerializeToString())
-
-
-def _split_plan(request: bytes) -> tuple[bytes, bytes | None]:
-    for number, tag_start, _, start, end in field_spans(memoryview(request), 0, len(request)):
-        if number == _PLAN:
-            return request[:tag_start] + request[end:], request[start:end]
-    return request, None
 
 
 def _decode(data: bytes) -> base_pb2.Plan:

@@ -1,39 +1,53 @@
-"""Reads the head of an encoded request without decoding the rest.
+"""Requests, read once at the door.
 
-The head consists of the fields that identify the session and the operation. A request can contain 100 MB of data, or a
-plan that is nested too deeply to decode, whereas the gateway needs only a few short top-level fields. Every request of
-``SparkConnectService`` has ``session_id`` as field 1 and ``user_context`` as field 2, including requests of newer Spark
-versions.
+The gateway reads each request once, into a :class:`Request`. The other modules use this value, and do not search the
+bytes again. A request can contain 100 MB of data, or a plan that is nested too deeply to decode. Therefore only its
+top-level fields are read. Every request of ``SparkConnectService`` has ``session_id`` as field 1 and ``user_context``
+as field 2, including requests of newer Spark versions.
 
 Guarantees:
 
-1. Reading the head passes over the request once, and copies only the fields that are returned. Their lengths are
-   checked before they are copied.
-2. A head with an invalid id still has the client type, because the client type determines the form of the error.
+1. What the gateway reads from a request is what Spark reads from it. Otherwise the request is refused. A request is
+   refused if its top-level fields or its user context are not canonical (:mod:`gateway.wire`), if a singular field is
+   repeated, or if a known field has the wrong wire type.
+2. If an authentication method is configured, :attr:`Request.data` contains exactly one user context, which the gateway
+   made from the identity. The gateway uses nothing from the client's user context.
+3. Reading a request takes a few milliseconds at most, regardless of its size, and copies only short fields. Rewriting
+   the user context copies the request once.
+4. A request with an invalid id still has a client type, because the client type determines the form of the error.
 
 Source: [spark-connect-proto base.proto], [protobuf-encoding].
 """
 
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 from pyspark.sql.connect.proto import base_pb2
 
+from gateway.authentication.identity import Identity
 from gateway.errors import MAX_USER_ID_BYTES, invalid_handle, invalid_request, user_id_too_long
+from gateway.wire import FIXED32, FIXED64, LENGTH, VARINT, Field, encode_field, read_fields
 from workspace.identifiers import ClientSessionId, Principal
 
-_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
-_MAX_VARINT_BYTES = 10
 _SESSION_ID, _USER_CONTEXT, _USER_ID = 1, 2, 1
+_MAX_FIELDS = 4096
+_MAX_USER_CONTEXT_FIELDS = 256
 _MAX_ID_BYTES = 64
 _MAX_CLIENT_TYPE_BYTES = 2048
-_CLIENT_TYPE = {
-    method.name: method.input_type.fields_by_name["client_type"].number
-    for method in base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods
-}
-_OPERATION_ID = {"ExecutePlan": 6, "ReattachExecute": 3, "ReleaseExecute": 3}
+_MAX_CACHED = 4096
+_FIXED64_TYPES = frozenset({FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_SFIXED64})
+_FIXED32_TYPES = frozenset({FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_FIXED32, FieldDescriptor.TYPE_SFIXED32})
+_LENGTH_TYPES = frozenset({FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_MESSAGE})
+
+_Message = TypeVar("_Message", bound=Message)
+Span = tuple[int, int]
+"""The offsets of the first byte and after the last byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,167 +62,321 @@ class SessionKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """The head of a request, not copied and not checked yet."""
+class Request:
+    """A request of a client.
 
-    _session_id: memoryview
-    _user_id: memoryview
-    _operation_id: memoryview
-    _client_type: memoryview
+    Attributes:
+        method: The name of the method, for example ``ExecutePlan``.
+        identity: The authenticated client. None if no authentication method is configured.
+        key: The session.
+        operation_id: The operation that the request starts or refers to. Empty if there is none.
+        client_type: The end of the client type, which contains the versions. Users can choose the beginning.
+        tags: The operation tags of an ``ExecutePlan`` request.
+        data: The encoded request for the backend.
+    """
+
+    method: str
+    identity: Identity | None
+    key: SessionKey
+    operation_id: str
+    client_type: str
+    tags: tuple[str, ...]
+    data: bytes = field(repr=False)
+    _user_context: Span | None
+    _plan_tag_start: int
+    _plan: Span | None
 
     @property
-    def key(self) -> SessionKey:
-        """The principal and the client session id.
-
-        Raises:
-            GatewayError: If the session id is not a UUID, or the user id is too long.
-        """
-        if len(self._user_id) > MAX_USER_ID_BYTES:
-            raise user_id_too_long(len(self._user_id))
-        return _key(_id(self._session_id), bytes(self._user_id))
+    def plan(self) -> memoryview | None:
+        """The encoded plan of an ``ExecutePlan`` request. None if the request has no plan."""
+        return None if self._plan is None else memoryview(self.data)[slice(*self._plan)]
 
     @property
-    def operation_id(self) -> str:
-        """The operation that the request starts or refers to. Empty if the request does not contain an operation id.
+    def user_context(self) -> base_pb2.UserContext:
+        """The user context for the backend."""
+        return _decode(
+            base_pb2.UserContext, b"" if self._user_context is None else self.data[slice(*self._user_context)]
+        )
+
+    def decode(self, kind: type[_Message]) -> _Message:
+        """Return the decoded request.
 
         Raises:
-            GatewayError: If the operation id is too long or not UTF-8.
+            GatewayError: If the bytes are not a request of this kind.
         """
-        return _text(_id(self._operation_id))
+        return _decode(kind, self.data)
+
+    def decode_without_plan(self) -> base_pb2.ExecutePlanRequest:
+        """Return the decoded ``ExecutePlan`` request without its plan.
+
+        This also works for plans that cannot be decoded.
+
+        Raises:
+            GatewayError: If the rest of the request cannot be decoded.
+        """
+        data = self.data
+        if self._plan is not None:
+            data = data[: self._plan_tag_start] + data[self._plan[1] :]
+        return _decode(base_pb2.ExecutePlanRequest, data)
+
+    def following(self, data: bytes) -> bytes:
+        """Return the bytes for the backend of a later message in the stream that this request starts.
+
+        A later message may omit the session.
+
+        Raises:
+            GatewayError: If the message is invalid, or names another session.
+        """
+        index = index_request(data, self.method)
+        session_id = index.id(_SESSION_ID)
+        if session_id and _text(session_id) != self.key.client_session_id:
+            raise invalid_request("a message names another session than the first message of its stream")
+        return data if self.identity is None else index.rewrite(self.identity.principal).data
+
+    def with_plan(self, plan: bytes) -> "Request":
+        """Return the request with another encoded plan.
+
+        Raises:
+            LookupError: If the request has no plan.
+        """
+        if self._plan is None:
+            raise LookupError("The request has no plan.")
+        encoded = encode_field(base_pb2.ExecutePlanRequest.PLAN_FIELD_NUMBER, plan)
+        data = b"".join([self.data[: self._plan_tag_start], encoded, self.data[self._plan[1] :]])
+        return self.with_data(data)
+
+    def with_data(self, data: bytes) -> "Request":
+        """Return the request with other bytes for the backend.
+
+        The offsets of the former bytes do not apply to the new bytes. Therefore the new request must only be sent.
+        """
+        return replace(self, data=data, _user_context=None, _plan=None)
+
+
+class Rewritten(NamedTuple):
+    """A request with another user context.
+
+    Attributes:
+        data: The encoded request.
+        user_context: The span of the user context.
+        moved_bytes: How many bytes the fields after the user context have moved.
+    """
+
+    data: bytes
+    user_context: Span
+    moved_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestIndex:
+    """The fields of a request that are not checked yet.
+
+    Attributes:
+        method: The name of the method.
+        data: The encoded request.
+    """
+
+    method: str
+    data: bytes = field(repr=False)
+    _fields: Mapping[int, Field]
+    _tags: tuple[Field, ...]
 
     @property
     def client_type(self) -> str:
-        """The end of the client type, which contains the versions. Users can choose the beginning."""
-        return bytes(self._client_type[-_MAX_CLIENT_TYPE_BYTES:]).decode(errors="replace")
+        """The end of the client type. See :attr:`Request.client_type`."""
+        found = self._fields.get(_SHAPES[self.method].client_type) if self.method in _SHAPES else None
+        if found is None:
+            return ""
+        start = max(found.start, found.end - _MAX_CLIENT_TYPE_BYTES)
+        return self.data[start : found.end].decode(errors="replace")
+
+    def to_request(self, identity: Identity | None = None) -> Request:
+        """Return the checked request, with the identity as its user context.
+
+        Args:
+            identity: The authenticated client. None if no authentication method is configured. In this case, the user
+                context of the client applies, and the bytes remain unchanged.
+
+        Raises:
+            GatewayError: If the session id is not a UUID, or another id is too long or not UTF-8.
+        """
+        shape = _SHAPES.get(self.method, _UNKNOWN_METHOD)
+        data = self.data
+        context, plan = self._fields.get(_USER_CONTEXT), self._fields.get(shape.plan)
+        principal = self._user_id(context) if identity is None else identity.principal
+        key = SessionKey(principal, _session_id(self.id(_SESSION_ID)))
+        operation_id = _text(self.id(shape.operation_id))
+        tags = tuple(_text(data[tag.start : tag.end]) for tag in self._tags)
+        span = None if context is None else (context.start, context.end)
+        plan_tag_start, plan_span = (0, None) if plan is None else (plan.tag_start, (plan.start, plan.end))
+        if identity is not None:
+            data, span, moved = self.rewrite(principal)
+            if plan_span is not None and (context is None or plan_tag_start > context.tag_start):
+                plan_tag_start, plan_span = plan_tag_start + moved, (plan_span[0] + moved, plan_span[1] + moved)
+        return Request(
+            method=self.method,
+            identity=identity,
+            key=key,
+            operation_id=operation_id,
+            client_type=self.client_type,
+            tags=tags,
+            data=data,
+            _user_context=span,
+            _plan_tag_start=plan_tag_start,
+            _plan=plan_span,
+        )
+
+    def rewrite(self, principal: Principal) -> "Rewritten":
+        """Return the request with a user context that contains only the principal."""
+        context = self._fields.get(_USER_CONTEXT)
+        start, end = (0, 0) if context is None else (context.tag_start, context.end)
+        content = _user_context(principal)
+        encoded = encode_field(_USER_CONTEXT, content)
+        span = (start + len(encoded) - len(content), start + len(encoded))
+        if self.data[start:end] == encoded:
+            return Rewritten(self.data, span, 0)
+        view = memoryview(self.data)
+        return Rewritten(b"".join([view[:start], encoded, view[end:]]), span, len(encoded) - (end - start))
+
+    def id(self, number: int) -> bytes:
+        """Return the bytes of an id. Empty if it is missing.
+
+        Raises:
+            GatewayError: If the id is too long.
+        """
+        found = self._fields.get(number)
+        if found is None:
+            return b""
+        if found.end - found.start > _MAX_ID_BYTES:
+            raise invalid_handle(self.data[found.start : found.start + _MAX_ID_BYTES].decode(errors="replace"))
+        return self.data[found.start : found.end]
+
+    def _user_id(self, context: Field | None) -> Principal:
+        if context is None:
+            return Principal("")
+        user_id = b""
+        inner = read_fields(self.data, context.start, context.end, max_fields=_MAX_USER_CONTEXT_FIELDS)
+        for found in _check(inner, _USER_CONTEXT_SHAPE).values():
+            if found.number == _USER_ID:
+                if found.end - found.start > MAX_USER_ID_BYTES:
+                    raise user_id_too_long(found.end - found.start)
+                user_id = self.data[found.start : found.end]
+        return Principal(_text(user_id))
 
 
-def head(data: bytes, method: str = "") -> Head:
-    """Return the head of a request.
-
-    If a field is repeated, its last value is used, as in Spark.
+def index_request(data: bytes, method: str = "") -> RequestIndex:
+    """Return the index of a request.
 
     Args:
         data: The encoded request.
-        method: The name of the method. The heads of unknown methods have neither an operation id nor a client type.
+        method: The name of the method. Of unknown methods, only the session and the user context are read.
 
     Raises:
-        GatewayError: If the bytes are not a request.
+        GatewayError: If the bytes are not a request, or not canonical.
     """
-    operation_field, client_type_field = _OPERATION_ID.get(method), _CLIENT_TYPE.get(method)
-    session_id = user_id = operation_id = client_type = memoryview(b"")
-    for number, value in fields(memoryview(data)):
-        if number == _SESSION_ID:
-            session_id = value
-        elif number == _USER_CONTEXT:
-            for field, text in fields(value):
-                if field == _USER_ID:
-                    user_id = text
-        elif number == operation_field:
-            operation_id = value
-        elif number == client_type_field:
-            client_type = value
-    return Head(session_id, user_id, operation_id, client_type)
+    shape = _SHAPES.get(method, _UNKNOWN_METHOD)
+    fields = read_fields(data, max_fields=_MAX_FIELDS)
+    tags = tuple(each for each in fields if each.number == shape.tags) if shape.tags else ()
+    return RequestIndex(method, data, _check(fields, shape), tags)
 
 
-def _id(value: memoryview) -> bytes:
-    if len(value) > _MAX_ID_BYTES:
-        raise invalid_handle(bytes(value[:_MAX_ID_BYTES]).decode(errors="replace"))
-    return bytes(value)
+def read_request(data: bytes, method: str = "", identity: Identity | None = None) -> Request:
+    """Return the request in encoded bytes.
+
+    Raises:
+        GatewayError: If the bytes are not a request, are not canonical, or contain an invalid id.
+    """
+    return index_request(data, method).to_request(identity)
 
 
-@lru_cache(maxsize=4096)
-def _key(session_id: bytes, user_id: bytes) -> SessionKey:
-    text = _text(session_id)
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The known top-level fields of a message.
+
+    Attributes:
+        wire_types: The wire type of each known field.
+        singular: The numbers of the fields that can occur only once.
+        operation_id: The number of the operation id. 0 if there is none.
+        client_type: The number of the client type. 0 if there is none.
+        tags: The number of the operation tags. 0 if there are none.
+        plan: The number of the plan. 0 if there is none.
+    """
+
+    wire_types: Mapping[int, int]
+    singular: frozenset[int]
+    operation_id: int = 0
+    client_type: int = 0
+    tags: int = 0
+    plan: int = 0
+
+
+def _shape(message: Any) -> _Shape:
+    descriptor: Descriptor = message
+    known = [each for each in descriptor.fields if not (each.is_repeated and each.type not in _LENGTH_TYPES)]
+    numbers = {each.name: each.number for each in descriptor.fields}
+    is_execution = descriptor is base_pb2.ExecutePlanRequest.DESCRIPTOR
+    has_operation = is_execution or descriptor in _REFER_TO_OPERATION
+    return _Shape(
+        wire_types=MappingProxyType({each.number: _wire_type(each) for each in known}),
+        singular=frozenset(each.number for each in known if not each.is_repeated),
+        operation_id=numbers["operation_id"] if has_operation else 0,
+        client_type=numbers.get("client_type", 0),
+        tags=numbers["tags"] if is_execution else 0,
+        plan=numbers["plan"] if is_execution else 0,
+    )
+
+
+def _wire_type(descriptor: FieldDescriptor) -> int:
+    if descriptor.type in _LENGTH_TYPES:
+        return LENGTH
+    if descriptor.type in _FIXED64_TYPES:
+        return FIXED64
+    return FIXED32 if descriptor.type in _FIXED32_TYPES else VARINT
+
+
+def _check(fields: list[Field], shape: _Shape) -> Mapping[int, Field]:
+    """Return the singular fields by number.
+
+    Raises:
+        GatewayError: If a singular field is repeated, or a known field has the wrong wire type.
+    """
+    found: dict[int, Field] = {}
+    for each in fields:
+        number = each.number
+        expected = shape.wire_types.get(number)
+        if expected is None:
+            continue
+        if each.wire_type != expected:
+            raise invalid_request(f"field {number} has the wrong wire type {each.wire_type}")
+        if number in shape.singular:
+            if number in found:
+                raise invalid_request(f"field {number} occurs more than once")
+            found[number] = each
+    return found
+
+
+@lru_cache(maxsize=_MAX_CACHED)
+def _session_id(data: bytes) -> ClientSessionId:
+    text = _text(data)
     try:
         canonical = str(uuid.UUID(text)) == text.lower()
     except ValueError:
         canonical = False
     if not canonical:
         raise invalid_handle(text)
-    return SessionKey(Principal(_text(user_id)), ClientSessionId(text))
+    return ClientSessionId(text)
 
 
-def message_field(data: bytes, wanted: int) -> memoryview | None:
-    """Return the encoded value of a top-level message field. None if it is missing.
-
-    Raises:
-        GatewayError: If the field is repeated. In this case, Spark's decoder would merge the messages.
-    """
-    found = [value for number, value in fields(memoryview(data)) if number == wanted]
-    if len(found) > 1:
-        raise invalid_request(f"field {wanted} occurs {len(found)} times")
-    return found[0] if found else None
+@lru_cache(maxsize=_MAX_CACHED)
+def _user_context(principal: Principal) -> bytes:
+    return base_pb2.UserContext(user_id=principal, user_name=principal).SerializeToString()
 
 
-FieldSpan = tuple[int, int, int, int, int]
-"""The span of a length-delimited field.
-
-The items are the field number and four offsets: the start of the tag, of the length and of the value, and the end of
-the value.
-"""
-
-
-def fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Yield the length-delimited fields of a message in order. Skip all other fields.
-
-    Raises:
-        GatewayError: If the bytes are not an encoded message.
-    """
-    for number, _, _, start, end in field_spans(data, 0, len(data)):
-        yield number, data[start:end]
-
-
-def field_spans(data: memoryview, start: int, end: int) -> Iterator[FieldSpan]:
-    """Yield the spans of the length-delimited fields of a message.
-
-    The message is between the offsets ``start`` and ``end``.
-
-    Raises:
-        GatewayError: If the bytes are not an encoded message.
-    """
-    position = start
-    while position < end:
-        begin = position
-        tag, position = _varint(data, position)
-        number, kind = tag >> 3, tag & 7
-        if number == 0:
-            raise invalid_request("a field has the number 0")
-        if kind == _LENGTH:
-            length, value = _varint(data, position)
-            if value + length > end:
-                raise invalid_request(f"field {number} ends after the request")
-            yield number, begin, position, value, value + length
-            position = value + length
-        elif kind == _VARINT:
-            _, position = _varint(data, position)
-        elif kind in (_FIXED64, _FIXED32):
-            position += 8 if kind == _FIXED64 else 4
-        else:
-            raise invalid_request(f"field {number} has the unknown wire type {kind}")
-    if position > end:
-        raise invalid_request("the request is truncated")
-
-
-def varint(number: int) -> bytes:
-    """Encode a number as a variable-length integer."""
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*encoded, number])
-
-
-def _varint(data: memoryview, position: int) -> tuple[int, int]:
-    result = 0
-    for shift in range(0, 7 * _MAX_VARINT_BYTES, 7):
-        if position >= len(data):
-            raise invalid_request("the request is truncated")
-        byte = data[position]
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result, position
-    raise invalid_request("a number has too many bytes")
+def _decode(kind: type[_Message], data: bytes) -> _Message:
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise invalid_request(str(error)) from error
 
 
 def _text(data: bytes) -> str:
@@ -216,3 +384,17 @@ def _text(data: bytes) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         raise invalid_request("a string is not valid UTF-8") from None
+
+
+_REFER_TO_OPERATION = frozenset({base_pb2.ReattachExecuteRequest.DESCRIPTOR, base_pb2.ReleaseExecuteRequest.DESCRIPTOR})
+_SHAPES: Mapping[str, _Shape] = MappingProxyType(
+    {
+        method.name: _shape(method.input_type)
+        for method in base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods
+    }
+)
+_UNKNOWN_METHOD = _Shape(
+    wire_types=MappingProxyType({_SESSION_ID: LENGTH, _USER_CONTEXT: LENGTH}),
+    singular=frozenset({_SESSION_ID, _USER_CONTEXT}),
+)
+_USER_CONTEXT_SHAPE = _shape(base_pb2.UserContext.DESCRIPTOR)

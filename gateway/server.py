@@ -11,6 +11,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from gateway.admission.admission import Admission
 from gateway.audit import Audit
+from gateway.authentication.authenticator import Authenticator
 from gateway.backends import SERVICE, Backends
 from gateway.config import GatewayConfig
 from gateway.current_workspaces import CurrentWorkspaces
@@ -67,6 +68,7 @@ class Gateway:
         self._is_serving = False
         self._operations = Operations(config.detached_timeout_seconds)
         self._workspaces = CurrentWorkspaces(config.workspaces)
+        self._authenticator = Authenticator()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> str:
@@ -116,7 +118,13 @@ class Gateway:
                 ("grpc.so_reuseport", 0),
             ]
         )
-        self._service = SparkConnectService(self._sessions, self._operations, statements, self._workspaces)
+        self._service = SparkConnectService(
+            authenticator=self._authenticator,
+            sessions=self._sessions,
+            operations=self._operations,
+            statements=statements,
+            workspaces=self._workspaces,
+        )
         self._server.add_generic_rpc_handlers((self._service,))
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)

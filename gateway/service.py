@@ -1,36 +1,56 @@
 """The gRPC service ``SparkConnectService``: how each RPC is processed.
 
+All methods are registered as methods with a stream of requests. gRPC then calls the handler before it reads a message.
+The handler authenticates and admits the caller first (the *door*). Therefore a caller who is refused occupies no memory
+for messages.
+
 - Most RPCs are forwarded unchanged.
 - ``ExecutePlan`` and ``AnalyzePlan`` requests can contain names that Lodge resolves, or Lodge statements.
 - RPCs that concern an operation or a session are processed by both Lodge and the backend.
+
+Guarantees:
+
+1. No message of a caller is read before the caller is authenticated and admitted.
+2. Every message that the backend receives contains the identity of the caller instead of the client's user context.
 
 This module converts every error to a gRPC status. It contains one of the top-level loops that catch all exceptions.
 
 Source: [architecture "Gateway"], [spark-connect-proto base.proto].
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 import structlog
-from google.protobuf.message import DecodeError, Message
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
+from gateway.authentication.authenticator import Authenticator
+from gateway.authentication.identity import Identity
 from gateway.backend_failures import BackendFailures, FailedCall, without_traceback
 from gateway.backend_session import BackendSession
 from gateway.backends import SERVICE, Backend
 from gateway.current_workspaces import CurrentWorkspaces
-from gateway.error_status import Status, error_status, forwardable, session_gone_condition
+from gateway.error_status import Metadata, Status, error_status, session_gone_condition
 from gateway.errors import BackendError, GatewayError, backend_failed, internal_error, invalid_request
-from gateway.forwarding import Context, call_arguments, forward_responses, forward_stream, forward_unary, forward_upload
+from gateway.forwarding import (
+    Context,
+    RequestStream,
+    call_arguments,
+    forward_responses,
+    forward_stream,
+    forward_unary,
+    forward_upload,
+    request_metadata,
+)
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.request_resolver import RequestResolver
 from gateway.operations import Operation, Operations
 from gateway.plan_decoding import UnreadablePlanError, decode_plan
-from gateway.requests import SessionKey, head, message_field
+from gateway.requests import Request, SessionKey, index_request
 from gateway.response_releases import ResponseReleases
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
@@ -38,45 +58,59 @@ from gateway.tables.own_statements import OwnStatements
 from workspace.identifiers import ClientSessionId
 from workspace.record_store import RecordError
 
-_USER_CONTEXT = 2
 _STARTS_NO_SESSION = frozenset(
     {"ReattachExecute", "ReleaseExecute", "ReleaseSession", "FetchErrorDetails", "GetStatus", "CloneSession"}
 )
 
-Handler = Callable[..., Awaitable[Any]]
-_Request = TypeVar("_Request", bound=Message)
 log = structlog.get_logger(__name__)
 
 
 class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no types
-    """The handlers of all ``SparkConnectService`` methods, including unknown methods."""
+    """The handlers of all ``SparkConnectService`` methods, including unknown methods.
+
+    Args:
+        authenticator: Decides who sent a call.
+        sessions: The sessions that this replica serves.
+        operations: The operations of this replica.
+        statements: The Lodge statements.
+        workspaces: The configured workspaces.
+    """
 
     def __init__(
-        self, sessions: Sessions, operations: Operations, statements: OwnStatements, workspaces: CurrentWorkspaces
+        self,
+        *,
+        authenticator: Authenticator,
+        sessions: Sessions,
+        operations: Operations,
+        statements: OwnStatements,
+        workspaces: CurrentWorkspaces,
     ) -> None:
+        self._authenticator = authenticator
         self._sessions = sessions
         self._operations = operations
         self._releases = ResponseReleases()
         self._failures = BackendFailures()
         self._statements = statements
         self._resolution = RequestResolver(workspaces)
-        own: dict[str, Handler] = {
+        unary: dict[str, Handler] = {
+            "AddArtifacts": self._add_artifacts,
             "AnalyzePlan": self._analyze_plan,
+            "ArtifactStatus": self._pass_unary,
+            "CloneSession": self._clone_session,
+            "Config": self._pass_unary,
+            "FetchErrorDetails": self._fetch_error_details,
+            "GetStatus": self._pass_unary,
             "Interrupt": self._interrupt,
             "ReleaseExecute": self._release_execute,
             "ReleaseSession": self._release_session,
-            "CloneSession": self._clone_session,
-            "FetchErrorDetails": self._fetch_error_details,
         }
-        passed = ("Config", "ArtifactStatus", "GetStatus")
+        streaming: dict[str, Handler] = {
+            "ExecutePlan": self._execute_plan,
+            "ReattachExecute": self._reattach_execute,
+        }
         self._handlers = {
-            **{name: grpc.unary_unary_rpc_method_handler(self._unary(name, handler)) for name, handler in own.items()},
-            **{name: grpc.unary_unary_rpc_method_handler(self._unary(name, self._pass_unary)) for name in passed},
-            "ExecutePlan": grpc.unary_stream_rpc_method_handler(self._unary("ExecutePlan", self._execute_plan)),
-            "ReattachExecute": grpc.unary_stream_rpc_method_handler(
-                self._unary("ReattachExecute", self._reattach_execute)
-            ),
-            "AddArtifacts": grpc.stream_unary_rpc_method_handler(self._streaming("AddArtifacts")),
+            **{name: grpc.stream_unary_rpc_method_handler(self._door(name, each)) for name, each in unary.items()},
+            **{name: grpc.stream_stream_rpc_method_handler(self._door(name, each)) for name, each in streaming.items()},
         }
 
     async def stop(self) -> None:
@@ -89,30 +123,30 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             return None
         name = path.removeprefix(SERVICE)
         known = self._handlers.get(name)
-        return known or grpc.stream_stream_rpc_method_handler(self._streaming(name))
+        return known or grpc.stream_stream_rpc_method_handler(self._door(name, self._pass_stream))
 
-    def _unary(self, name: str, handler: Handler) -> Handler:
-        """Return a handler for a method with a single request.
+    def _door(self, name: str, handler: "Handler") -> Callable[[object, Context], Awaitable[Any]]:
+        """Return the gRPC handler of a method.
 
-        The handler opens the session, calls the given handler and converts errors to statuses.
+        The gRPC handler identifies and admits the caller, reads the first request, opens the session, calls the given
+        handler, and converts errors to statuses. It is the same for all methods, so that no method can omit a step.
         """
 
-        async def handle(request: bytes, context: Context) -> Any:
+        async def handle(_: object, context: Context) -> Any:
             failed = _FailedRequest()
             try:
-                about = head(request, name)
-                failed.client_type = about.client_type
-                key = failed.key = about.key
-                operation_id = about.operation_id
-                _bind_log(key, operation_id)
-                session = self._sessions.find(key) or await self._session(key, name)
-                backend = self._sessions.route(key) if session is None else session.backend
-                failed.backend = backend
-                call = _Call(SERVICE + name, key, operation_id, session, backend)
-                if session is None:
-                    return await handler(call, request, context)
-                with session.track_request():
-                    return await handler(call, request, context)
+                identity = await self._authenticator.identify(context)
+                with self._admit(identity, name):
+                    request = await self._read_first(name, identity, context, failed)
+                    _bind_log(request.key, request.operation_id)
+                    session = self._sessions.find(request.key) or await self._session(request.key, name)
+                    backend = self._sessions.route(request.key) if session is None else session.backend
+                    failed.backend = backend
+                    call = _Call(request, context, session, backend)
+                    if session is None:
+                        return await handler(call)
+                    with session.track_request():
+                        return await handler(call)
             except (GatewayError, aio.AioRpcError) as error:
                 await self._fail(error, context, failed)
             except (aio.AbortError, aio.InternalError, aio.UsageError):
@@ -123,39 +157,23 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 
         return handle
 
-    def _streaming(self, name: str) -> Handler:
-        """Return a handler for a method with a stream of requests.
+    @contextmanager
+    def _admit(self, identity: Identity | None, name: str) -> Iterator[None]:
+        """Admit a call for the duration of the block. No message of the call has been read."""
+        yield
 
-        The first request of the stream contains the session.
-        """
-        method = SERVICE + name
-
-        async def handle(requests: AsyncIterator[bytes], context: Context) -> Any:
-            failed = _FailedRequest()
-            try:
-                first = await anext(aiter(requests), None)
-                if first is None:
-                    raise invalid_request("the request stream is empty")
-                about = head(first, name)
-                failed.client_type = about.client_type
-                key = failed.key = about.key
-                _bind_log(key)
-                session = await self._sessions.open(key)
-                backend = failed.backend = session.backend
-                with session.track_request():
-                    everything = _chain(first, requests)
-                    if name == "AddArtifacts":
-                        return await forward_upload(backend, method, everything, context)
-                    await forward_stream(backend, method, everything, context)
-            except (GatewayError, aio.AioRpcError) as error:
-                await self._fail(error, context, failed)
-            except (aio.AbortError, aio.InternalError, aio.UsageError):
-                raise
-            except Exception as error:
-                log.exception("request_failed", rpc=name)
-                await self._fail(internal_error(error), context, failed)
-
-        return handle
+    async def _read_first(
+        self, name: str, identity: Identity | None, context: Context, failed: "_FailedRequest"
+    ) -> Request:
+        """Return the first request of a call. Methods with a single request have no other."""
+        data = await context.read()
+        if data is aio.EOF:
+            raise invalid_request("the request stream is empty")
+        index = index_request(data, name)
+        failed.client_type = index.client_type
+        request = index.to_request(identity)
+        failed.key = request.key
+        return request
 
     async def _session(self, key: SessionKey, name: str) -> Session | None:
         if name in _STARTS_NO_SESSION:
@@ -183,8 +201,8 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             return error_status(failure, call.client_type)
         if call.key is None or call.backend is None:
             return error_status(backend_failed("", failure.details() or ""), call.client_type)
-        metadata = forwardable(context.invocation_metadata() or ())
-        return await self._failures.status(failure, FailedCall(call.key, call.backend, metadata, call.client_type))
+        failed = FailedCall(call.key, call.backend, request_metadata(context), call.client_type)
+        return await self._failures.status(failure, failed)
 
     async def _forget(self, key: SessionKey, condition: str) -> None:
         """End a session that has ended at the backend.
@@ -198,68 +216,76 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             only_if_last = condition == "INVALID_HANDLE.SESSION_NOT_FOUND"
             await self._sessions.end(session, reason="closed at the backend", only_if_last=only_if_last)
 
-    async def _pass_unary(self, call: "_Call", request: bytes, context: Context) -> bytes:
-        return await forward_unary(call.backend, call.method, request, context)
+    async def _pass_unary(self, call: "_Call") -> bytes:
+        return await forward_unary(call.backend, call.method, call.request.data, call.context)
 
-    async def _fetch_error_details(self, call: "_Call", request: bytes, context: Context) -> bytes:
+    async def _pass_stream(self, call: "_Call") -> None:
+        await forward_stream(call.backend, call.method, RequestStream(call.request, call.context), call.context)
+
+    async def _add_artifacts(self, call: "_Call") -> bytes:
+        requests = RequestStream(call.request, call.context)
+        return await forward_upload(call.backend, call.method, requests, call.context)
+
+    async def _fetch_error_details(self, call: "_Call") -> bytes:
         """Return the stored error details, or fetch them from the backend."""
-        error_id = _decode(base_pb2.FetchErrorDetailsRequest, request).error_id
+        error_id = call.request.decode(base_pb2.FetchErrorDetailsRequest).error_id
         details = self._failures.take_details(call.key, error_id)
-        return details or without_traceback(await self._pass_unary(call, request, context))
+        return details or without_traceback(await self._pass_unary(call))
 
-    async def _execute_plan(self, call: "_Call", request: bytes, context: Context) -> None:
-        def ask() -> Awaitable[PlanResolver]:
-            return self._names(call.existing, request, context)
-
+    async def _execute_plan(self, call: "_Call") -> None:
+        request = call.request
         try:
             plan = await decode_plan(request)
             if plan is not None:
-                metadata = forwardable(context.invocation_metadata() or ())
-                operation = await self._statements.start(call.existing, request, plan, metadata)
+                operation = await self._statements.start(call.existing, request, plan, call.metadata)
                 if operation is not None:
-                    await self._send(operation, "", context)
+                    await self._send(operation, "", call.context)
                     return
-                request = await self._resolution.resolve_execution(request, plan, ask)
+                request = await self._resolution.resolve_execution(request, plan, lambda: self._names(call))
+            del plan  # the result can take hours
         except UnreadablePlanError as error:
-            request = await self._resolution.resolve_deep_plan(request, base_pb2.ExecutePlanRequest, error, ask)
-        await forward_responses(call.backend, call.method, request, context)
+            data = await self._resolution.resolve_deep_plan(
+                request.data, base_pb2.ExecutePlanRequest, error, lambda: self._names(call)
+            )
+            request = request.with_data(data)
+        await forward_responses(call.backend, call.method, request.data, call.context)
 
-    async def _names(self, session: Session, request: bytes, context: Context) -> PlanResolver:
+    async def _names(self, call: "_Call") -> PlanResolver:
         """Return the resolver for the names in a request that contains a plan."""
-        client = base_pb2.ExecutePlanRequest(session_id=session.key.client_session_id)
-        client.user_context.ParseFromString(bytes(message_field(request, _USER_CONTEXT) or b""))
-        backend = BackendSession(session.backend, client, forwardable(context.invocation_metadata() or ()))
-        return await self._statements.names(session, backend)
+        session = call.existing
+        client = base_pb2.ExecutePlanRequest(
+            session_id=session.key.client_session_id, user_context=call.request.user_context
+        )
+        return await self._statements.names(session, BackendSession(session.backend, client, call.metadata))
 
     async def _send(self, operation: Operation, last_response_id: str, context: Context) -> None:
         async with self._operations.follow(operation):
             async for response in operation.responses(last_response_id):
                 await context.write(response)
 
-    async def _analyze_plan(self, call: "_Call", request: bytes, context: Context) -> bytes:
-        def ask() -> Awaitable[PlanResolver]:
-            return self._names(call.existing, request, context)
-
+    async def _analyze_plan(self, call: "_Call") -> bytes:
+        data = call.request.data
         try:
-            request = await self._resolution.resolve_analysis(request, ask)
+            data = await self._resolution.resolve_analysis(data, lambda: self._names(call))
         except UnreadablePlanError as error:
-            request = await self._resolution.resolve_deep_plan(request, base_pb2.AnalyzePlanRequest, error, ask)
-        return await self._pass_unary(call, request, context)
+            data = await self._resolution.resolve_deep_plan(
+                data, base_pb2.AnalyzePlanRequest, error, lambda: self._names(call)
+            )
+        return await forward_unary(call.backend, call.method, data, call.context)
 
-    async def _reattach_execute(self, call: "_Call", request: bytes, context: Context) -> None:
-        message = _decode(base_pb2.ReattachExecuteRequest, request)
-        operation = self._operations.find(call.key, call.operation_id)
+    async def _reattach_execute(self, call: "_Call") -> None:
+        message = call.request.decode(base_pb2.ReattachExecuteRequest)
+        operation = self._operations.find(call.key, call.request.operation_id)
         if operation is None and call.session is not None:
-            metadata = forwardable(context.invocation_metadata() or ())
-            operation = await self._statements.follow(call.session, message, metadata)
+            operation = await self._statements.follow(call.session, message, call.metadata)
         if operation is None:
-            await forward_responses(call.backend, call.method, request, context)
+            await forward_responses(call.backend, call.method, call.request.data, call.context)
             return
-        await self._send(operation, message.last_response_id, context)
+        await self._send(operation, message.last_response_id, call.context)
 
-    async def _release_execute(self, call: "_Call", request: bytes, context: Context) -> bytes:
-        message = _decode(base_pb2.ReleaseExecuteRequest, request)
-        operation = self._operations.find(call.key, call.operation_id)
+    async def _release_execute(self, call: "_Call") -> bytes:
+        message = call.request.decode(base_pb2.ReleaseExecuteRequest)
+        operation = self._operations.find(call.key, call.request.operation_id)
         answer = base_pb2.ReleaseExecuteResponse(session_id=message.session_id, operation_id=message.operation_id)
         if operation is not None:
             if message.HasField("release_until"):
@@ -268,54 +294,53 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 self._operations.release(operation)
             answer.server_side_session_id = operation.server_side_session_id
             return answer.SerializeToString()
-        key = (call.key, call.operation_id)
+        key = (call.key, call.request.operation_id)
         if message.HasField("release_until"):
-            self._releases.defer(key, call.backend, request, call_arguments(context))
+            self._releases.defer(key, call.backend, call.request.data, call_arguments(call.context))
             return answer.SerializeToString()
         self._releases.discard(key, call.backend)
-        return await self._pass_unary(call, request, context)
+        return await self._pass_unary(call)
 
-    async def _interrupt(self, call: "_Call", request: bytes, context: Context) -> bytes:
-        message = _decode(base_pb2.InterruptRequest, request)
+    async def _interrupt(self, call: "_Call") -> bytes:
+        message = call.request.decode(base_pb2.InterruptRequest)
         ended = await self._operations.interrupt(call.key, message)
-        response = await self._pass_unary(call, request, context)
+        response = await self._pass_unary(call)
         answer = base_pb2.InterruptResponse.FromString(response)
         at_backend = list(answer.interrupted_ids)
         if call.session is not None and (at_backend or (message.operation_id and not ended)):
             running_writes = await self._statements.running_writes(call.session)
             if message.operation_id in running_writes:  # another replica executes the statement
                 message.operation_id = running_writes[message.operation_id]
-                response = await self._pass_unary(call, message.SerializeToString(), context)
+                response = await forward_unary(call.backend, call.method, message.SerializeToString(), call.context)
                 at_backend += base_pb2.InterruptResponse.FromString(response).interrupted_ids
             names = {backend_id: client_id for client_id, backend_id in running_writes.items()}
             at_backend = [names.get(each, each) for each in at_backend]
         answer.interrupted_ids[:] = dict.fromkeys((*at_backend, *ended))
         return answer.SerializeToString()
 
-    async def _release_session(self, call: "_Call", request: bytes, context: Context) -> bytes:
+    async def _release_session(self, call: "_Call") -> bytes:
         await self._operations.end_session(call.key)
-        response = await self._pass_unary(call, request, context)
+        response = await self._pass_unary(call)
         if call.session is not None:
             await self._sessions.end(call.session, reason="released by the client")
         return response
 
-    async def _clone_session(self, call: "_Call", request: bytes, context: Context) -> bytes:
+    async def _clone_session(self, call: "_Call") -> bytes:
         """Clone a session.
 
         The clone gets copies of the temporary tables, so that changes in the parent do not affect the clone.
         """
         parent = call.session
         before = None if parent is None else await self._statements.before_clone(parent)
-        response = await self._pass_unary(call, request, context)
+        response = await self._pass_unary(call)
         clone = base_pb2.CloneSessionResponse.FromString(response).new_session_id
         if parent is None or before is None or not clone:
             return response
         key = SessionKey(call.key.principal, ClientSessionId(clone))
         session = await self._sessions.open_clone(key, parent)
         try:
-            message = _decode(base_pb2.CloneSessionRequest, request)
-            metadata = forwardable(context.invocation_metadata() or ())
-            await self._statements.copy_to_clone(before, parent, session, message, metadata)
+            message = call.request.decode(base_pb2.CloneSessionRequest)
+            await self._statements.copy_to_clone(before, parent, session, message, call.metadata)
         except BaseException:
             await self._sessions.release_and_end(session, reason="incomplete")
             raise
@@ -339,13 +364,25 @@ class _FailedRequest:
 
 @dataclass(slots=True)
 class _Call:
-    """A call of a method with a single request."""
+    """A call of a method, with its first request."""
 
-    method: str
-    key: SessionKey
-    operation_id: str
+    request: Request
+    context: Context
     session: Session | None
     backend: Backend
+
+    @property
+    def key(self) -> SessionKey:
+        return self.request.key
+
+    @property
+    def method(self) -> str:
+        return SERVICE + self.request.method
+
+    @property
+    def metadata(self) -> Metadata:
+        """The metadata for calls to the backend on behalf of this call."""
+        return request_metadata(self.context)
 
     @property
     def existing(self) -> Session:
@@ -354,16 +391,7 @@ class _Call:
         return self.session
 
 
-def _decode(kind: type[_Request], request: bytes) -> _Request:
-    """Return the decoded request.
-
-    Raises:
-        GatewayError: If the bytes are not a request of this kind.
-    """
-    try:
-        return kind.FromString(request)
-    except DecodeError as error:
-        raise invalid_request(str(error)) from error
+Handler = Callable[[_Call], Awaitable[Any]]
 
 
 def _bind_log(key: SessionKey, operation_id: str = "") -> None:
@@ -374,9 +402,3 @@ def _bind_log(key: SessionKey, operation_id: str = "") -> None:
     structlog.contextvars.bind_contextvars(session=key.client_session_id, principal=key.principal)
     if operation_id:
         structlog.contextvars.bind_contextvars(operation=operation_id)
-
-
-async def _chain(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for each in rest:
-        yield each

@@ -25,7 +25,7 @@ from pyspark.sql.connect.proto import commands_pb2, relations_pb2
 from gateway.errors import GatewayError
 from gateway.names.plan_messages import fields_with_names
 from gateway.plan_decoding import INLINE_BYTES, UnreadablePlanError
-from gateway.requests import field_spans, varint
+from gateway.wire import LENGTH, encode_varint, read_fields
 
 _COMMAND = commands_pb2.Command.DESCRIPTOR
 _SQL_COMMAND = commands_pb2.SqlCommand.DESCRIPTOR
@@ -76,7 +76,6 @@ class DeepPlan:
         if len(request) > INLINE_BYTES:
             raise UnreadablePlanError(request)
         self._data = request
-        self._view = memoryview(request)
         self._nodes = [_Node(cast("Descriptor", kind.DESCRIPTOR), -1, 0, 0, 0, len(request))]
         self.aliases: list[str] = []
         try:
@@ -104,12 +103,12 @@ class DeepPlan:
             return None
         left_out = fields_with_names(operation.kind)
         pieces, position = [], operation.start
-        for number, tag_start, _, _, end in field_spans(self._view, operation.start, operation.end):
-            if number in left_out:
-                pieces.append(self._data[position:tag_start])
-                position = end
+        for field in read_fields(self._data, operation.start, operation.end):
+            if field.number in left_out and field.wire_type == LENGTH:
+                pieces.append(self._data[position : field.tag_start])
+                position = field.end
         content = b"".join([*pieces, self._data[position : operation.end]])
-        encoded = self._data[operation.tag_start : operation.length_start] + varint(len(content)) + content
+        encoded = self._data[operation.tag_start : operation.length_start] + encode_varint(len(content)) + content
         return commands_pb2.Command.FromString(encoded)
 
     def encode(self) -> bytes:
@@ -122,7 +121,7 @@ class DeepPlan:
                 node.growth_bytes = len(content) - (node.end - node.start)
             if node.parent < 0 or node.growth_bytes == 0:
                 continue
-            length = varint(node.end - node.start + node.growth_bytes)
+            length = encode_varint(node.end - node.start + node.growth_bytes)
             edits.append((node.length_start, node.start, length))
             parent = self._nodes[node.parent]
             parent.growth_bytes += node.growth_bytes + len(length) - (node.start - node.length_start)
@@ -144,12 +143,15 @@ class DeepPlan:
             raise UnreadablePlanError(self._data)
         followed = fields_with_names(node.kind)
         count = len(self._nodes)
-        for number, tag_start, length_start, start, end in field_spans(self._view, node.start, node.end):
+        for field in read_fields(self._data, node.start, node.end):
+            number, wire_type, tag_start, length_start, start, end = field
+            if wire_type != LENGTH:
+                continue
             kind = node.kind.fields_by_number[number].message_type if number in followed else None
             if kind is not None:
                 self._nodes.append(_Node(kind, index, tag_start, length_start, start, end))
             elif node.kind is _ALIAS:
-                self.aliases.append(bytes(self._view[start:end]).decode(errors="replace"))
+                self.aliases.append(self._data[start:end].decode(errors="replace"))
         if len(self._nodes) == count and not is_command:
             raise UnreadablePlanError(self._data)
 

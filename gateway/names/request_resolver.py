@@ -30,6 +30,7 @@ from gateway.names.plan_messages import find_command_texts, find_messages_with_n
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.word_search import WordSearch
 from gateway.plan_decoding import INLINE_BYTES, UnreadablePlanError, decode_request, may_be_compressed, replace_plan
+from gateway.requests import Request
 from gateway.sql.name_syntax import parse_name
 from gateway.sql_relations import find_sql_relation
 from workspace.workspaces import Workspaces
@@ -61,25 +62,25 @@ class RequestResolver:
         self._workspaces = workspaces
         self._cached_search: tuple[Workspaces, WordSearch] | None = None
 
-    async def resolve_execution(self, request: bytes, plan: base_pb2.Plan, get_resolver: GetResolver) -> bytes:
+    async def resolve_execution(self, request: Request, plan: base_pb2.Plan, get_resolver: GetResolver) -> Request:
         """Resolve the names in an ``ExecutePlan`` request.
 
         Args:
-            request: The encoded request.
+            request: The request.
             plan: The decompressed plan of the request.
             get_resolver: A function that returns the resolver of the session.
 
         Returns:
-            The encoded request with all names resolved.
+            The request with all names resolved.
 
         Raises:
             GatewayError: If a name cannot be resolved, or the plan is not allowed.
         """
-        is_compressed = await _COMPRESSED.matches(request) and may_be_compressed(request)
-        resolver = await self._get_needed_resolver(request, plan, get_resolver, is_needed=is_compressed)
+        is_compressed = await _COMPRESSED.matches(request.data) and may_be_compressed(request)
+        resolver = await self._get_needed_resolver(request.data, plan, get_resolver, is_needed=is_compressed)
         if resolver is None or not await asyncio.to_thread(resolver.resolve, plan):
             return request
-        return await _run_in_thread_if_large(len(request), lambda: replace_plan(request, plan))
+        return await _run_in_thread_if_large(len(request.data), lambda: replace_plan(request, plan))
 
     async def resolve_analysis(self, request: bytes, get_resolver: GetResolver) -> bytes:
         """Resolve the names in an ``AnalyzePlan`` request.

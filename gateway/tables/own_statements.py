@@ -14,7 +14,6 @@ from dataclasses import replace
 import structlog
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.authentication.identity import Identity
 from gateway.authorization.authorization import Authorization
 from gateway.backend_session import BackendSession
 from gateway.config import GatewayConfig
@@ -23,7 +22,7 @@ from gateway.error_status import Metadata
 from gateway.errors import ParseError
 from gateway.names.plan_resolver import PlanResolver
 from gateway.operations import Operation, Operations, Runner
-from gateway.plan_decoding import decode_without_plan
+from gateway.requests import Request
 from gateway.responses import Response, build_row_response
 from gateway.session_settings import SessionSettings
 from gateway.sessions.registry import Sessions
@@ -120,12 +119,7 @@ class OwnStatements:
         return PlanResolver(self._workspaces.now, record.tables, settings)
 
     async def start(
-        self,
-        session: Session,
-        request: bytes,
-        plan: base_pb2.Plan,
-        metadata: Metadata,
-        identity: Identity | None = None,
+        self, session: Session, request: Request, plan: base_pb2.Plan, metadata: Metadata
     ) -> Operation | None:
         """Start the operation of a plan that Lodge executes.
 
@@ -134,7 +128,6 @@ class OwnStatements:
             request: The ``ExecutePlan`` request of the client.
             plan: The plan of the request.
             metadata: The metadata of the request.
-            identity: The identity of the request. None without an authentication method.
 
         Returns:
             The operation. None if Spark executes the plan.
@@ -160,7 +153,7 @@ class OwnStatements:
             raise ParseError(str(statement)) from statement
         if sql is not None and self._config.log_query_text:
             log.info("statement_recognised", query=sql.query)
-        execution = Execution(session, operation, backend, settings, identity)
+        execution = Execution(session, operation, backend, settings, request.identity)
         self._sessions.require_lease(session)  # fail early, because reading the record can take long
         record = await self._read_record(session, backend, settings)
         if _is_known(record, operation.id):
@@ -311,8 +304,8 @@ class OwnStatements:
         return replica in observer.lost(time.monotonic())
 
 
-def _operation(request: bytes) -> Operation:
-    client_request = decode_without_plan(request)
+def _operation(request: Request) -> Operation:
+    client_request = request.decode_without_plan()
     client_request.operation_id = client_request.operation_id or str(uuid.uuid4())
     return Operation(client_request)
 

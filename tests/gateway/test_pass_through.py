@@ -113,7 +113,8 @@ def test_failure_keeps_its_status_and_trailers(echo):
 
 def test_unknown_method_passes_in_both_directions(echo):
     _, channel = echo
-    requests = [head(), b"anything", b""]
+    session_id = str(uuid.uuid4())
+    requests = [head(session_id), b"\xfa\x7f\x03xyz", b""]
     assert list(channel.stream_stream(SERVICE + "MethodOfTomorrow")(iter(requests))) == requests
     assert channel.unary_unary(SERVICE + "MethodOfTomorrow")(requests[0]) == requests[0]
 

@@ -59,7 +59,8 @@ class _AbortedError(aio.AbortError):
 class _Context:
     """Replaces gRPC's context of a call."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, request: bytes, outcome: Outcome) -> None:
+        self._requests = [request]
         self._outcome = outcome
         self.failure: tuple[grpc.StatusCode, str] | None = None
 
@@ -68,6 +69,9 @@ class _Context:
 
     def time_remaining(self) -> None:
         return None
+
+    async def read(self) -> Any:
+        return self._requests.pop() if self._requests else aio.EOF
 
     async def write(self, response: bytes) -> None:
         self._outcome.responses.append(response)
@@ -121,12 +125,12 @@ class ModelServer:
         return task
 
     async def _handle(self, handler: Any, request: bytes, outcome: Outcome) -> None:
-        context = _Context(outcome)
+        context = _Context(request, outcome)
         try:
-            if handler.unary_stream is not None:
-                await handler.unary_stream(request, context)
+            if handler.response_streaming:
+                await handler.stream_stream(None, context)
             else:
-                outcome.responses.append(await handler.unary_unary(request, context))
+                outcome.responses.append(await handler.stream_unary(None, context))
         except aio.AbortError:
             outcome.end(context.failure)
         except asyncio.CancelledError:

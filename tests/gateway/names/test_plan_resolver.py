@@ -1,5 +1,7 @@
 """Names in plans: where they are found, and which bytes stay the same."""
 
+import uuid
+
 import pytest
 import zstandard
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
@@ -8,7 +10,8 @@ from gateway.errors import GatewayError
 from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_embed_statement
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.word_search import WordSearch
-from gateway.plan_decoding import decode_plan, decode_without_plan, replace_plan
+from gateway.plan_decoding import decode_plan, replace_plan
+from gateway.requests import read_request
 from gateway.session_settings import SessionSettings
 from workspace.identifiers import TableUuid
 from workspace.records import TableState, TemporaryTable
@@ -49,7 +52,8 @@ def command(text):
 
 
 def request(plan):
-    return base_pb2.ExecutePlanRequest(session_id="s", operation_id="o", plan=plan, tags=["x"])
+    message = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()), operation_id="o", plan=plan, tags=["x"])
+    return read_request(message.SerializeToString(), "ExecutePlan")
 
 
 def compress(operation, kind):
@@ -61,15 +65,17 @@ def compress(operation, kind):
 async def test_compressed_plan_is_compressed_again(resolve, kind):
     plain = root("select * from dfs.tmp.t") if kind == "root" else command("select * from dfs.tmp.t")
     kinds = {"root": Operation.OP_TYPE_RELATION, "command": Operation.OP_TYPE_COMMAND}
-    data = request(compress(getattr(plain, kind), kinds[kind])).SerializeToString()
-    plan = await decode_plan(data)
+    original = request(compress(getattr(plain, kind), kinds[kind]))
+    plan = await decode_plan(original)
     assert plan == plain
     assert resolve(plan)
-    changed = base_pb2.ExecutePlanRequest.FromString(replace_plan(data, plan))
+    data = replace_plan(original, plan).data
+    changed = base_pb2.ExecutePlanRequest.FromString(data)
     assert changed.plan.compressed_operation.op_type == kinds[kind]
-    assert await decode_plan(changed.SerializeToString()) == plan
+    replaced = read_request(data, "ExecutePlan")
+    assert await decode_plan(replaced) == plan
     changed.ClearField("plan")
-    assert changed == decode_without_plan(data) == decode_without_plan(changed.SerializeToString())
+    assert changed == original.decode_without_plan() == replaced.decode_without_plan()
 
 
 def test_compressed_plans_of_an_analysis_are_resolved(resolve):
@@ -90,14 +96,14 @@ def test_compressed_plans_of_an_analysis_are_resolved(resolve):
 async def test_malformed_compression_is_refused(data):
     plan = base_pb2.Plan(compressed_operation=Operation(data=data, op_type=Operation.OP_TYPE_COMMAND))
     with pytest.raises(GatewayError, match="cannot be decompressed"):
-        await decode_plan(request(plan).SerializeToString())
+        await decode_plan(request(plan))
 
 
 async def test_huge_frame_is_refused_before_decompression():
     header = b"\x28\xb5\x2f\xfd\xe0" + (1 << 45).to_bytes(8, "little")
     plan = base_pb2.Plan(compressed_operation=Operation(data=header, op_type=Operation.OP_TYPE_COMMAND))
     with pytest.raises(GatewayError, match="is larger than"):
-        await decode_plan(request(plan).SerializeToString())
+        await decode_plan(request(plan))
 
 
 def test_text_of_an_old_client_is_resolved(resolve):

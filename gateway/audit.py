@@ -52,17 +52,21 @@ _caller: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
 
 
 @dataclass(frozen=True, slots=True)
-class NamedObjects:
-    """The tables and files that a statement names.
+class Contents:
+    """What a statement contains, as far as Lodge reads it.
 
     Attributes:
-        tables: The names of tables, as the statement spells them.
+        keyword: The first word of the SQL text in upper case. Empty if the statement has no SQL text.
+        tables: The names of tables and views, as the statement spells them.
         files: The paths of files and directories.
-        is_complete: Whether the statement was read completely.
+        query_text: The SQL text. Empty if the text is not logged.
+        is_complete: Whether Lodge has read the whole statement.
     """
 
+    keyword: str = ""
     tables: Sequence[str] = ()
     files: Sequence[str] = ()
+    query_text: str = ""
     is_complete: bool = True
 
 
@@ -90,8 +94,7 @@ class Statement:
         kind: The kind of the plan, such as ``sql_command`` or ``read``.
         is_own: Whether Lodge executes the statement.
         begun_seconds: The monotonic time at which the gateway received the statement.
-        objects: The tables and files that the statement names. None while they are not known.
-        query_text: The text of an SQL statement. Empty if the text is not logged.
+        contents: What the statement names. None while it has not been read.
         rows: The number of rows in the response.
         response_bytes: The number of bytes in the response.
     """
@@ -100,8 +103,7 @@ class Statement:
     kind: str
     is_own: bool = False
     begun_seconds: float = field(default_factory=time.monotonic)
-    objects: NamedObjects | None = None
-    query_text: str = ""
+    contents: Contents | None = None
     rows: int = 0
     response_bytes: int = 0
 
@@ -183,7 +185,8 @@ class Audit:
             location: The UUID of the session.
             reason: Why the session was ended.
         """
-        self._write_session("session_expired", session, principal, {"location": location, "reason": reason})
+        fields = {"location": location, "reason": reason}
+        self._write_session("session_expired", session, principal, fields, NOBODY)
 
     def statement_finished(self, statement: Statement, outcome: Outcome) -> None:
         """Record how a statement ended. There is at most one such event for each operation at this replica."""
@@ -241,18 +244,21 @@ class Audit:
             },
         )
 
-    def _write_session(self, event: str, session: str, principal: str, fields: Mapping[str, object]) -> None:
+    def _write_session(
+        self, event: str, session: str, principal: str, fields: Mapping[str, object], caller: Caller | None = None
+    ) -> None:
         """Write an event about a session, which may belong to another principal than the caller."""
-        by = _caller.get()
-        self._write(event, {**fields, "principal": principal, "session": session, "by": by.principal or GATEWAY})
+        by = _caller.get() if caller is None else caller
+        actor = by.principal or GATEWAY
+        self._write(event, {**fields, "principal": principal, "session": session, "by": actor}, by)
 
     def _write_statement(self, event: str, statement: Statement, fields: Mapping[str, object]) -> None:
         if not self.log.is_enabled:
             return
         duration_seconds = round(time.monotonic() - statement.begun_seconds, 6)
 
-        def named() -> NamedObjects:  # called by the writing thread, after the thread has read the statement
-            return statement.objects or NamedObjects(is_complete=False)
+        def contents() -> Contents:  # called by the writing thread, after the thread has read the statement
+            return statement.contents or Contents(is_complete=False)
 
         self._write(
             event,
@@ -263,10 +269,11 @@ class Audit:
                 "duration_seconds": duration_seconds,
                 "rows": statement.rows,
                 "bytes": statement.response_bytes,
-                "tables": lambda: named().tables,
-                "files": lambda: named().files,
-                "names_complete": lambda: named().is_complete,
-                "query_text": lambda: statement.query_text,
+                "keyword": lambda: contents().keyword,
+                "tables": lambda: contents().tables,
+                "files": lambda: contents().files,
+                "names_complete": lambda: contents().is_complete,
+                "query_text": lambda: contents().query_text,
             },
             statement.caller,
         )

@@ -10,16 +10,19 @@ from dataclasses import replace
 import structlog
 from prometheus_client import CollectorRegistry
 
+from lodge.audit_log import open_audit_log
 from lodge.backend_sessions import BackendSessions
 from lodge.confirmations import confirmation_reader
 from lodge.metrics_endpoint import serve_metrics
 from lodge.settings import ReapSettings
 from lodge.stores import Stores, open_stores
+from reaper.audit import ReaperAudit
 from reaper.health import Health
 from reaper.mass_expiry import MassExpiryRule
 from reaper.metrics import Gauges, Metrics
 from reaper.operator import Operator, Pace
 from reaper.reaper import Reaper, ReaperDependencies
+from workspace.audit_log import AuditLog
 from workspace.root_identities import HomeMovedError
 from workspace.workspaces import Workspaces
 
@@ -30,16 +33,18 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 async def reap(settings: ReapSettings, workspaces: Workspaces) -> None:
-    """Run a reaper until SIGINT or SIGTERM.
+    """Run a reaper until SIGINT or SIGTERM. On SIGHUP, open the file of the audit log again.
 
     Raises:
         StartError: If a component that the reaper needs cannot be used.
     """
-    process = ReaperProcess(settings, workspaces)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, process.stop)
-    await asyncio.to_thread(process.run)
+    with open_audit_log(settings) as audit_log:
+        process = ReaperProcess(settings, workspaces, audit_log)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, process.stop)
+        loop.add_signal_handler(signal.SIGHUP, audit_log.reopen)
+        await asyncio.to_thread(process.run)
 
 
 def pass_period_seconds(settings: ReapSettings) -> float:
@@ -59,9 +64,10 @@ class ReaperProcess:
     Args:
         settings: The settings of the reaper.
         workspaces: The configured workspaces. The reaper cleans up the default temporary workspace.
+        audit_log: The audit log.
     """
 
-    def __init__(self, settings: ReapSettings, workspaces: Workspaces) -> None:
+    def __init__(self, settings: ReapSettings, workspaces: Workspaces, audit_log: AuditLog) -> None:
         self._settings = settings
         self._workspaces = workspaces
         self._stop = threading.Event()
@@ -75,7 +81,7 @@ class ReaperProcess:
                 minimum_sessions=settings.mass_expiry_minimum,
                 grace_period_seconds=settings.grace_period.total_seconds(),
             ),
-            report_handlers=(Metrics(self._registry).take,),
+            report_handlers=(Metrics(self._registry).take, ReaperAudit(audit_log).take),
         )
 
     def stop(self) -> None:

@@ -14,7 +14,7 @@ SIGHUP                  Reloads the workspaces (:mod:`lodge.configuration`), and
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import fields
 
@@ -116,8 +116,16 @@ async def _reload_on_request(
         reload.clear()
         audit.log.reopen()
         changed = await configuration.reload(gateway.reload)
-        details = {"outcome": "failed" if changed is None else "succeeded", "changed": changed}
-        audit.administrative_act("reload_configuration", details=details)
+        audit.administrative_act("reload_configuration", details=reload_details(changed))
+
+
+def reload_details(changed: Sequence[str] | None) -> Mapping[str, object]:
+    """Return the fields of the audit event of a reload.
+
+    Args:
+        changed: A description of each change. None if the reload had no effect.
+    """
+    return {"outcome": "failed" if changed is None else "succeeded", "changed": changed}
 
 
 def config_for(settings: ServeSettings, workspaces: Workspaces, spark: EmbeddedSpark | None) -> GatewayConfig:

@@ -1,0 +1,261 @@
+"""Observes each statement until it ends, and records its outcome in the audit log.
+
+A client can lose the stream of an operation and reattach any number of times. The statement has ended when its last
+response has passed, when it has failed, or when the client has discarded the operation.
+
+Guarantees:
+
+1. There is one event for each statement that reaches this replica: ``statement_finished``, or ``statement_left`` if its
+   end is not visible here. Reattaching does not add an event.
+2. A client cannot hide a statement by using the operation id of another statement again.
+3. The replica observes a limited number of statements that no stream follows.
+
+Not guaranteed: If a client reattaches at another replica, that replica does not know what the statement contains, and
+its event has the kind ``reattached``. If a process is killed, the events of its running statements are missing.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from grpc import StatusCode, aio
+
+from gateway.audit import SUCCEEDED, Audit, Outcome, Statement
+from gateway.error_status import condition_of
+from gateway.errors import GatewayError
+from gateway.requests import SessionKey
+from gateway.response_counts import read_counts
+from gateway.statement_contents import MAX_REQUEST_BYTES, read_contents
+
+REATTACHED = "reattached"
+"""The kind of a statement that was sent to another replica."""
+
+_MAX_DETACHED = 10_000
+_MAX_REMEMBERED = 10_000
+_CANCELED = "OPERATION_CANCELED"
+_RETRIED_CODES = frozenset({StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED})
+_KEEPS_OPERATION = ("INVALID_HANDLE.OPERATION_NOT_FOUND", "INVALID_HANDLE.SESSION_NOT_FOUND")
+"""Conditions after which a client sends the statement again under the same operation id."""
+
+OperationKey = tuple[SessionKey, str]
+
+
+class ObservedStatement:
+    """A statement whose end has not been recorded yet.
+
+    Args:
+        statement: The statement.
+        key: The session and the operation id.
+        read_reattachable: A function that returns whether the client can reattach to the operation. It is called at
+            most once, and only if the first stream of responses ends early.
+
+    Attributes:
+        fingerprint: A hash of the request. None if the request is too large to hash.
+        has_ended: Whether the end has been recorded.
+        streams: The number of streams that follow the operation.
+        timer: Ends the observation if no stream follows the operation.
+    """
+
+    def __init__(self, statement: Statement, key: OperationKey, read_reattachable: Callable[[], bool]) -> None:
+        self.statement = statement
+        self.key = key
+        self._read_reattachable: Callable[[], bool] | None = read_reattachable
+        self._is_reattachable = False
+        self.fingerprint: int | None = None
+        self.has_ended = False
+        self.streams = 0
+        self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_reattachable(self) -> bool:
+        """Whether the client can reattach to the operation."""
+        if self._read_reattachable is not None:
+            read, self._read_reattachable = self._read_reattachable, None  # the function refers to the whole request
+            self._is_reattachable = bool(self.key[1]) and read()
+        return self._is_reattachable
+
+
+class StatementAudit:
+    """The statements that this replica observes.
+
+    Args:
+        audit: The audit events.
+        detached_timeout_seconds: How long a statement is observed while no stream follows it.
+        log_query_text: Whether events contain the text of SQL statements.
+    """
+
+    def __init__(self, audit: Audit, *, detached_timeout_seconds: float, log_query_text: bool) -> None:
+        self._audit = audit
+        self._detached_timeout_seconds = detached_timeout_seconds
+        self._log_query_text = log_query_text
+        self._observed: OrderedDict[OperationKey, ObservedStatement] = OrderedDict()
+        self._ended: OrderedDict[OperationKey, None] = OrderedDict()
+
+    def begin(
+        self, key: SessionKey, operation_id: str, request: bytes, read_reattachable: Callable[[], bool]
+    ) -> ObservedStatement:
+        """Begin to observe the statement of an ``ExecutePlan`` request.
+
+        Args:
+            key: The session.
+            operation_id: The id of the operation. Empty if the backend chooses the id.
+            request: The request of the client.
+            read_reattachable: A function that returns whether the client can reattach to the operation.
+
+        Returns:
+            The statement. If the client repeats a request, the statement of the first request.
+        """
+        operation_key = (key, operation_id)
+        is_small = len(request) <= MAX_REQUEST_BYTES
+        fingerprint = hash(request) if is_small else None
+        known = self._observed.get(operation_key)
+        if known is not None:
+            if is_small and known.fingerprint == fingerprint:
+                return known
+            self._leave(known, "the client used the operation id again")
+        statement = Statement(self._audit.caller(), "unknown")
+        observed = ObservedStatement(statement, operation_key, read_reattachable)
+        observed.fingerprint = fingerprint
+        if is_small:
+            self._audit.log.run(lambda: self._read(statement, request))
+        if operation_id:
+            self._observed[operation_key] = observed
+            self._ended.pop(operation_key, None)
+        return observed
+
+    def reattach(self, key: SessionKey, operation_id: str) -> ObservedStatement | None:
+        """Return the statement to which a client reattaches. None if the end of the statement was recorded."""
+        operation_key = (key, operation_id)
+        if operation_key in self._ended:
+            return None
+        observed = self._observed.get(operation_key)
+        if observed is None:
+            statement = Statement(self._audit.caller(), REATTACHED)
+            observed = ObservedStatement(statement, operation_key, lambda: True)
+            self._observed[operation_key] = observed
+        return observed
+
+    @contextmanager
+    def follow(self, observed: ObservedStatement | None) -> Iterator[Callable[[bytes], None]]:
+        """Observe a stream of responses for the duration of the block.
+
+        If the block raises an error, the statement has failed, unless the client can reattach.
+
+        Args:
+            observed: The statement. None if nothing is recorded.
+
+        Yields:
+            A function to call with each response.
+        """
+        if observed is None:
+            yield _ignore
+            return
+        self._attach(observed)
+        try:
+            yield lambda response: self._count(observed, response)
+        except GatewayError as error:
+            self.finish(observed, _outcome(error.condition))
+            raise
+        except aio.AioRpcError as error:
+            self._fail(observed, error)
+            raise
+        except asyncio.CancelledError:
+            if not (observed.has_ended or observed.is_reattachable):
+                self.finish(observed, Outcome("canceled", _CANCELED))
+            raise
+        else:
+            if not (observed.has_ended or observed.is_reattachable):
+                self.finish(observed, SUCCEEDED)
+        finally:
+            self._detach(observed)
+
+    def finish(self, observed: ObservedStatement, outcome: Outcome) -> None:
+        """Record the outcome of a statement, unless its end has been recorded."""
+        if self._end(observed):
+            self._audit.statement_finished(observed.statement, outcome)
+
+    def release(self, key: SessionKey, operation_id: str) -> None:
+        """Record that a client has discarded an operation. A running operation is thereby interrupted."""
+        observed = self._observed.get((key, operation_id))
+        if observed is not None and not observed.statement.is_own:
+            self.finish(observed, Outcome("canceled", _CANCELED))
+
+    def close(self) -> None:
+        """Record the statements whose end this replica will not see, because it stops."""
+        for observed in list(self._observed.values()):
+            self._leave(observed, "the gateway stopped")
+
+    def _read(self, statement: Statement, request: bytes) -> None:
+        statement.contents = read_contents(request, with_text=self._log_query_text)
+
+    def _count(self, observed: ObservedStatement, response: bytes) -> None:
+        statement, counts = observed.statement, read_counts(response)
+        statement.response_bytes += len(response)
+        if counts.rows_until is None:
+            statement.rows += counts.rows
+        else:  # after a client has reattached, it can receive rows again
+            statement.rows = max(statement.rows, counts.rows_until)
+        if counts.is_complete:
+            self.finish(observed, SUCCEEDED)
+
+    def _fail(self, observed: ObservedStatement, error: aio.AioRpcError) -> None:
+        condition = condition_of(error)
+        if observed.is_reattachable and not condition and error.code() in _RETRIED_CODES:
+            return
+        if observed.is_reattachable and condition in _KEEPS_OPERATION:
+            if observed.statement.kind == REATTACHED:
+                self._end(observed)  # there is no such operation
+            return
+        self.finish(observed, _outcome(condition or error.code().name))
+
+    def _attach(self, observed: ObservedStatement) -> None:
+        observed.streams += 1
+        if observed.timer is not None:
+            observed.timer.cancel()
+            observed.timer = None
+
+    def _detach(self, observed: ObservedStatement) -> None:
+        observed.streams -= 1
+        if observed.streams or observed.has_ended:
+            return
+        if not observed.is_reattachable:  # the stream ended with an unexpected error
+            self.finish(observed, Outcome("failed"))
+            return
+        loop = asyncio.get_running_loop()
+        reason = "no client followed the operation"
+        observed.timer = loop.call_later(self._detached_timeout_seconds, self._leave, observed, reason)
+        self._observed.move_to_end(observed.key)
+        if len(self._observed) > _MAX_DETACHED:
+            oldest = next((each for each in self._observed.values() if not each.streams), observed)
+            self._leave(oldest, "too many operations were not followed")
+
+    def _leave(self, observed: ObservedStatement, reason: str) -> None:
+        if self._end(observed):
+            self._audit.statement_left(observed.statement, reason=reason)
+
+    def _end(self, observed: ObservedStatement) -> bool:
+        """Stop observing a statement.
+
+        Returns:
+            False if its end was recorded before.
+        """
+        if observed.has_ended:
+            return False
+        observed.has_ended = True
+        if observed.timer is not None:
+            observed.timer.cancel()
+        if self._observed.get(observed.key) is observed:
+            del self._observed[observed.key]
+            self._ended[observed.key] = None
+            if len(self._ended) > _MAX_REMEMBERED:
+                self._ended.popitem(last=False)
+        return True
+
+
+def _outcome(condition: str) -> Outcome:
+    return Outcome("canceled" if condition.startswith(_CANCELED) else "failed", condition)
+
+
+def _ignore(_: bytes) -> None:
+    pass

@@ -54,8 +54,14 @@ def make_private_directory(path: Path) -> None:
             os.fchmod(descriptor, _DIRECTORY_MODE)
 
 
-def write_private_file(name: str, content: bytes, directory: int) -> None:
-    """Write a new file with mode 0600 in an open directory and sync it to disk.
+def write_private_file(name: str, content: bytes, directory: int, *, is_synced: bool = True) -> None:
+    """Write a new file with mode 0600 in an open directory.
+
+    Args:
+        name: The name of the file.
+        content: The content of the file.
+        directory: The file descriptor of the directory.
+        is_synced: Whether to sync the file to disk.
 
     Raises:
         FileExistsError: If a file or link with the same name exists.
@@ -65,7 +71,8 @@ def write_private_file(name: str, content: bytes, directory: int) -> None:
         os.fchmod(descriptor, _FILE_MODE)
         file.write(content)
         file.flush()
-        os.fsync(descriptor)
+        if is_synced:
+            os.fsync(descriptor)
 
 
 def read_private_file(name: str, directory: int) -> bytes:

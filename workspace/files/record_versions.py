@@ -15,6 +15,8 @@ Replace version n  Create a hard link from a temporary file to the name of versi
                    exists. Then *spend* the file of version n: truncate the file, but keep its name.
 Bury version n     Create a hard link from a tombstone to the name of version n+1.
 Clear              After burying, remove the anchor first and then all other files.
+Find the highest   Start at the version in the file ``hint``, and test which of the following names exist: first at
+                   increasing distances, then by bisection. Without a usable hint, list the directory.
 =================  ===============================================================================================
 
 The directory is *live* if the anchor exists and the highest version is not a tombstone. The content of a live
@@ -34,8 +36,15 @@ Guarantees:
 4. If a process dies at any instruction, or the machine loses power, the record is in the state before or after the
    operation. A leftover temporary file, or a version that has not been spent, is removed together with the directory.
 
+5. The time of a read and of a change does not depend on the number of earlier changes, apart from the file system's
+   own lookup of names. Every ``HINT_INTERVAL`` changes, the file ``hint`` is replaced. It contains a version that
+   existed at some time. It is only a starting point: a missing, damaged or old hint makes a read slower, but never
+   changes its result. Therefore, it is not synced to disk.
+
 Not guaranteed: The number of names is not limited. Each change adds a file until the record is deleted. The file is
-empty after the next change.
+empty after the next change. The names cannot be removed earlier, because they decide the compare-and-swap: a process
+that was paused before it created the name of version n+1 must find that the name exists. If the name had been removed,
+the process would take its late change for a success.
 
 Requirements on the storage:
 
@@ -50,6 +59,7 @@ import errno
 import os
 import re
 import secrets
+from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -63,6 +73,10 @@ from workspace.files.private_files import (
 from workspace.identifiers import RecordName
 from workspace.record_store import RecordConflictError, RecordNotFoundError, Version
 
+HINT_INTERVAL = 8
+"""After how many changes the hint is replaced."""
+
+_HINT = "hint"
 _TOMBSTONE = b"deleted\n"
 _VERSION = re.compile(r"(\d{10})\.([0-9a-f]{16})")
 _SUFFIX = ".json"
@@ -98,10 +112,9 @@ class VersionDirectory:
         Raises:
             ConcurrentChangeError: If another process changed the directory at the same time.
         """
-        versions = self._versions()
-        if not versions:
+        head = self._highest()
+        if head is None:
             return None
-        head = versions[-1]
         try:
             content = read_private_file(file_name(head), self._descriptor)
         except FileNotFoundError:  # names are removed only from dead directories
@@ -122,6 +135,8 @@ class VersionDirectory:
         next_version = self._append(version, content)
         os.fsync(self._descriptor)
         self._spend(version)
+        if _number(next_version) % HINT_INTERVAL == 0:
+            self._write_hint(next_version)
         return next_version
 
     def bury(self, version: Version) -> None:
@@ -200,6 +215,45 @@ class VersionDirectory:
     def _has(self, version: Version) -> bool:
         return file_exists(file_name(version), self._descriptor)
 
+    def _highest(self) -> Version | None:
+        """Return the highest version. None if there is no version.
+
+        If another process changes the directory at the same time, a lower version may be returned.
+        """
+        known = self._read_hint()
+        if known is None or not self._has(known):
+            versions = self._versions()
+            return versions[-1] if versions else None
+        incarnation = known.partition(".")[2]
+
+        def exists(number: int) -> bool:
+            return self._has(_numbered(number, incarnation))
+
+        lowest, distance = _number(known), 1
+        while exists(lowest + distance):
+            lowest, distance = lowest + distance, 2 * distance
+        number = lowest + bisect_left(range(1, distance), True, key=lambda step: not exists(lowest + step))
+        return _numbered(number, incarnation)
+
+    def _read_hint(self) -> Version | None:
+        """Return the version in the hint. None if there is no usable hint."""
+        try:
+            text = read_private_file(_HINT, self._descriptor).decode("ascii", "replace")
+        except FileNotFoundError:
+            return None
+        return Version(text) if _VERSION.fullmatch(text) else None
+
+    def _write_hint(self, version: Version) -> None:
+        """Replace the hint. Errors are ignored, because the change has already taken effect."""
+        here, temporary = self._descriptor, f"{secrets.token_hex(8)}.tmp"
+        with suppress(OSError):
+            try:
+                write_private_file(temporary, version.encode("ascii"), here, is_synced=False)
+                os.rename(temporary, _HINT, src_dir_fd=here, dst_dir_fd=here)
+            except OSError:
+                remove_file(temporary, here)
+                raise
+
     def _versions(self) -> Sequence[Version]:
         """Return all versions in ascending order, including spent versions."""
         names = (entry.name for entry in scan_directory(self._descriptor))
@@ -224,10 +278,13 @@ def _numbered(number: int, incarnation: str) -> Version:
     return Version(f"{number:010}.{incarnation}")
 
 
+def _number(version: Version) -> int:
+    return int(version.partition(".")[0])
+
+
 def _anchor(version: Version) -> Version:
     return _numbered(1, version.partition(".")[2])
 
 
 def _next_version(version: Version) -> Version:
-    number, _, incarnation = version.partition(".")
-    return _numbered(int(number) + 1, incarnation)
+    return _numbered(_number(version) + 1, version.partition(".")[2])

@@ -27,6 +27,12 @@ from workspace.records import SessionRecord
 A, B = ReplicaId("a"), ReplicaId("b")
 
 
+@pytest.fixture(autouse=True)
+def frequent_hints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the hint with every second change, so that the tests reach each step of its replacement."""
+    monkeypatch.setattr("workspace.files.record_versions.HINT_INTERVAL", 2)
+
+
 def assert_empty(root: Path) -> None:
     found = sorted(str(path.relative_to(root)) for path in root.rglob("*"))
     assert found == [

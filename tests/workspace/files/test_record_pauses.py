@@ -33,6 +33,12 @@ MINE = ReplicaId("mine")
 LEFTOVERS = ["tombstone", "no anchor", "late name", "empty directory"]
 
 
+@pytest.fixture(autouse=True)
+def frequent_hints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the hint with every second change, so that the tests reach each step of its replacement."""
+    monkeypatch.setattr("workspace.files.record_versions.HINT_INTERVAL", 2)
+
+
 class Intruder:
     """The operation of another process during a pause; it knows the record before and after."""
 

@@ -5,7 +5,10 @@ The guarantees are those of workspace.files.record_versions ("directory") and wo
 """
 
 import os
+import statistics
+import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,9 +18,10 @@ import pytest
 from tests.records import a_record
 from workspace.files.leases import FileLeases
 from workspace.files.record_directories import LEFTOVER_SECONDS
+from workspace.files.record_versions import HINT_INTERVAL, VersionDirectory
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.identifiers import ClientSessionId, ReplicaId
+from workspace.identifiers import ClientSessionId, RecordName, ReplicaId
 from workspace.record_changes import add_holder
 from workspace.record_store import RecordExistsError, RecordsUnavailableError
 from workspace.records import SessionRecord
@@ -27,6 +31,17 @@ A = ReplicaId("a")
 
 def versions_of(root: Path, record: SessionRecord) -> list[Path]:
     return sorted((root / ".lodge" / "sessions" / record.name).glob("*.json"))
+
+
+def changed_often(root: Path, changes: int, name: str = "often") -> RecordName:
+    """Create a record, and change it many times."""
+    records = FileSessionRecords(root)
+    stored = records.create(a_record(client_session_id=ClientSessionId(name)))
+    with mock.patch("os.fsync"):
+        for number in range(changes):
+            changed = replace(stored.record, created_at=str(number))
+            stored = records.replace(changed, stored.version)
+    return stored.record.name
 
 
 def everything(root: Path) -> list[str]:
@@ -201,3 +216,79 @@ def test_files_guarantee_3_list_keeps_recent_unfinished_directories(root: Path) 
     assert not records.list()
     assert not dead.exists()
     assert not staged.exists()
+
+
+def test_directory_guarantee_5_reading_takes_no_longer_after_10000_changes(root: Path) -> None:
+    records = FileSessionRecords(root)
+    few, many = changed_often(root, 10, "few"), changed_often(root, 10_000, "many")
+    seconds: dict[RecordName, list[float]] = {few: [], many: []}
+    for _ in range(200):
+        for name, times in seconds.items():
+            started_seconds = time.perf_counter()
+            records.read(name)
+            times.append(time.perf_counter() - started_seconds)
+    assert statistics.median(seconds[many]) < 3 * statistics.median(seconds[few])
+    assert records.read(many).record.created_at == "9999"
+
+
+def test_directory_guarantee_5_neither_reads_nor_changes_list_the_directory(root: Path) -> None:
+    records = FileSessionRecords(root)
+    stored = records.read(changed_often(root, 100))
+    with mock.patch("workspace.files.record_versions.scan_directory", side_effect=AssertionError):
+        for number in range(20):
+            assert records.read(stored.record.name) == stored
+            stored = records.replace(replace(stored.record, created_at=str(number)), stored.version)
+
+
+@pytest.mark.parametrize("changes", [*range(40), 100, 1000])
+def test_directory_guarantee_5_hint_of_any_age_leads_to_the_highest_version(root: Path, changes: int) -> None:
+    name = changed_often(root, HINT_INTERVAL)
+    records = FileSessionRecords(root)
+    stored = records.read(name)
+    with mock.patch("workspace.files.record_versions.HINT_INTERVAL", 10**9), mock.patch("os.fsync"):
+        for number in range(changes):
+            stored = records.replace(replace(stored.record, created_at=f"later {number}"), stored.version)
+    assert records.read(name) == stored
+
+
+@pytest.mark.parametrize(
+    "hint", [None, b"", b"\xff", b"0000000003", b"0000000003.0123456789abcdef", b"9" * 27, b"../x"]
+)
+def test_directory_guarantee_5_damaged_hint_changes_no_result(root: Path, hint: bytes | None) -> None:
+    records = FileSessionRecords(root)
+    stored = records.read(changed_often(root, 20))
+    file = root / ".lodge" / "sessions" / stored.record.name / "hint"
+    assert file.exists()
+    file.unlink() if hint is None else file.write_bytes(hint)
+    assert records.read(stored.record.name) == stored
+    for number in range(HINT_INTERVAL):
+        stored = records.replace(replace(stored.record, created_at=f"later {number}"), stored.version)
+    assert records.read(stored.record.name) == stored
+    assert file.read_text().endswith(stored.version.partition(".")[2]), "the hint has been repaired"
+
+
+def test_failed_hint_does_not_fail_the_change(root: Path) -> None:
+    records = FileSessionRecords(root)
+    stored = records.create(a_record())
+    with mock.patch("os.rename", side_effect=OSError(28, "No space left on device")):
+        for number in range(20):
+            stored = records.replace(replace(stored.record, created_at=str(number)), stored.version)
+    assert records.read(stored.record.name) == stored
+    assert not list((root / ".lodge" / "sessions" / stored.record.name).glob("*.tmp"))
+
+
+def test_hint_of_a_late_process_does_not_revive_a_deleted_record(root: Path) -> None:
+    records = FileSessionRecords(root)
+    stored = records.read(changed_often(root, 20))
+    original = VersionDirectory.clear
+
+    def clear_before_a_late_hint(self: VersionDirectory) -> None:
+        original(self)
+        self._write_hint(stored.version)
+
+    with mock.patch.object(VersionDirectory, "clear", clear_before_a_late_hint):
+        records.delete(stored.record.name, stored.version)
+    assert (root / ".lodge" / "sessions" / stored.record.name / "hint").exists()
+    assert not records.list()
+    again = records.create(stored.record)
+    assert records.read(stored.record.name) == again

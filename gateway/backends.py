@@ -1,19 +1,28 @@
 """The Spark Connect servers of a gateway, and how sessions are assigned to them."""
 
+import asyncio
 import hashlib
+import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from urllib.parse import urlsplit
+from typing import Any
 
+import structlog
 from grpc import aio
 
+from gateway.connections.backend_address import BackendAddress
+from gateway.connections.backend_credentials import BackendAccess, BackendCredentials, Metadata
 from workspace.identifiers import Principal, RecordName
 from workspace.records import SessionRecord
 
 SERVICE = "/spark.connect.SparkConnectService/"
 
+_CONTROL_METHODS = frozenset(
+    SERVICE + name for name in ("FetchErrorDetails", "GetStatus", "Interrupt", "ReleaseExecute", "ReleaseSession")
+)
 _CACHED_METHODS = 64
+_OLD_CHANNEL_SECONDS = 3600.0
 _CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -22,56 +31,138 @@ _CHANNEL_OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_retries", 0),
     ("grpc.minimal_stack", 1),
+    # Spark before 4.3 closes a connection with more than one ping in five minutes, or with pings while no call is open.
+    # The timeout also applies to data that the peer does not acknowledge (TCP_USER_TIMEOUT).
+    ("grpc.keepalive_time_ms", 330_000),
+    ("grpc.keepalive_timeout_ms", 60_000),
+    ("grpc.http2.max_pings_without_data", 0),
 ]
 
+_NO_ACCESS = BackendAccess()
 
-class BackendAddressError(ValueError):
-    """A backend address that does not have the form ``sc://HOST:PORT``."""
-
-    def __init__(self, address: str) -> None:
-        super().__init__(f"Backend [{address}] is not of the form sc://HOST:PORT.")
+log = structlog.get_logger(__name__)
 
 
 class Backend:
     """A Spark Connect server that is called with encoded messages.
 
-    The attributes ``unary``, ``unary_stream``, ``stream_unary`` and ``stream`` are functions. Given the path of a
-    method, for example ``/spark.connect.SparkConnectService/Config``, each function returns a gRPC callable for this
-    method.
+    Calls that end or observe other calls use a connection of their own, so that they do not wait behind many open
+    streams. Every call carries the token of Lodge, if there is one.
+
+    Given the path of a method, for example ``/spark.connect.SparkConnectService/Config``, the methods ``unary``,
+    ``unary_stream``, ``stream_unary`` and ``stream`` return a function that calls it. The function has the parameters
+    ``metadata`` and ``timeout`` of gRPC.
 
     Args:
-        address: The configured address, in the form ``sc://host:port``.
+        address: The configured address, in the form ``sc://host:port`` or ``sc://host:port/;use_ssl=true``.
+        credentials: The credentials of Lodge.
 
     Attributes:
         address: The configured address.
-        unary: For methods with a single request and a single response.
-        unary_stream: For methods with a single request and a stream of responses.
-        stream_unary: For methods with a stream of requests and a single response.
-        stream: For methods with a stream of requests and a stream of responses.
 
     Raises:
         BackendAddressError: If the address has another form.
     """
 
-    def __init__(self, address: str) -> None:
-        parts = urlsplit(address)
-        try:
-            port = parts.port
-        except ValueError:
-            port = None
-        if parts.scheme != "sc" or not parts.hostname or port is None or parts.path not in {"", "/"}:
-            raise BackendAddressError(address)
+    def __init__(self, address: str, credentials: BackendCredentials | None = None) -> None:
         self.address = address
-        self._channel = aio.insecure_channel(parts.netloc, options=_CHANNEL_OPTIONS)
-        cache = lru_cache(_CACHED_METHODS)
-        self.unary: Callable[[str], aio.UnaryUnaryMultiCallable] = cache(self._channel.unary_unary)
-        self.unary_stream: Callable[[str], aio.UnaryStreamMultiCallable] = cache(self._channel.unary_stream)
-        self.stream_unary: Callable[[str], aio.StreamUnaryMultiCallable] = cache(self._channel.stream_unary)
-        self.stream: Callable[[str], aio.StreamStreamMultiCallable] = cache(self._channel.stream_stream)
+        self._parsed = BackendAddress.parse(address)
+        self._credentials = credentials or BackendCredentials(BackendAccess())
+        self._channel, self._control = self._connect()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def exposes_token(self) -> bool:
+        """Whether a token for this backend can be read on the network."""
+        return not (self._parsed.uses_tls or _is_loopback(self._parsed.host))
+
+    def unary(self, method: str) -> Callable[..., aio.UnaryUnaryCall]:
+        """Return the function for a method with a single request and a single response."""
+        return (self._control if method in _CONTROL_METHODS else self._channel).unary(method)
+
+    def unary_stream(self, method: str) -> Callable[..., aio.UnaryStreamCall]:
+        """Return the function for a method with a single request and a stream of responses."""
+        return self._channel.unary_stream(method)
+
+    def stream_unary(self, method: str) -> Callable[..., aio.StreamUnaryCall]:
+        """Return the function for a method with a stream of requests and a single response."""
+        return self._channel.stream_unary(method)
+
+    def stream(self, method: str) -> Callable[..., aio.StreamStreamCall]:
+        """Return the function for a method with a stream of requests and a stream of responses."""
+        return self._channel.stream(method)
+
+    def reconnect(self) -> None:
+        """Use new connections for new calls, with the current TLS files. Running calls continue."""
+        if self._parsed.uses_tls:
+            for channel in (self._channel, self._control):
+                closing = asyncio.create_task(channel.close(_OLD_CHANNEL_SECONDS))
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+            self._channel, self._control = self._connect()
 
     async def close(self) -> None:
-        """Close the channel. Running calls fail."""
-        await self._channel.close()
+        """Close all connections. Running calls fail."""
+        for closing in tuple(self._closing):
+            closing.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+        await self._channel.close(None)
+        await self._control.close(None)
+
+    def _connect(self) -> "tuple[_Channel, _Channel]":
+        return _Channel(self._parsed, self._credentials), _Channel(self._parsed, self._credentials)
+
+
+class _Channel:
+    """A connection to a backend."""
+
+    def __init__(self, address: BackendAddress, credentials: BackendCredentials) -> None:
+        if address.uses_tls:
+            tls = credentials.channel_credentials()
+            self._channel = aio.secure_channel(address.target, tls, options=_CHANNEL_OPTIONS)
+        else:
+            self._channel = aio.insecure_channel(address.target, options=_CHANNEL_OPTIONS)
+        add = _add_metadata if credentials.metadata else _add_nothing
+        cache = lru_cache(_CACHED_METHODS)
+        self.unary = cache(add(self._channel.unary_unary, credentials))
+        self.unary_stream = cache(add(self._channel.unary_stream, credentials))
+        self.stream_unary = cache(add(self._channel.stream_unary, credentials))
+        self.stream = cache(add(self._channel.stream_stream, credentials))
+
+    async def close(self, grace_seconds: float | None) -> None:
+        await self._channel.close(grace_seconds)
+
+
+_MakeCallable = Callable[[str], Callable[..., Any]]
+
+
+def _add_nothing(make: _MakeCallable, _: BackendCredentials) -> _MakeCallable:
+    return make
+
+
+def _add_metadata(make: _MakeCallable, credentials: BackendCredentials) -> _MakeCallable:
+    """Return a function whose callables send the metadata of the credentials.
+
+    An interceptor or call credentials of gRPC would cost an additional task for each call, and gRPC refuses call
+    credentials without TLS.
+    """
+
+    def make_with_metadata(method: str) -> Callable[..., Any]:
+        call = make(method)
+
+        def start(request: Any, *, metadata: Metadata = (), timeout: float | None = None) -> Any:
+            return call(request, metadata=(*metadata, *credentials.metadata), timeout=timeout)
+
+        return start
+
+    return make_with_metadata
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Backends:
@@ -88,18 +179,30 @@ class Backends:
         shared: The addresses of the shared backends.
         own: The addresses of the dedicated backends, by principal.
         own_only: If True, only dedicated backends are allowed.
+        access: How Lodge authenticates to the backends.
 
     Raises:
-        BackendAddressError: If an address does not have the form ``sc://host:port``.
+        BackendAddressError: If an address does not have the form ``sc://host:port`` or
+            ``sc://host:port/;use_ssl=true``.
+        CredentialFileError: If a file of the credentials cannot be used.
     """
 
     def __init__(
-        self, shared: Sequence[str], own: Mapping[Principal, str] = MappingProxyType({}), *, own_only: bool = False
+        self,
+        shared: Sequence[str],
+        own: Mapping[Principal, str] = MappingProxyType({}),
+        *,
+        own_only: bool = False,
+        access: BackendAccess = _NO_ACCESS,
     ) -> None:
         self._own = own
         self._own_only = own_only
         self._shared = () if own_only else tuple(shared)
-        self._by_address = {address: Backend(address) for address in (*self._shared, *own.values())}
+        self._credentials = BackendCredentials(access)
+        self._by_address = {address: Backend(address, self._credentials) for address in (*self._shared, *own.values())}
+        exposed = [address for address, backend in self._by_address.items() if backend.exposes_token]
+        if self._credentials.metadata and exposed:
+            log.warning("backend_token_exposed", backends=exposed)
 
     def choose(self, session: RecordName, principal: Principal) -> Backend | None:
         """Return the backend for a new session.
@@ -127,6 +230,12 @@ class Backends:
         if self._own_only and self._own.get(record.principal) != record.backend:
             return None
         return self._by_address.get(record.backend)
+
+    async def reload_credentials(self) -> None:
+        """Read the files of the credentials again. New calls and new connections use them if they are valid."""
+        if await asyncio.to_thread(self._credentials.reload):
+            for backend in self._by_address.values():
+                backend.reconnect()
 
     async def close(self) -> None:
         """Close the channels to all backends."""

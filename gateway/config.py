@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gateway.admission.limits import AdmissionLimits
+from gateway.connections.backend_credentials import BackendAccess
+from gateway.connections.listener import ConnectionLimits, ServerTls
 from workspace.identifiers import Principal
 from workspace.workspaces import Workspaces
 
@@ -52,6 +54,9 @@ class GatewayConfig:
             watches the session records.
         admins: The administrators: principals, and groups in the form ``group:NAME``.
         principal_backends: The dedicated backends of principals, by principal.
+        backend_access: How the replica authenticates to its backends.
+        connections: The limits for connections of clients.
+        tls: The TLS settings for clients. None for connections without TLS.
     """
 
     listen: str
@@ -69,3 +74,6 @@ class GatewayConfig:
     watch_records: bool = False
     admins: tuple[str, ...] = ()
     principal_backends: Mapping[Principal, str] = field(default_factory=dict)
+    backend_access: BackendAccess = field(default_factory=BackendAccess)
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
+    tls: ServerTls | None = None

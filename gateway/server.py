@@ -6,7 +6,6 @@ import time
 from collections.abc import Awaitable, Callable
 
 import structlog
-from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from gateway.admission.admission import Admission
@@ -14,6 +13,7 @@ from gateway.audit import Audit
 from gateway.authentication.authenticator import Authenticator
 from gateway.backends import SERVICE, Backends
 from gateway.config import GatewayConfig
+from gateway.connections.listener import Addresses, Listener
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError
 from gateway.metrics import GatewayMetrics, GatewayState
@@ -29,11 +29,9 @@ from workspace.locations import SessionLocations
 from workspace.record_store import SessionRecords
 from workspace.workspaces import Workspaces
 
+_CREDENTIALS_SECONDS = 2.0
+
 log = structlog.get_logger(__name__)
-
-
-class ListenError(OSError):
-    """An error while the gateway starts to listen on the configured address."""
 
 
 class Gateway:
@@ -71,20 +69,25 @@ class Gateway:
         self._authenticator = Authenticator()
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def start(self) -> str:
+    async def start(self) -> Addresses:
         """Start the replica.
 
         Returns:
-            The address on which the gateway listens, in the form ``host:port``.
+            The addresses on which the gateway listens.
 
         Raises:
             ListenError: If the address is already in use, or is not an address of this host.
             GatewayError: If the storage of session records cannot be reached.
             RootError: If the default temporary workspace has changed since this replica was created.
-            BackendAddressError: If the address of a backend does not have the form ``sc://host:port``.
+            BackendAddressError: If the address of a backend does not have the form ``sc://host:port`` or
+                ``sc://host:port/;use_ssl=true``.
+            CredentialFileError: If a file with a certificate, key or token cannot be used.
         """
         config = self._config
-        self._backends = Backends(config.backends, config.principal_backends, own_only=config.impersonation)
+        self._backends = Backends(
+            config.backends, config.principal_backends, own_only=config.impersonation, access=config.backend_access
+        )
+        self._listener = Listener(config.listen, config.connections, config.tls, config.max_message_bytes)
         self._sessions = Sessions(
             replica=self._replica,
             storage=self._storage,
@@ -111,13 +114,7 @@ class Gateway:
             workspaces=self._workspaces,
             config=config,
         )
-        self._server = aio.server(
-            options=[
-                ("grpc.max_receive_message_length", config.max_message_bytes),
-                ("grpc.max_send_message_length", -1),
-                ("grpc.so_reuseport", 0),
-            ]
-        )
+        self._server = self._listener.server
         self._service = SparkConnectService(
             authenticator=self._authenticator,
             sessions=self._sessions,
@@ -128,12 +125,7 @@ class Gateway:
         self._server.add_generic_rpc_handlers((self._service,))
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        host, _, _ = config.listen.rpartition(":")
-        try:
-            port = self._server.add_insecure_port(config.listen)
-        except RuntimeError as error:
-            raise ListenError(f"Cannot listen on [{config.listen}]: {error}") from error
-        await self._server.start()
+        addresses = await self._listener.start()
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
         self._sessions.start_renewing()
         self._is_serving = True
@@ -142,14 +134,15 @@ class Gateway:
         self._tasks = [
             asyncio.create_task(_repeat(self._sessions.end_idle, idle_check_seconds, "idle_watch_failed")),
             asyncio.create_task(_repeat(self._read_roots, renewal_seconds, "roots_not_read")),
+            asyncio.create_task(_repeat(self._reload_credentials, _CREDENTIALS_SECONDS, "credentials_not_reloaded")),
         ]
         if config.watch_records:
             watch = RecordWatch(
                 self._sessions, self._storage.records, lambda session: self._operations.end_session(session.key)
             )
             self._tasks.append(asyncio.create_task(watch.run()))
-        log.info("gateway_started", replica=self._replica, listen=f"{host}:{port}", backends=config.backends)
-        return f"{host}:{port}"
+        log.info("gateway_started", replica=self._replica, listen=addresses.main, backends=config.backends)
+        return addresses
 
     @property
     def workspaces(self) -> Workspaces:
@@ -193,6 +186,11 @@ class Gateway:
         """Read the registered roots again, because another replica may have added a root."""
         roots = await self._storage.run(self._storage.locations.known_roots)
         self._workspaces.now = self._workspaces.now.with_former_roots(roots)
+
+    async def _reload_credentials(self) -> None:
+        """Read the files with certificates, keys and tokens again, because they may have been replaced."""
+        await self._listener.reload_certificates()
+        await self._backends.reload_credentials()
 
     async def stop(self, grace_seconds: float) -> None:
         """Stop the replica.

@@ -7,7 +7,9 @@ Guarantees:
 
 1. A release takes bounded time. After a backend fails to answer, no call goes to this backend for ``SILENCE_SECONDS``,
    so releasing a thousand sessions of a dead backend takes as long as releasing a few.
-2. A release does not raise exceptions. The reaper ends a session even if its backend fails, and later removes files
+2. With a token for the backends, the reaper calls only the configured backends. Otherwise, anyone who can write a
+   session record could obtain the token.
+3. A release does not raise exceptions. The reaper ends a session even if its backend fails, and later removes files
    that the backend wrote late.
 
 Sources: releasing a session interrupts its operations [spark-connect-server SparkConnectReleaseSessionHandler]; the
@@ -17,12 +19,13 @@ message is ``ReleaseSessionRequest`` of ``base.proto`` [spark-connect-proto], en
 
 import threading
 import time
-from collections.abc import Callable
-from urllib.parse import urlsplit
+from collections.abc import Callable, Collection
 
 import grpc
 import structlog
 
+from gateway.connections.backend_address import BackendAddress
+from gateway.connections.backend_credentials import BackendAccess, BackendCredentials
 from workspace.records import SessionRecord
 
 CALL_SECONDS = 5.0
@@ -31,6 +34,7 @@ SILENCE_SECONDS = 30.0
 _METHOD = "/spark.connect.SparkConnectService/ReleaseSession"
 _OPTIONS = [("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
 _NO_ANSWER = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
+_NO_ACCESS = BackendAccess()
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -40,10 +44,22 @@ class BackendSessions:
 
     Args:
         monotonic: A function that returns the current time of a monotonic clock, in seconds.
+        access: How Lodge authenticates to the backends.
+        backends: The addresses of the configured backends.
+
+    Raises:
+        CredentialFileError: If a file of the credentials cannot be used.
     """
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        monotonic: Callable[[], float] = time.monotonic,
+        access: BackendAccess = _NO_ACCESS,
+        backends: Collection[str] = (),
+    ) -> None:
         self._monotonic = monotonic
+        self._credentials = BackendCredentials(access)
+        self._backends = frozenset(backends)
         self._lock = threading.Lock()
         self._silent_until_seconds: dict[str, float] = {}
 
@@ -57,7 +73,7 @@ class BackendSessions:
             _log.debug("backend_session_not_released", reason="The backend did not answer a recent call.", **fields)
             return
         try:
-            _release(record)
+            self._call(record)
         except grpc.RpcError as error:
             if error.code() in _NO_ANSWER:
                 self._set_silent(record.backend)
@@ -67,6 +83,30 @@ class BackendSessions:
         else:
             _log.debug("backend_session_released", **fields)
 
+    def _call(self, record: SessionRecord) -> None:
+        """Call ``ReleaseSession`` of the session's backend once.
+
+        Raises:
+            grpc.RpcError: If the call fails.
+            ValueError: If the session record does not contain a valid backend address, or the backend may not receive
+                the token.
+        """
+        address = BackendAddress.parse(record.backend)
+        with self._lock:
+            self._credentials.reload()
+            metadata, tls = self._credentials.metadata, self._credentials.channel_credentials
+        if metadata and record.backend not in self._backends:
+            raise ValueError(
+                f"The backend [{record.backend}] is not configured, so it may not receive the token. Add it with "
+                "--backend or --principal-backend."
+            )
+        with (
+            grpc.secure_channel(address.target, tls(), options=_OPTIONS)
+            if address.uses_tls
+            else grpc.insecure_channel(address.target, options=_OPTIONS)
+        ) as channel:
+            channel.unary_unary(_METHOD)(release_request(record), metadata=metadata, timeout=CALL_SECONDS)
+
     def _is_silent(self, backend: str) -> bool:
         with self._lock:
             return self._monotonic() < self._silent_until_seconds.get(backend, float("-inf"))
@@ -74,20 +114,6 @@ class BackendSessions:
     def _set_silent(self, backend: str) -> None:
         with self._lock:
             self._silent_until_seconds[backend] = self._monotonic() + SILENCE_SECONDS
-
-
-def _release(record: SessionRecord) -> None:
-    """Call ``ReleaseSession`` of the session's backend once.
-
-    Raises:
-        grpc.RpcError: If the call fails.
-        ValueError: If the session record does not contain a valid backend address.
-    """
-    parts = urlsplit(record.backend)
-    if parts.scheme != "sc" or not parts.hostname or parts.port is None:
-        raise ValueError(f"The backend address [{record.backend}] does not have the form sc://HOST:PORT.")
-    with grpc.insecure_channel(parts.netloc, options=_OPTIONS) as channel:
-        channel.unary_unary(_METHOD)(release_request(record), timeout=CALL_SECONDS)
 
 
 def release_request(record: SessionRecord) -> bytes:

@@ -10,6 +10,8 @@ Guarantees:
    does not write to the directory in which ``lodge`` was started. Relative paths in SQL statements are relative to the
    private directory.
 4. The server does not inherit environment variables for another Spark installation (``SPARK_…``, ``PYSPARK_…``).
+5. With a token, the server refuses all calls without this token. Therefore, other users of the machine cannot bypass
+   Lodge. The token is passed in an environment variable, which other users cannot read.
 
 The private directory also contains the server's log. If the server fails, a copy of the log is kept.
 """
@@ -41,6 +43,7 @@ _POLL_SECONDS = 0.1
 _TAIL_BYTES = 3000
 _STARTED = re.compile(rb"Spark Connect server started at: (\S+):(\d+)")
 _MAX_SOCKET_DIRECTORY = 55  # a socket path has at most 107 bytes, and Spark's file name needs the rest
+_TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of a variable
 _FOREIGN = ("SPARK_", "PYSPARK_", "LODGE_")
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -75,7 +78,7 @@ class EmbeddedSpark:
 
 
 @asynccontextmanager
-async def start_spark(driver_memory: str, max_message_bytes: int) -> AsyncIterator[EmbeddedSpark]:
+async def start_spark(driver_memory: str, max_message_bytes: int, token: str = "") -> AsyncIterator[EmbeddedSpark]:
     """Run a local Spark Connect server for the duration of the block.
 
     Enter the context manager in the main thread; see :mod:`lodge.children`.
@@ -83,6 +86,7 @@ async def start_spark(driver_memory: str, max_message_bytes: int) -> AsyncIterat
     Args:
         driver_memory: The memory of the Spark driver, in Spark's notation, for example ``2g``.
         max_message_bytes: The maximum size of a message that the server accepts.
+        token: The token that clients must send. Without a token, the server accepts all calls.
 
     Yields:
         The server, which accepts connections.
@@ -95,7 +99,8 @@ async def start_spark(driver_memory: str, max_message_bytes: int) -> AsyncIterat
         log_file = directory / "spark.log"
         _log.info("embedded_spark_starting", log_file=str(log_file))
         begun_seconds = time.monotonic()
-        process = await _start(java, directory, log_file, _options(directory, driver_memory, max_message_bytes))
+        options = _options(directory, driver_memory, max_message_bytes)
+        process = await _start(java, directory, log_file, options, token)
         try:
             address = await _wait_for_address(process, log_file)
             seconds = round(time.monotonic() - begun_seconds, 1)
@@ -121,7 +126,7 @@ def embedded_spark(driver_memory: str, max_message_bytes: int = 128 * 1024 * 102
             runner.run(manager.__aexit__(None, None, None))
 
 
-async def _start(java: Path, directory: Path, log_file: Path, options: Mapping[str, str]) -> Process:
+async def _start(java: Path, directory: Path, log_file: Path, options: Mapping[str, str], token: str) -> Process:
     home = _package_directory("pyspark")
     command = [str(home / "bin" / "spark-submit"), "--master", "local[*]"]
     for name, value in options.items():
@@ -129,10 +134,9 @@ async def _start(java: Path, directory: Path, log_file: Path, options: Mapping[s
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
     (directory / "tmp").mkdir()
     (directory / "conf").mkdir()
+    environment = {**_environment(java, home, directory), **({_TOKEN_VARIABLE: token} if token else {})}
     with log_file.open("wb") as output:
-        return await start_child(
-            command, environment=_environment(java, home, directory), directory=directory, output=output
-        )
+        return await start_child(command, environment=environment, directory=directory, output=output)
 
 
 def _options(directory: Path, driver_memory: str, max_message_bytes: int) -> Mapping[str, str]:

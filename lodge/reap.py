@@ -10,9 +10,12 @@ from dataclasses import replace
 import structlog
 from prometheus_client import CollectorRegistry
 
+from gateway.connections.credential_files import CredentialFileError
 from lodge.audit_log import open_audit_log
 from lodge.backend_sessions import BackendSessions
 from lodge.confirmations import confirmation_reader
+from lodge.connections import backend_access
+from lodge.errors import StartError
 from lodge.metrics_endpoint import serve_metrics
 from lodge.settings import ReapSettings
 from lodge.stores import Stores, open_stores
@@ -47,6 +50,14 @@ async def reap(settings: ReapSettings, workspaces: Workspaces) -> None:
         await asyncio.to_thread(process.run)
 
 
+def _backend_sessions(settings: ReapSettings) -> BackendSessions:
+    backends = {*settings.backend, *settings.principal_backend.values()}
+    try:
+        return BackendSessions(access=backend_access(settings), backends=backends)
+    except CredentialFileError as error:
+        raise StartError(str(error)) from error
+
+
 def pass_period_seconds(settings: ReapSettings) -> float:
     """Return the maximum time between two reaper passes, in seconds.
 
@@ -75,7 +86,7 @@ class ReaperProcess:
         self._registry = CollectorRegistry()
         self._registry.register(Gauges(lambda: self._operator))
         self._dependencies = ReaperDependencies(
-            release=BackendSessions().release,
+            release=_backend_sessions(settings).release,
             mass_expiry=MassExpiryRule(
                 share=settings.mass_expiry_share,
                 minimum_sessions=settings.mass_expiry_minimum,

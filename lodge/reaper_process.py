@@ -72,6 +72,10 @@ def _format(value: object) -> str | None:
     """
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.6f}"
+    if isinstance(value, tuple):
+        return ",".join(value) or None
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={each}" for name, each in value.items()) or None
     return None if value is None else str(value)
 
 

@@ -13,6 +13,7 @@ SIGHUP                  Reloads the workspaces (:mod:`lodge.configuration`), and
 """
 
 import asyncio
+import secrets
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,13 +25,16 @@ from prometheus_client import CollectorRegistry
 from gateway.admission.limits import AdmissionLimits
 from gateway.audit import Audit
 from gateway.config import GatewayConfig, Limits
+from gateway.connections.credential_files import CredentialFileError
+from gateway.connections.listener import Addresses, ListenError
 from gateway.errors import GatewayError
 from gateway.health import GatewayHealth
 from gateway.metrics import GatewayGauges, GatewayMetrics
-from gateway.server import Gateway, ListenError
+from gateway.server import Gateway
 from gateway.sessions.lease_thread import STALL_LIMIT_LEASES
 from lodge.audit_log import open_audit_log
 from lodge.configuration import Configuration
+from lodge.connections import backend_access, connection_limits, server_tls
 from lodge.embedded_spark import EmbeddedSpark, start_spark
 from lodge.errors import StartError
 from lodge.impersonation import check_impersonation
@@ -76,16 +80,17 @@ async def _serve(configuration: Configuration, reload: asyncio.Event) -> None:
     settings, workspaces = configuration.settings, configuration.workspaces
     async with AsyncExitStack() as stack:
         audit = Audit(stack.enter_context(open_audit_log(settings)))
-        spark = None
+        spark, spark_token = None, ""
         if not settings.backend and not settings.impersonation:
+            spark_token = secrets.token_urlsafe(32)
             memory, message_bytes = settings.spark_driver_memory, settings.max_message_bytes
-            spark = await stack.enter_async_context(start_spark(memory, message_bytes))
+            spark = await stack.enter_async_context(start_spark(memory, message_bytes, spark_token))
         stores = open_stores(settings, workspaces)
         if settings.impersonation:
             check_impersonation(settings, workspaces)
         if settings.reaper:
             await stack.enter_async_context(reaper_process(configuration.environment))
-        config = config_for(settings, workspaces, spark)
+        config = config_for(settings, workspaces, spark, spark_token)
         registry = CollectorRegistry()
         metrics = GatewayMetrics(registry)
         gateway = Gateway(config, stores.records, stores.leases, stores.locations, audit, metrics=metrics)
@@ -97,8 +102,10 @@ async def _serve(configuration: Configuration, reload: asyncio.Event) -> None:
         )
         endpoint = HttpEndpoint(health.alive, health.ready, registry)
         stack.enter_context(serve_metrics(settings.metrics_listen, endpoint, event="gateway_metrics_served"))
-        address = await stack.enter_async_context(_start(gateway))
-        print(f"Lodge is ready at sc://{address}", flush=True)
+        addresses = await stack.enter_async_context(_start(gateway))
+        print(f"Lodge is ready at {addresses.url}", flush=True)
+        if addresses.certificate_url is not None:
+            print(f"Clients with certificates connect to {addresses.certificate_url}", flush=True)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(_reload_on_request(configuration, reload, gateway, audit))
@@ -128,14 +135,18 @@ def reload_details(changed: Sequence[str] | None) -> Mapping[str, object]:
     return {"outcome": "failed" if changed is None else "succeeded", "changed": changed}
 
 
-def config_for(settings: ServeSettings, workspaces: Workspaces, spark: EmbeddedSpark | None) -> GatewayConfig:
+def config_for(
+    settings: ServeSettings, workspaces: Workspaces, spark: EmbeddedSpark | None, spark_token: str = ""
+) -> GatewayConfig:
     """Return the configuration of the gateway.
 
     Args:
         settings: The settings of ``lodge serve``.
         workspaces: The configured workspaces.
         spark: The local Spark server, or None if the gateway uses other backends.
+        spark_token: The token of the local Spark server.
     """
+    methods = {method.kind for method in getattr(settings, "authentication", ())}
     return GatewayConfig(
         listen=settings.listen,
         backends=settings.backend if spark is None else (spark.address,),
@@ -157,6 +168,9 @@ def config_for(settings: ServeSettings, workspaces: Workspaces, spark: EmbeddedS
         watch_records=settings.records == "kubernetes",
         admins=settings.admins,
         principal_backends={Principal(name): address for name, address in settings.principal_backend.items()},
+        backend_access=backend_access(settings, spark_token),
+        connections=connection_limits(settings),
+        tls=server_tls(settings, methods),
     )
 
 
@@ -167,15 +181,17 @@ def _admission_limits(settings: ServeSettings) -> AdmissionLimits:
 
 
 @asynccontextmanager
-async def _start(gateway: Gateway) -> AsyncIterator[str]:
+async def _start(gateway: Gateway) -> AsyncIterator[Addresses]:
     try:
-        address = await gateway.start()
+        addresses = await gateway.start()
     except ListenError as error:
         raise StartError(f"{error}. Set another address with --listen.") from error
+    except CredentialFileError as error:
+        raise StartError(str(error)) from error
     except (GatewayError, RootError) as error:
         reason = f" {error.__cause__}" if error.__cause__ else ""
         raise StartError(f"{error}{reason}") from error
     try:
-        yield address
+        yield addresses
     finally:
         await gateway.stop(_STOP_SECONDS)

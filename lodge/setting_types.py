@@ -16,6 +16,8 @@ import durationpy
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
+from gateway.connections import backend_address
+
 # Stricter than durationpy, which ignores unknown characters between two parts of a duration.
 _DURATION = re.compile(r"(\d+(\.\d+)?(ms|s|m|h|d))+", re.ASCII)
 _DURATION_EXPECTED = "it must be a duration longer than zero, such as 500ms, 30s, 5m or 1h"
@@ -23,6 +25,7 @@ _SECONDS = re.compile(r"\d+(\.\d+)?", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _LONGEST_LABEL = 63
 _LONGEST_INSTANCE = 40  # with a suffix added, it must still fit into a label of at most 63 characters
+_PRINCIPAL_AND_ADDRESS = re.compile(r"(.+)=([^=/;]+://[^=/;]+(?:/;.*|/)?)", re.DOTALL)
 _PLAIN_NAME = re.compile(r"[^\s,=]+")
 
 
@@ -73,15 +76,17 @@ def _check_label(value: str, *, longest: int) -> str:
 
 
 def _backend_address(value: str) -> str:
-    expected = "it must be sc://HOST:PORT, with nothing after the port"
     try:
-        parts = urlsplit(value)
-        is_valid = parts.scheme == "sc" and bool(parts.hostname) and bool(parts.port) and _is_host_and_port(parts)
+        address = backend_address.BackendAddress.parse(value)
+        is_valid = _is_host_and_port(urlsplit(f"//{address.target}")) and not address.target.endswith(":0")
     except ValueError:
         is_valid = False
     if not is_valid:
-        raise ValueError(expected)
-    return f"sc://{parts.netloc}"
+        raise ValueError(
+            "it must be sc://HOST:PORT, or sc://HOST:PORT/;use_ssl=true for a server with TLS; write a token into the "
+            "file of the setting backend_token_file"
+        )
+    return str(address)
 
 
 def _is_host_and_port(parts: SplitResult) -> bool:
@@ -115,11 +120,10 @@ def _split_principals(value: object) -> object:
     """Parse a string of comma-separated ``PRINCIPAL=sc://HOST:PORT`` pairs into a mapping."""
     if not isinstance(value, str):
         return value
-    pairs = [part.strip().rpartition("=") for part in value.split(",")]
-    for principal, separator, address in pairs:
-        if not (principal and separator and address):
-            raise ValueError("it must be PRINCIPAL=sc://HOST:PORT, such as ada=sc://127.0.0.1:15003")
-    return {principal: address for principal, _, address in pairs}
+    pairs = [_PRINCIPAL_AND_ADDRESS.fullmatch(part.strip()) for part in value.split(",")]
+    if None in pairs:
+        raise ValueError("it must be PRINCIPAL=sc://HOST:PORT, such as ada=sc://127.0.0.1:15003")
+    return {pair[1]: pair[2] for pair in pairs if pair is not None}
 
 
 def _lower(value: object) -> object:

@@ -40,6 +40,7 @@ from pydantic_settings import (
 
 from lodge import setting_types
 from lodge.errors import SettingError
+from lodge.tls_settings import TlsMapping, TlsSettings, check_client_certificates
 
 ENVIRONMENT_PREFIX = "LODGE_"
 CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
@@ -156,6 +157,38 @@ class ReapSettings(BaseSettings):
         "output. With the value none, there is no audit log. Default: - for a gateway with an authentication method, "
         "otherwise none.",
     )
+    backend: setting_types.Backends = Field(
+        (),
+        description="The address of a Spark Connect server that runs the sessions, such as "
+        "sc://spark:15002, or sc://spark:15002/;use_ssl=true for a server with TLS. May be repeated. Default: the "
+        "gateway starts and stops a local Spark server.",
+    )
+    principal_backend: setting_types.PrincipalBackends = Field(
+        {},
+        description="The backend that runs the sessions of one principal, such as ada=sc://127.0.0.1:15003. May be "
+        "repeated. Default: all principals use the backends of --backend.",
+    )
+    backend_token_file: Annotated[Path | None, setting_types.Metavar("FILE")] = Field(
+        None,
+        description="A file with the token that Lodge sends to all backends. It is the value of "
+        "spark.connect.authenticate.token of the backends. Lodge reads the file again when it changes. The reaper "
+        "sends the token only to the addresses of --backend and --principal-backend. Default: none.",
+    )
+    backend_ca: Annotated[Path | None, setting_types.Metavar("FILE")] = Field(
+        None,
+        description="A PEM file with the certificate authorities that sign the certificates of backends with TLS. "
+        "Lodge reads the file again when it changes. Default: the certificate authorities that gRPC trusts.",
+    )
+    backend_certificate: Annotated[Path | None, setting_types.Metavar("FILE")] = Field(
+        None,
+        description="A PEM file with the certificate that Lodge presents to backends with TLS. It needs --backend-key. "
+        "Default: none.",
+    )
+    backend_key: Annotated[Path | None, setting_types.Metavar("FILE")] = Field(
+        None,
+        description="A PEM file with the private key of --backend-certificate, without a password. Default: none.",
+        validate_default=True,
+    )
     log_level: LogLevel = Field(
         "info", description="The lowest level of log events: debug, info, warning or error. Default: info."
     )
@@ -165,6 +198,13 @@ class ReapSettings(BaseSettings):
     def _check_leader_election(cls, value: bool, settings: ValidationInfo) -> bool:
         if value and settings.data.get("records") != "kubernetes":
             raise ValueError("it needs --records kubernetes; with records in files, all reapers may act")
+        return value
+
+    @field_validator("backend_key")
+    @classmethod
+    def _check_backend_key(cls, value: Path | None, settings: ValidationInfo) -> Path | None:
+        if "backend_certificate" in settings.data and (value is None) != (settings.data["backend_certificate"] is None):
+            raise ValueError("a certificate and its key belong together; set backend_certificate and backend_key")
         return value
 
     @classmethod
@@ -189,11 +229,6 @@ class ServeSettings(ReapSettings):
     listen: setting_types.ListenAddress = Field(
         "127.0.0.1:15002",
         description="The address for clients. With port 0, the system chooses a port. Default: 127.0.0.1:15002.",
-    )
-    backend: setting_types.Backends = Field(
-        (),
-        description="The address of a Spark Connect server that runs the sessions. May be repeated. Default: the "
-        "gateway starts and stops a local Spark server.",
     )
     session_idle_timeout: setting_types.Duration = Field(
         timedelta(minutes=60),
@@ -302,15 +337,39 @@ class ServeSettings(ReapSettings):
         description="Make the OS user with the name of the principal the owner of the principal's session locations. "
         "Each principal needs a --principal-backend that runs as this user. Lodge must run as root. Default: no.",
     )
-    principal_backend: setting_types.PrincipalBackends = Field(
-        {},
-        description="The backend that runs the sessions of one principal, such as ada=sc://127.0.0.1:15003. May be "
-        "repeated. Default: all principals use the backends of --backend.",
-    )
     log_query_text: bool = Field(False, description="Include the text of statements in the log. Default: no.")
     max_message_bytes: MessageSize = Field(
         ByteSize(128 * _MIB),
         description="The maximum size of a message that the gateway accepts, such as 64MiB. Default: 128MiB.",
+    )
+    max_connections: Count = Field(
+        4000,
+        description="The maximum number of connections of clients to each port. While it is reached, the gateway "
+        "closes new connections. Default: 4000.",
+    )
+    max_connection_streams: Count = Field(
+        1000,
+        description="The maximum number of concurrent requests on one connection. Clients delay further requests. "
+        "Default: 1000.",
+    )
+    max_connection_age: setting_types.Duration = Field(
+        timedelta(hours=12),
+        description="A connection that is older than this accepts no new requests. Its running requests may continue "
+        "for 10 minutes. Clients connect again by themselves. Default: 12h.",
+    )
+    connection_idle_timeout: setting_types.Duration = Field(
+        timedelta(minutes=30),
+        description="A connection without a running request is closed after this time. Clients connect again by "
+        "themselves. Default: 30m.",
+    )
+    tls: TlsMapping = Field(
+        None,
+        description="The files for TLS connections of clients, such as {certificate: /etc/lodge/tls.crt, key: "
+        "/etc/lodge/tls.key}. The key client_ca is the file with the certificate authorities that sign client "
+        "certificates. If clients may use other credentials as well, clients with certificates connect to the address "
+        "client_certificate_listen (default: the next port after --listen). Lodge reads the files again when they "
+        "change. Default: no TLS.",
+        validate_default=True,
     )
     pod_name: PodText = Field(
         None, description="The name of the gateway's pod. The reaper uses it to check the pod. Default: none."
@@ -324,6 +383,13 @@ class ServeSettings(ReapSettings):
     spark_driver_memory: setting_types.Memory = Field(
         "2g", description="The memory of the local Spark server, such as 512m or 4g. Default: 2g."
     )
+
+    @field_validator("tls")
+    @classmethod
+    def _check_tls(cls, value: TlsSettings | None, settings: ValidationInfo) -> TlsSettings | None:
+        methods = settings.data.get("authentication") or ()
+        check_client_certificates(value, {method.kind for method in methods})
+        return value
 
 
 Settings = TypeVar("Settings", bound=ReapSettings)

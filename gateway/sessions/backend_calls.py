@@ -3,11 +3,13 @@
 Calls on behalf of a single statement are in :mod:`gateway.backend_session`.
 """
 
+import grpc
 import structlog
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.backends import SERVICE
+from gateway.error_status import session_gone_condition
 from gateway.sessions.session import Session
 
 _TIMEOUT_SECONDS = 10.0
@@ -19,17 +21,29 @@ _RUNNING = {
 log = structlog.get_logger(__name__)
 
 
-async def runs_operations(session: Session) -> bool:
-    """Return whether the backend is running an operation of the session.
+async def may_run_operations(session: Session) -> bool:
+    """Return whether the backend may be running an operation of the session.
 
-    Return False if the backend does not respond.
+    ====================================================  =========================================================
+    The backend                                           Result
+    ====================================================  =========================================================
+    returns the states of the operations                  Whether an operation is running.
+    does not have the session                             False
+    does not support ``GetStatus``                        False. Otherwise, sessions at old backends would never end.
+                                                          The gateway has not seen a request or an open stream of the
+                                                          session during the idle timeout.
+    returns another error, or does not respond in time    True. Ending the session could end an operation.
+    ====================================================  =========================================================
     """
     request = base_pb2.GetStatusRequest()
     request.operation_status.SetInParent()
     try:
         data = await _call(session, "GetStatus", request)
-    except aio.AioRpcError:
-        return False
+    except aio.AioRpcError as error:
+        if session_gone_condition(error) or error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            return False
+        log.warning("session_state_unknown", reason=f"{error.code().name}: {error.details()}")
+        return True
     statuses = base_pb2.GetStatusResponse.FromString(data).operation_statuses
     return any(status.state in _RUNNING for status in statuses)
 

@@ -36,7 +36,7 @@ from gateway.audit import Audit
 from gateway.backends import Backend, Backends
 from gateway.errors import GatewayError, no_backend, not_impersonated, session_closed
 from gateway.requests import SessionKey
-from gateway.sessions.backend_calls import release_session, runs_operations
+from gateway.sessions.backend_calls import may_run_operations, release_session
 from gateway.sessions.lease_thread import LeaseThread
 from gateway.sessions.loop_monitor import LoopMonitor
 from gateway.sessions.os_users import find_owner
@@ -391,7 +391,7 @@ class Sessions:
             await self._records.leave(update.record, session)
 
     async def _end_if_idle(self, session: Session) -> None:
-        if await runs_operations(session):
+        if await may_run_operations(session):
             session.last_active_seconds = time.monotonic()
             return
         async with self._lock(session.record_name):

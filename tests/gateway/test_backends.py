@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from gateway.backends import Backend, BackendAddressError, Backends
+from gateway.backends import Backend, Backends
+from gateway.connections.backend_address import BackendAddressError
 from workspace.identifiers import ClientSessionId, Principal, SessionUuid
 from workspace.records import Phase, SessionRecord
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 import pytest_asyncio
+from grpc import aio
 
 from gateway.backends import Backends
 from gateway.errors import GatewayError
@@ -53,6 +55,16 @@ class FaultyRecords(FileSessionRecords):
         return changed
 
 
+class IdleBackend(grpc.GenericRpcHandler):
+    """A backend on which no session has a running operation."""
+
+    def service(self, handler_call_details: Any) -> Any:
+        async def answer(request: bytes, context: Any) -> bytes:
+            return b""
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
 @dataclass
 class Replica:
     sessions: Sessions
@@ -73,7 +85,11 @@ async def replica(tmp_path: Path) -> AsyncIterator[Replica]:
     locations.initialise()
     records = FaultyRecords(tmp_path)
     storage = Storage(records, FileLeases(tmp_path), locations)
-    backends = Backends(["sc://127.0.0.1:1"])
+    server = aio.server()
+    server.add_generic_rpc_handlers((IdleBackend(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    backends = Backends([f"sc://127.0.0.1:{port}"])
     sessions = Sessions(
         replica=OWN,
         storage=storage,
@@ -85,6 +101,7 @@ async def replica(tmp_path: Path) -> AsyncIterator[Replica]:
     yield Replica(sessions, records, locations)
     await sessions.leave_all(end=False)
     await backends.close()
+    await server.stop(None)
     storage.close()
 
 

@@ -1,0 +1,116 @@
+"""What Lodge shows to its backends: a token of its own, and TLS.
+
+The token and the TLS files belong to Lodge, not to a client. Tokens of clients never reach a backend.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import structlog
+
+from gateway.connections.credential_files import CredentialFileError, read_token
+from gateway.connections.pem_files import KeyPair, KeyPairFiles, read_authorities
+
+_TOKEN_SETTING = "backend_token_file"  # noqa: S105 - the name of a setting
+
+Metadata = Sequence[tuple[str, str]]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BackendAccess:
+    """How Lodge authenticates to its backends, and how it authenticates them.
+
+    Attributes:
+        token_file: A file with the token that Lodge sends with every call. None if Lodge sends no token.
+        token: The token itself, for a backend that Lodge has started. Only used without ``token_file``.
+        ca: The certificate authorities that sign the certificates of backends. None for those that gRPC trusts.
+        certificate: The certificate of Lodge, for backends that require one. None if there is none.
+        key: The private key of the certificate.
+    """
+
+    token_file: Path | None = None
+    token: str = field(default="", repr=False)
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """The contents of the files of a :class:`BackendAccess`."""
+
+    token: str = field(repr=False)
+    ca: bytes | None
+    pair: KeyPair | None
+
+    @classmethod
+    def read(cls, access: BackendAccess) -> "_Contents":
+        """Read and check all files.
+
+        Raises:
+            CredentialFileError: If a file cannot be used.
+        """
+        token = access.token if access.token_file is None else read_token(_TOKEN_SETTING, access.token_file)
+        ca = None if access.ca is None else read_authorities("backend_ca", access.ca)
+        pair = None
+        if access.certificate is not None and access.key is not None:
+            pair = KeyPairFiles(access.certificate, access.key, "backend_certificate", "backend_key").read()
+        return cls(token, ca, pair)
+
+
+class BackendCredentials:
+    """The current credentials for backends, which follow changes of their files.
+
+    Args:
+        access: The configured files.
+
+    Attributes:
+        metadata: The metadata to add to every call.
+
+    Raises:
+        CredentialFileError: If a file cannot be used.
+    """
+
+    def __init__(self, access: BackendAccess) -> None:
+        self._access = access
+        self._rejected = ""
+        self._contents = _Contents.read(access)
+        self.metadata = _metadata(self._contents.token)
+
+    def reload(self) -> bool:
+        """Read the files again. If a file cannot be used, the previous contents stay in effect.
+
+        The method blocks, so call it in a thread, one call at a time.
+
+        Returns:
+            Whether new connections need new channel credentials.
+        """
+        try:
+            contents = _Contents.read(self._access)
+        except CredentialFileError as error:
+            if str(error) != self._rejected:
+                self._rejected = str(error)
+                log.error("backend_credentials_rejected", reason=self._rejected)
+            return False
+        self._rejected = ""
+        before = self._contents
+        if contents == before:
+            return False
+        self._contents = contents
+        self.metadata = _metadata(contents.token)
+        log.info("backend_credentials_reloaded")
+        return (contents.ca, contents.pair) != (before.ca, before.pair)
+
+    def channel_credentials(self) -> grpc.ChannelCredentials:
+        """Return the credentials of a TLS channel to a backend."""
+        contents = self._contents
+        chain, key = (None, None) if contents.pair is None else (contents.pair.chain, contents.pair.key)
+        return grpc.ssl_channel_credentials(contents.ca, key, chain)
+
+
+def _metadata(token: str) -> Metadata:
+    return (("authorization", f"Bearer {token}"),) if token else ()

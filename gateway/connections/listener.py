@@ -1,0 +1,204 @@
+"""The gRPC server of the gateway: its ports, and the limits for connections.
+
+The options in this module concern connections only. Limits for requests belong to ``gateway/admission/``.
+
+Guarantees:
+
+1. The number of connections is bounded. While the limit is reached, new connections are closed at once, and clients
+   connect again with a delay.
+2. A connection that does not complete its handshake is closed after ``HANDSHAKE_SECONDS``. A connection whose client
+   does not answer a ping is closed after ``PING_SECONDS`` and ``PING_TIMEOUT_SECONDS``, and so is a connection that
+   does not accept data for ``PING_TIMEOUT_SECONDS``.
+3. A connection without an open stream is closed after the idle timeout. An old connection accepts no new streams; its
+   open streams continue for the grace period. Clients open a new connection by themselves.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import grpc
+from grpc import aio
+
+from gateway.connections.tls import ServerCertificates, TlsFiles
+
+HANDSHAKE_SECONDS = 10
+PING_SECONDS = 60
+PING_TIMEOUT_SECONDS = 30
+SHORTEST_PING_INTERVAL_SECONDS = 5
+MAX_METADATA_BYTES = 40 * 1024
+
+
+class ListenError(OSError):
+    """An error while the gateway starts to listen on the configured address."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """The limits for connections of clients.
+
+    Attributes:
+        connections: The maximum number of connections to each port, including those in the handshake.
+        streams: The maximum number of open streams of a connection. Clients delay further streams.
+        idle_timeout_seconds: How long a connection without an open stream stays open.
+        age_seconds: The age after which a connection accepts no new streams. None means no limit.
+        age_grace_seconds: How long the open streams of such a connection may continue.
+        metadata_bytes: The maximum size of the metadata of a request.
+        handshake_seconds: How long a client may take for the TLS handshake and its first HTTP/2 frames.
+        ping_seconds: How long a connection is silent before the gateway sends a ping.
+        ping_timeout_seconds: How long a client may take to answer a ping or to accept data.
+        shortest_ping_interval_seconds: How often clients may send pings. Of the clients, Go allows the shortest
+            interval, 10 seconds.
+    """
+
+    connections: int = 4000
+    streams: int = 1000
+    idle_timeout_seconds: float = 1800.0
+    age_seconds: float | None = None
+    age_grace_seconds: float = 600.0
+    metadata_bytes: int = MAX_METADATA_BYTES
+    handshake_seconds: float = HANDSHAKE_SECONDS
+    ping_seconds: float = PING_SECONDS
+    ping_timeout_seconds: float = PING_TIMEOUT_SECONDS
+    shortest_ping_interval_seconds: float = SHORTEST_PING_INTERVAL_SECONDS
+
+    def options(self) -> Sequence[tuple[str, int]]:
+        """Return the options for a gRPC server."""
+        options = [
+            ("grpc.max_allowed_incoming_connections", self.connections),
+            ("grpc.max_concurrent_streams", self.streams),
+            ("grpc.max_connection_idle_ms", _milliseconds(self.idle_timeout_seconds)),
+            # Equal values, because gRPC refuses requests between the two limits at random.
+            ("grpc.max_metadata_size", self.metadata_bytes),
+            ("grpc.absolute_max_metadata_size", self.metadata_bytes),
+            ("grpc.server_handshake_timeout_ms", _milliseconds(self.handshake_seconds)),
+            ("grpc.keepalive_time_ms", _milliseconds(self.ping_seconds)),
+            ("grpc.keepalive_timeout_ms", _milliseconds(self.ping_timeout_seconds)),
+            # PySpark sends a ping every minute, also while no call is open.
+            ("grpc.keepalive_permit_without_calls", 1),
+            (
+                "grpc.http2.min_ping_interval_without_data_ms",
+                _milliseconds(self.shortest_ping_interval_seconds),
+            ),
+        ]
+        if self.age_seconds is not None:
+            options += [
+                ("grpc.max_connection_age_ms", _milliseconds(self.age_seconds)),
+                ("grpc.max_connection_age_grace_ms", _milliseconds(self.age_grace_seconds)),
+            ]
+        return options
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """TLS for the connections of clients.
+
+    gRPC for Python either requires a client certificate on a port, or does not ask for one. If clients may also use
+    other credentials, clients with certificates therefore need a port of their own.
+
+    Attributes:
+        files: The certificates.
+        requires_client_certificate: Whether the main port requires a client certificate.
+        certificate_listen: The address of a second port, which requires a client certificate. None if there is none.
+    """
+
+    files: TlsFiles
+    requires_client_certificate: bool = False
+    certificate_listen: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """The addresses on which a gateway listens.
+
+    Attributes:
+        main: The main address, in the form ``host:port``.
+        certificate: The address for clients with certificates. None if there is no second port.
+        uses_tls: Whether the ports use TLS.
+    """
+
+    main: str
+    certificate: str | None
+    uses_tls: bool
+
+    @property
+    def url(self) -> str:
+        """The main address as clients write it."""
+        return self._url(self.main)
+
+    @property
+    def certificate_url(self) -> str | None:
+        """The address for clients with certificates as clients write it."""
+        return None if self.certificate is None else self._url(self.certificate)
+
+    def _url(self, address: str) -> str:
+        return f"sc://{address}/;use_ssl=true" if self.uses_tls else f"sc://{address}"
+
+
+class Listener:
+    """The gRPC server of a gateway.
+
+    Create it in the event loop.
+
+    Args:
+        listen: The main address, in the form ``host:port``. With port 0, the system chooses a port.
+        limits: The limits for connections.
+        tls: The TLS settings. None for connections without TLS.
+        max_message_bytes: The maximum size of a message of a client.
+
+    Attributes:
+        server: The server, to which the caller adds handlers.
+
+    Raises:
+        CredentialFileError: If a TLS file cannot be used.
+    """
+
+    def __init__(self, listen: str, limits: ConnectionLimits, tls: ServerTls | None, max_message_bytes: int) -> None:
+        self._listen = listen
+        self._tls = tls
+        self._certificates = None if tls is None else ServerCertificates(tls.files)
+        # gRPC keeps no reference to credentials, although it calls their callback until the server has stopped.
+        self._credentials: list[grpc.ServerCredentials] = []
+        self.server = aio.server(
+            options=[
+                ("grpc.max_receive_message_length", max_message_bytes),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),
+                *limits.options(),
+            ]
+        )
+
+    async def start(self) -> Addresses:
+        """Start to listen.
+
+        Raises:
+            ListenError: If an address is already in use, or is not an address of this host.
+        """
+        tls, certificate = self._tls, None
+        main = self._add_port(self._listen, tls is not None and tls.requires_client_certificate)
+        if tls is not None and tls.certificate_listen is not None:
+            certificate = self._add_port(tls.certificate_listen, require_client_certificate=True)
+        await self.server.start()
+        return Addresses(main, certificate, tls is not None)
+
+    async def reload_certificates(self) -> None:
+        """Read the certificates again. New connections use them if they are valid."""
+        if self._certificates is not None:
+            await asyncio.to_thread(self._certificates.reload)
+
+    def _add_port(self, address: str, require_client_certificate: bool) -> str:
+        host, _, _ = address.rpartition(":")
+        try:
+            if self._certificates is None:
+                port = self.server.add_insecure_port(address)
+            else:
+                credentials = self._certificates.credentials(require_client_certificate=require_client_certificate)
+                self._credentials.append(credentials)
+                port = self.server.add_secure_port(address, credentials)
+        except RuntimeError as error:
+            raise ListenError(f"Cannot listen on [{address}]: {error}") from error
+        return f"{host}:{port}"
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)

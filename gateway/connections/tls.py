@@ -1,0 +1,134 @@
+"""The TLS certificates with which the gateway serves clients.
+
+Guarantees:
+
+1. At the start, all files are checked. A file that cannot be used is refused with a :class:`CredentialFileError`.
+2. After the start, new connections use the last valid content of the files. While a file is missing, or the certificate
+   and the key do not belong together, new connections use the previous certificate. Therefore the files may be replaced
+   one after the other, in place, or through a symbolic link, as Kubernetes does for a mounted Secret.
+3. Open connections continue when a certificate changes. They keep the certificate of their handshake.
+4. The minimum version is TLS 1.2, the minimum of gRPC.
+
+gRPC asks for the certificates before each handshake, on a thread that also carries the data of other connections.
+Therefore, that callback never reads files.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import structlog
+
+from gateway.connections.credential_files import CredentialFileError
+from gateway.connections.pem_files import KeyPair, KeyPairFiles, read_authorities
+
+_CLIENT_CA = "tls.client_ca"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """The files for TLS connections with clients.
+
+    Attributes:
+        certificate: The certificate of the gateway, followed by the intermediate certificates.
+        key: The private key of the certificate.
+        client_ca: The certificate authorities that sign client certificates. None if clients need no certificate.
+    """
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+    def read(self) -> "TlsContents":
+        """Read and check all files.
+
+        Raises:
+            CredentialFileError: If a file cannot be used.
+        """
+        pair = KeyPairFiles(self.certificate, self.key, "tls.certificate", "tls.key").read()
+        return TlsContents(pair, None if self.client_ca is None else read_authorities(_CLIENT_CA, self.client_ca))
+
+
+@dataclass(frozen=True, slots=True)
+class TlsContents:
+    """The checked contents of the files of :class:`TlsFiles`."""
+
+    pair: KeyPair
+    client_ca: bytes | None
+
+
+class ServerCertificates:
+    """The certificates of the gateway, which follow changes of their files.
+
+    Args:
+        files: The files.
+
+    Raises:
+        CredentialFileError: If a file cannot be used.
+    """
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self._current = files.read()
+        self._rejected = ""
+
+    def reload(self) -> None:
+        """Read the files again, and use them for new connections if they have changed and are valid.
+
+        The method blocks, so call it in a thread, one call at a time.
+        """
+        try:
+            contents = self._files.read()
+        except CredentialFileError as error:
+            if str(error) != self._rejected:
+                self._rejected = str(error)
+                expires = self._current.pair.expires.isoformat()
+                log.error("tls_certificate_rejected", reason=self._rejected, current_expires=expires)
+            return
+        self._rejected = ""
+        if contents != self._current:
+            self._current = contents
+            log.info(
+                "tls_certificate_reloaded",
+                certificate=str(self._files.certificate),
+                expires=contents.pair.expires.isoformat(),
+            )
+
+    def credentials(self, *, require_client_certificate: bool) -> grpc.ServerCredentials:
+        """Return the credentials of a port.
+
+        Args:
+            require_client_certificate: Whether clients must present a certificate of a client CA. Otherwise, they are
+                not asked for one.
+        """
+        return grpc.dynamic_ssl_server_credentials(
+            _configuration(self._current, require_client_certificate),
+            self._fetcher(require_client_certificate),
+            require_client_authentication=require_client_certificate,
+        )
+
+    def _fetcher(self, with_client_ca: bool) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
+        """Return the callback that gRPC calls before each handshake of a port.
+
+        The callback returns None if the port already has the current certificate.
+        """
+        last = self._current
+
+        def fetch() -> grpc.ServerCertificateConfiguration | None:
+            nonlocal last
+            current = self._current
+            if current is last:
+                return None
+            last = current
+            return _configuration(current, with_client_ca)
+
+        return fetch
+
+
+def _configuration(contents: TlsContents, with_client_ca: bool) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(contents.pair.key, contents.pair.chain)], root_certificates=contents.client_ca if with_client_ca else None
+    )

@@ -1,0 +1,60 @@
+"""The configuration of connections, made from the settings."""
+
+from collections.abc import Collection
+
+from gateway.connections.backend_credentials import BackendAccess
+from gateway.connections.listener import ConnectionLimits, ServerTls
+from gateway.connections.tls import TlsFiles
+from lodge.settings import ReapSettings, ServeSettings
+from lodge.tls_settings import CERTIFICATE_METHOD
+
+
+def backend_access(settings: ReapSettings, spark_token: str = "") -> BackendAccess:
+    """Return how Lodge authenticates to its backends.
+
+    Args:
+        settings: The settings of the command.
+        spark_token: The token of the local Spark server. Empty if there is none.
+    """
+    return BackendAccess(
+        token_file=settings.backend_token_file,
+        token=spark_token,
+        ca=settings.backend_ca,
+        certificate=settings.backend_certificate,
+        key=settings.backend_key,
+    )
+
+
+def connection_limits(settings: ServeSettings) -> ConnectionLimits:
+    """Return the limits for connections of clients."""
+    age = settings.max_connection_age
+    return ConnectionLimits(
+        connections=settings.max_connections,
+        streams=settings.max_connection_streams,
+        idle_timeout_seconds=settings.connection_idle_timeout.total_seconds(),
+        age_seconds=age.total_seconds(),
+    )
+
+
+def server_tls(settings: ServeSettings, methods: Collection[str]) -> ServerTls | None:
+    """Return the TLS settings of the gateway, or None if it serves clients without TLS.
+
+    Args:
+        settings: The settings of ``lodge serve``.
+        methods: The kinds of the authentication methods.
+    """
+    tls = settings.tls
+    if tls is None:
+        return None
+    files = TlsFiles(tls.certificate, tls.key, tls.client_ca)
+    if CERTIFICATE_METHOD not in methods:
+        return ServerTls(files)
+    if set(methods) == {CERTIFICATE_METHOD}:
+        return ServerTls(files, requires_client_certificate=True)
+    return ServerTls(files, certificate_listen=tls.client_certificate_listen or _next_port(settings.listen))
+
+
+def _next_port(address: str) -> str:
+    """Return the address with the next port. Port 0, with which the system chooses a port, stays 0."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) + 1 if int(port) else 0}"

@@ -1,0 +1,281 @@
+"""Working clients beside hostile ones, and what must hold.
+
+Claims:
+
+1. The 99th percentile of the workers' latency is at most three times as long as without attackers, in the same run.
+2. The gateway's memory stays below a limit.
+3. No worker gets a wrong answer or an error, so no session and no table is lost.
+4. The lease never lapses, and the gateway answers its probes.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from tests.cluster.ports import free_port
+from tests.cluster.processes import DIES_WITH_PARENT, wait_until
+from tests.hostile.attacks import ATTACKS
+
+REPOSITORY = Path(__file__).parents[2]
+MAX_SLOWDOWN = 3.0
+MAX_MEMORY_BYTES = 1536 * 1024 * 1024
+_MIN_QUIET_SECONDS = 0.05
+"""Latencies below this value are noise of the machine, and are not compared."""
+
+_WORKER_PROCESSES = 4
+_START_SECONDS = 120.0
+_LAPSES = ("lease_renewal_stopped", "lease_renewal_failed", "session_lost")
+_LAPSED_METRIC = "lodge_gateway_lease_lapses_total"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The length of a run.
+
+    Attributes:
+        quiet_seconds: How long the workers work without attackers.
+        hostile_seconds: How long the attackers attack.
+        workers: The number of working clients.
+        pause_seconds: The pause of a worker between two statements.
+        attacks: The names of the attacks.
+    """
+
+    quiet_seconds: float
+    hostile_seconds: float
+    workers: int = 16
+    pause_seconds: float = 1.0
+    attacks: Sequence[str] = tuple(ATTACKS)
+
+
+@dataclass(slots=True)
+class Result:
+    """What happened in a run.
+
+    Attributes:
+        quiet: The latencies without attackers, in seconds.
+        hostile: The latencies with attackers, in seconds.
+        errors: The errors of the workers.
+        memory_bytes: The largest memory of the gateway.
+        failed_probes: How often a probe failed.
+        bad_events: Log events of the gateway that must not happen.
+        lapses: How often the lease has lapsed.
+        limits: How often each limit was reached.
+    """
+
+    quiet: list[float] = field(default_factory=list)
+    hostile: list[float] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    memory_bytes: int = 0
+    failed_probes: int = 0
+    bad_events: list[str] = field(default_factory=list)
+    lapses: float = 0.0
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+    def problems(self) -> list[str]:
+        """Return what must not be."""
+        quiet, hostile = percentile(self.quiet), percentile(self.hostile)
+        found = [*self.errors[:10], *self.bad_events[:10]]
+        if hostile > MAX_SLOWDOWN * max(quiet, _MIN_QUIET_SECONDS):
+            found.append(f"The p99 of the workers rose from {quiet:.3f} s to {hostile:.3f} s.")
+        if self.memory_bytes > MAX_MEMORY_BYTES:
+            found.append(f"The gateway occupied {self.memory_bytes:,} bytes.")
+        if self.failed_probes:
+            found.append(f"The gateway failed {self.failed_probes} probes.")
+        if self.lapses:
+            found.append(f"The lease lapsed {self.lapses:g} times.")
+        return found
+
+    def summary(self) -> str:
+        limits = ", ".join(f"{name} {count:g}" for name, count in self.limits.items() if count) or "none"
+        return "\n".join(
+            [
+                f"quiet:   {len(self.quiet)} statements, p50 {percentile(self.quiet, 0.5):.3f} s, "
+                f"p99 {percentile(self.quiet):.3f} s",
+                f"hostile: {len(self.hostile)} statements, p50 {percentile(self.hostile, 0.5):.3f} s, "
+                f"p99 {percentile(self.hostile):.3f} s",
+                f"memory:  at most {self.memory_bytes / 2**20:.0f} MiB",
+                f"limits:  {limits}",
+                f"errors:  {len(self.errors)}",
+            ]
+        )
+
+
+def percentile(values: Sequence[float], share: float = 0.99) -> float:
+    return sorted(values)[min(int(len(values) * share), len(values) - 1)] if values else 0.0
+
+
+class Gateway:
+    """A gateway with its metrics.
+
+    Args:
+        backend: The address of Spark.
+        directory: A directory for its files.
+        options: Further options of ``lodge serve``.
+    """
+
+    def __init__(self, backend: str, directory: Path, options: Sequence[str] = ()) -> None:
+        self.log = directory / "lodge.log"
+        self._metrics_port = free_port()
+        root, files = directory / "tmp", directory / "files"
+        for path in (root, files):
+            path.mkdir()
+        command = [*DIES_WITH_PARENT, sys.executable, "-m", "lodge", "serve", "--listen", "127.0.0.1:0"]
+        command += ["--backend", backend, "--reaper", "--metrics-listen", f"127.0.0.1:{self._metrics_port}"]
+        command += ["--workspace", f"dfs={files.as_uri()}", "--workspace", f"dfs.tmp={root.as_uri()}", *options]
+        with self.log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, cwd=directory, env=os.environ | _PATH
+            )
+        assert self.process.stdout is not None
+        line = ""
+        while not line.startswith("Lodge is ready at "):
+            line = self.process.stdout.readline().decode()
+            if not line:
+                raise RuntimeError(f"lodge serve did not start:\n{self.log.read_text()}")
+        self.target = line.split()[-1].removeprefix("sc://")
+        threading.Thread(target=self.process.stdout.read, daemon=True).start()  # the audit log
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait(60)
+
+    def memory_bytes(self) -> int:
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        return 0
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics_port}{path}", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def is_alive(self) -> bool:
+        try:
+            return self.get("/healthz").strip() == "ok"
+        except OSError:
+            return False
+
+    def metrics(self, name: str) -> Mapping[str, float]:
+        """Return the values of a metric, by its label."""
+        found = {}
+        for line in self.get("/metrics").splitlines():
+            if line.startswith((f"{name} ", f"{name}{{")):
+                label, _, value = line.removeprefix(name).rpartition(" ")
+                found[label.partition('"')[2].partition('"')[0]] = float(value)
+        return found
+
+    def events(self, names: Sequence[str]) -> list[str]:
+        return [
+            line for line in self.log.read_text(errors="replace").splitlines() if any(name in line for name in names)
+        ]
+
+
+_PATH = {"PYTHONPATH": str(REPOSITORY)}
+
+
+class Workers:
+    """The working clients.
+
+    Args:
+        address: The address for PySpark.
+        plan: The plan of the run.
+    """
+
+    def __init__(self, address: str, plan: Plan) -> None:
+        self.statements: list[tuple[float, float]] = []
+        self.errors: list[str] = []
+        self._ready = 0
+        self._wanted = plan.workers
+        self._processes = []
+        for _ in range(_WORKER_PROCESSES):
+            command = [sys.executable, "-m", "tests.hostile.workers", address]
+            command += [str(plan.workers // _WORKER_PROCESSES), str(plan.pause_seconds)]
+            process = subprocess.Popen(
+                [*DIES_WITH_PARENT, *command], stdout=subprocess.PIPE, cwd=REPOSITORY, env=os.environ | _PATH
+            )
+            self._processes.append(process)
+            threading.Thread(target=self._read, args=[process], daemon=True).start()
+
+    def _read(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            values = json.loads(line)
+            if "ready" in values:
+                self._ready += 1
+            else:
+                self.statements.append((values["ended"], values["seconds"]))
+                if values["error"]:
+                    self.errors.append(values["error"])
+
+    def __enter__(self) -> Self:
+        wait_until(lambda: self._ready == self._wanted, "all workers are ready", _START_SECONDS)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def between(self, begin: float, end: float) -> list[float]:
+        """Return the latencies of statements that began and ended in a period."""
+        return [seconds for ended, seconds in self.statements if begin <= ended - seconds and ended <= end]
+
+
+@contextmanager
+def attackers(target: str, names: Sequence[str], token: str | None) -> Iterator[None]:
+    """Run one process for each attack."""
+    processes = []
+    try:
+        for name in names:
+            command = [*DIES_WITH_PARENT, sys.executable, "-m", "tests.hostile.attacks", name, target]
+            command += [] if token is None else [token]
+            processes.append(
+                subprocess.Popen(command, cwd=REPOSITORY, env=os.environ | _PATH, stderr=subprocess.DEVNULL)
+            )
+        yield
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+def play(gateway: Gateway, plan: Plan, *, workers: str = "", mallory: str | None = None) -> Result:
+    """Play the programme.
+
+    Args:
+        gateway: The gateway.
+        plan: The length of the run.
+        workers: Further parameters of the workers' address, such as a token.
+        mallory: The token of the attackers. None if the gateway has no authentication method.
+    """
+    result = Result()
+    with ExitStack() as stack:
+        working = stack.enter_context(Workers(f"sc://{gateway.target}/;{workers}", plan))
+        begin = time.monotonic()
+        time.sleep(plan.quiet_seconds)
+        middle = time.monotonic()
+        with attackers(gateway.target, plan.attacks, mallory):
+            while time.monotonic() < middle + plan.hostile_seconds:
+                time.sleep(0.5)
+                result.memory_bytes = max(result.memory_bytes, gateway.memory_bytes())
+                result.failed_probes += not gateway.is_alive()
+        end = time.monotonic()
+        result.quiet, result.hostile = working.between(begin, middle), working.between(middle, end)
+        result.errors = list(working.errors)
+        result.lapses = sum(gateway.metrics(_LAPSED_METRIC).values())
+        result.limits = gateway.metrics("lodge_gateway_limits_reached_total")
+        result.bad_events = gateway.events(_LAPSES)
+    return result

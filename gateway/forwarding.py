@@ -19,6 +19,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
+from gateway.admission.admission import AdmittedCall
 from gateway.backends import Backend
 from gateway.error_status import Metadata, forwardable
 from gateway.errors import GatewayError
@@ -57,7 +58,7 @@ class RequestStream:
         error: The error that ended the stream. None if there is none.
     """
 
-    def __init__(self, first: Request, context: Context) -> None:
+    def __init__(self, first: Request, context: AdmittedCall) -> None:
         self._first = first
         self._context = context
         self.error: GatewayError | None = None
@@ -98,7 +99,7 @@ async def forward_upload(backend: Backend, method: str, requests: RequestStream,
     return response
 
 
-async def forward_responses(backend: Backend, method: str, request: bytes, context: Context) -> None:
+async def forward_responses(backend: Backend, method: str, request: bytes, context: AdmittedCall) -> None:
     """Forward a call with a single request and a stream of responses.
 
     Raises:
@@ -107,7 +108,7 @@ async def forward_responses(backend: Backend, method: str, request: bytes, conte
     await _pass_stream(backend.unary_stream(method)(request, **call_arguments(context)), context)
 
 
-async def forward_stream(backend: Backend, method: str, requests: RequestStream, context: Context) -> None:
+async def forward_stream(backend: Backend, method: str, requests: RequestStream, context: AdmittedCall) -> None:
     """Forward a call of a method that this version of Lodge does not support itself.
 
     On the wire, every kind of method is a special case of a method with two streams.
@@ -131,18 +132,20 @@ def _raise_error_of(requests: RequestStream) -> Iterator[None]:
         raise requests.error from None
 
 
-async def _pass_stream(call: Any, context: Context) -> None:
+async def _pass_stream(call: Any, context: AdmittedCall) -> None:
+    responses = context.responses
     try:
-        response = await call.read()
+        response = await responses.read(call.read)
         await _pass_initial_metadata(call, context)
         while response is not aio.EOF:
-            ahead = asyncio.ensure_future(call.read())
+            ahead = asyncio.ensure_future(responses.read(call.read)) if responses.may_read_ahead else None
             try:
                 await context.write(response)
             except BaseException:
-                ahead.add_done_callback(_discard)
+                if ahead is not None:
+                    ahead.add_done_callback(_discard)
                 raise
-            response = await ahead
+            response = await (responses.read(call.read) if ahead is None else ahead)
         _set_trailing(context, await call.trailing_metadata() or ())
         if await call.code() is not grpc.StatusCode.OK:
             raise aio.AioRpcError(

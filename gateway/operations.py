@@ -86,6 +86,13 @@ class Operation:
         """How long no stream has followed the operation. 0 while a stream follows it."""
         return 0.0 if self._watchers else time.monotonic() - self._unwatched_since_seconds
 
+    def on_end(self, callback: Callable[[], object]) -> None:
+        """Call a function when the operation has ended."""
+        if self._task is None or self._task.done():
+            callback()
+        else:
+            self._task.add_done_callback(lambda _: callback())
+
     @contextmanager
     def watch(self) -> Iterator[None]:
         """Count a stream as following the operation for the duration of the block."""

@@ -117,6 +117,7 @@ class Gateway:
         self._server = self._listener.server
         self._service = SparkConnectService(
             authenticator=self._authenticator,
+            admission=self._admission,
             sessions=self._sessions,
             operations=self._operations,
             statements=statements,

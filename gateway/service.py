@@ -18,8 +18,8 @@ This module converts every error to a gRPC status. It contains one of the top-le
 Source: [architecture "Gateway"], [spark-connect-proto base.proto].
 """
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ import structlog
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
+from gateway.admission.admission import Admission, AdmittedCall
 from gateway.authentication.authenticator import Authenticator
 from gateway.authentication.identity import Identity
 from gateway.backend_failures import BackendFailures, FailedCall, without_traceback
@@ -70,6 +71,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 
     Args:
         authenticator: Decides who sent a call.
+        admission: The limits on what callers use at the same time.
         sessions: The sessions that this replica serves.
         operations: The operations of this replica.
         statements: The Lodge statements.
@@ -80,12 +82,14 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         self,
         *,
         authenticator: Authenticator,
+        admission: Admission,
         sessions: Sessions,
         operations: Operations,
         statements: OwnStatements,
         workspaces: CurrentWorkspaces,
     ) -> None:
         self._authenticator = authenticator
+        self._admission = admission
         self._sessions = sessions
         self._operations = operations
         self._releases = ResponseReleases()
@@ -135,18 +139,19 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         async def handle(_: object, context: Context) -> Any:
             failed = _FailedRequest()
             try:
-                identity = await self._authenticator.identify(context)
-                with self._admit(identity, name):
-                    request = await self._read_first(name, identity, context, failed)
+                identity = await self._identify(context)
+                principal = None if identity is None else identity.principal
+                async with self._admission.admit(context, name, principal) as admitted:
+                    request = await self._read_first(name, identity, admitted, failed)
                     _bind_log(request.key, request.operation_id)
+                    await admitted.claim(request.key.principal)
                     session = self._sessions.find(request.key) or await self._session(request.key, name)
                     backend = self._sessions.route(request.key) if session is None else session.backend
                     failed.backend = backend
-                    call = _Call(request, context, session, backend)
-                    if session is None:
-                        return await handler(call)
-                    with session.track_request():
-                        return await handler(call)
+                    call = _Call(request, admitted, session, backend)
+                    with nullcontext() if session is None else session.track_request():
+                        response = await handler(call)
+                    return None if response is None else admitted.respond(response)
             except (GatewayError, aio.AioRpcError) as error:
                 await self._fail(error, context, failed)
             except (aio.AbortError, aio.InternalError, aio.UsageError):
@@ -157,13 +162,16 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 
         return handle
 
-    @contextmanager
-    def _admit(self, identity: Identity | None, name: str) -> Iterator[None]:
-        """Admit a call for the duration of the block. No message of the call has been read."""
-        yield
+    async def _identify(self, context: Context) -> Identity | None:
+        """Return the identity of the caller. Callers whose logins fail too often wait for the answer."""
+        try:
+            return await self._authenticator.identify(context)
+        except GatewayError:
+            await self._admission.delay_failed_login(context.peer() or "")
+            raise
 
     async def _read_first(
-        self, name: str, identity: Identity | None, context: Context, failed: "_FailedRequest"
+        self, name: str, identity: Identity | None, context: AdmittedCall, failed: "_FailedRequest"
     ) -> Request:
         """Return the first request of a call. Methods with a single request have no other."""
         data = await context.read()
@@ -233,12 +241,14 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return details or without_traceback(await self._pass_unary(call))
 
     async def _execute_plan(self, call: "_Call") -> None:
+        call.context.start_statement()
         request = call.request
         try:
             plan = await decode_plan(request)
             if plan is not None:
                 operation = await self._statements.start(call.existing, request, plan, call.metadata)
                 if operation is not None:
+                    operation.on_end(call.context.keep_statement())
                     await self._send(operation, "", call.context)
                     return
                 request = await self._resolution.resolve_execution(request, plan, lambda: self._names(call))
@@ -258,7 +268,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         )
         return await self._statements.names(session, BackendSession(session.backend, client, call.metadata))
 
-    async def _send(self, operation: Operation, last_response_id: str, context: Context) -> None:
+    async def _send(self, operation: Operation, last_response_id: str, context: AdmittedCall) -> None:
         async with self._operations.follow(operation):
             async for response in operation.responses(last_response_id):
                 await context.write(response)
@@ -274,6 +284,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return await forward_unary(call.backend, call.method, data, call.context)
 
     async def _reattach_execute(self, call: "_Call") -> None:
+        call.context.follow_statement()
         message = call.request.decode(base_pb2.ReattachExecuteRequest)
         operation = self._operations.find(call.key, call.request.operation_id)
         if operation is None and call.session is not None:
@@ -331,6 +342,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         The clone gets copies of the temporary tables, so that changes in the parent do not affect the clone.
         """
         parent = call.session
+        self._sessions.require_room(call.key.principal)
         before = None if parent is None else await self._statements.before_clone(parent)
         response = await self._pass_unary(call)
         clone = base_pb2.CloneSessionResponse.FromString(response).new_session_id
@@ -367,7 +379,7 @@ class _Call:
     """A call of a method, with its first request."""
 
     request: Request
-    context: Context
+    context: AdmittedCall
     session: Session | None
     backend: Backend
 

@@ -190,6 +190,7 @@ class AdmittedCall:
         "_account",
         "_admission",
         "_context",
+        "_is_responding",
         "_method",
         "_principal",
         "_request_bytes",
@@ -203,6 +204,7 @@ class AdmittedCall:
         self._method = method
         self._principal = principal
         self._account: Account | None = None
+        self._is_responding = False
         self._request_bytes = 0
         self._statements = 0
         self.responses = ResponseFlow(admission._responses, context)
@@ -227,9 +229,15 @@ class AdmittedCall:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._release_request()
+        if error is None and self._is_responding:
+            self._context.add_done_callback(self._finish)
+        else:
+            self._finish(error=error)
+
+    def _finish(self, _: Any = None, error: BaseException | None = None) -> None:
         admission, account = self._admission, self._account
         self.responses.close()
-        self._release_request()
         for _ in range(self._statements):
             admission._end_statement(account)
         if account is not None:
@@ -265,6 +273,19 @@ class AdmittedCall:
             self._request_bytes = len(message)
         return message
 
+    def respond(self, response: bytes) -> bytes:
+        """Count the only response of a call. gRPC sends it after the block, so the call remains open until then.
+
+        Returns:
+            The response.
+
+        Raises:
+            GatewayError: If the responses in memory exceed a limit.
+        """
+        self.responses.begin(response)
+        self._is_responding = True
+        return response
+
     async def write(self, message: bytes) -> None:
         """Send a response to the client.
 
@@ -287,15 +308,15 @@ class AdmittedCall:
         self._admission._count_statement(self._account)
         self._statements += 1
 
-    def keep_statement(self, task: "asyncio.Future[Any]") -> None:
-        """Count a statement until a task ends, even if the call ends earlier.
+    def keep_statement(self) -> Callable[[], None]:
+        """Count a statement that may run longer than the call.
 
-        Args:
-            task: The task that executes the statement.
+        Returns:
+            A function to call when the statement has ended.
         """
         admission, account = self._admission, self._account
         admission._count_statement(account)
-        task.add_done_callback(lambda _: admission._end_statement(account))
+        return lambda: admission._end_statement(account)
 
     def _release_request(self) -> None:
         if self._request_bytes:

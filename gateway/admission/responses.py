@@ -85,20 +85,29 @@ class ResponseFlow:
         Raises:
             GatewayError: If the response was not counted before, and would exceed a limit.
         """
-        if len(message) > self._held_bytes:
-            self._flows.add(len(message), self.account)
-            self._held_bytes += len(message)
-        self.sends_since = time.monotonic()
-        self._flows.sending[self] = None
+        self.begin(message)
         try:
             await self._context.write(message)
         finally:
             self._flows.sending.pop(self, None)
             self._release(len(message))
 
+    def begin(self, message: bytes) -> None:
+        """Count a response that gRPC sends from now on, until :meth:`close`.
+
+        Raises:
+            GatewayError: If the response was not counted before, and would exceed a limit.
+        """
+        if len(message) > self._held_bytes:
+            self._flows.add(len(message), self.account)
+            self._held_bytes += len(message)
+        self.sends_since = time.monotonic()
+        self._flows.sending[self] = None
+
     def close(self) -> None:
         """Stop counting all responses of this call."""
         self._is_closed = True
+        self._flows.sending.pop(self, None)
         self._release(self._held_bytes)
 
     def _release(self, size: int) -> None:

@@ -8,6 +8,8 @@ import pytest
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
+from gateway.admission.admission import Admission
+from gateway.admission.limits import AdmissionLimits
 from gateway.authentication.identity import Identity
 from gateway.backends import SERVICE, Backend
 from gateway.error_status import error_info
@@ -40,7 +42,12 @@ async def door():
     """Return a service without sessions and its channel. Its authenticator refuses all callers."""
     authenticator = Authenticator()
     service = SparkConnectService(
-        authenticator=authenticator, sessions=None, operations=None, statements=None, workspaces=None
+        authenticator=authenticator,
+        admission=Admission(AdmissionLimits(failed_logins_per_minute=10_000)),
+        sessions=None,
+        operations=None,
+        statements=None,
+        workspaces=None,
     )
     server = aio.server()
     server.add_generic_rpc_handlers((service,))
@@ -125,10 +132,11 @@ class Forwarder(grpc.GenericRpcHandler):
         name = details.method.removeprefix(SERVICE)
 
         async def handle(_, context):
-            first = read_request(await context.read(), name, Identity(Principal("ann"), method="tokens"))
             forward = forward_upload if name == "AddArtifacts" else forward_stream
             try:
-                return await forward(self.backend, details.method, RequestStream(first, context), context)
+                async with Admission().admit(context, name, Principal("ann")) as call:
+                    first = read_request(await call.read(), name, Identity(Principal("ann"), method="tokens"))
+                    return await forward(self.backend, details.method, RequestStream(first, call), call)
             except GatewayError as error:
                 self.errors.append(error)
                 await context.abort(grpc.StatusCode.INTERNAL, str(error))

@@ -70,6 +70,12 @@ class _Context:
     def time_remaining(self) -> None:
         return None
 
+    def peer(self) -> str:
+        return "ipv4:192.0.2.1:50000"
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        callback(self)
+
     async def read(self) -> Any:
         return self._requests.pop() if self._requests else aio.EOF
 

@@ -92,16 +92,14 @@ async def test_statements_are_limited_until_they_end(admit: Make) -> None:
     admission = admit(max_principal_statements=1)
     call = await open_call(admission)
     call.start_statement()
-    operation: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    call.keep_statement(operation)
+    end = call.keep_statement()
     await call.__aexit__(None, None, None)
     second = await open_call(admission)
     with pytest.raises(GatewayError, match="max_principal_statements"):
         second.start_statement()
     second.follow_statement()  # a client that reattaches is never refused
     await second.__aexit__(None, None, None)
-    operation.set_result(None)
-    await asyncio.sleep(0)
+    end()
     third = await open_call(admission)
     third.start_statement()
     with pytest.raises(GatewayError):

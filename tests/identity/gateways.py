@@ -16,6 +16,7 @@ from tests.identity.recorder import Recorder
 from tests.identity.rpcs import BY_NAME, Metadata, Rpc, new_session_id
 
 REVOCATION_SECONDS = 60
+REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNAVAILABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ class GuardedGateway:
     credentials: Credentials
     _channels: dict[Path | None, grpc.Channel] = field(default_factory=dict)
     _is_revoked: bool = False
+    _revoked_session: str = field(default_factory=new_session_id)
 
     def valid(self, name: str) -> Credential:
         return self.credentials.valid[name]
@@ -122,9 +124,11 @@ class GuardedGateway:
 
     def _accepts(self, credential: Credential) -> bool:
         self.reconnect()
+        config = BY_NAME["Config"]
         try:
-            self.call(BY_NAME["Config"], credential, BY_NAME["Config"].requests(new_session_id()))
-        except grpc.RpcError:
+            self.call(config, credential, config.requests(self._revoked_session))
+        except grpc.RpcError as error:
+            assert error.code() in REFUSED, error
             return False
         return True
 

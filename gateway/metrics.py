@@ -36,6 +36,7 @@ class GatewayState:
         lease_lapses: How often the lease has lapsed.
         event_loop_lag_seconds: How long the event loop takes to respond.
         unauthenticated_allowed: Whether clients need no credentials.
+        failing_authentication_sources: Authentication methods that cannot read their file or reach their server.
         certificate_expires_at: When the server certificate expires, in seconds since the epoch. None without TLS.
     """
 
@@ -50,6 +51,7 @@ class GatewayState:
     lease_lapses: int = 0
     event_loop_lag_seconds: float = 0.0
     unauthenticated_allowed: bool = False
+    failing_authentication_sources: int = 0
     certificate_expires_at: float | None = None
 
 
@@ -103,7 +105,8 @@ class GatewayMetrics:
 
         Args:
             method: The kind of the authentication method, such as ``jwt``. Empty if no method was responsible.
-            reason: The class of the reason: ``missing``, ``invalid`` or ``expired``.
+            reason: The class of the reason: ``missing``, ``malformed``, ``invalid``, ``expired`` or
+                ``undecided``.
         """
         self._denials.labels(method or "none", reason).inc()
 
@@ -148,6 +151,11 @@ class GatewayGauges(Collector):
         )
         yield _gauge("event_loop_lag_seconds", "How long the gateway takes to react.", state.event_loop_lag_seconds)
         yield _gauge("unauthenticated_allowed", "1 if clients need no credentials.", state.unauthenticated_allowed)
+        yield _gauge(
+            "authentication_sources_failing",
+            "Authentication methods that cannot read their file or reach their server.",
+            state.failing_authentication_sources,
+        )
         if state.certificate_expires_at is not None:
             yield _gauge(
                 "certificate_expiry_timestamp_seconds",

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -11,6 +11,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from gateway.admission.admission import Admission
 from gateway.audit import Audit
 from gateway.authentication.authenticator import Authenticator
+from gateway.authentication.method import Method
 from gateway.backends import SERVICE, Backends
 from gateway.config import GatewayConfig
 from gateway.connections.listener import Addresses, Listener
@@ -44,6 +45,7 @@ class Gateway:
         locations: The session locations of the default temporary workspace.
         audit: The audit events of the replica. By default, they are written nowhere.
         metrics: The counters of the replica. By default, they are served nowhere.
+        authentication: The authentication methods. Without a method, the gateway trusts the user id of a request.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Gateway:
         audit: Audit | None = None,
         *,
         metrics: GatewayMetrics | None = None,
+        authentication: Sequence[Method] = (),
     ) -> None:
         self._config = config
         self._storage = Storage(records, leases, locations)
@@ -62,11 +65,11 @@ class Gateway:
         self._audit = Audit() if audit is None else audit
         self._audit.replica = self._replica
         self._metrics = GatewayMetrics() if metrics is None else metrics
+        self._authenticator = Authenticator(authentication, self._audit, self._metrics.count_denial)
         self._admission = Admission(config.admission, self._metrics.count_limit, self._metrics.count_request)
         self._is_serving = False
         self._operations = Operations(config.detached_timeout_seconds)
         self._workspaces = CurrentWorkspaces(config.workspaces)
-        self._authenticator = Authenticator()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> Addresses:
@@ -126,6 +129,7 @@ class Gateway:
         self._server.add_generic_rpc_handlers((self._service,))
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        await self._authenticator.start()
         addresses = await self._listener.start()
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
         self._sessions.start_renewing()
@@ -169,12 +173,18 @@ class Gateway:
             failed_lease_renewals=sessions.lease.failed_renewals,
             lease_lapses=max(0, sessions.lease.epoch - 1),
             event_loop_lag_seconds=sessions.loop_monitor.lag_seconds(time.monotonic()),
+            unauthenticated_allowed=not self._authenticator.is_configured,
+            failing_authentication_sources=len(self._authenticator.failing_methods),
         )
 
-    async def reload(self, workspaces: Workspaces) -> None:
-        """Replace the configured workspaces while sessions continue.
+    async def reload(self, workspaces: Workspaces, authentication: Sequence[Method] | None = None) -> None:
+        """Replace the configured workspaces and the authentication methods while sessions continue.
 
         New temporary tables are created in the new default temporary workspace.
+
+        Args:
+            workspaces: The new workspaces.
+            authentication: The new authentication methods. None if they have not changed.
 
         Raises:
             RootError: If the new root cannot be used. In this case, nothing changes.
@@ -182,6 +192,8 @@ class Gateway:
         """
         await self._storage.run(self._storage.locations.set_current_root, workspaces.temporary.storage_path)
         self._workspaces.now = workspaces.with_former_roots(self._workspaces.now.temporary_roots)
+        if authentication is not None:
+            await self._authenticator.replace(authentication)
 
     async def _read_roots(self) -> None:
         """Read the registered roots again, because another replica may have added a root."""
@@ -204,6 +216,7 @@ class Gateway:
         self._is_serving = False
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.stop(grace_seconds)
+        await self._authenticator.stop()
         await self._operations.end_all()
         await self._service.stop()
         await self._statements.stop()

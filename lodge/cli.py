@@ -33,7 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"lodge {version('spark-lodge')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     serve = _add_command(
-        commands, "serve", "Run a gateway until SIGINT or SIGTERM. SIGHUP reloads the workspaces from the settings."
+        commands,
+        "serve",
+        "Run a gateway until SIGINT or SIGTERM. SIGHUP reloads workspaces and authentication methods.",
     )
     reap = _add_command(
         commands, "reap", "Run a reaper, which removes the files of ended and lost sessions, until SIGINT or SIGTERM."

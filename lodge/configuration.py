@@ -1,7 +1,8 @@
 """The configuration of ``lodge serve`` and its reload while sessions are open.
 
-A reload can add, change and remove workspaces. The name of the default temporary workspace is fixed while the process
-runs, but its URI may change [temporary-tables §5.1.5]. Changes to any other setting need a restart.
+A reload can add, change and remove workspaces and authentication methods. The name of the default temporary workspace
+is fixed while the process runs, but its URI may change [temporary-tables §5.1.5]. Changes to any other setting need a
+restart.
 
 Guarantees:
 
@@ -15,6 +16,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
 
+from gateway.authentication.method import Method
+from lodge.authentication import (
+    Methods,
+    check_certificate_method,
+    check_listen_address,
+    method_list,
+    open_methods,
+)
 from lodge.errors import LodgeError
 from lodge.impersonation import check_impersonation
 from lodge.reaper_process import environment_for
@@ -22,13 +31,13 @@ from lodge.settings import ServeSettings
 from lodge.workspace_settings import workspaces_from
 from workspace.workspaces import Workspace, Workspaces
 
-_CHANGEABLE = frozenset({"workspace", "writable_workspace"})
+_CHANGEABLE = frozenset({"workspace", "writable_workspace", "authentication"})
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 class Configuration:
-    """The current settings and workspaces of ``lodge serve``.
+    """The current settings, workspaces and authentication methods of ``lodge serve``.
 
     Args:
         settings: The settings at the start of the process.
@@ -42,37 +51,48 @@ class Configuration:
     ) -> None:
         self.settings = settings
         self.workspaces = workspaces
+        self.methods: Methods = {}
         self._read_settings = read_settings
+
+    def open_authentication(self) -> None:
+        """Create the authentication methods at the start. The function reads files and contacts servers.
+
+        Raises:
+            SettingError: If a method cannot be used, or if a method is missing.
+        """
+        check_listen_address(self.settings)
+        self.methods = open_methods(self.settings)
 
     def environment(self) -> Mapping[str, str]:
         """Return the environment variables for a reaper process that starts now."""
         return environment_for(self.settings, self.workspaces)
 
-    async def reload(self, apply: Callable[[Workspaces], Awaitable[None]]) -> Sequence[str] | None:
-        """Read the settings again and apply the changes to workspaces.
+    async def reload(self, apply: Callable[[Workspaces, Sequence[Method]], Awaitable[None]]) -> Sequence[str] | None:
+        """Read the settings again and apply the changes to workspaces and authentication methods.
 
         If the new settings cannot be used, they are logged and the current settings stay in effect.
 
         Args:
-            apply: A function that passes the new workspaces to the gateway. It raises OSError if they cannot be used.
+            apply: A function that passes the new workspaces and methods to the gateway. It raises OSError if they
+                cannot be used.
 
         Returns:
             A description of each change. None if the new settings cannot be used.
         """
         try:
-            settings, workspaces, ignored = await asyncio.to_thread(self._read)
-            await apply(workspaces)
+            settings, workspaces, methods, ignored = await asyncio.to_thread(self._read)
+            await apply(workspaces, method_list(methods))
         except (LodgeError, OSError) as error:
             _log.error("configuration_rejected", reason=str(error))
             return None
         if ignored:
             _log.warning("settings_need_restart", settings=ignored)
-        changed = changes(self.workspaces, workspaces)
-        self.settings, self.workspaces = settings, workspaces
+        changed = [*changes(self.workspaces, workspaces), *method_changes(self.methods, methods)]
+        self.settings, self.workspaces, self.methods = settings, workspaces, methods
         _log.info("configuration_reloaded", changed=changed)
         return changed
 
-    def _read(self) -> tuple[ServeSettings, Workspaces, Sequence[str]]:
+    def _read(self) -> tuple[ServeSettings, Workspaces, Methods, Sequence[str]]:
         read = self._read_settings()
         fixed = {name: getattr(self.settings, name) for name in ServeSettings.model_fields if name not in _CHANGEABLE}
         ignored = sorted(name for name, value in fixed.items() if getattr(read, name) != value)
@@ -80,7 +100,9 @@ class Configuration:
         workspaces = workspaces_from(settings)
         if settings.impersonation:
             check_impersonation(settings, workspaces)
-        return settings, workspaces, ignored
+        check_listen_address(settings)
+        check_certificate_method(self.settings, settings)
+        return settings, workspaces, open_methods(settings, self.methods), ignored
 
 
 def changes(before: Workspaces, after: Workspaces) -> Sequence[str]:
@@ -91,6 +113,14 @@ def changes(before: Workspaces, after: Workspaces) -> Sequence[str]:
         if old != new:
             found.append(f"workspace [{name}]: {_describe(old)} -> {_describe(new)}")
     return found
+
+
+def method_changes(before: Methods, after: Methods) -> Sequence[str]:
+    """Return a description of the authentication methods, if they have changed."""
+    if list(before) == list(after):
+        return []
+    old, new = (", ".join(method.kind for method in methods) or "none" for methods in (before, after))
+    return [f"authentication: {old} -> {new}"]
 
 
 def _describe(workspace: Workspace | None) -> str:

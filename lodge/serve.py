@@ -7,8 +7,9 @@ running when the gateway ends its sessions.
 Signal                  Effect
 ======================  ==========================================================
 SIGINT, SIGTERM         Stops everything. A second signal has no further effect.
-SIGHUP                  Reloads the workspaces (:mod:`lodge.configuration`), and
-                        opens the file of the audit log again.
+SIGHUP                  Reloads workspaces and authentication methods
+                        (:mod:`lodge.configuration`), and opens the file of the
+                        audit log again.
 ======================  ==========================================================
 """
 
@@ -33,11 +34,13 @@ from gateway.metrics import GatewayGauges, GatewayMetrics
 from gateway.server import Gateway
 from gateway.sessions.lease_thread import STALL_LIMIT_LEASES
 from lodge.audit_log import open_audit_log
+from lodge.authentication import method_list
 from lodge.configuration import Configuration
 from lodge.connections import backend_access, connection_limits, server_tls
 from lodge.embedded_spark import EmbeddedSpark, start_spark
 from lodge.errors import StartError
 from lodge.impersonation import check_impersonation
+from lodge.memory_protection import forbid_core_dumps
 from lodge.metrics_endpoint import serve_metrics
 from lodge.reaper_process import reaper_process
 from lodge.settings import ServeSettings
@@ -78,6 +81,10 @@ async def serve(configuration: Configuration) -> None:
 
 async def _serve(configuration: Configuration, reload: asyncio.Event) -> None:
     settings, workspaces = configuration.settings, configuration.workspaces
+    forbid_core_dumps()
+    await asyncio.to_thread(configuration.open_authentication)
+    if settings.allow_unauthenticated:
+        _log.warning("unauthenticated_clients_allowed", listen=settings.listen)
     async with AsyncExitStack() as stack:
         audit = Audit(stack.enter_context(open_audit_log(settings)))
         spark, spark_token = None, ""
@@ -93,7 +100,15 @@ async def _serve(configuration: Configuration, reload: asyncio.Event) -> None:
         config = config_for(settings, workspaces, spark, spark_token)
         registry = CollectorRegistry()
         metrics = GatewayMetrics(registry)
-        gateway = Gateway(config, stores.records, stores.leases, stores.locations, audit, metrics=metrics)
+        gateway = Gateway(
+            config,
+            stores.records,
+            stores.leases,
+            stores.locations,
+            audit,
+            metrics=metrics,
+            authentication=method_list(configuration.methods),
+        )
         registry.register(GatewayGauges(gateway.state))
         health = GatewayHealth(
             state=gateway.state,

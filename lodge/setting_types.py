@@ -54,6 +54,11 @@ def _duration(value: object) -> timedelta:
     return duration
 
 
+def _duration_or_zero(value: object) -> timedelta:
+    is_zero = value == timedelta(0) or (not isinstance(value, bool) and re.fullmatch(r"0(ms|s|m|h|d)?", str(value)))
+    return timedelta(0) if is_zero else _duration(value)
+
+
 def _listen_address(value: str) -> str:
     expected = "it must be HOST:PORT, such as 127.0.0.1:15002; with port 0, the system chooses a port"
     try:
@@ -131,6 +136,7 @@ def _lower(value: object) -> object:
 
 
 Duration = Annotated[timedelta, BeforeValidator(_duration), Metavar("DURATION")]
+DurationOrZero = Annotated[timedelta, BeforeValidator(_duration_or_zero), Metavar("DURATION")]
 ListenAddress = Annotated[str, AfterValidator(_listen_address), Metavar("HOST:PORT")]
 ObjectName = Annotated[str, AfterValidator(partial(_check_label, longest=_LONGEST_LABEL))]
 InstanceName = Annotated[str, AfterValidator(partial(_check_label, longest=_LONGEST_INSTANCE)), Metavar("NAME")]

@@ -39,6 +39,7 @@ from pydantic_settings import (
 )
 
 from lodge import setting_types
+from lodge.authentication_settings import AuthenticationMethods
 from lodge.errors import SettingError
 from lodge.tls_settings import TlsMapping, TlsSettings, check_client_certificates
 
@@ -46,6 +47,7 @@ ENVIRONMENT_PREFIX = "LODGE_"
 CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
 _LARGEST_MESSAGE_BYTES = 2**31 - 1
 _MIB = 1024 * 1024
+_LONGEST_SHOWN_VALUE = 200
 _FOLLOWS_FROM_ANOTHER = "default_factory_not_called"
 
 LogLevel = Annotated[
@@ -247,6 +249,17 @@ class ServeSettings(ReapSettings):
         (),
         description="An additional workspace in which CREATE TABLE ... AS and DROP TABLE are permitted. May be "
         "repeated. Default: none.",
+    )
+    authentication: AuthenticationMethods = Field(
+        (),
+        description="The methods that authenticate clients, in the order in which they are tried, such as [{kind: "
+        "tokens, file: /etc/lodge/tokens.yaml}]. Default: none; the gateway then trusts all clients and listens only "
+        "on the loopback interface.",
+    )
+    allow_unauthenticated: bool = Field(
+        False,
+        description="Without an authentication method, listen on an address that other hosts can reach. Everybody who "
+        "reaches the address can act as any user. Default: no.",
     )
     admins: setting_types.Names = Field(
         (),
@@ -500,8 +513,10 @@ def _explain(problem: ErrorDetails) -> str:
     key = str(problem["loc"][0])
     reason = str(problem.get("ctx", {}).get("error") or problem["msg"])
     option = key.replace("_", "-")
+    value = _mask_secrets(str(problem["input"]))
+    shown = value if len(value) <= _LONGEST_SHOWN_VALUE else f"{value[:_LONGEST_SHOWN_VALUE]}..."
     return (
-        f"The value [{_mask_secrets(str(problem['input']))}] of the setting {key} is not valid: {reason}. "
+        f"The value [{shown}] of the setting {key} is not valid: {reason}. "
         f"Set it with --{option}, {ENVIRONMENT_PREFIX}{key.upper()} or {key} in the --config file."
     )
 

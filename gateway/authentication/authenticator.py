@@ -30,7 +30,7 @@ from gateway.authentication.credentials import (
     read_certificate,
     read_token,
 )
-from gateway.authentication.failure_log import FailureLog
+from gateway.authentication.failure_log import Failure, FailureLog, Problem
 from gateway.authentication.identity import Identity
 from gateway.authentication.method import CredentialKind, DeniedError, Method, UndecidedError
 from gateway.errors import GatewayError, authentication_unavailable, unauthenticated
@@ -43,14 +43,11 @@ _PRESENTED: Mapping[CredentialKind, Callable[[Context], bytes | None]] = {
     CredentialKind.BEARER_TOKEN: lambda context: read_token(context).encode(),
     CredentialKind.CERTIFICATE: read_certificate,
 }
-_TEXTS = {
-    "missing": "it has no credentials",
-    "malformed": "the credentials are malformed",
-    "invalid": "the credentials are not valid",
-    "expired": "the credentials have expired",
-}
-
 log = structlog.get_logger(__name__)
+
+
+def _count_nowhere(_kind: str, _problem: str) -> None:
+    return
 
 
 class _Cached(NamedTuple):
@@ -64,16 +61,22 @@ class Authenticator:
     Args:
         methods: The methods, in the order in which they are tried.
         audit: The audit events of the gateway. By default, they are written nowhere.
+        count_denial: Counts a failed authentication for the metrics, by the kind of the method and the problem.
     """
 
-    def __init__(self, methods: Sequence[Method] = (), audit: Audit | None = None) -> None:
-        self._failures = FailureLog(Audit() if audit is None else audit)
+    def __init__(
+        self,
+        methods: Sequence[Method] = (),
+        audit: Audit | None = None,
+        count_denial: Callable[[str, str], None] = _count_nowhere,
+    ) -> None:
+        self._failures = FailureLog(Audit() if audit is None else audit, count_denial)
         self._key = secrets.token_bytes(32)
         self._cache: TLRUCache[bytes, _Cached] = TLRUCache(
             _CACHED_IDENTITIES, ttu=lambda _key, cached, _now: cached.until, timer=time.monotonic
         )
         self._generation = 0
-        self._watches: list[asyncio.Task[None]] = []
+        self._watches: dict[Method, asyncio.Task[None]] = {}
         self._is_started = False
         self._use(methods)
 
@@ -90,21 +93,23 @@ class Authenticator:
     async def start(self) -> None:
         """Start to watch the sources of the methods."""
         self._is_started = True
-        self._watches = [asyncio.create_task(self._watch(method)) for method in self._methods]
+        self._start_watches()
 
     async def replace(self, methods: Sequence[Method]) -> None:
-        """Replace the methods. From now on, clients that the new methods do not accept are refused."""
-        watches, self._watches = self._watches, []
+        """Replace the methods. From now on, clients that the new methods do not accept are refused.
+
+        Args:
+            methods: The new methods. They may include current methods, which keep their state.
+        """
         self._use(methods)
         if self._is_started:
-            await self.start()
-        await _end(watches)
+            self._start_watches()
+        await self._end_watches([method for method in self._watches if method not in self._methods])
 
     async def stop(self) -> None:
         """Stop to watch the sources of the methods."""
         self._is_started = False
-        watches, self._watches = self._watches, []
-        await _end(watches)
+        await self._end_watches(list(self._watches))
 
     def forget(self) -> None:
         """Verify all credentials again when they are used the next time."""
@@ -123,12 +128,12 @@ class Authenticator:
             try:
                 presented = _PRESENTED[kind](context)
             except MalformedCredentialsError as error:
-                raise self._refuse(context, "malformed", [str(error)]) from None
+                raise self._refuse(Problem.MALFORMED, context, [str(error)]) from None
             if presented:
                 digest = hashlib.blake2b(presented, digest_size=32, key=self._key, person=kind.value).digest()
                 cached = self._cache.get(digest)
                 return cached.identity if cached is not None else await self._decide(kind, presented, digest, context)
-        raise self._refuse(context, "missing", [])
+        raise self._refuse(Problem.MISSING, context)
 
     def _use(self, methods: Sequence[Method]) -> None:
         self._methods = tuple(methods)
@@ -142,7 +147,7 @@ class Authenticator:
         )
         generation, started = self._generation, time.monotonic()
         answers: list[str] = []
-        is_expired = is_undecided = False
+        is_expired, is_undecided, decider = False, False, ""
         for method in self._methods:
             if method.reads is not kind:
                 continue
@@ -152,7 +157,7 @@ class Authenticator:
                 answers.append(f"{method.kind}: {denied.reason}")
                 is_expired = is_expired or denied.is_expired
                 if denied.is_final:
-                    is_undecided = False
+                    is_undecided, decider = False, method.kind
                     break
             except UndecidedError as undecided:
                 answers.append(f"{method.kind}: {undecided.reason}")
@@ -163,17 +168,16 @@ class Authenticator:
                         self._remember(digest, identity, method.max_cache_seconds, started)
                     return identity
                 answers.append(f"{method.kind}: the credentials are not for this method")
-        if is_undecided:
-            self._failures.undecided(peer=credentials.peer, answers=answers)
-            raise authentication_unavailable("a server that the gateway needs does not respond")
-        raise self._refuse(context, "expired" if is_expired else "invalid", answers)
+        problem = Problem.UNDECIDED if is_undecided else Problem.EXPIRED if is_expired else Problem.INVALID
+        raise self._refuse(problem, context, answers, decider)
 
-    def _refuse(self, context: Context, problem: str, answers: Sequence[str]) -> GatewayError:
+    def _refuse(
+        self, problem: Problem, context: Context, answers: Sequence[str] = (), decider: str = ""
+    ) -> GatewayError:
         """Record a failed authentication, and return the error for the client."""
-        text = _TEXTS[problem]
         kinds = {method.kind for method in self._methods}
-        self._failures.refused(problem=text, peer=context.peer() or "", answers=answers, kinds=kinds)
-        return unauthenticated(text)
+        self._failures.add(Failure(problem, context.peer() or "", answers, kinds, decider))
+        return (authentication_unavailable if problem is Problem.UNDECIDED else unauthenticated)(problem.text)
 
     def _remember(self, digest: bytes, identity: Identity, max_cache_seconds: float | None, started: float) -> None:
         seconds = CACHE_SECONDS if max_cache_seconds is None else min(max_cache_seconds, CACHE_SECONDS)
@@ -181,6 +185,17 @@ class Authenticator:
             seconds = min(seconds, identity.expires_at - time.time())
         if seconds > 0:
             self._cache[digest] = _Cached(identity, started + seconds)
+
+    def _start_watches(self) -> None:
+        for method in self._methods:
+            if method not in self._watches:
+                self._watches[method] = asyncio.create_task(self._watch(method))
+
+    async def _end_watches(self, methods: Sequence[Method]) -> None:
+        watches = [self._watches.pop(method) for method in methods]
+        for watch in watches:
+            watch.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
 
     async def _watch(self, method: Method) -> None:
         """Watch the source of a method, and start again after an unexpected error."""
@@ -190,9 +205,3 @@ class Authenticator:
             except Exception:
                 log.exception("authentication_watch_failed", method=method.kind)
             await asyncio.sleep(_RESTART_SECONDS)
-
-
-async def _end(watches: Sequence["asyncio.Task[None]"]) -> None:
-    for watch in watches:
-        watch.cancel()
-    await asyncio.gather(*watches, return_exceptions=True)

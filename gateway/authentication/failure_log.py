@@ -1,7 +1,9 @@
 """The log of failed authentications, which a flood of them cannot fill."""
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from enum import Enum
+from typing import NamedTuple
 
 import structlog
 
@@ -13,38 +15,77 @@ _EVENTS_PER_WINDOW = 100
 log = structlog.get_logger(__name__)
 
 
+class Problem(Enum):
+    """Why a client was not authenticated. The value is the label of the metric."""
+
+    MISSING = "missing"
+    MALFORMED = "malformed"
+    INVALID = "invalid"
+    EXPIRED = "expired"
+    UNDECIDED = "undecided"
+
+    @property
+    def text(self) -> str:
+        """The text that the client receives."""
+        return _TEXTS[self]
+
+
+_TEXTS = {
+    Problem.MISSING: "it has no credentials",
+    Problem.MALFORMED: "the credentials are malformed",
+    Problem.INVALID: "the credentials are not valid",
+    Problem.EXPIRED: "the credentials have expired",
+    Problem.UNDECIDED: "a server that the gateway needs does not respond",
+}
+
+
+class Failure(NamedTuple):
+    """A failed authentication.
+
+    Attributes:
+        problem: Why the client was not authenticated.
+        peer: The network address of the client.
+        answers: What each method said. It contains no token.
+        kinds: The kinds of the methods that were tried.
+        kind: The kind of the method that decided. Empty if no method did.
+    """
+
+    problem: Problem
+    peer: str
+    answers: Sequence[str] = ()
+    kinds: Collection[str] = ()
+    kind: str = ""
+
+
 class FailureLog:
-    """Writes log and audit events about clients that were not authenticated.
+    """Writes log and audit events about clients that were not authenticated, and counts them.
 
     At most 100 log events are written in a minute. Further failures are only counted.
 
     Args:
         audit: The audit events of the gateway.
+        count: Counts a failure for the metrics. The arguments are the kind of the method and the label of the problem.
     """
 
-    def __init__(self, audit: Audit) -> None:
+    def __init__(self, audit: Audit, count: Callable[[str, str], None]) -> None:
         self._audit = audit
+        self._count = count
         self._window_began = 0.0
         self._written = 0
         self._omitted = 0
 
-    def refused(self, *, problem: str, peer: str, answers: Sequence[str], kinds: Collection[str]) -> None:
-        """Record that a client was refused.
-
-        Args:
-            problem: The text that the client receives.
-            peer: The network address of the client.
-            answers: What each method said. It contains no token.
-            kinds: The kinds of the methods that were tried.
-        """
-        self._audit.login_failed(reason=problem, peer=peer, kinds=kinds)
-        if self._may_write():
-            log.warning("authentication_failed", peer=peer, problem=problem, answers=answers)
-
-    def undecided(self, *, peer: str, answers: Sequence[str]) -> None:
-        """Record that no method could decide about a client."""
-        if self._may_write():
-            log.error("authentication_unavailable", peer=peer, answers=answers)
+    def add(self, failure: Failure) -> None:
+        """Record a failure."""
+        self._count(failure.kind, failure.problem.value)
+        self._audit.login_failed(reason=failure.problem.text, peer=failure.peer, kinds=failure.kinds)
+        if not self._may_write():
+            return
+        if failure.problem is Problem.UNDECIDED:
+            log.error("authentication_unavailable", peer=failure.peer, answers=failure.answers)
+        else:
+            log.warning(
+                "authentication_failed", peer=failure.peer, problem=failure.problem.text, answers=failure.answers
+            )
 
     def _may_write(self) -> bool:
         now = time.monotonic()

@@ -1,0 +1,168 @@
+"""Creates the authentication methods from the settings."""
+
+import ipaddress
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, assert_never
+from urllib.parse import unquote, urlsplit
+
+from gateway.authentication.client_certificates import (
+    CertificateGroups,
+    CertificateMethod,
+    CertificateName,
+)
+from gateway.authentication.client_certificates import CertificateSettings as CertificateMethodSettings
+from gateway.authentication.jwt_tokens import JwtMethod
+from gateway.authentication.jwt_tokens import JwtSettings as JwtMethodSettings
+from gateway.authentication.method import Method, Naming
+from gateway.authentication.source import SourceError
+from gateway.authentication.token_file import TokenFileMethod
+from lodge.authentication_settings import (
+    CertificateSettings,
+    JwtSettings,
+    KubernetesSettings,
+    MethodSettings,
+    TokensSettings,
+)
+from lodge.errors import SettingError
+from lodge.settings import ServeSettings
+
+Methods = Mapping[Any, Method]
+"""The authentication methods by their settings, in the order of the setting."""
+
+
+def open_methods(settings: ServeSettings, opened: Methods | None = None) -> Methods:
+    """Return the authentication methods of the settings. The function reads files and contacts servers.
+
+    Args:
+        settings: The settings.
+        opened: Methods that are in use. If their settings have not changed, they are used again.
+
+    Raises:
+        SettingError: If a method cannot be used.
+    """
+    methods: dict[Any, Method] = {}
+    for position, method in enumerate(settings.authentication):
+        in_use = (opened or {}).get(method)
+        try:
+            methods[method] = in_use if in_use is not None else _open(method, settings)
+        except SourceError as error:
+            raise SettingError(
+                f"The method authentication[{position}] ({method.kind}) cannot be used: {error}"
+            ) from None
+    return methods
+
+
+def _open(method: MethodSettings, settings: ServeSettings) -> Method:
+    naming = Naming(method.principal_prefix, method.groups_prefix)
+    match method:
+        case TokensSettings():
+            return TokenFileMethod(method.file, naming)
+        case JwtSettings():
+            return JwtMethod(_jwt_settings(method, naming))
+        case KubernetesSettings():
+            return _kubernetes(method, naming, settings)
+        case CertificateSettings():
+            groups = method.groups_from
+            return CertificateMethod(
+                CertificateMethodSettings(
+                    principal_from=[CertificateName(name) for name in method.principal_from],
+                    groups_from=None if groups is None else CertificateGroups(groups),
+                    naming=naming,
+                )
+            )
+        case _:
+            assert_never(method)
+
+
+def _jwt_settings(method: JwtSettings, naming: Naming) -> JwtMethodSettings:
+    parts = urlsplit(method.jwks)
+    return JwtMethodSettings(
+        jwks=Path(unquote(parts.path)) if parts.scheme == "file" else method.jwks,
+        issuer=method.issuer,
+        audiences=method.audience,
+        principal_claim=method.principal_claim,
+        groups_claim=method.groups_claim,
+        algorithms=method.algorithms,
+        leeway_seconds=method.leeway.total_seconds(),
+        refresh_seconds=method.jwks_refresh.total_seconds(),
+        rotation_seconds=method.jwks_rotation.total_seconds(),
+        max_age_seconds=method.jwks_max_age.total_seconds(),
+        ca_file=method.jwks_ca,
+        naming=naming,
+    )
+
+
+def _kubernetes(method: KubernetesSettings, naming: Naming, settings: ServeSettings) -> Method:
+    from gateway.authentication.kubernetes_tokens import KubernetesMethod  # noqa: PLC0415 - slow to load
+    from gateway.authentication.kubernetes_tokens import KubernetesSettings as KubernetesMethodSettings  # noqa: PLC0415
+    from workspace.kubernetes.connection import KubernetesConfigError, connect  # noqa: PLC0415
+
+    try:
+        connection = connect(settings.kubeconfig, settings.namespace, settings.instance)
+    except KubernetesConfigError as error:
+        raise SourceError(str(error)) from None
+    reviews = KubernetesMethodSettings(method.audiences, method.cache.total_seconds(), naming)
+    return KubernetesMethod(reviews, connection)
+
+
+def check_listen_address(settings: ServeSettings) -> None:
+    """Check that only clients of this host can reach a gateway without an authentication method.
+
+    Raises:
+        SettingError: If the gateway would trust clients of other hosts.
+    """
+    if settings.authentication:
+        if settings.allow_unauthenticated:
+            raise SettingError(
+                "The settings authentication and allow_unauthenticated contradict each other: with an authentication "
+                "method, every client needs credentials. Remove one of them."
+            )
+        return
+    if not settings.allow_unauthenticated and not _is_loopback(settings.listen):
+        raise SettingError(
+            f"The address [{settings.listen}] of the setting listen can be reached from other hosts, but no "
+            "authentication method is configured. Configure a method with the setting authentication, or listen on "
+            "127.0.0.1. To let everybody act as any user, set --allow-unauthenticated."
+        )
+
+
+def check_certificate_method(before: ServeSettings, after: ServeSettings) -> None:
+    """Check that a reload does not change whether the gateway asks clients for certificates.
+
+    Raises:
+        SettingError: If the change needs a restart.
+    """
+    if _certificate_use(before) != _certificate_use(after):
+        raise SettingError(
+            "The setting authentication changes how the gateway asks for client certificates. This needs a restart."
+        )
+
+
+def _certificate_use(settings: ServeSettings) -> tuple[bool, bool]:
+    kinds = {method.kind for method in settings.authentication}
+    return "certificate" in kinds, kinds == {"certificate"}
+
+
+def _is_loopback(listen: str) -> bool:
+    """Return whether an address can be reached only from this host. All addresses of a host name count."""
+    host = urlsplit(f"//{listen}").hostname or ""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    addresses = {ipaddress.ip_address(str(address[0]).partition("%")[0]) for *_, address in found}
+    return bool(addresses) and all(_without_mapping(address).is_loopback for address in addresses)
+
+
+def _without_mapping(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
+
+
+def method_list(methods: Methods) -> Sequence[Method]:
+    """Return the methods in the order in which they are tried."""
+    return tuple(methods.values())

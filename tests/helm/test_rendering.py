@@ -103,7 +103,17 @@ def test_every_setting_reaches_lodge(helm: Helm, tmp_path: Path) -> None:
     assert same == {"default_temporary_workspace", "leader_election"}
 
 
-OF_THE_CHART = {"backend", "instance", "listen", "metrics_listen", "namespace", "reaper", "records", "workspace"}
+OF_THE_CHART = {
+    "allow_unauthenticated",
+    "backend",
+    "instance",
+    "listen",
+    "metrics_listen",
+    "namespace",
+    "reaper",
+    "records",
+    "workspace",
+}
 """Settings that the chart sets itself."""
 
 OF_THE_POD = {"node_name", "pod_name", "pod_uid"}

@@ -161,7 +161,7 @@ def config_for(
         spark: The local Spark server, or None if the gateway uses other backends.
         spark_token: The token of the local Spark server.
     """
-    methods = {method.kind for method in getattr(settings, "authentication", ())}
+    methods = {method.kind for method in settings.authentication}
     return GatewayConfig(
         listen=settings.listen,
         backends=settings.backend if spark is None else (spark.address,),

@@ -400,8 +400,8 @@ class ServeSettings(ReapSettings):
     @field_validator("tls")
     @classmethod
     def _check_tls(cls, value: TlsSettings | None, settings: ValidationInfo) -> TlsSettings | None:
-        methods = settings.data.get("authentication") or ()
-        check_client_certificates(value, {method.kind for method in methods})
+        if "authentication" in settings.data:  # otherwise, its own error is reported
+            check_client_certificates(value, {method.kind for method in settings.data["authentication"]})
         return value
 
 

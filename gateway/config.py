@@ -50,8 +50,8 @@ class GatewayConfig:
             disconnects.
         impersonation: Whether the session locations of a principal belong to the OS user with the same name
             [temporary-tables §5.1.10.2].
-        watch_records: Whether other processes can end a session by changing only its record. If True, this replica
-            watches the session records.
+        adopts_left_sessions: Whether this replica adopts sessions as soon as another replica has left them. Otherwise,
+            a session is adopted with its next request.
         admins: The administrators: principals, and groups in the form ``group:NAME``.
         principal_backends: The dedicated backends of principals, by principal.
         backend_access: How the replica authenticates to its backends.
@@ -71,7 +71,7 @@ class GatewayConfig:
     admission: AdmissionLimits = field(default_factory=AdmissionLimits)
     detached_timeout_seconds: float = 300.0
     impersonation: bool = False
-    watch_records: bool = False
+    adopts_left_sessions: bool = False
     admins: tuple[str, ...] = ()
     principal_backends: Mapping[Principal, str] = field(default_factory=dict)
     backend_access: BackendAccess = field(default_factory=BackendAccess)

@@ -18,6 +18,7 @@ from gateway.connections.listener import Addresses, Listener
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError
 from gateway.metrics import GatewayMetrics, GatewayState
+from gateway.names.path_checks import PathChecks
 from gateway.operations import Operations
 from gateway.service import SparkConnectService
 from gateway.sessions.record_watch import RecordWatch
@@ -116,6 +117,7 @@ class Gateway:
             operations=self._operations,
             workspaces=self._workspaces,
             config=config,
+            audit=self._audit,
         )
         self._server = self._listener.server
         self._service = SparkConnectService(
@@ -125,6 +127,7 @@ class Gateway:
             operations=self._operations,
             statements=statements,
             workspaces=self._workspaces,
+            paths=PathChecks(self._workspaces, self._audit),
         )
         self._server.add_generic_rpc_handlers((self._service,))
         self._health = health.aio.HealthServicer()
@@ -141,11 +144,13 @@ class Gateway:
             asyncio.create_task(_repeat(self._read_roots, renewal_seconds, "roots_not_read")),
             asyncio.create_task(_repeat(self._reload_credentials, _CREDENTIALS_SECONDS, "credentials_not_reloaded")),
         ]
-        if config.watch_records:
-            watch = RecordWatch(
-                self._sessions, self._storage.records, lambda session: self._operations.end_session(session.key)
-            )
-            self._tasks.append(asyncio.create_task(watch.run()))
+        watch = RecordWatch(
+            self._sessions,
+            self._storage.records,
+            lambda session: self._operations.end_session(session.key),
+            adopts=config.adopts_left_sessions,
+        )
+        self._tasks.append(asyncio.create_task(watch.run()))
         log.info("gateway_started", replica=self._replica, listen=addresses.main, backends=config.backends)
         return addresses
 

@@ -47,6 +47,7 @@ from gateway.forwarding import (
     forward_upload,
     request_metadata,
 )
+from gateway.names.path_checks import PathChecks
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.request_resolver import RequestResolver
 from gateway.operations import Operation, Operations
@@ -76,6 +77,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         operations: The operations of this replica.
         statements: The Lodge statements.
         workspaces: The configured workspaces.
+        paths: The check of the paths in requests.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         operations: Operations,
         statements: OwnStatements,
         workspaces: CurrentWorkspaces,
+        paths: PathChecks,
     ) -> None:
         self._authenticator = authenticator
         self._admission = admission
@@ -95,13 +98,14 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         self._releases = ResponseReleases()
         self._failures = BackendFailures()
         self._statements = statements
-        self._resolution = RequestResolver(workspaces)
+        self._paths = paths
+        self._resolution = RequestResolver(workspaces, paths)
         unary: dict[str, Handler] = {
             "AddArtifacts": self._add_artifacts,
             "AnalyzePlan": self._analyze_plan,
             "ArtifactStatus": self._pass_unary,
             "CloneSession": self._clone_session,
-            "Config": self._pass_unary,
+            "Config": self._config,
             "FetchErrorDetails": self._fetch_error_details,
             "GetStatus": self._pass_unary,
             "Interrupt": self._interrupt,
@@ -234,6 +238,10 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         requests = RequestStream(call.request, call.context)
         return await forward_upload(call.backend, call.method, requests, call.context)
 
+    async def _config(self, call: "_Call") -> bytes:
+        await self._paths.check_settings(call.request.data)
+        return await self._pass_unary(call)
+
     async def _fetch_error_details(self, call: "_Call") -> bytes:
         """Return the stored error details, or fetch them from the backend."""
         error_id = call.request.decode(base_pb2.FetchErrorDetailsRequest).error_id
@@ -246,6 +254,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         try:
             plan = await decode_plan(request)
             if plan is not None:
+                await self._paths.check(request.data, [plan])
                 operation = await self._statements.start(call.existing, request, plan, call.metadata)
                 if operation is not None:
                     operation.on_end(call.context.keep_statement())

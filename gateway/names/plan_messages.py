@@ -73,16 +73,17 @@ def fields_with_names(kind: Descriptor) -> frozenset[int]:
         field.number
         for field in kind.fields
         if field.message_type is not None
-        and not (_is_map(field.message_type) and field.message_type.fields_by_name["value"].message_type is None)
-        and _reaches(field.message_type)
+        and not (is_map(field.message_type) and field.message_type.fields_by_name["value"].message_type is None)
+        and reaches(field.message_type, KINDS_WITH_NAMES)
     )
 
 
-def _reaches(kind: Descriptor) -> bool:
+def reaches(kind: Descriptor, wanted: frozenset[str]) -> bool:
+    """Return whether messages of a type can contain, or are, messages of the wanted types."""
     seen, pending = {kind.full_name}, [kind]
     while pending:
         current = pending.pop()
-        if current.full_name in KINDS_WITH_NAMES:
+        if current.full_name in wanted:
             return True
         for field in current.fields:
             if field.message_type is not None and field.message_type.full_name not in seen:
@@ -91,5 +92,6 @@ def _reaches(kind: Descriptor) -> bool:
     return False
 
 
-def _is_map(kind: Descriptor) -> bool:
+def is_map(kind: Descriptor) -> bool:
+    """Return whether a message type is the entry of a map."""
     return bool(kind.GetOptions().map_entry)

@@ -26,6 +26,7 @@ from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError
 from gateway.names.deep_plans import DeepPlan
 from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_embed_statement
+from gateway.names.path_checks import PathChecks
 from gateway.names.plan_messages import find_command_texts, find_messages_with_names
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.word_search import WordSearch
@@ -56,10 +57,12 @@ class RequestResolver:
 
     Args:
         workspaces: The configured workspaces.
+        paths: The check of the paths in requests.
     """
 
-    def __init__(self, workspaces: CurrentWorkspaces) -> None:
+    def __init__(self, workspaces: CurrentWorkspaces, paths: PathChecks) -> None:
         self._workspaces = workspaces
+        self._paths = paths
         self._cached_search: tuple[Workspaces, WordSearch] | None = None
 
     async def resolve_execution(self, request: Request, plan: base_pb2.Plan, get_resolver: GetResolver) -> Request:
@@ -96,6 +99,7 @@ class RequestResolver:
             GatewayError: If a name cannot be resolved, or the plan is not allowed.
             UnreadablePlanError: If a plan is too deep to decode.
         """
+        await self._paths.check_analysis(request)
         is_compressed = await _COMPRESSED.matches(request)
         if not is_compressed and not await self._may_concern_lodge(request):
             return request
@@ -129,6 +133,7 @@ class RequestResolver:
                 raise error
             plan = await asyncio.to_thread(DeepPlan, request, kind)
             command = plan.decode_command()
+            await self._paths.check(request, [*plan.parts, *([] if command is None else [command])])
             if command is None and not await self._may_concern_lodge(request):
                 return request
             resolver = await get_resolver()
@@ -143,6 +148,8 @@ class RequestResolver:
         """Raise a GatewayError if a plan that cannot be decoded must be rejected."""
         if await self._workspace_search().matches(error.data):
             raise _too_deep("refers to a workspace")
+        if await self._paths.may_lead_inside(error.data):
+            raise _too_deep("contains a path that may lead into the default temporary workspace")
         if await _CHANGING.matches(error.data) and (await get_resolver()).tables:
             raise _too_deep("may change a temporary table of this session")
 

@@ -2,8 +2,9 @@
 
 The watch handles two kinds of changes:
 
-- An operator deletes a session record (``kubectl delete connectsession``) to end the session. The replica that serves
-  the session learns this only from the record, and then ends the session.
+- An operator deletes a session record (``kubectl delete connectsession``), or a client of another replica closes a
+  session (``CLOSE SESSION``). The replica that serves the session learns this only from the record, and then ends the
+  session.
 - A replica stops and leaves its sessions. Their clients may not send a request for longer than a session may exist
   without a replica. Therefore this replica adopts sessions without holders.
 
@@ -42,6 +43,7 @@ class RecordWatch:
         sessions: The sessions that this replica serves.
         records: The session records.
         end_operations: A function that ends all operations of a session.
+        adopts: Whether to adopt sessions without holders.
     """
 
     def __init__(
@@ -49,7 +51,10 @@ class RecordWatch:
         sessions: Sessions,
         records: record_store.SessionRecords,
         end_operations: Callable[[Session], Awaitable[object]],
+        *,
+        adopts: bool = True,
     ) -> None:
+        self._adopts = adopts
         self._sessions = sessions
         self._records = records
         self._end_operations = end_operations
@@ -88,12 +93,12 @@ class RecordWatch:
                 for session in self._sessions.all():
                     if session.record_name not in continuing:
                         self._queue.put_nowait(session)
-                for stored in filter(_has_no_holders, records):
+                for stored in filter(self._is_left, records):
                     self._queue.put_nowait(stored)
             case record_store.RecordChanged(stored):
                 if is_over(stored):
                     self._enqueue_served(stored.record.name)
-                elif _has_no_holders(stored):
+                elif self._is_left(stored):
                     self._queue.put_nowait(stored)
             case record_store.RecordGone(name):
                 self._enqueue_served(name)
@@ -125,6 +130,5 @@ class RecordWatch:
             await self._end_operations(session)
             await self._sessions.release_and_end(session, reason="requested by its session record")
 
-
-def _has_no_holders(stored: record_store.StoredRecord) -> bool:
-    return not is_over(stored) and not stored.record.holders
+    def _is_left(self, stored: record_store.StoredRecord) -> bool:
+        return self._adopts and not is_over(stored) and not stored.record.holders

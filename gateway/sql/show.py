@@ -1,13 +1,13 @@
-"""Parses statements that list tables or show how a table was created.
+"""Parses statements that list tables or sessions, show how a table was created, or close a session.
 
 Source: [temporary-tables §5.1], [spark-sql-grammar showTables], [spark-sql-grammar showCreateTable].
 """
 
 from gateway.sql.cursor import Cursor
-from gateway.sql.statements import ShowCreateTable, ShowTables, ShowTemporaryTables
+from gateway.sql.statements import CloseSession, ShowCreateTable, ShowSessions, ShowTables, ShowTemporaryTables
 
 
-def parse_show(cursor: Cursor) -> ShowTemporaryTables | ShowTables | ShowCreateTable | None:
+def parse_show(cursor: Cursor) -> ShowTemporaryTables | ShowTables | ShowCreateTable | ShowSessions | None:
     """Parse a text that begins with ``SHOW``.
 
     Returns:
@@ -21,7 +21,27 @@ def parse_show(cursor: Cursor) -> ShowTemporaryTables | ShowTables | ShowCreateT
         return _parse_create_table(cursor)
     if cursor.take("TEMPORARY", "TABLES") or cursor.take("TEMP", "TABLES"):
         return _parse_temporary_tables(cursor)
+    if cursor.take("SESSIONS"):
+        return ShowSessions() if cursor.current is None else None
     return _parse_tables(cursor) if cursor.take("TABLES") else None
+
+
+def parse_close(cursor: Cursor) -> CloseSession | None:
+    """Parse a text that begins with ``CLOSE``.
+
+    Returns:
+        The statement. None if the statement is left to Spark.
+
+    Raises:
+        StatementError: If the session id is missing or malformed.
+    """
+    if not cursor.take("CLOSE", "SESSION") or cursor.current is None:
+        return None
+    cursor.statement = "CLOSE SESSION"
+    session_id = cursor.take_strings()
+    if session_id is None or cursor.current is not None:
+        raise cursor.syntax_error("the id of a session between quotes")
+    return CloseSession(session_id=session_id)
 
 
 def _parse_create_table(cursor: Cursor) -> ShowCreateTable | None:

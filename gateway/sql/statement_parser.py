@@ -31,7 +31,7 @@ from gateway.sql.cursor import Cursor
 from gateway.sql.drop_and_alter import parse_alter, parse_drop, parse_merge_or_update, parse_truncate
 from gateway.sql.insert import parse_insert, parse_insert_after_from, parse_insert_after_with
 from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, blank_out, skip_blank
-from gateway.sql.show import parse_show
+from gateway.sql.show import parse_close, parse_show
 from gateway.sql.statements import CreateTable, CreateTemporaryTable, CreateView, Explain, HasQuery, Insert, Statement
 
 
@@ -46,7 +46,8 @@ def parse_statement(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Statement |
         The statement. None if the statement is left to Spark.
 
     Raises:
-        StatementError: If the statement creates or lists temporary tables, and has a malformed or unsupported clause.
+        StatementError: If the statement creates or lists temporary tables or closes a session, and has a malformed or
+            unsupported clause.
     """
     parser = _find_parser(sql, skip_blank(sql, 0))
     return None if parser is None else parser(Cursor(sql, dialect))
@@ -130,6 +131,7 @@ _PARSERS_OF_INSERT: dict[str, Callable[[Cursor], Statement | None]] = {
 _PARSERS: dict[str, Callable[[Cursor], Statement | None]] = {
     "ALTER": parse_alter,
     "CACHE": parse_cache_table,
+    "CLOSE": parse_close,
     "CREATE": _parse_create,
     "DELETE": parse_merge_or_update,
     "DROP": parse_drop,

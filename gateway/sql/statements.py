@@ -205,6 +205,22 @@ class ShowCreateTable:
     as_serde: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowSessions:
+    """``SHOW SESSIONS``. This statement exists only in Lodge."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseSession:
+    """``CLOSE SESSION 'id'``. This statement exists only in Lodge.
+
+    Attributes:
+        session_id: The UUID or the client session id of the session.
+    """
+
+    session_id: str
+
+
 class RelationKind(enum.Enum):
     """Whether a statement alters a table or a view."""
 
@@ -314,6 +330,8 @@ Statement = (
     | ShowTemporaryTables
     | ShowTables
     | ShowCreateTable
+    | ShowSessions
+    | CloseSession
     | AlterRelation
     | CreateView
     | Explain

@@ -14,6 +14,7 @@ from dataclasses import replace
 import structlog
 from pyspark.sql.connect.proto import base_pb2
 
+from gateway.audit import Audit
 from gateway.authorization.authorization import Authorization
 from gateway.backend_session import BackendSession
 from gateway.config import GatewayConfig
@@ -41,6 +42,7 @@ from gateway.tables.execution import StatementExecutor
 from gateway.tables.permanent_tables import PermanentTables
 from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
+from gateway.tables.session_administration import SessionAdministration
 from gateway.tables.sql_commands import SqlCommands
 from gateway.tables.sql_statement import SqlStatement
 from gateway.tables.statement_context import Execution, StatementContext
@@ -66,6 +68,7 @@ class OwnStatements:
         operations: The operations of this replica.
         workspaces: The configured workspaces.
         config: The configuration of this replica.
+        audit: The audit events of this replica.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class OwnStatements:
         operations: Operations,
         workspaces: CurrentWorkspaces,
         config: GatewayConfig,
+        audit: Audit,
     ) -> None:
         self._replica = replica
         self._storage = storage
@@ -91,20 +95,24 @@ class OwnStatements:
             replica=replica, storage=storage, executor=self._executor, workspaces=workspaces, quotas=quotas
         )
         self._copies = TableCopies(replica, storage, sessions, self._executor, quotas)
+        authorization = Authorization(config.admins)
         permanent = PermanentTables(
             replica,
             storage,
             sessions,
             self._executor,
             workspaces=workspaces,
-            authorization=Authorization(config.admins),
+            authorization=authorization,
+            audit=audit,
         )
-        self._sql = SqlCommands(self._tables, permanent)
+        self._administration = SessionAdministration(storage, sessions, operations, authorization, audit)
+        self._sql = SqlCommands(self._tables, permanent, self._administration)
         self._commands = DataFrameCommands(self._tables)
 
     async def stop(self) -> None:
         """Wait for background tasks to finish."""
         await self._executor.stop()
+        await self._administration.stop()
 
     async def names(self, session: Session, backend: BackendSession) -> PlanResolver:
         """Return a resolver for the names in a session.

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import structlog
 
+from gateway.audit import Audit
 from gateway.authorization.authorization import Authorization, owner_groups
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError, access_denied
@@ -54,6 +55,7 @@ class PermanentTables:
         executor: Creates and deletes the directories to which the backend writes.
         workspaces: The configured workspaces.
         authorization: Decides who may drop a table.
+        audit: The audit events of this replica.
     """
 
     def __init__(
@@ -65,7 +67,9 @@ class PermanentTables:
         *,
         workspaces: CurrentWorkspaces,
         authorization: Authorization,
+        audit: Audit,
     ) -> None:
+        self._audit = audit
         self._workspaces = workspaces
         self._authorization = authorization
         self._replica = replica
@@ -179,16 +183,18 @@ class PermanentTables:
 
         def check(description: TableDescription) -> None:
             owner = None if owners is None else owners.read(description.owner_id, workspace.name, name)
+            principal, table = execution.session.key.principal, f"{workspace.name}.{name}"
             if self._authorization.may_drop(execution.identity, owner):
+                if self._authorization.is_admin(execution.identity) and (owner is None or owner.principal != principal):
+                    self._audit.administrative_act("drop_table", target=table, owner=owner.principal if owner else "")
                 return
             advice = (
                 "No owner of the table is recorded, so only an administrator can drop it."
                 if owner is None
                 else "Only its owner, members of the owner's groups and administrators can drop it."
             )
-            raise access_denied(
-                execution.session.key.principal, f"drop table [{workspace.name}.{name}]", f"{advice} Ask one of them."
-            )
+            self._audit.access_refused(target="table", name=table, reason=advice)
+            raise access_denied(principal, f"drop table [{table}]", advice)
 
         description = remove_table(workspace, name, check)
         if description is not None and owners is not None:

@@ -20,6 +20,7 @@ from gateway.tables import answers, errors
 from gateway.tables.insertions import Insertion
 from gateway.tables.new_tables import NewTable
 from gateway.tables.permanent_tables import PermanentTables
+from gateway.tables.session_administration import SessionAdministration
 from gateway.tables.sql_statement import SqlStatement
 from gateway.tables.statement_context import StatementContext
 from gateway.tables.temporary_tables import TemporaryTables
@@ -36,11 +37,15 @@ class SqlCommands:
     Args:
         tables: The temporary tables.
         permanent: The permanent tables in workspaces.
+        administration: Lists and closes sessions.
     """
 
-    def __init__(self, tables: TemporaryTables, permanent: PermanentTables) -> None:
+    def __init__(
+        self, tables: TemporaryTables, permanent: PermanentTables, administration: SessionAdministration
+    ) -> None:
         self._tables = tables
         self._permanent = permanent
+        self._administration = administration
 
     @singledispatchmethod
     async def work(self, statement: statements.Statement, sql: SqlStatement) -> Runner | None:
@@ -227,6 +232,14 @@ class SqlCommands:
         tables = sql.context.record.tables if workspace is sql.context.temporary_workspace else ()
         names = await self._permanent.names(workspace)
         return answers.give(build_sql_response(list_workspace_tables(tables, names, workspace.name, statement.pattern)))
+
+    @work.register
+    async def _show_sessions(self, statement: statements.ShowSessions, sql: SqlStatement) -> Runner | None:
+        return partial(self._administration.show, sql.context.execution)
+
+    @work.register
+    async def _close_session(self, statement: statements.CloseSession, sql: SqlStatement) -> Runner | None:
+        return partial(self._administration.close, sql.context.execution, statement.session_id)
 
     @work.register
     async def _show_create_table(self, statement: statements.ShowCreateTable, sql: SqlStatement) -> Runner | None:

@@ -75,7 +75,13 @@ def test_other_user_cannot_read_files_by_path_or_name(sessions):
     owner, other = sessions
     owner.sql("create temporary table secret as select 'swordfish' s").collect()
     path = owner.table("secret").inputFiles()[0]
-    assert owner.read.parquet(path).collect()[0][0] == "swordfish"
+    assert owner.table("secret").collect()[0][0] == "swordfish"
+    file = path.removeprefix("file://")
+    for user, is_allowed in zip(
+        USERS, (True, False), strict=True
+    ):  # the permissions of the file, behind the path fence
+        read = subprocess.run([*as_user(user), "cat", file], capture_output=True, check=False)
+        assert (read.returncode == 0) is is_allowed
     with pytest.raises(PySparkException) as raised:
         other.read.parquet(path).collect()
     assert "swordfish" not in str(raised.value)

@@ -105,7 +105,7 @@ class World:
             lease_duration_seconds=LEASE_SECONDS,
             backends_end_with_gateway=False,
             detached_timeout_seconds=_DETACHED_SECONDS,
-            watch_records=not parameters.stores_records_as_files,
+            adopts_left_sessions=not parameters.stores_records_as_files,
         )
 
     def run(self) -> History:

@@ -1,0 +1,293 @@
+"""Decides whether a path may lead into the default temporary workspace.
+
+Clients reach temporary tables by name. A direct path would evade names, sessions and principals, so paths that may lead
+into a root are refused. This is a second fence. The first one is a backend of its own for each principal.
+
+A path is refused if it refers to a root, to anything below a root, or to a directory that contains a root. A pattern
+is refused if it may match such a path. The comparison is conservative: different spellings of a path, such as
+``file:/a``, ``/a/../a`` and ``/%61``, are all compared.
+
+Not guaranteed: a path is compared as text, and its symbolic links are followed where this process sees the same files
+as Spark. Links inside the part of a path that a pattern matches, mounts, and code that opens files itself are not seen.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from urllib.parse import unquote
+
+from workspace.identifiers import is_uuid
+from workspace.storage_paths import OWN_DIRECTORY, StoragePath
+
+UNKNOWN = "\ufffc"
+"""A character that stands for a part of a path that only Spark can compute. It may contain slashes."""
+
+_S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
+_REMOTE_SCHEMES = _S3_SCHEMES | {
+    *("abfs", "abfss", "adl", "cosn", "dbfs", "ftp", "gs", "hdfs", "http", "https", "jdbc", "oss", "sftp", "swebhdfs"),
+    *("wasb", "wasbs", "webhdfs"),
+}
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):(.*)", re.DOTALL)
+_PATTERN = re.compile(r"[*?\[\]{}\\]")
+_PATTERN_ITEM = re.compile(
+    r"\\(?P<escaped>.) | \[(?:\\.|[^\]])*\] | (?P<star>\*+) | \? | (?P<other>.)", re.DOTALL | re.VERBOSE
+)
+_MANY, _ANY = "many", "any"
+_MAX_PATTERN_CHARACTERS = 1024
+_UUID_CHARACTERS = frozenset("0123456789abcdef-")
+_PROCESS_LINKS = ("root", "cwd", "fd", "map_files")
+_MAX_ALTERNATIVES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Location:
+    """One spelling of a path.
+
+    Attributes:
+        scheme: The scheme in lower case. Empty without a scheme.
+        authority: The host or bucket.
+        is_absolute: Whether the path begins with a slash.
+        parts: The names in the path, without ``.`` and ``..``.
+        leaves: Whether a relative path begins with ``..``.
+    """
+
+    scheme: str
+    authority: str
+    is_absolute: bool
+    parts: tuple[str, ...]
+    leaves: bool
+
+
+class PathFence:
+    """The fence around all roots of the default temporary workspace.
+
+    Args:
+        roots: The roots, as paths of directories or as ``s3:`` URIs.
+    """
+
+    def __init__(self, roots: Sequence[StoragePath]) -> None:
+        self._directories = [root.parts[1:] for root in roots if isinstance(root, Path)]
+        self._prefixes = [
+            tuple(part for part in root.partition("://")[2].split("/") if part)
+            for root in roots
+            if not isinstance(root, Path)
+        ]
+
+    def refuses(self, path: str, *, is_value: bool = False) -> bool:
+        """Return whether a path may lead into a root. Compare texts only.
+
+        Args:
+            path: The path or the pattern, as the client wrote it.
+            is_value: Whether the text may be something else than a path. Then only texts are refused that are as long
+                as the path of a root.
+        """
+        text = path.strip()
+        spellings = {text, unquote(text)}
+        return any(
+            self._refuses_location(location, is_value=is_value)
+            for spelling in spellings
+            for alternative in _expand_braces(spelling)
+            for location in _read_locations(alternative)
+        )
+
+    def refuses_real(self, path: str) -> bool:
+        """Return whether a path leads into a root after its symbolic links have been followed. Access the files."""
+        text = path.strip()
+        if not self._directories:
+            return False
+        for alternative in _expand_braces(text):
+            for location in _read_locations(alternative):
+                if not location.is_absolute or location.scheme in _REMOTE_SCHEMES:
+                    continue
+                is_fixed = [not (_PATTERN.search(part) or UNKNOWN in part) for part in location.parts]
+                count = is_fixed.index(False) if False in is_fixed else len(is_fixed)
+                real = Path(os.path.realpath("/" + "/".join(location.parts[:count])))
+                if self._refuses_directory((*real.parts[1:], *location.parts[count:]), is_value=False):
+                    return True
+            unscheme = _SCHEME.fullmatch(alternative)
+            plain = unscheme[2] if unscheme else alternative
+            if ".." in plain and plain.startswith("/") and not _PATTERN.search(plain):
+                real = Path(os.path.realpath(plain))  # links before .. change the meaning of ..
+                if self._refuses_directory(real.parts[1:], is_value=False):
+                    return True
+        return False
+
+    def _refuses_location(self, location: _Location, *, is_value: bool) -> bool:
+        if location.scheme in _S3_SCHEMES:
+            bucket = location.authority.rpartition("@")[2]
+            parts = (bucket, *location.parts)
+            return any(_reaches(parts, root, is_value=is_value) for root in self._prefixes)
+        if location.scheme in _REMOTE_SCHEMES:
+            return False
+        if not is_value and any(_reaches_relative(location, root[1:]) for root in self._prefixes):
+            return True
+        if location.is_absolute:
+            return self._refuses_directory(location.parts, is_value=is_value)
+        return not is_value and any(_reaches_relative(location, root) for root in self._directories)
+
+    def _refuses_directory(self, parts: Sequence[str], *, is_value: bool) -> bool:
+        if not self._directories:
+            return False
+        if len(parts) > 1 and _matches(parts[0], "proc"):
+            return any(_matches(part, link) for part in parts[1:] for link in _PROCESS_LINKS)
+        return any(_reaches(parts, root, is_value=is_value) for root in self._directories)
+
+
+def _reaches(parts: Sequence[str], root: Sequence[str], *, is_value: bool) -> bool:
+    """Return whether an absolute path is a root, below it or above it."""
+    for part, name in zip(parts, root, strict=False):
+        if UNKNOWN in part:
+            before = part.partition(UNKNOWN)[0]
+            return _PATTERN.search(before) is not None or name.startswith(before)
+        if not _matches(part, name):
+            return False
+    return not is_value or len(parts) >= len(root) or any(UNKNOWN in part for part in parts)
+
+
+def _reaches_relative(location: _Location, root: Sequence[str]) -> bool:
+    """Return whether a relative path may lead into a root.
+
+    The directory in which the path begins is not known. The path is refused if it could begin in a directory above the
+    root and leads to the root or to Lodge's own files, or if it begins with the name of such files.
+    """
+    parts = location.parts
+    if not parts:
+        return location.leaves and bool(root)
+    for start in range(len(root) + 1):
+        rest = root[start:]
+        if any(UNKNOWN in part for part in parts[: len(rest) + 1]):
+            return True
+        if len(parts) < len(rest) or not all(map(_matches, parts, rest)):
+            continue
+        following = parts[len(rest) :]
+        if (not following and rest) or (following and _may_be_own(following[0])):
+            return True
+    return False
+
+
+def _may_be_own(part: str) -> bool:
+    """Return whether a name may be the name of a session location or of Lodge's own directory."""
+    if _matches(part, OWN_DIRECTORY) or is_uuid(part.lower()):
+        return True
+    return _PATTERN.search(part) is not None and set(_PATTERN.sub("", part)) <= _UUID_CHARACTERS
+
+
+def _matches(part: str, name: str) -> bool:
+    """Return whether a name, or a pattern of Hadoop for names, matches."""
+    if part == name:
+        return True
+    if UNKNOWN in part:
+        return True
+    return _PATTERN.search(part) is not None and _matches_pattern(part, name)
+
+
+def _matches_pattern(pattern: str, name: str) -> bool:
+    """Return whether a pattern of Hadoop matches a name. A character class matches every character."""
+    if len(pattern) > _MAX_PATTERN_CHARACTERS:
+        return True
+    items = [
+        _MANY if match["star"] else match["escaped"] or match["other"] or _ANY
+        for match in _PATTERN_ITEM.finditer(pattern)
+    ]
+    position = item = 0
+    last_star, restart = -1, 0
+    while position < len(name):
+        if item < len(items) and items[item] == _MANY:
+            last_star, restart = item, position
+            item += 1
+        elif item < len(items) and items[item] in (_ANY, name[position]):
+            item += 1
+            position += 1
+        elif last_star >= 0:
+            restart += 1
+            item, position = last_star + 1, restart
+        else:
+            return False
+    return all(each == _MANY for each in items[item:])
+
+
+def _read_locations(text: str) -> Iterator[_Location]:
+    """Yield the locations that a path may mean.
+
+    Hadoop reads ``//a/b`` as the path ``/b`` of the host ``a``. Other programs read it as ``/a/b``.
+    """
+    scheme = ""
+    while match := _SCHEME.fullmatch(text):  # for example jar:file:/a
+        scheme, text = match[1].lower(), match[2]
+    if not text and not scheme:
+        return
+    if text.startswith("//"):
+        authority, slash, path = text[2:].partition("/")
+        yield _location(scheme, authority, slash + path)
+        if scheme in _REMOTE_SCHEMES:
+            return
+    yield _location(scheme, "", text)
+
+
+def _location(scheme: str, authority: str, path: str) -> _Location:
+    parts: list[str] = []
+    leaves = False
+    is_absolute = path.startswith("/") or bool(authority)
+    for part in re.split(r"/+", path):
+        if part in ("", "."):
+            continue
+        if part != "..":
+            parts.append(part)
+        elif parts:
+            parts.pop()
+        else:
+            leaves = leaves or not is_absolute
+    return _Location(scheme, authority, is_absolute, tuple(parts), leaves)
+
+
+def _expand_braces(text: str) -> Sequence[str]:
+    """Return the alternatives of a pattern such as ``{a,b}/c``.
+
+    If there are too many, the result has one alternative that may mean any path.
+    """
+    if "{" not in text:
+        return (text,)
+    found = list(islice(_alternatives(text), _MAX_ALTERNATIVES + 1))
+    return found if len(found) <= _MAX_ALTERNATIVES else (UNKNOWN,)
+
+
+def _alternatives(text: str) -> Iterator[str]:
+    start = _find_unescaped(text, "{", 0)
+    if start is None:
+        yield text
+        return
+    depth, item, items = 0, start + 1, []
+    position = start
+    while position < len(text):
+        character = text[position]
+        if character == "\\":
+            position += 1
+        elif character == "{":
+            depth += 1
+        elif character == "," and depth == 1:
+            items.append(text[item:position])
+            item = position + 1
+        elif character == "}":
+            depth -= 1
+            if depth == 0:
+                break
+        position += 1
+    if depth or position >= len(text):
+        yield text
+        return
+    items.append(text[item:position])
+    for each in items:
+        yield from _alternatives(text[:start] + each + text[position + 1 :])
+
+
+def _find_unescaped(text: str, character: str, position: int) -> int | None:
+    while position < len(text):
+        if text[position] == "\\":
+            position += 1
+        elif text[position] == character:
+            return position
+        position += 1
+    return None

@@ -1,0 +1,174 @@
+"""Refuses requests with a path that may lead into the default temporary workspace.
+
+The check examines the request of the client, before Lodge adds the paths of the client's own tables to it. Most
+requests contain no path. For these requests, the cost is a search of the SQL text or a visit of the relations of the
+plan.
+
+See :mod:`gateway.authorization.path_fence` for the decision, and ``docs/explanation/path-fence.md`` for what the fence
+does not stop.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import zstandard
+from google.protobuf.message import DecodeError, Message
+from pyspark.sql.connect.proto import base_pb2
+
+from gateway.audit import Audit
+from gateway.authorization.path_fence import PathFence
+from gateway.current_workspaces import CurrentWorkspaces
+from gateway.errors import GatewayError
+from gateway.names.plan_paths import find_plan_paths
+from gateway.names.word_search import WordSearch
+from gateway.plan_decoding import INLINE_BYTES, decode_request, decompress
+from gateway.sql.path_texts import PathText, TextUse, find_path_texts
+from gateway.stored_tables.table_descriptions import build_permanent_scan
+from workspace.identifiers import is_uuid
+from workspace.workspaces import Workspaces
+
+_SUBQUERIES = WordSearch(["from", "table"])
+_WORD_WITH_SLASH = re.compile(rb"(?<![^\x00-\x20\"'`,();])[^\x00-\x20\"'`,();/]*+/[^\x00-\x20\"'`,();]*+")
+_SHOWN_CHARACTERS = 200
+
+
+class PathChecks:
+    """Checks the paths in requests.
+
+    Args:
+        workspaces: The configured workspaces.
+        audit: The audit events of the replica.
+    """
+
+    def __init__(self, workspaces: CurrentWorkspaces, audit: Audit) -> None:
+        self._workspaces = workspaces
+        self._audit = audit
+        self._cached: tuple[Workspaces, PathFence] | None = None
+
+    async def check(self, data: bytes, messages: Sequence[Message]) -> None:
+        """Check the paths in a request.
+
+        Args:
+            data: The encoded request. Its size decides whether the check runs in a thread.
+            messages: The decoded parts of the request.
+
+        Raises:
+            GatewayError: If a path may lead into the default temporary workspace.
+        """
+        if len(data) > INLINE_BYTES:
+            texts = await asyncio.to_thread(self._find, data, messages)
+        else:
+            texts = self._find(data, messages)
+        if texts:
+            await self._check_texts(texts)
+
+    async def check_analysis(self, request: bytes) -> None:
+        """Check the paths in an ``AnalyzePlan`` request.
+
+        Raises:
+            GatewayError: If a path may lead into the default temporary workspace.
+            UnreadablePlanError: If a plan in the request is too deep to decode.
+        """
+        if len(request) > INLINE_BYTES or zstandard.FRAME_HEADER in request:
+            messages = await asyncio.to_thread(_decode_analysis, request)
+        else:
+            messages = _decode_analysis(request)
+        await self.check(request, messages)
+
+    async def may_lead_inside(self, data: bytes) -> bool:
+        """Return whether an encoded plan that cannot be decoded may contain a path into the workspace."""
+        return await asyncio.to_thread(self._may_lead_inside, data)
+
+    async def check_settings(self, request: bytes) -> None:
+        """Check the values in a ``Config`` request.
+
+        Raises:
+            GatewayError: If a value is a path into the default temporary workspace.
+        """
+        if b"/" not in request:
+            return
+        try:
+            operation = base_pb2.ConfigRequest.FromString(request).operation
+        except DecodeError:
+            return  # Spark uses the same protocol and rejects the request
+        values = [pair.value for pair in operation.set.pairs if "/" in pair.value]
+        if values:
+            texts = [PathText(value, TextUse.VALUE) for value in values]
+            texts += [each for value in values if "`" in value for each in find_path_texts(value)]
+            await self._check_texts(list(self._own_texts(texts)))
+
+    def _find(self, data: bytes, messages: Sequence[Message]) -> Sequence[PathText]:
+        with_expressions = _SUBQUERIES.matches_now(data)
+        texts: list[PathText] = []
+        for message in messages:
+            texts += self._own_texts(find_plan_paths(message, with_expressions=with_expressions))
+        return texts
+
+    def _may_lead_inside(self, data: bytes) -> bool:
+        fence = self._fence()
+        words = (match.group().decode(errors="replace") for match in _WORD_WITH_SLASH.finditer(data))
+        return any(fence.refuses(word, is_value=True) for word in words)
+
+    def _own_texts(self, texts: Iterable[PathText]) -> Iterable[PathText]:
+        """Yield the texts that are not names in workspaces. Lodge resolves names in workspaces itself."""
+        workspaces = self._workspaces.now
+        return (each for each in texts if each.text and not (each.qualifier and workspaces.match(each.qualifier)))
+
+    async def _check_texts(self, texts: Sequence[PathText]) -> None:
+        fence = self._fence()
+        for each in texts:
+            if not fence.refuses(each.text, is_value=each.use is TextUse.VALUE):
+                continue
+            if each.use is TextUse.TABLE and await asyncio.to_thread(self._is_permanent_table, each.text):
+                continue
+            raise self._refused(each.text)
+        paths = [each.text for each in texts if each.use is TextUse.PATH]
+        if paths:
+            refused = await asyncio.to_thread(_find_real, fence, paths)
+            if refused is not None:
+                raise self._refused(refused)
+
+    def _fence(self) -> PathFence:
+        now = self._workspaces.now
+        if self._cached is None or self._cached[0] is not now:
+            self._cached = now, PathFence(now.temporary_roots)
+        return self._cached[1]
+
+    def _is_permanent_table(self, path: str) -> bool:
+        """Return whether a path is exactly the directory of a permanent table in the temporary workspace.
+
+        Spark returns the relation of a SQL query to the client, and the client sends it again. The relation then
+        contains the path with which Lodge replaced the name of the table.
+        """
+        directory = Path(path)
+        roots = self._workspaces.now.temporary_roots
+        if directory.parent not in roots or str(directory) != path or is_uuid(directory.name):
+            return False
+        return not directory.name.startswith(".") and build_permanent_scan(directory) is not None
+
+    def _refused(self, path: str) -> GatewayError:
+        shown = path[:_SHOWN_CHARACTERS]
+        self._audit.access_refused(target="file", name=shown, reason="The path may lead into the temporary workspace.")
+        name = self._workspaces.now.temporary.name
+        return GatewayError(
+            "LODGE_PATH_REFUSED",
+            "42501",
+            f"The path [{shown}] may lead into the default temporary workspace [{name}]. Lodge does not allow direct "
+            f"paths there. Use the name of a table, for example [{name}.t], or a path that cannot match the directory "
+            "of the workspace.",
+        )
+
+
+def _decode_analysis(request: bytes) -> Sequence[Message]:
+    """Return an ``AnalyzePlan`` request, and the compressed plans in it without compression."""
+    message = decode_request(base_pb2.AnalyzePlanRequest, request)
+    analysis = message.WhichOneof("analyze")
+    fields = [] if analysis is None else getattr(message, analysis).ListFields()
+    plans = [value for _, value in fields if isinstance(value, base_pb2.Plan)]
+    return [message, *(decompress(plan) for plan in plans if plan.HasField("compressed_operation"))]
+
+
+def _find_real(fence: PathFence, paths: Sequence[str]) -> str | None:
+    return next((path for path in paths if fence.refuses_real(path)), None)

@@ -1,0 +1,160 @@
+"""Finds the texts in a plan that Spark may use as paths.
+
+Guarantee: all fields of the Spark Connect protocol are known that contain a path, options, a name or SQL text.
+``tests/gateway/names/test_plan_paths.py`` compares the tables of this module with the protocol.
+
+Source: [spark-connect-proto].
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
+from pyspark.sql.connect.proto import expressions_pb2, relations_pb2
+
+from engine.scan_source import FORMAT
+from gateway.authorization.path_fence import UNKNOWN
+from gateway.names.plan_messages import is_map, reaches
+from gateway.sql.parameters import NO_PARAMETERS
+from gateway.sql.path_texts import PathText, TextUse, find_name_paths, find_path_texts, use_of_option
+from gateway.sql_relations import read_parameters
+
+PATH_FIELDS: Mapping[str, Sequence[str]] = {
+    "spark.connect.Read.DataSource": ("paths",),
+    "spark.connect.CreateExternalTable": ("path",),
+    "spark.connect.CreateTable": ("path",),
+    "spark.connect.RefreshByPath": ("path",),
+    "spark.connect.WriteOperation": ("path",),
+    "spark.connect.WriteStreamOperationStart": ("path",),
+    "spark.connect.MlCommand.Write": ("path",),
+    "spark.connect.MlCommand.Read": ("path",),
+    "spark.connect.PipelineCommand.StartRun": ("storage",),
+    "spark.connect.PipelineCommand.ExecuteOutputFlows": ("storage",),
+}
+OPTION_FIELDS: Mapping[str, Sequence[str]] = {
+    "spark.connect.Read.NamedTable": ("options",),
+    "spark.connect.Read.DataSource": ("options",),
+    "spark.connect.Parse": ("options",),
+    "spark.connect.RelationChanges": ("options",),
+    "spark.connect.CreateExternalTable": ("options",),
+    "spark.connect.CreateTable": ("options",),
+    "spark.connect.CreateDatabase": ("properties",),
+    "spark.connect.WriteOperation": ("options",),
+    "spark.connect.WriteOperationV2": ("options", "table_properties"),
+    "spark.connect.WriteStreamOperationStart": ("options",),
+    "spark.connect.MlCommand.Write": ("options",),
+    "spark.connect.ExecuteExternalCommand": ("options",),
+    "spark.connect.PipelineCommand.CreateDataflowGraph": ("sql_conf",),
+    "spark.connect.PipelineCommand.DefineOutput.TableDetails": ("table_properties",),
+    "spark.connect.PipelineCommand.DefineOutput.SinkDetails": ("options",),
+    "spark.connect.PipelineCommand.DefineFlow": ("sql_conf",),
+}
+NAME_FIELDS: Mapping[str, Sequence[str]] = {
+    "spark.connect.Read.NamedTable": ("unparsed_identifier",),
+    "spark.connect.RelationChanges": ("unparsed_identifier",),
+    "spark.connect.ListColumns": ("table_name",),
+    "spark.connect.GetTable": ("table_name",),
+    "spark.connect.TableExists": ("table_name",),
+    "spark.connect.CreateExternalTable": ("table_name",),
+    "spark.connect.CreateTable": ("table_name",),
+    "spark.connect.RecoverPartitions": ("table_name",),
+    "spark.connect.IsCached": ("table_name",),
+    "spark.connect.CacheTable": ("table_name",),
+    "spark.connect.UncacheTable": ("table_name",),
+    "spark.connect.RefreshTable": ("table_name",),
+    "spark.connect.DropTable": ("table_name",),
+    "spark.connect.ListPartitions": ("table_name",),
+    "spark.connect.GetTableProperties": ("table_name",),
+    "spark.connect.GetCreateTableString": ("table_name",),
+    "spark.connect.TruncateTable": ("table_name",),
+    "spark.connect.AnalyzeTable": ("table_name",),
+    "spark.connect.WriteOperation.SaveTable": ("table_name",),
+    "spark.connect.WriteOperationV2": ("table_name",),
+    "spark.connect.WriteStreamOperationStart": ("table_name",),
+    "spark.connect.MergeIntoTableCommand": ("target_table_name",),
+    "spark.connect.PipelineCommand.DefineOutput": ("output_name",),
+    "spark.connect.PipelineCommand.DefineFlow": ("target_dataset_name",),
+    "spark.connect.PipelineCommand.DefineFlow.AutoCdcFlowDetails": ("source",),
+}
+SQL_FIELDS: Mapping[str, Sequence[str]] = {
+    "spark.connect.SqlCommand": ("sql",),
+    "spark.connect.Expression.ExpressionString": ("expression",),
+    "spark.connect.PipelineCommand.DefineSqlGraphElements": ("sql_text",),
+    "spark.connect.ExecuteExternalCommand": ("command",),
+}
+_RELATION_SQL = relations_pb2.SQL.DESCRIPTOR.full_name
+_EXPRESSION = expressions_pb2.Expression.ExpressionString.DESCRIPTOR.full_name
+_KINDS = frozenset({*PATH_FIELDS, *OPTION_FIELDS, *NAME_FIELDS, *SQL_FIELDS, _RELATION_SQL}) - {_EXPRESSION}
+
+
+def find_plan_paths(root: Message, *, with_expressions: bool) -> Iterator[PathText]:
+    """Yield the texts of a message that may be paths.
+
+    Compressed plans inside the message are not searched.
+
+    Args:
+        root: A request, a plan or a part of a plan.
+        with_expressions: Whether to search SQL texts in expressions too. They can contain a path only if they contain
+            a subquery.
+    """
+    pending = [root]
+    while pending:
+        message = pending.pop()
+        kind = message.DESCRIPTOR.full_name
+        if kind in _KINDS or (with_expressions and kind == _EXPRESSION):
+            yield from _read(message, kind)
+        followed = _fields_to_follow(message.DESCRIPTOR, with_expressions)
+        if not followed:
+            continue
+        for field, value in message.ListFields():
+            if field.number not in followed:
+                continue
+            if isinstance(value, Message):
+                pending.append(value)
+            else:
+                pending.extend(value.values() if isinstance(value, Mapping) else value)
+
+
+def _read(message: Message, kind: str) -> Iterator[PathText]:
+    if isinstance(message, relations_pb2.Read.DataSource) and message.format.lower() == FORMAT:
+        return  # Lodge replaces the whole relation
+    is_table = isinstance(message, relations_pb2.Read.DataSource) and len(message.paths) == 1 and bool(message.schema)
+    for name in PATH_FIELDS.get(kind, ()):
+        value = getattr(message, name)
+        for text in (value,) if isinstance(value, str) else value:
+            yield PathText(text, TextUse.TABLE if is_table else TextUse.PATH)
+    for name in OPTION_FIELDS.get(kind, ()):
+        for key, value in getattr(message, name).items():
+            yield from _read_option(key, value)
+    for name in NAME_FIELDS.get(kind, ()):
+        yield from find_name_paths(getattr(message, name))
+    for name in SQL_FIELDS.get(kind, ()):
+        yield from find_path_texts(getattr(message, name))
+    if isinstance(message, relations_pb2.SQL):
+        parameters = read_parameters(message)
+        has_any = parameters.named or parameters.positional
+        yield from find_path_texts(message.query, parameters if has_any else NO_PARAMETERS)
+
+
+def _read_option(key: str, value: str) -> Iterator[PathText]:
+    """Yield the value of an option. The option ``paths`` contains a JSON array."""
+    use = use_of_option(key)
+    yield PathText(value, use)
+    if use is TextUse.PATH and ("[" in value or "," in value):
+        for item in value.replace("[", ",").replace("]", ",").split(","):
+            yield PathText(item.strip().strip("\"'").replace("\\/", "/"), TextUse.VALUE)
+    if "\\u" in value and use is TextUse.PATH:
+        yield PathText(UNKNOWN, TextUse.PATH)
+
+
+@lru_cache(maxsize=2048)
+def _fields_to_follow(kind: Descriptor, with_expressions: bool) -> frozenset[int]:
+    wanted = _KINDS | {_EXPRESSION} if with_expressions else _KINDS
+    return frozenset(
+        field.number
+        for field in kind.fields
+        if field.message_type is not None
+        and not (is_map(field.message_type) and field.message_type.fields_by_name["value"].message_type is None)
+        and reaches(field.message_type, wanted)
+    )

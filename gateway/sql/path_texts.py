@@ -1,0 +1,231 @@
+"""Finds the texts in a SQL statement that Spark may use as paths.
+
+Spark reads paths in many places of a statement: in names such as ``parquet.`/a` ``, after keywords such as
+``LOCATION``, in options, and in the raw text of ``ADD JAR``. This module finds these places without parsing the
+statement, so the result can contain texts that are not paths. Strings that contain SQL themselves are searched too,
+because ``EXECUTE IMMEDIATE`` can run them.
+
+Guarantees:
+
+1. The dialect of the session does not need to be known: texts are found as each dialect reads them.
+2. A ``${variable}`` in a text is replaced with :data:`UNKNOWN`.
+
+Not guaranteed: paths that Spark computes are not found, for example ``IDENTIFIER(f(x))`` and
+``EXECUTE IMMEDIATE f(x)``.
+
+Source: [spark-sql-grammar].
+"""
+
+import enum
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gateway.authorization.path_fence import UNKNOWN
+from gateway.sql.execute_immediate import find_execute_immediate
+from gateway.sql.identifier_clauses import resolve_identifier_clauses
+from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, Token, TokenKind, tokenize
+from gateway.sql.parameters import NO_PARAMETERS, Parameters
+from gateway.sql.string_literals import read_string
+
+_QUOTED_PART = r"\.\s*(?:[`\"]|/\*|--)"
+_KEYWORDS = (
+    *("add", "archives?", "copy", "directory", "files?", "identifier", "immediate", "inpath", "jars?", "location"),
+    *("list_files", "options", "path", "properties", "dbproperties", "read_files", "refresh", "tblproperties"),
+    *("declare", "set"),
+)
+_MAY_CONTAIN_PATH = re.compile(
+    rf"{_QUOTED_PART}|\b(?:{'|'.join(_KEYWORDS)})\b|\bwith\b\s*(?:\(|/\*|--)|://|(?-i:[\u0131\u017f])", re.IGNORECASE
+)
+_NEEDED_WORDS = (
+    *("`", '"', "://", "\u0131", "\u017f", "add", "archive", "copy", "declare", "directory", "file", "identifier"),
+    *("immediate", "inpath", "jar", "location", "options", "path", "properties", "refresh", "set", "with"),
+)
+_BEFORE_PATH = frozenset(
+    {
+        *("ARCHIVE", "ARCHIVES", "DIRECTORY", "FILE", "FILES", "INPATH", "JAR", "JARS", "LOCATION", "PATH", "REFRESH"),
+    }
+)
+_FIRST_KEYS = {
+    **dict.fromkeys(("OPTIONS", "TBLPROPERTIES", "PROPERTIES", "DBPROPERTIES", "WITH"), ""),
+    **dict.fromkeys(("READ_FILES", "LIST_FILES"), "path"),
+}
+_MAX_KEY_CHARACTERS = 100
+_RAW_STATEMENTS = frozenset({"ADD", "REFRESH", "SET", "COPY"})
+_PATH_KEY = re.compile(r"path|dir|location|file|archive|uri|url|checkpoint|warehouse", re.IGNORECASE)
+_VARIABLE = re.compile(r"\$\{[^}]*\}")
+_RAW_SEPARATORS = re.compile(r"[\s,;='\"]+")
+_DIALECTS = (DEFAULT_DIALECT, Dialect(double_quoted_identifiers=True))
+_AS_WRITTEN = Dialect(escaped_string_literals=True)
+_MAX_DEPTH = 3
+_MAX_QUALIFIER = 16
+_MAX_ADJACENT = 100
+
+
+class TextUse(enum.Enum):
+    """How certain it is that a text is a path.
+
+    Attributes:
+        PATH: Spark uses the text as a path.
+        TABLE: Like PATH, in a relation that has the form of a scan of a permanent table.
+        VALUE: The text is a value of a setting, an option or a parameter, which may be a path.
+    """
+
+    PATH = enum.auto()
+    TABLE = enum.auto()
+    VALUE = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class PathText:
+    """A text that may be a path.
+
+    Attributes:
+        text: The text, without quotes.
+        use: How Spark uses the text.
+        qualifier: The parts of the name before the text, if the text is the last part of a name.
+    """
+
+    text: str
+    use: TextUse
+    qualifier: tuple[str, ...] = ()
+
+
+def may_contain_path(sql: str) -> bool:
+    """Return whether a SQL text may contain a path. This check is fast."""
+    lowered = sql.lower()
+    if not any(word in lowered for word in _NEEDED_WORDS):
+        return False
+    return _MAY_CONTAIN_PATH.search(sql) is not None
+
+
+def use_of_option(key: str) -> TextUse:
+    """Return how Spark uses the value of an option."""
+    return TextUse.PATH if _PATH_KEY.search(key) else TextUse.VALUE
+
+
+def find_path_texts(sql: str, parameters: Parameters = NO_PARAMETERS) -> Iterator[PathText]:
+    """Yield all texts of a SQL statement that may be paths.
+
+    Args:
+        sql: The SQL text.
+        parameters: The parameters of the text.
+    """
+    return _find(sql, parameters, 0, set())
+
+
+def find_name_paths(name: str) -> Iterator[PathText]:
+    """Yield the texts in a name such as ``parquet.`/a` `` that may be paths."""
+    if "`" in name or '"' in name or "/" in name:
+        for dialect in _DIALECTS if '"' in name else _DIALECTS[:1]:
+            yield from _find_in_names(tokenize(name, dialect))
+
+
+def _find(sql: str, parameters: Parameters, depth: int, seen: set[str]) -> Iterator[PathText]:
+    if not may_contain_path(sql) or (sql in seen and parameters is NO_PARAMETERS):
+        return
+    seen.add(sql)
+    if depth > _MAX_DEPTH:
+        yield PathText(UNKNOWN, TextUse.PATH)
+        return
+    for value in (*parameters.named.values(), *parameters.positional):
+        if value is not None:
+            yield PathText(_replace_variables(value), TextUse.VALUE)
+    for dialect in _DIALECTS if '"' in sql else _DIALECTS[:1]:
+        tokens = tokenize(sql, dialect)
+        known, unknown = resolve_identifier_clauses(tokens, parameters, dialect)
+        yield from _find_in_names(known)
+        yield from _find_strings(tokens)
+        yield from _find_raw_texts(sql, tokens)
+        inner = [(text, NO_PARAMETERS) for clause in unknown for text in clause.strings]
+        immediates = find_execute_immediate(tokens, parameters, dialect)
+        inner += [(each.text, each.parameters) for each in immediates if each.text is not None]
+        inner += [(text, NO_PARAMETERS) for token in tokens for text in _read(token) if "/" in text or "\\" in text]
+        for text, own in inner:
+            yield from _find(text, own, depth + 1, seen)
+
+
+def _find_in_names(tokens: Sequence[Token]) -> Iterator[PathText]:
+    """Yield the quoted parts of names that follow a dot, and the unquoted URIs."""
+    for index, token in enumerate(tokens):
+        if token.kind is TokenKind.URI:
+            yield PathText(_replace_variables(token.value), TextUse.PATH)
+        if token.kind is not TokenKind.QUOTED or index < 2 or not tokens[index - 1].is_symbol("."):
+            continue
+        first = index
+        while (
+            first >= max(2, index - _MAX_QUALIFIER) and tokens[first - 1].is_symbol(".") and tokens[first - 2].is_name
+        ):
+            first -= 2
+        qualifier = tuple(each.value for each in tokens[first:index:2])
+        yield PathText(_replace_variables(token.value), TextUse.PATH, qualifier)
+
+
+def _find_strings(tokens: Sequence[Token]) -> Iterator[PathText]:
+    """Yield the strings after keywords such as ``LOCATION``, and the strings in option lists."""
+    keys: list[str | None] = []  # for each open bracket: the key of the current option, or None outside option lists
+    for index, token in enumerate(tokens):
+        previous = tokens[index - 1].keyword if index else ""
+        if token.is_symbol("("):
+            outer = keys[-1] if keys else None
+            keys.append(_FIRST_KEYS.get(previous, outer))
+        elif token.is_symbol(")"):
+            del keys[-1:]
+        elif token.kind is TokenKind.STRING and previous in _BEFORE_PATH:
+            yield from _read_adjacent(tokens, index, TextUse.PATH)
+        elif keys and (key := keys[-1]) is not None:
+            if token.is_symbol(","):
+                keys[-1] = ""
+                continue
+            if token.kind is TokenKind.STRING and (not index or tokens[index - 1].kind is not TokenKind.STRING or key):
+                yield from _read_adjacent(tokens, index, use_of_option(key) if key else TextUse.VALUE)
+            if not key and (token.is_name or token.kind is TokenKind.STRING):
+                keys[-1] = token.value[:_MAX_KEY_CHARACTERS]
+
+
+def _read_adjacent(tokens: Sequence[Token], begin: int, use: TextUse) -> Iterator[PathText]:
+    """Yield the value of adjacent string literals, in each way in which Spark may read them."""
+    end = begin
+    while end < min(len(tokens), begin + _MAX_ADJACENT) and tokens[end].kind is TokenKind.STRING:
+        end += 1
+    if end == begin + _MAX_ADJACENT:
+        yield PathText(UNKNOWN, TextUse.PATH)
+        return
+    values = {read_string(token.value) or "" for token in tokens[begin : begin + 1]}
+    for dialect in (DEFAULT_DIALECT, _AS_WRITTEN):
+        values.add("".join(read_string(token.value, dialect) or "" for token in tokens[begin:end]))
+    for value in values:
+        yield PathText(_replace_variables(value), use)
+
+
+def _find_raw_texts(sql: str, tokens: Sequence[Token]) -> Iterator[PathText]:
+    """Yield the words of statements whose text Spark does not split into tokens, such as ``ADD JAR``."""
+    for index, token in enumerate(tokens):
+        if token.keyword not in _RAW_STATEMENTS or not _begins_statement(tokens, index):
+            continue
+        use = TextUse.VALUE if token.keyword == "SET" else TextUse.PATH
+        rest = sql[token.end :]
+        words = rest.split(None, 1)
+        if token.keyword == "ADD" and len(words) == 2:
+            yield PathText(_replace_variables(words[1].strip(" ;'\"")), use)
+        for word in _RAW_SEPARATORS.split(rest):
+            if "/" in word or "\\" in word or ".." in word or "${" in word:
+                yield PathText(_replace_variables(word), use)
+
+
+def _begins_statement(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether a token may be the first token of a statement, also inside a script."""
+    previous = tokens[index - 1] if index else None
+    if previous is None or previous.is_symbol(";"):
+        return True
+    return previous.keyword in {"BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT"}
+
+
+def _read(token: Token) -> Sequence[str]:
+    if token.kind is not TokenKind.STRING:
+        return ()
+    return [value for value in {read_string(token.value), read_string(token.value, _AS_WRITTEN)} if value is not None]
+
+
+def _replace_variables(text: str) -> str:
+    return _VARIABLE.sub(UNKNOWN, text) if "${" in text else text

@@ -1,0 +1,135 @@
+"""Paths are found wherever a SQL statement can contain them."""
+
+import time
+
+import pytest
+
+from gateway.authorization.path_fence import UNKNOWN
+from gateway.sql.parameters import Parameters
+from gateway.sql.path_texts import TextUse, find_name_paths, find_path_texts, may_contain_path
+
+
+def paths(sql, **parameters):
+    return {found.text for found in find_path_texts(sql, Parameters(**parameters)) if found.use is TextUse.PATH}
+
+
+def values(sql, **parameters):
+    return {found.text for found in find_path_texts(sql, Parameters(**parameters)) if found.use is TextUse.VALUE}
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select * from parquet.`/p`",
+        "select * from `parquet`.`/p`",
+        "select * from parquet . `/p`",
+        "select * from parquet./* x */`/p`",
+        "select * from parquet.-- x\n`/p`",
+        'select * from parquet."/p"',
+        "select (select max(a) from text.`/p`)",
+        "with a as (select * from json.`/p`) select * from a",
+        "select * from identifier('parquet.`/p`')",
+        "select * from identifier('parq' || 'uet.`/p`')",
+        "select * from identifier(:x || 'parquet.`/p`')",
+        "insert into parquet.`/p` select 1",
+        "insert overwrite directory '/p' using parquet select 1",
+        "insert overwrite local directory '/p' select 1",
+        "insert overwrite directory using parquet options (path '/p') select 1",
+        "create table t (a int) using parquet location '/p'",
+        "create table t (a int) using parquet location '/' 'p'",
+        "create table t (a int) using parquet location r'/p'",
+        r"create table t (a int) using parquet location '\u002fp'",
+        "create table t (a int) using parquet LOCATION /* x */ '/p'",
+        "create table t using csv options ('path' = '/p', header true)",
+        'create table t using csv options ("path" "/p")',
+        "create table t using csv options (path = '/p')",
+        "create temporary view v using parquet options (path '/p')",
+        "select * from t with (`path` = '/p')",
+        "create database d location '/p'",
+        "create database d with dbproperties (location = '/p')",
+        "alter table t set location '/p'",
+        "alter table t partition (a=1) set location '/p'",
+        "alter table t add partition (a=1) location '/p'",
+        "load data inpath '/p' into table t",
+        "load data local inpath '/p' overwrite into table t",
+        "add jar /p",
+        "ADD FILE '/p'",
+        "add archives /x /p",
+        "refresh '/p'",
+        "refresh /p",
+        "create function f as 'a.B' using jar '/p'",
+        "create function f as 'a.B' using jar '/x', file '/p'",
+        "copy into t from '/p' fileformat = csv",
+        "select * from read_files('/p')",
+        "execute immediate 'select * from parquet.`/p`'",
+        "execute immediate 'select * from par' || 'quet.`/p`'",
+        "execute immediate 'create table t (a int) location ''/p'''",
+        "declare q string default 'select * from parquet.`/p`'",
+        "set var q = 'insert overwrite directory \\'/p\\' select 1'",
+        "begin insert overwrite directory '/p' using csv select 1; end",
+        "begin select 1; add jar /p; end",
+        "cache table t options ('path' '/p') select 1",
+        "explain select * from parquet.`/p`",
+        "create table u like t location '/p'",
+        "replace table t using parquet location '/p' as select 1",
+    ],
+)
+def test_paths_are_found(sql):
+    assert "/p" in paths(sql)
+
+
+def test_parameters_are_values_and_names():
+    assert "/p" in values("create table t (a int) location :p", named={"p": "/p"})
+    assert "/p" in paths("select * from identifier(:p)", named={"p": "parquet.`/p`"})
+    assert "/p" in paths("select * from identifier(?)", positional=["parquet.`/p`"])
+    assert "/p" in paths("execute immediate ?", positional=["select * from parquet.`/p`"])
+
+
+def test_settings_are_values():
+    assert "/p" in values("set spark.sql.streaming.checkpointLocation=/p")
+    assert "/p" in values("create table t using csv options (sep '/p')")
+    assert "/p" in paths("set x=parquet.`/p`") | values("set x=parquet.`/p`")
+
+
+def test_variables_are_unknown_parts():
+    assert paths("select * from parquet.`${p}/x`") == {f"{UNKNOWN}/x"}
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select 1",
+        "select a / b, split(c, '/') from t where d like '/%'",
+        "select /*+ broadcast(t) */ * from t join u on t.id = u.id",
+        "insert into t values ('/p')",
+        "create temporary table t as select '/p' a",
+        "with a as (select '/' b) select * from a",
+        "select t.`a b` from t",
+    ],
+)
+def test_other_strings_are_not_paths(sql):
+    assert not {text for text in paths(sql) | values(sql) if "/" in text}
+
+
+def test_names_have_qualifiers():
+    (found,) = find_name_paths("dfs.tmp.`a/b`")
+    assert (found.text, found.qualifier) == ("a/b", ("dfs", "tmp"))
+    assert list(find_name_paths("db.t")) == []
+
+
+def test_ordinary_statements_are_not_tokenized():
+    for sql in ("select 1", "select a.b from a where c = '/x'", "show tables", "create temporary table t as select 1"):
+        assert not may_contain_path(sql)
+
+
+@pytest.mark.parametrize(
+    "text", ["parquet.`", ".`a", "'/x' ", "set ", "immediate 'x' || ", "${", "options (", "with ("]
+)
+def test_long_texts_take_linear_time(text):
+    def measure(count):
+        started = time.process_time()
+        list(find_path_texts("location " + text * count))
+        return time.process_time() - started
+
+    measure(10)
+    assert measure(4000) < 40 * max(measure(400), 0.005)

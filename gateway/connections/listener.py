@@ -74,6 +74,8 @@ class ConnectionLimits:
             ("grpc.server_handshake_timeout_ms", _milliseconds(self.handshake_seconds)),
             ("grpc.keepalive_time_ms", _milliseconds(self.ping_seconds)),
             ("grpc.keepalive_timeout_ms", _milliseconds(self.ping_timeout_seconds)),
+            # Without this option, gRPC waits for at least a minute.
+            ("grpc.http2.ping_timeout_ms", _milliseconds(self.ping_timeout_seconds)),
             # PySpark sends a ping every minute, also while no call is open.
             ("grpc.keepalive_permit_without_calls", 1),
             (

@@ -1,4 +1,4 @@
-"""The command ``lodge``, which reads the settings and runs ``serve`` or ``reap``.
+"""The command ``lodge``, which reads the settings and runs ``serve``, ``reap`` or ``token``.
 
 The modules of a subcommand are imported only after the settings have been validated. Therefore, help texts and error
 messages appear without delay.
@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from lodge.errors import LodgeError
 from lodge.settings import ReapSettings, ServeSettings, SettingsOptions
+from lodge.token_command import add_token_command, run_token_command
 
 
 class _Parser(argparse.ArgumentParser):
@@ -40,12 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reap = _add_command(
         commands, "reap", "Run a reaper, which removes the files of ended and lost sessions, until SIGINT or SIGTERM."
     )
+    add_token_command(_add_command(commands, "token", "Create, list and revoke tokens for clients."))
     serve_options = SettingsOptions(ServeSettings, serve)
     reap_options = SettingsOptions(ReapSettings, reap)
     parsed = parser.parse_args(arguments)
     try:
         if parsed.command == "serve":
             _serve(lambda: serve_options.read(parsed))
+        elif parsed.command == "token":
+            run_token_command(parsed)
         else:
             _reap(reap_options.read(parsed))
     except LodgeError as error:

@@ -4,7 +4,8 @@
 
     LodgeError
     ├── SettingError  a setting cannot be used; exit status 2
-    └── StartError    a component that Lodge needs did not start or has stopped; exit status 1
+    ├── StartError    a component that Lodge needs did not start or has stopped; exit status 1
+    └── TokenError    a token file cannot be read or changed; exit status 1
 """
 
 
@@ -26,3 +27,7 @@ class SettingError(LodgeError):
 
 class StartError(LodgeError):
     """Raised if a component that Lodge needs did not start or has stopped."""
+
+
+class TokenError(LodgeError):
+    """Raised if a token file cannot be read or changed."""

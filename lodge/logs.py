@@ -26,6 +26,8 @@ _SECRET_NAME = re.compile(r"token|authorization|password|passwd|secret|credentia
 _SECRET_TEXT = re.compile(
     r"(?P<kept>\b(?:bearer|basic)\s+|(?:token|password|passwd|secret)\s*=\s*)[^\s;&,'\"]+", re.IGNORECASE
 )
+# Tokens that Lodge issues, and JSON Web Tokens, both with and without a signature.
+_TOKEN = re.compile(r"\blodge_[A-Za-z0-9_-]{43}|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?")
 
 
 def set_up_logs(level: str) -> None:
@@ -85,7 +87,7 @@ def _value(value: object) -> object:
         return {str(name): _field(name, item) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return _items(value)
-    return _SECRET_TEXT.sub(rf"\g<kept>{_MASK}", str(value))
+    return _TOKEN.sub(_MASK, _SECRET_TEXT.sub(rf"\g<kept>{_MASK}", str(value)))
 
 
 def _items(values: Collection[object]) -> list[object]:

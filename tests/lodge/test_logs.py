@@ -85,3 +85,16 @@ def test_guarantee_2_secrets_are_masked_at_any_depth(fields: dict[str, Any]) -> 
 def test_other_fields_stay_unmasked() -> None:
     fields = {"rows": 3, "seconds": 0.5, "ok": True, "none": None, "names": ["a", "b"], "text": "tokens are fine"}
     assert without_secrets(None, "info", dict(fields)) == fields
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        f"lodge_{'aB3_-' * 9}"[:49],
+        "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJl",
+        "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZGEifQ.",
+    ],
+)
+def test_guarantee_2_tokens_of_clients_are_masked_in_any_text(secret: str) -> None:
+    event = {"reason": f'the server said {{"token":"{secret}"}}', "items": [f"x {secret} y"]}
+    assert without_secrets(None, "info", event) == {"reason": 'the server said {"token":"***"}', "items": ["x *** y"]}

@@ -62,7 +62,7 @@ def test_existing_file_keeps_mode_and_link(tmp_path: Path) -> None:
     assert len(parse_token_file(target, target.read_bytes())) == 2
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.needs_root
 def test_existing_file_keeps_its_owner(file: Path) -> None:
     create(file, "ada")
     os.chown(file, 65534, 65534)

@@ -1,0 +1,128 @@
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from gateway.authentication.authenticator import Authenticator
+from gateway.authentication.client_certificates import (
+    CertificateGroups,
+    CertificateMethod,
+    CertificateName,
+    CertificateSettings,
+)
+from gateway.authentication.method import Naming
+from tests.gateway.authentication.conftest import Call, identify, refusal
+from tests.identity.certificates import DAY, CertificateAuthority
+
+URI, EMAIL, DNS = x509.UniformResourceIdentifier, x509.RFC822Name, x509.DNSName
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path)
+
+
+def authenticator(
+    *names: CertificateName, groups_from: CertificateGroups | None = None, naming: Naming | None = None
+) -> Authenticator:
+    settings = CertificateSettings(groups_from=groups_from, naming=naming or Naming())
+    if names:
+        settings = CertificateSettings(names, groups_from, naming or Naming())
+    return Authenticator([CertificateMethod(settings)])
+
+
+def call(authority: CertificateAuthority, *names: x509.GeneralName, **options: object) -> Call:
+    return Call(certificate=authority.client("ada", names, **options).certificate.read_bytes())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("names", "principal"),
+    [
+        ((), "ada"),
+        ((DNS("ada.example.com"),), "ada.example.com"),
+        ((DNS("ada.example.com"), EMAIL("ada@example.com")), "ada@example.com"),
+        ((DNS("ada.example.com"), URI("spiffe://example.com/ada"), EMAIL("a@example.com")), "spiffe://example.com/ada"),
+    ],
+)
+async def test_first_kind_of_name_is_the_principal(
+    authority: CertificateAuthority, names: tuple[x509.GeneralName, ...], principal: str
+) -> None:
+    identity = await identify(authenticator(), call(authority, *names))
+    assert (identity.principal, identity.method) == (principal, "certificate")
+    assert identity.expires_at is not None
+
+
+async def test_kinds_of_names_are_configurable(authority: CertificateAuthority) -> None:
+    names = (DNS("ada.example.com"), URI("spiffe://example.com/ada"))
+    only_dns = authenticator(CertificateName.DNS, naming=Naming("cert:"))
+    assert (await identify(only_dns, call(authority, *names))).principal == "cert:ada.example.com"
+    await refusal(only_dns, call(authority))
+    await refusal(only_dns, call(authority, URI("spiffe://example.com/ada")))
+
+
+async def test_several_names_of_one_kind_are_refused(authority: CertificateAuthority) -> None:
+    await refusal(authenticator(), call(authority, DNS("ada.example.com"), DNS("bob.example.com")))
+
+
+async def test_certificate_that_is_not_valid_now_is_refused(authority: CertificateAuthority) -> None:
+    expired = call(authority, valid_from=-2 * DAY, valid_for=-DAY)
+    assert await refusal(authenticator(), expired) == "the credentials have expired"
+    await refusal(authenticator(), call(authority, valid_from=timedelta(hours=1)))
+
+
+async def test_certificate_for_servers_is_refused(authority: CertificateAuthority) -> None:
+    await refusal(authenticator(), call(authority, usage=ExtendedKeyUsageOID.SERVER_AUTH))
+
+
+async def test_certificate_that_cannot_be_parsed_is_refused() -> None:
+    await refusal(authenticator(), Call(certificate=b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"))
+
+
+async def test_call_without_certificate_is_refused(authority: CertificateAuthority) -> None:
+    assert await refusal(authenticator(), Call()) == "it has no credentials"
+    assert await refusal(authenticator(), Call([("authorization", "Bearer x")])) == "it has no credentials"
+
+
+def with_subject(authority: CertificateAuthority, *attributes: tuple[x509.ObjectIdentifier, str]) -> Call:
+    """Return a call with a certificate that has this subject. TLS has verified it already, so anybody may sign it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    template = x509.load_pem_x509_certificate(authority.client("x").certificate.read_bytes())
+    subject = x509.Name([x509.NameAttribute(identifier, value) for identifier, value in attributes])
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(template.issuer)
+        .public_key(key.public_key())
+        .serial_number(7)
+        .not_valid_before(template.not_valid_before_utc)
+        .not_valid_after(template.not_valid_after_utc)
+    )
+    return Call(certificate=builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+
+
+async def test_groups_come_from_the_subject(authority: CertificateAuthority) -> None:
+    attributes = (
+        (NameOID.COMMON_NAME, "ada"),
+        (NameOID.ORGANIZATION_NAME, "ops"),
+        (NameOID.ORGANIZATION_NAME, "admins"),
+        (NameOID.ORGANIZATIONAL_UNIT_NAME, "unit"),
+    )
+    presented = with_subject(authority, *attributes)
+    assert (await identify(authenticator(), presented)).groups == frozenset()
+    organizations = authenticator(groups_from=CertificateGroups.ORGANIZATION)
+    assert (await identify(organizations, presented)).groups == {"ops", "admins"}
+    units = authenticator(groups_from=CertificateGroups.ORGANIZATIONAL_UNIT)
+    assert (await identify(units, presented)).groups == {"unit"}
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x00b", "\u2028"])
+async def test_name_with_control_character_is_refused(authority: CertificateAuthority, name: str) -> None:
+    await refusal(authenticator(), with_subject(authority, (NameOID.COMMON_NAME, name)))
+
+
+async def test_several_common_names_are_refused(authority: CertificateAuthority) -> None:
+    await refusal(authenticator(), with_subject(authority, (NameOID.COMMON_NAME, "a"), (NameOID.COMMON_NAME, "b")))
